@@ -52,11 +52,11 @@ def test_a_clock_set_years_ahead_deletes_no_record(tmp_path: Path, years: int) -
         for _ in range(12):
             times.elapsed += HOUR
             made.written(journal)
-        assert made.kept_numbers(path) == list(range(20))
+        assert made.saved_numbers(path) == list(range(20))
         times.ahead -= years * 365 * DAY
         times.elapsed += 5 * DAY
         made.written(journal)
-    assert made.kept_numbers(path) == list(range(20))
+    assert made.saved_numbers(path) == list(range(20))
 
 
 def test_a_clock_that_is_years_ahead_at_the_start_deletes_no_record(tmp_path: Path) -> None:
@@ -71,11 +71,11 @@ def test_a_clock_that_is_years_ahead_at_the_start_deletes_no_record(tmp_path: Pa
         made.written(journal)
         times.elapsed += HOUR
         made.written(journal)
-        assert made.kept_numbers(path) == list(range(21))
+        assert made.saved_numbers(path) == list(range(21))
         times.ahead -= 10 * 365 * DAY
         times.elapsed += 2 * DAY
         made.written(journal)
-    assert made.kept_numbers(path) == list(range(21))
+    assert made.saved_numbers(path) == list(range(21))
 
 
 def test_records_grow_old_by_a_clock_that_has_been_set_for_a_day(tmp_path: Path) -> None:
@@ -86,11 +86,11 @@ def test_records_grow_old_by_a_clock_that_has_been_set_for_a_day(tmp_path: Path)
         times.ahead += 40 * DAY
         times.elapsed += 60
         made.written(journal)
-        assert made.kept_numbers(path) == [0]
+        assert made.saved_numbers(path) == [0]
         times.elapsed += 1.1 * DAY
         journal.announce(made.call(1, at=times.wall()))
         made.written(journal)
-    assert made.kept_numbers(path) == [1], "it is the time by now, not a slip"
+    assert made.saved_numbers(path) == [1], "it is the time by now, not a slip"
 
 
 def test_records_grow_old_while_the_machine_sleeps(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_records_grow_old_while_the_machine_sleeps(tmp_path: Path) -> None:
         times.elapsed += 31 * DAY
         journal.announce(made.call(1, at=times.wall()))
         made.written(journal)
-    assert made.kept_numbers(path) == [1]
+    assert made.saved_numbers(path) == [1]
 
 
 # --- what people are shown --------------------------------------------------------------------

@@ -157,22 +157,22 @@ def test_records_that_were_dropped_without_a_fault_of_the_disk_are_told(tmp_path
     journal = Journal(path, settings=JournalSettings(waiting_records=10))
     for number in range(25):
         journal.announce(made.call(number))
-    assert "15 records not kept" in journal.health.gap, "also before the writer has looked"
+    assert "15 records not saved" in journal.health.gap, "also before the writer has looked"
     with journal:
         made.written(journal)
         made.written(journal)
         health = journal.health
     assert (health.ok, health.dropped) == (True, 15)
-    assert "15 records not kept" in health.gap
+    assert "15 records not saved" in health.gap
     assert "more came at once" in health.gap
     with JournalReader(path) as reader:
         (note,) = reader.notes(0)
     assert note.what == "records lost"
-    assert "15 records not kept" in note.detail
+    assert "15 records not saved" in note.detail
     picture = GatewayStatus(
         *(0.0, "0", "", "", 0.0, (), (), 0, 0, 0, {}, 0, 0, 0, 0, True, "", 15, health.gap)
     )
-    assert "The journal has a gap: 15 records not kept" in verdict(picture, SystemClock().now())
+    assert "The journal has a gap: 15 records not saved" in verdict(picture, SystemClock().now())
     assert picture.to_json("")["journal_lost"] == 15
 
 

@@ -31,8 +31,8 @@ def test_nested_budgets_are_reserved_all_or_none() -> None:
     agent = Account("The agent", (Budget(tokens=300),), run)
     other = Account("Another", (), run)
     ledger = BudgetLedger()
-    first = ledger.ask(other.chain(), tokens(900))
-    second = ledger.ask(agent.chain(), tokens(200))
+    first = ledger.reserve(other.chain(), tokens(900))
+    second = ledger.reserve(agent.chain(), tokens(200))
     assert (first.state, second.state) == (ReservationState.GRANTED, ReservationState.WAITING)
     assert agent.limits[0].reserved == 0, "nothing is held while another account has no room"
     assert ledger.settle(first, {TOKENS: 100}) == [second]
@@ -44,10 +44,10 @@ def test_nested_budgets_are_reserved_all_or_none() -> None:
 def test_who_is_alone_may_use_what_is_left_and_the_next_is_refused() -> None:
     run = Account("The run", (Budget(tokens=250),))
     ledger = BudgetLedger()
-    request = ledger.ask([run], tokens(400))
-    assert request.holds == [(run.limits[0], 250)]
+    request = ledger.reserve([run], tokens(400))
+    assert request.amounts == [(run.limits[0], 250)]
     ledger.settle(request, {TOKENS: 400})
-    refused = ledger.ask([run], tokens(1))
+    refused = ledger.reserve([run], tokens(1))
     assert refused.refusal is not None
     assert refused.refusal.reason is RefusalReason.USED_UP
 
@@ -57,9 +57,9 @@ def test_a_strict_call_that_may_not_fit_waits_for_those_who_can_give_back_and_fo
 ):
     run = Account("The run", (Budget(tokens=1_000, strict=True),))
     ledger = BudgetLedger()
-    first = ledger.ask([run], tokens(10, 700))
-    second = ledger.ask([run], tokens(10, 700))
-    third = ledger.ask([run], tokens(10, 100))
+    first = ledger.reserve([run], tokens(10, 700))
+    second = ledger.reserve([run], tokens(10, 700))
+    third = ledger.reserve([run], tokens(10, 100))
     assert (second.state, third.state) == (ReservationState.WAITING, ReservationState.WAITING)
     assert ledger.settle(first, {TOKENS: 400}) == [second, third], "300 + 700 can never fit"
     assert second.refusal is not None
@@ -69,7 +69,7 @@ def test_a_strict_call_that_may_not_fit_waits_for_those_who_can_give_back_and_fo
 
 def test_a_strict_budget_refuses_what_nobody_can_bound() -> None:
     run = Account("The run", (Budget(dollars=1, strict=True),))
-    request = BudgetLedger().ask([run], tokens(10, 100))
+    request = BudgetLedger().reserve([run], tokens(10, 100))
     assert request.refusal is not None
     assert request.refusal.reason is RefusalReason.NO_BOUND
 
@@ -77,10 +77,10 @@ def test_a_strict_budget_refuses_what_nobody_can_bound() -> None:
 def test_a_large_request_is_not_passed_by_small_ones_that_came_later() -> None:
     run = Account("The run", (Budget(tokens=1_000),))
     ledger = BudgetLedger()
-    first = ledger.ask([run], tokens(600))
-    large = ledger.ask([run], tokens(900))
-    small = ledger.ask([run], tokens(100))
-    elsewhere = ledger.ask([Account("Another", (Budget(tokens=5),))], tokens(5))
+    first = ledger.reserve([run], tokens(600))
+    large = ledger.reserve([run], tokens(900))
+    small = ledger.reserve([run], tokens(100))
+    elsewhere = ledger.reserve([Account("Another", (Budget(tokens=5),))], tokens(5))
     assert (large.state, small.state) == (ReservationState.WAITING, ReservationState.WAITING)
     assert elsewhere.state is ReservationState.GRANTED
     assert ledger.release(first) == [large, small]
@@ -91,7 +91,7 @@ def test_who_waits_asks_for_what_is_expected_by_then() -> None:
     ledger = BudgetLedger()
     learned = [600]
     first, *waiting = [
-        ledger.ask([run], CallDemand(lambda: {TOKENS: learned[0]})) for _ in range(4)
+        ledger.reserve([run], CallDemand(lambda: {TOKENS: learned[0]})) for _ in range(4)
     ]
     learned[0] = 100
     assert ledger.settle(first, {TOKENS: 100}) == waiting
@@ -101,8 +101,8 @@ def test_what_sending_uses_is_counted_at_the_grant_and_given_back_only_if_it_was
     run = Account("The run", (Budget(turns=2),))
     ledger = BudgetLedger()
     turn = CallDemand(at_once={TURNS: 1})
-    sent, not_sent = ledger.ask([run], turn), ledger.ask([run], turn)
-    assert ledger.ask([run], turn).state is ReservationState.REFUSED
+    sent, not_sent = ledger.reserve([run], turn), ledger.reserve([run], turn)
+    assert ledger.reserve([run], turn).state is ReservationState.REFUSED
     ledger.release(sent)
     ledger.withdraw(not_sent)
     assert run.used[TURNS] == 1
@@ -110,7 +110,7 @@ def test_what_sending_uses_is_counted_at_the_grant_and_given_back_only_if_it_was
 
 def test_a_request_is_settled_once() -> None:
     ledger = BudgetLedger()
-    request = ledger.ask([Account("The run")], tokens(5))
+    request = ledger.reserve([Account("The run")], tokens(5))
     ledger.settle(request, {TOKENS: 5})
     with pytest.raises(ValueError, match="closed"):
         ledger.release(request)
@@ -148,13 +148,13 @@ class Ledgers(RuleBasedStateMachine):
 
     def granted(self, requests: list[Reservation]) -> None:
         for request in requests:
-            for limit, _ in request.holds if request.state is ReservationState.GRANTED else ():
+            for limit, _ in request.amounts if request.state is ReservationState.GRANTED else ():
                 self.over[limit] = 0.0
 
     def ended(
         self, request: Reservation, actual: Amount, end: Callable[[], list[Reservation]]
     ) -> None:
-        reserved = dict(request.holds)
+        reserved = dict(request.amounts)
         for account in request.accounts:
             for limit in account.limits:
                 self.over[limit] += actual.get(limit.unit, 0) - reserved.get(limit, 0)
@@ -166,7 +166,7 @@ class Ledgers(RuleBasedStateMachine):
         amounts = {TOKENS: expected, DOLLARS: expected / 100}
         bound = {TOKENS: most, DOLLARS: most / 100}
         demand = CallDemand(lambda: amounts, bound, {TURNS: 1})
-        request = self.ledger.ask(self.agents[who].chain(), demand)
+        request = self.ledger.reserve(self.agents[who].chain(), demand)
         self.requests.append(request)
         self.most[request] = most
         self.granted([request])
@@ -198,19 +198,19 @@ class Ledgers(RuleBasedStateMachine):
     def what_is_reserved_is_held_by_somebody(self) -> None:
         held = dict.fromkeys(self.limits, 0.0)
         for request in self.in_state(ReservationState.GRANTED):
-            for limit, amount in request.holds:
+            for limit, amount in request.amounts:
                 held[limit] += amount
         for limit in self.limits:
             assert limit.reserved == pytest.approx(held[limit])
-            assert (limit.holders == 0) == (limit.reserved == 0) or limit.reserved == 0
+            assert (limit.reservations == 0) == (limit.reserved == 0) or limit.reserved == 0
 
     @invariant()
     def nobody_waits_for_nobody(self) -> None:
         waiting = self.in_state(ReservationState.WAITING)
         assert len(waiting) == self.ledger.waiting
         for request in waiting:
-            assert any(limit.holders for limit in request.blocked_by) or any(
-                limit.holders
+            assert any(limit.reservations for limit in request.blocked_by) or any(
+                limit.reservations
                 for earlier in waiting[: waiting.index(request)]
                 for limit in earlier.blocked_by
             )
@@ -253,13 +253,13 @@ def test_calls_side_by_side_end_and_pass_a_budget_by_no_more_than_they_were_mist
     actual: dict[Reservation, int] = {}
     flying: list[Reservation] = []
     for most, used in calls:
-        request = ledger.ask([run], tokens(most // 2 + 1, most))
+        request = ledger.reserve([run], tokens(most // 2 + 1, most))
         actual[request] = min(used, most)
         flying += [request] if request.state is ReservationState.GRANTED else []
     mistaken = 0.0
     while flying:
         request = flying.pop(0)
-        mistaken += max(0.0, actual[request] - dict(request.holds).get(run.limits[0], 0))
+        mistaken += max(0.0, actual[request] - dict(request.amounts).get(run.limits[0], 0))
         decided = ledger.settle(request, {TOKENS: actual[request]})
         flying += [each for each in decided if each.state is ReservationState.GRANTED]
     assert ledger.waiting == 0

@@ -14,7 +14,7 @@ from jackline.errors import UsageError
 from jackline.failures import Kind
 from jackline.providers import Credential, UpstreamKind, UpstreamSettings
 from tests.planted import BEARER, KEY
-from tests.providers.asking import answer, saying
+from tests.providers.exchanges import answer, replying
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 MESSAGE = json.dumps({"type": "message", "content": []}).encode()
@@ -34,7 +34,7 @@ def tried(
 
     async def scene() -> TrialResult:
         said = answer(body, b"content-type: " + content_type)
-        async with saying(said, got=got) as server:
+        async with replying(said, got=got) as server:
             settings = UpstreamSettings("it", server.url, kind, credential, KEY)
             return await make_trial_call(settings, "a-model", environ or {}, NOW)
 

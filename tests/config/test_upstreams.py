@@ -204,10 +204,10 @@ models = { "*" = "m" }
 """,
     ) == [
         (
-            ":5: upstream[1].kind: must be one of 'anthropic', 'bedrock', 'vertex', 'openai-chat'"
-            " or 'openai-responses'"
+            ":5: upstream[1].kind: must be one of anthropic, bedrock, vertex, openai-chat,"
+            " openai-responses"
         ),
-        ":12: upstream[3].region: is no region of Google's, such as us-east5 or global",
+        ":12: upstream[3].region: is no region of Google's, such as global",
         (
             ':3: upstream.models."claude-opus-*": gpt-5.5 is no Claude model, and nothing else is'
             " served there; it needs an upstream of another kind"

@@ -1,4 +1,4 @@
-"""Exceptions of our own process are told apart without importing any HTTP client."""
+"""Exceptions of our own process are distinguished without importing any HTTP client."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_the_cause_is_found_behind_the_wrapper() -> None:
     assert judged(ExceptionGroup("many", [TimeoutError("slow")])).kind is Kind.TIMEOUT
 
 
-def test_a_chain_that_bites_its_tail_is_cut() -> None:
+def test_a_chain_with_a_loop_is_cut() -> None:
     first, second = RuntimeError("a"), RuntimeError("b")
     first.__cause__, second.__cause__ = second, first
     assert judged(first).kind is Kind.TOOL_ERROR
 
 
-def test_an_exception_that_cannot_print_itself_is_still_judged() -> None:
+def test_an_exception_that_cannot_print_itself_is_still_classified() -> None:
     class MuteError(TimeoutError):
         def __str__(self) -> str:
             raise RuntimeError("no words")

@@ -1,4 +1,4 @@
-"""Every form in which clients print a reset is understood, in its zone and language."""
+"""Every form in which clients print a reset is parsed, in its zone and language."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_the_reset_of_another_limit_is_not_the_blockers() -> None:
     assert find_reset(both, NOW) == datetime(2026, 11, 20, 9, tzinfo=KYIV)
 
 
-def test_a_zone_keeps_the_name_that_the_text_gave() -> None:
+def test_a_zone_has_the_name_of_the_text() -> None:
     reset = find_reset("resets 10:10pm (Europe/Kiev)", datetime.now(UTC))
     assert reset is not None
     assert str(reset.tzinfo) == "Europe/Kiev"
 
 
-def test_a_client_that_waits_longer_than_its_own_backoff_repeats_the_vendors_word() -> None:
+def test_a_client_that_waits_longer_than_its_own_backoff_repeats_the_vendors_wait() -> None:
     assert find_wait("Retrying in 5 seconds... (attempt 4/10)") is None
     assert find_wait("Retrying in 2892 seconds... (attempt 1/10)") == timedelta(seconds=2892)
 
@@ -127,7 +127,7 @@ def test_a_clock_without_a_date_is_its_next_occurrence(
         (datetime(2026, 11, 15, 16, 10, 0, tzinfo=UTC), 1),
     ],
 )
-def test_a_reset_in_this_very_minute_is_not_tomorrows(now: datetime, days: int) -> None:
+def test_a_reset_in_this_minute_is_not_tomorrows(now: datetime, days: int) -> None:
     reset = find_reset("You've hit your session limit · resets 4:08pm (UTC)", now)
     assert reset == datetime(2026, 11, 15 + days, 16, 8, tzinfo=UTC)
 

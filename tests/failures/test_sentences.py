@@ -1,4 +1,4 @@
-"""A failure is told so that a person knows whose it is, what helps and until when."""
+"""A failure is explained: whose it is, what helps and until when."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ NOW = datetime(2026, 11, 15, 9, 0, tzinfo=BERLIN)
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_every_kind_is_told_in_two_or_three_sentences(kind: Kind) -> None:
+def test_every_kind_has_two_or_three_sentences(kind: Kind) -> None:
     for retry_same in (True, False):
         failure = Failure(kind, None, Scope.UPSTREAM, retry_same, failover_helps=True)
-        told = explain(failure, NOW)
-        assert 2 <= len(told) <= 3
-        assert all(sentence.endswith(".") for sentence in told)
-        assert name_of(failure) in told[0]
+        sentences = explain(failure, NOW)
+        assert 2 <= len(sentences) <= 3
+        assert all(sentence.endswith(".") for sentence in sentences)
+        assert name_of(failure) in sentences[0]
 
 
-def test_every_row_of_the_corpus_can_be_told() -> None:
+def test_every_row_of_the_corpus_can_be_explained() -> None:
     for row in load("corpus.jsonl"):
         assert 2 <= len(explain(classify(row.observation, now=NOW), NOW)) <= 3
 
 
-def test_a_moment_is_given_in_its_own_zone_the_hosts_and_utc() -> None:
+def test_a_moment_is_shown_in_its_own_zone_the_hosts_and_utc() -> None:
     moment = datetime(2026, 11, 15, 22, 10, tzinfo=ZoneInfo("Europe/Kiev"))
     assert moment_in_words(moment, NOW) == "22:10 Europe/Kiev (21:10 Europe/Berlin, 20:10 UTC)"
     assert moment_in_words(moment.astimezone(UTC), NOW) == "20:10 UTC (21:10 Europe/Berlin)"
@@ -44,8 +44,8 @@ def test_another_day_or_year_is_named() -> None:
 
 
 def test_a_reset_in_the_past_says_to_try() -> None:
-    told = classify(Observation.of_text("Claude AI usage limit reached|1755806400"), now=NOW)
-    assert "has passed" in explain(told, NOW)[-1]
+    failure = classify(Observation.of_text("Claude AI usage limit reached|1755806400"), now=NOW)
+    assert "has passed" in explain(failure, NOW)[-1]
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_a_reset_in_the_past_says_to_try() -> None:
         (511860, "5 d 22 h"),
     ],
 )
-def test_durations_read_as_people_say_them(seconds: float, words: str) -> None:
+def test_durations_have_their_two_largest_units(seconds: float, words: str) -> None:
     assert duration_in_words(timedelta(seconds=seconds)) == words

@@ -1,7 +1,7 @@
-"""A process that journals under a limit that it sets itself; run by test_trouble.py on POSIX.
+"""A process that journals under a limit that it sets itself; run by test_failures.py on POSIX.
 
 Arguments: the journal's path, and `small-files` (writes beyond a size fail, then the limit is
-lifted) or `no-rights` (the folder may not be written to). Prints what `health` says meanwhile.
+lifted) or `no-rights` (the folder is not writable). Prints what `health` says meanwhile.
 """
 
 from __future__ import annotations

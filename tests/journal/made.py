@@ -56,7 +56,7 @@ def attempt(number: int = 0, *, at: float = NOON) -> AttemptFailed:
         "req_1",
         0.2,
         None,
-        "told so",
+        "reported so",
     )
 
 
@@ -77,14 +77,14 @@ def until(journal: Journal, condition: Callable[[], bool]) -> None:
     raise AssertionError(f"it did not come: {journal.health}")
 
 
-def kept_calls(path: Path) -> list[CallEnded]:
+def saved_calls(path: Path) -> list[CallEnded]:
     """All calls in the journal, in the order in which they were written."""
     with JournalReader(path) as reader:
         return reader.calls(-FOREVER, FOREVER, 1_000_000)[::-1]
 
 
-def kept_numbers(path: Path) -> list[int]:
-    return [int(kept.call.removeprefix("call-")) for kept in kept_calls(path)]
+def saved_numbers(path: Path) -> list[int]:
+    return [int(saved.call.removeprefix("call-")) for saved in saved_calls(path)]
 
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -1,4 +1,4 @@
-"""Records are forgotten by age and size, oldest first, in bites, and space is given back."""
+"""Records are deleted by age and size, oldest first, a few at a time, and space is returned."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _swept(journal: Journal) -> None:
         made.written(journal)
 
 
-def test_what_is_older_than_its_days_is_forgotten_in_every_table_and_no_younger_one(
+def test_records_older_than_the_limit_are_deleted_in_every_table_and_no_younger_one(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "journal.db"
@@ -36,31 +36,31 @@ def test_what_is_older_than_its_days_is_forgotten_in_every_table_and_no_younger_
             journal.announce(ServiceNoted(at, "noted"))
         journal.announce(LanesLearned(made.NOON, b"old but the latest"))
         made.written(journal)
-        assert len(made.kept_calls(path)) == 96
+        assert len(made.saved_calls(path)) == 96
         now = made.NOON + 3 * DAY
         _swept(journal)
     with JournalReader(path) as reader:
-        assert made.kept_numbers(path) == list(range(24, 96))
+        assert made.saved_numbers(path) == list(range(24, 96))
         ends = {
-            min(kept.at for kept in reader.failed_attempts(0, made.FOREVER, 1000)),
-            min(kept.at for kept in reader.lane_changes(0)),
-            min(kept.at for kept in reader.notes(0)),
+            min(saved.at for saved in reader.failed_attempts(0, made.FOREVER, 1000)),
+            min(saved.at for saved in reader.lane_changes(0)),
+            min(saved.at for saved in reader.notes(0)),
         }
         assert ends == {made.NOON + DAY}
         assert reader.lane_memory() == (made.NOON, b"old but the latest")
 
 
-def test_one_bite_is_small_and_tells_whether_another_should_follow(tmp_path: Path) -> None:
+def test_one_sweep_is_small_and_returns_whether_another_should_follow(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with closing(JournalStore(path, replace(BITES, keep_days=1))) as store:
         store.write({CALLS: [made.call(n, at=made.NOON + n) for n in range(450)]})
         assert not store.sweep(made.NOON)
         for left, more in ((350, True), (250, True), (150, True), (50, True), (0, False)):
             assert store.sweep(made.NOON + 2 * DAY) is more
-            assert made.kept_numbers(path) == list(range(450 - left, 450))
+            assert made.saved_numbers(path) == list(range(450 - left, 450))
 
 
-def test_bites_follow_one_another_by_themselves(tmp_path: Path) -> None:
+def test_sweeps_follow_one_another_by_themselves(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     now = made.NOON
     with Journal(
@@ -71,10 +71,10 @@ def test_bites_follow_one_another_by_themselves(tmp_path: Path) -> None:
         made.written(journal)
         now = made.NOON + 2 * DAY
         journal.announce(made.call(450, at=now))
-        made.until(journal, lambda: made.kept_numbers(path) == [450])
+        made.until(journal, lambda: made.saved_numbers(path) == [450])
 
 
-def test_when_space_is_short_the_oldest_go_and_the_file_shrinks(tmp_path: Path) -> None:
+def test_when_space_is_short_the_oldest_are_deleted_and_the_file_shrinks(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     roomy = JournalSettings(flush_seconds=0.0)
     with Journal(path, settings=roomy, wall=lambda: made.NOON) as journal:
@@ -82,23 +82,23 @@ def test_when_space_is_short_the_oldest_go_and_the_file_shrinks(tmp_path: Path) 
             journal.announce(made.call(number, at=made.NOON + number))
             journal.announce(made.attempt(number, at=made.NOON + number))
             if number % 1000 == 0:
-                # A journal drops what its writer cannot keep up with, as is told elsewhere.
+                # A journal drops what its writer cannot keep up with, as is reported elsewhere.
                 made.written(journal)
     before = path.stat().st_size
     keep = before // 4
     with Journal(path, settings=replace(BITES, keep_bytes=keep), wall=lambda: made.NOON) as journal:
         _swept(journal)
     assert path.stat().st_size <= keep
-    kept = made.kept_numbers(path)
-    assert kept == list(range(kept[0], 20_000))
-    assert len(kept) > 20_000 // 8
+    saved = made.saved_numbers(path)
+    assert saved == list(range(saved[0], 20_000))
+    assert len(saved) > 20_000 // 8
     with JournalReader(path) as reader:
         # One moment for all tables, give or take a bite.
         oldest = reader.failed_attempts(0, made.FOREVER, 100_000)[-1].at
-        assert abs(oldest - (made.NOON + kept[0])) <= BITES.sweep_records
+        assert abs(oldest - (made.NOON + saved[0])) <= BITES.sweep_records
 
 
-def test_a_single_record_larger_than_all_room_does_not_keep_the_sweep_busy(tmp_path: Path) -> None:
+def test_a_single_record_larger_than_the_limit_does_not_keep_the_sweep_busy(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     settings = replace(BITES, keep_bytes=100_000)
     with Journal(path, settings=settings, wall=lambda: made.NOON) as journal:

@@ -1,4 +1,4 @@
-"""A journal of any earlier version is brought to the newest, whole or not at all."""
+"""A journal of any earlier version is migrated to the newest, whole or not at all."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_step_that_fails_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
         assert not file.in_transaction
 
 
-def test_the_file_runs_in_the_mode_that_its_promises_rest_on(tmp_path: Path) -> None:
+def test_the_file_has_the_mode_that_its_promises_need(tmp_path: Path) -> None:
     normal, incremental = 1, 2
     with closing(JournalStore(tmp_path / "journal.db", JournalSettings())) as store:
         run = store._connection.execute

@@ -74,8 +74,8 @@ STREAM = b"".join(map(chunk, EVENTS))
 
 def check_whole(events: bytes) -> None:
     reader = AnthropicStreamReader()
-    told = [name_and_data(event) for event in EventSplitter().feed(events)]
-    for name, data in told:
+    reported = [name_and_data(event) for event in EventSplitter().feed(events)]
+    for name, data in reported:
         reader.take(name, data)
     assert reader.whole
-    assert [data for _, data in told] == list(EVENTS)
+    assert [data for _, data in reported] == list(EVENTS)

@@ -13,14 +13,14 @@ from jackline.event_loop import run
 from jackline.providers.provided_upstream import provider_for
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.upstream import UpstreamRequest
-from tests.providers.asking import answer, decoded, saying
+from tests.providers.exchanges import answer, decoded, replying
 from tests.real_clients.anthropic_sdk import sdk_folder
 
 pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
 
 KEY = "of-the-upstream"
 BETA = "interleaved-thinking-2025-05-14"
-# The SDK is told the clouds' own version; by itself it names one that older models refuse.
+# The SDK is reported the clouds' own version; by itself it names one that older models refuse.
 SCRIPT = """
 import sys
 import anthropic
@@ -35,7 +35,7 @@ else:
         access_token="of-the-upstream", region="us-east5", project_id="ours",
         base_url=url + "/v1", max_retries=0,
     )
-asked = dict(
+requested = dict(
     model=model, max_tokens=64, system="Be kind.",
     messages=[{"role": "user", "content": "Say hello."}],
     extra_body={"anthropic_version": version},
@@ -43,24 +43,24 @@ asked = dict(
 )
 for how in ({}, {"stream": True}):
     try:
-        client.messages.create(**asked, **how)
+        client.messages.create(**requested, **how)
     except anthropic.APIError:
         pass
 if kind == "vertex":
     try:
-        client.messages.count_tokens(model=model, messages=asked["messages"],
+        client.messages.count_tokens(model=model, messages=requested["messages"],
             extra_body={"anthropic_version": version})
     except anthropic.APIError:
         pass
 """
 MESSAGES = b'"messages":[{"role":"user","content":"Say hello."}]'
-ASKED = b'{"model":"%b","max_tokens":64,"system":"Be kind.",' + MESSAGES + b"%b}"
+BODY_OF_CLIENT = b'{"model":"%b","max_tokens":64,"system":"Be kind.",' + MESSAGES + b"%b}"
 
 
 async def sent_by_sdk(kind: UpstreamKind, model: str, version: str) -> list[bytes]:
     got: list[bytes] = []
     refusal = answer(b"{}", b"content-type: application/json", status=b"400 Bad Request")
-    async with saying(refusal, got=got) as server:
+    async with replying(refusal, got=got) as server:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", SCRIPT, kind, server.url, model, version),
             env={"PATH": os.environ["PATH"], "PYTHONPATH": str(sdk_folder())},
@@ -104,17 +104,17 @@ def test_paths_bodies_and_credentials_are_the_sdks(
 ) -> None:
     theirs = run(sent_by_sdk(kind, model, version))
     headers = ((b"anthropic-beta", BETA.encode()),)
-    asked = [
-        UpstreamRequest(b"POST", b"/v1/messages", headers, ASKED % (name.encode(), b"")),
+    requested = [
+        UpstreamRequest(b"POST", b"/v1/messages", headers, BODY_OF_CLIENT % (name.encode(), b"")),
         UpstreamRequest(
-            b"POST", b"/v1/messages", headers, ASKED % (name.encode(), b',"stream":true')
+            b"POST", b"/v1/messages", headers, BODY_OF_CLIENT % (name.encode(), b',"stream":true')
         ),
     ]
     if kind is UpstreamKind.VERTEX:
         counted = b'{"model":"%b",%b}' % (name.encode(), MESSAGES)
-        asked.append(UpstreamRequest(b"POST", b"/v1/messages/count_tokens", (), counted))
-    assert len(theirs) == len(asked)
-    for message, sent in zip(asked, theirs, strict=True):
+        requested.append(UpstreamRequest(b"POST", b"/v1/messages/count_tokens", (), counted))
+    assert len(theirs) == len(requested)
+    for message, sent in zip(requested, theirs, strict=True):
         ours = rendered(kind, message, name)
         head, _, body = sent.partition(b"\r\n\r\n")
         path = head.split(b" ")[1].decode()

@@ -17,7 +17,16 @@ from jackline.providers.provided_upstream import provider_for
 from jackline.providers.sent_request import with_model
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.upstream import UpstreamRequest
-from tests.providers.asking import ASKED, CLIENT, answer, call, decoded, names, saying, spoken
+from tests.providers.exchanges import (
+    BODY_OF_CLIENT,
+    CLIENT,
+    answer,
+    call,
+    decoded,
+    exchange,
+    names,
+    replying,
+)
 from tests.upstream.loopback import Recorder
 
 KEY = "sk-of-the-upstream"
@@ -49,7 +58,7 @@ def test_passed_through_to_another_model_the_lines_of_the_headers_stay() -> None
     provider = provider_for(settings(Credential.PASS_THROUGH), {})
     message = call()._replace(lines=b"\r\nas: written")
     rendered = provider.render(message, "claude-sonnet-4-6")
-    assert rendered.body == ASKED.replace(b"opus-4-8", b"sonnet-4-6")
+    assert rendered.body == BODY_OF_CLIENT.replace(b"opus-4-8", b"sonnet-4-6")
     assert rendered.lines == b"\r\nas: written"
 
 
@@ -66,26 +75,26 @@ def test_of_the_clients_credentials_nothing_goes_to_an_upstream_with_its_own(
 ) -> None:
     provider = provider_for(settings(credential), {})
     rendered = provider.render(call()._replace(lines=b"\r\nx-api-key: old"), MODEL)
-    told = names(rendered)
+    reported = names(rendered)
     assert {
-        name: told[name] for name in ("content-type", "anthropic-version", "anthropic-beta")
+        name: reported[name] for name in ("content-type", "anthropic-version", "anthropic-beta")
     } == {
         "content-type": "application/json",
         "anthropic-version": "2023-06-01",
         "anthropic-beta": "interleaved-thinking-2025-05-14",
     }
-    assert set(told) - {"content-type", "anthropic-version", "anthropic-beta"} == (
+    assert set(reported) - {"content-type", "anthropic-version", "anthropic-beta"} == (
         {header} if header else set()
     )
-    assert header is None or told[header] == value
+    assert header is None or reported[header] == value
     assert rendered.lines is None
-    assert rendered.body is ASKED
+    assert rendered.body is BODY_OF_CLIENT
 
 
 def test_a_beta_header_that_named_logins_alone_is_left_out() -> None:
     provider = provider_for(settings(), {})
     message = UpstreamRequest(
-        b"POST", b"/v1/messages", ((b"Anthropic-Beta", b"oauth-2025-04-20"),), ASKED
+        b"POST", b"/v1/messages", ((b"Anthropic-Beta", b"oauth-2025-04-20"),), BODY_OF_CLIENT
     )
     assert "anthropic-beta" not in names(provider.render(message, MODEL))
     message = message._replace(
@@ -99,15 +108,15 @@ def test_a_beta_header_that_named_logins_alone_is_left_out() -> None:
 
 def test_headers_of_the_settings_win_over_the_clients() -> None:
     given = settings(Credential.NONE, headers={"X-Team": "ours", "Anthropic-Version": "2099-01-01"})
-    told = names(provider_for(given, {}).render(call(), MODEL))
-    assert (told["x-team"], told["anthropic-version"]) == ("ours", "2099-01-01")
+    reported = names(provider_for(given, {}).render(call(), MODEL))
+    assert (reported["x-team"], reported["anthropic-version"]) == ("ours", "2099-01-01")
 
 
-def test_a_packed_body_is_unpacked_only_for_another_model() -> None:
+def test_a_compressed_body_is_sent_plain_only_for_another_model() -> None:
     provider = provider_for(settings(), {})
     headers = (*CLIENT, (b"Content-Encoding", b"gzip"))
-    packed = gzip.compress(ASKED)
-    message = UpstreamRequest(b"POST", b"/v1/messages", headers, packed, plain=ASKED)
+    packed = gzip.compress(BODY_OF_CLIENT)
+    message = UpstreamRequest(b"POST", b"/v1/messages", headers, packed, plain=BODY_OF_CLIENT)
     same = provider.render(message, MODEL)
     assert (same.body, names(same)["content-encoding"]) == (message.body, "gzip")
     other = provider.render(message, "claude-sonnet-4-6")
@@ -134,11 +143,13 @@ def test_a_message_without_a_body_only_changes_its_credential() -> None:
         settings(Credential.NONE, headers={"name": "line\nend"}),
     ],
 )
-def test_what_cannot_work_is_told_when_the_provider_is_made(given: UpstreamSettings) -> None:
-    with pytest.raises(UsageError) as told:
+def test_settings_that_cannot_work_are_reported_when_the_provider_is_made(
+    given: UpstreamSettings,
+) -> None:
+    with pytest.raises(UsageError) as reported:
         provider_for(given, {})
-    assert told.value.next
-    assert "lines" not in str(told.value)
+    assert reported.value.next
+    assert "lines" not in str(reported.value)
 
 
 def test_the_proxy_of_the_environment_is_used_unless_the_settings_name_one() -> None:
@@ -175,7 +186,7 @@ def test_only_the_model_changes(members: dict[str, object], model: str, spaced: 
 @pytest.mark.parametrize(
     "body", [b"", b"[1]", b"not json", b'{"model":', b'"model"', b"{}", b'{"model":5}']
 )
-def test_a_body_that_asks_for_no_model_stays(body: bytes) -> None:
+def test_a_body_without_a_model_is_unchanged(body: bytes) -> None:
     assert with_model(body, "other") is body
 
 
@@ -184,20 +195,20 @@ def test_numbers_and_spaces_of_other_members_stay_as_they_are_written() -> None:
     assert with_model(body, "b") == b'{"temperature":1.50e0,"model":"b","x":[ 1 ,2 ]}'
 
 
-def test_the_answer_is_heard_as_it_came() -> None:
+def test_the_answer_is_passed_on_as_it_came() -> None:
     async def main() -> None:
         got: list[bytes] = []
         body = b'{"type":"message"}'
-        async with saying(answer(body, b"request-id: r1"), got=got) as server:
+        async with replying(answer(body, b"request-id: r1"), got=got) as server:
             provider = provider_for(settings(url=f"{server.url}/prefix"), {})
-            ear = Recorder()
-            assert provider.listen(ear, call(), MODEL) is ear
-            told = await spoken(provider, call(), "claude-sonnet-4-6", got)
-        assert told.request_line == b"POST /prefix/v1/messages?beta=true HTTP/1.1"
-        assert b"of-the-client" not in told.request
-        assert b"x-api-key: " + KEY.encode() in told.request
-        assert told.request_body == ASKED.replace(b"opus-4-8", b"sonnet-4-6")
-        assert (told.ear.body, told.headers["request-id"]) == (body, "r1")
+            handler = Recorder()
+            assert provider.wrap_handler(handler, call(), MODEL) is handler
+            reported = await exchange(provider, call(), "claude-sonnet-4-6", got)
+        assert reported.request_line == b"POST /prefix/v1/messages?beta=true HTTP/1.1"
+        assert b"of-the-client" not in reported.request
+        assert b"x-api-key: " + KEY.encode() in reported.request
+        assert reported.request_body == BODY_OF_CLIENT.replace(b"opus-4-8", b"sonnet-4-6")
+        assert (reported.handler.body, reported.headers["request-id"]) == (body, "r1")
         error = b'{"type":"error"}'
         assert provider.native_error(500, error) is error
 

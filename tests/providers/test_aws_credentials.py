@@ -17,7 +17,7 @@ from jackline.providers.bedrock import AwsCredentials, AwsKeys, UnsignedRequest,
 from jackline.providers.provided_upstream import provider_for
 from jackline.providers.provider import Provider, UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from tests.providers.asking import answer, call, saying, spoken
+from tests.providers.exchanges import answer, call, exchange, replying
 
 MODEL = "claude-opus-4-8"
 KEY = "ABSK-of-the-upstream"
@@ -40,7 +40,7 @@ def settings(
 
 @pytest.fixture
 def no_aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine on which nobody has logged in to AWS; its config file is given."""
+    """A machine without an AWS login; returns its config file."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -62,24 +62,24 @@ def test_keys_of_the_environment_sign_what_is_sent(monkeypatch: pytest.MonkeyPat
 
     async def main() -> None:
         got: list[bytes] = []
-        async with saying(answer(b"{}"), got=got) as server:
+        async with replying(answer(b"{}"), got=got) as server:
             own = {"X-Amzn-Bedrock-Trace": "DISABLED", "X-Team": "ours"}
             provider = signed(f"{server.url}/prefix", own)
-            told = await spoken(provider, call(), MODEL, got)
-        head = told.request.partition(b"\r\n\r\n")[0].decode().split("\r\n")
+            reported = await exchange(provider, call(), MODEL, got)
+        head = reported.request.partition(b"\r\n\r\n")[0].decode().split("\r\n")
         sent = dict(line.split(": ", 1) for line in head[1:])
         covered = sent["Authorization"].partition("SignedHeaders=")[2].partition(",")[0]
         assert covered == (
             "accept;content-type;host;x-amz-date;x-amz-security-token;x-amzn-bedrock-trace"
         )
         stamp = datetime.strptime(sent["X-Amz-Date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-        kept = ("Content-Type", "Accept", "X-Amzn-Bedrock-Trace")
+        stored = ("Content-Type", "Accept", "X-Amzn-Bedrock-Trace")
         path = head[0].split(" ")[1]
         assert path == "/prefix/model/us.anthropic.claude-opus-4-8/invoke"
         request = UnsignedRequest(
-            "POST", sent["Host"], path, {name: sent[name] for name in kept}, told.request_body
+            "POST", sent["Host"], path, {name: sent[name] for name in stored}, reported.request_body
         )
-        again = signed_headers(request, keys, "us-east-1", "bedrock", stamp)
+        again = signed_headers(request, keys, "us-east-1", stamp)
         assert again["Authorization"] == sent["Authorization"]
         assert sent["X-Amz-Security-Token"] == "a-token"
         assert sent["X-Team"] == "ours"
@@ -94,7 +94,7 @@ def lend_keys(config: Path, seconds: int) -> Path:
     expires = (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
     script.write_text(
         "import json\n"
-        f"with open({str(log)!r}, 'a') as log: log.write('asked\\n')\n"
+        f"with open({str(log)!r}, 'a') as log: log.write('requested\\n')\n"
         f"print(json.dumps(dict(Version=1, AccessKeyId='AKID', SecretAccessKey='s',"
         f" SessionToken='t', Expiration={expires!r})))\n"
     )
@@ -129,9 +129,9 @@ def test_keys_that_soon_expire_are_fetched_anew_before_they_are_used(
         await credentials.prepare()
         assert credentials.keys == AwsKeys("AKID", "s", "t")
         assert credentials.are_fresh is fresh
-        asked = len(log.read_text().splitlines())
+        requested = len(log.read_text().splitlines())
         await credentials.prepare()
-        assert (len(log.read_text().splitlines()) > asked) is not fresh
+        assert (len(log.read_text().splitlines()) > requested) is not fresh
 
     run(main())
 
@@ -161,31 +161,31 @@ def test_keys_of_a_file_are_read_again_after_some_minutes(no_aws: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_aws")
-def test_a_machine_without_a_login_is_told_what_to_do() -> None:
+def test_without_a_login_the_error_says_what_to_do() -> None:
     async def main() -> None:
         provider = signed("http://127.0.0.1:1")
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as reported:
             await provider.prepare()
-        assert "aws sso login" in told.value.next
+        assert "aws sso login" in reported.value.next
 
     run(main())
 
 
-def test_a_login_that_fails_is_told_with_what_to_do_and_without_its_words(no_aws: Path) -> None:
+def test_a_login_that_fails_is_reported_with_what_to_do_and_without_its_text(no_aws: Path) -> None:
     no_aws.write_text(
         f'[default]\ncredential_process = "{sys.executable}" -c "exit(\'PRIVATE\')"\n'
     )
 
     async def main() -> None:
-        with pytest.raises(UsageError, match="CredentialRetrievalError") as told:
+        with pytest.raises(UsageError, match="CredentialRetrievalError") as reported:
             await signed("http://127.0.0.1:1").prepare()
-        assert "PRIVATE" not in str(told.value)
-        assert "aws sso login" in told.value.next
+        assert "PRIVATE" not in str(reported.value)
+        assert "aws sso login" in reported.value.next
 
     run(main())
 
 
-def test_a_house_of_keys_that_is_not_reached_is_an_error_of_the_connection(
+def test_a_credential_server_that_is_not_reached_is_a_connection_error(
     no_aws: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A role that is to be assumed at an address where nobody listens."""
@@ -206,7 +206,7 @@ def test_a_house_of_keys_that_is_not_reached_is_an_error_of_the_connection(
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore", None)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as reported:
         signed("http://127.0.0.1:1")
-    assert told.value.next == "Run: pip install 'jackline[bedrock]'"
+    assert reported.value.next == "Run: pip install 'jackline[bedrock]'"
     assert provider_for(settings(Credential.BEARER), {}).is_ready, "a Bedrock key needs no library"

@@ -67,7 +67,7 @@ def test_botocore_reads_the_same_frames(frames: list[Frame]) -> None:
     flip=st.integers(1, 255),
     cuts=st.lists(st.integers(0, 10_000), max_size=4),
 )
-def test_of_damaged_bytes_only_the_frames_before_the_damage_are_given(
+def test_of_damaged_bytes_only_the_frames_before_the_damage_are_returned(
     frames: list[Frame], place: int, flip: int, cuts: list[int]
 ) -> None:
     data = bytearray(bytes_of(frames))

@@ -21,7 +21,7 @@ MODELS = [
 
 
 def sent_by_botocore(model: str, keys: AwsKeys, region: str, *, stream: bool) -> Any:
-    """The request at the door of botocore's HTTP client, which is not opened."""
+    """The request that botocore's HTTP client would send; it is not sent."""
     session = import_module("botocore.session").Session()
     client = session.create_client(
         "bedrock-runtime",
@@ -63,7 +63,7 @@ def test_the_same_request_at_the_same_moment_has_botocores_signature(
     signed = {n: v for n, v in headers.items() if n.lower() in set(names) - added}
     url = urlsplit(theirs.url)
     request = UnsignedRequest("POST", url.netloc, url.path, signed, BODY)
-    ours = signed_headers(request, keys, "eu-west-1", "bedrock", stamp)
+    ours = signed_headers(request, keys, "eu-west-1", stamp)
     assert ours["Authorization"] == headers["Authorization"]
     assert ours.get("X-Amz-Security-Token") == token
     assert theirs.body == BODY

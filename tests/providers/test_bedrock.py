@@ -1,4 +1,4 @@
-"""Claude on Bedrock, over real connections: asked, streamed, refused, broken."""
+"""Claude on Bedrock, over real connections: requests, streams, refusals, breaks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from jackline.providers.provided_upstream import provider_for
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.upstream.interface import CutShortError, GarbledError
-from tests.providers.asking import (
-    ASKED,
+from tests.providers.exchanges import (
+    BODY_OF_CLIENT,
     NOW,
     STREAM_HEAD,
     STREAMED,
@@ -25,9 +25,9 @@ from tests.providers.asking import (
     call,
     chunked,
     decoded,
+    exchange,
     names,
-    saying,
-    spoken,
+    replying,
 )
 from tests.providers.frames import EVENTS, STREAM, check_whole
 from tests.upstream.loopback import Recorder
@@ -70,9 +70,9 @@ def test_an_invocation_names_the_model_in_the_path_and_the_version_in_the_body()
         b'"messages":[{"role":"user","content":"Say hello."}],'
         b'"anthropic_beta":["interleaved-thinking-2025-05-14"]}'
     )
-    told = names(rendered)
-    assert told.pop("user-agent").startswith("jackline/")
-    assert told == {
+    reported = names(rendered)
+    assert reported.pop("user-agent").startswith("jackline/")
+    assert reported == {
         "content-type": "application/json",
         "accept": "application/json",
         "authorization": f"Bearer {KEY}",
@@ -82,7 +82,7 @@ def test_an_invocation_names_the_model_in_the_path_and_the_version_in_the_body()
     assert "stream" not in decoded(streamed.body)
 
 
-def test_a_model_of_the_users_own_map_is_asked_for_as_written() -> None:
+def test_a_model_of_the_users_own_map_is_requested_as_configured() -> None:
     arn = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-v1:0"
     rendered = provider_for(settings(), {}).render(call(), arn)
     assert rendered.target == (
@@ -110,46 +110,52 @@ def test_a_model_named_by_dots_alone_is_refused(model: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 13, 100_000])
-def test_a_stream_is_heard_as_anthropics_however_it_is_cut(size: int) -> None:
+def test_a_stream_is_passed_on_as_anthropics_however_it_is_cut(size: int) -> None:
     async def main() -> None:
         got: list[bytes] = []
         pieces = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
-        async with saying(HEAD, chunked(*pieces), b"0\r\n\r\n", got=got) as server:
+        async with replying(HEAD, chunked(*pieces), b"0\r\n\r\n", got=got) as server:
             provider = provider_for(settings(url=server.url), {})
-            told = await spoken(provider, call(STREAMED), MODEL, got)
-        assert told.request_line.startswith(b"POST /model/us.anthropic.claude-opus-4-8/invoke-with")
-        assert b"of-the-client" not in told.request
-        check_whole(told.ear.body)
-        assert told.headers == {"content-type": "text/event-stream", "x-amzn-requestid": "r1"}
+            reported = await exchange(provider, call(STREAMED), MODEL, got)
+        assert reported.request_line.startswith(
+            b"POST /model/us.anthropic.claude-opus-4-8/invoke-with"
+        )
+        assert b"of-the-client" not in reported.request
+        check_whole(reported.handler.body)
+        assert reported.headers == {"content-type": "text/event-stream", "x-amzn-requestid": "r1"}
 
     run(main())
 
 
-def test_a_whole_answer_and_an_error_are_heard_as_they_came() -> None:
+def test_a_whole_answer_and_an_error_are_passed_on_as_they_came() -> None:
     async def main() -> None:
         got: list[bytes] = []
-        async with saying(answer(WHOLE, b"content-type: application/json"), got=got) as server:
-            told = await spoken(provider_for(settings(url=server.url), {}), call(), MODEL, got)
-        assert told.ear.body == WHOLE
+        async with replying(answer(WHOLE, b"content-type: application/json"), got=got) as server:
+            reported = await exchange(
+                provider_for(settings(url=server.url), {}), call(), MODEL, got
+            )
+        assert reported.handler.body == WHOLE
         error = b'{"message":"Too many tokens, please wait before trying again."}'
         said = answer(
             error, b"x-amzn-ErrorType: ThrottlingException", status=b"429 Too Many Requests"
         )
-        async with saying(said, got=got) as server:
+        async with replying(said, got=got) as server:
             provider = provider_for(settings(url=server.url), {})
-            told = await spoken(provider, call(STREAMED), MODEL, got)
-        assert (told.ear.status, told.ear.body) == (429, error)
-        assert told.headers["x-amzn-errortype"] == "ThrottlingException"
-        seen = Observation.of_response(429, told.headers, told.ear.body)
+            reported = await exchange(provider, call(STREAMED), MODEL, got)
+        assert (reported.handler.status, reported.handler.body) == (429, error)
+        assert reported.headers["x-amzn-errortype"] == "ThrottlingException"
+        seen = Observation.of_response(429, reported.headers, reported.handler.body)
         assert classify(seen, now=NOW).kind is Kind.RATE_LIMIT
         native = decoded(provider.native_error(429, error))
         assert native["error"] == {
             "type": "rate_limit_error",
             "message": "Too many tokens, please wait before trying again.",
         }
-        async with saying(answer(b"{}", b"content-type: application/json"), got=got) as server:
-            told = await spoken(provider_for(settings(url=server.url), {}), call(), MODEL, got)
-        assert isinstance(told.ear.error, GarbledError), "a success that holds no message"
+        async with replying(answer(b"{}", b"content-type: application/json"), got=got) as server:
+            reported = await exchange(
+                provider_for(settings(url=server.url), {}), call(), MODEL, got
+            )
+        assert isinstance(reported.handler.error, GarbledError), "a success that holds no message"
 
     run(main())
 
@@ -159,14 +165,14 @@ def test_a_stream_that_is_cut_off_never_gets_an_end(cut: bool) -> None:
     async def main() -> None:
         got: list[bytes] = []
         end = b"" if cut else b"0\r\n\r\n"
-        async with saying(HEAD, chunked(STREAM[:-9]), end, got=got, cut=True) as server:
+        async with replying(HEAD, chunked(STREAM[:-9]), end, got=got, cut=True) as server:
             provider = provider_for(settings(url=server.url), {})
-            told = await spoken(provider, call(STREAMED), MODEL, got)
-        assert b"message_delta" in told.ear.body
-        assert b"message_stop" not in told.ear.body
-        assert told.ear.words[-1] == ("broke" if cut else "ended")
+            reported = await exchange(provider, call(STREAMED), MODEL, got)
+        assert b"message_delta" in reported.handler.body
+        assert b"message_stop" not in reported.handler.body
+        assert reported.handler.words[-1] == ("broke" if cut else "ended")
         if cut:
-            assert isinstance(told.ear.error, CutShortError)
+            assert isinstance(reported.handler.error, CutShortError)
 
     run(main())
 
@@ -175,13 +181,13 @@ def test_a_bedrock_key_of_the_environment_is_used_before_any_login() -> None:
     given = settings(Credential.VENDOR)
     provider = provider_for(given, {"AWS_BEARER_TOKEN_BEDROCK": "ABSK-environment"})
     assert provider.is_ready
-    told = names(provider.render(call(), MODEL))
-    assert told["authorization"] == "Bearer ABSK-environment"
+    reported = names(provider.render(call(), MODEL))
+    assert reported["authorization"] == "Bearer ABSK-environment"
 
 
 def test_without_a_credential_nothing_is_signed() -> None:
-    told = names(provider_for(settings(Credential.NONE), {}).render(call(), MODEL))
-    assert "authorization" not in told
+    reported = names(provider_for(settings(Credential.NONE), {}).render(call(), MODEL))
+    assert "authorization" not in reported
 
 
 @pytest.mark.parametrize(
@@ -203,10 +209,10 @@ def test_the_region_is_found_in_the_settings_the_address_or_the_environment(
 
 
 @pytest.mark.parametrize("region", [None, "global", "no region"])
-def test_an_upstream_that_does_not_say_where_it_is_cannot_be_made(region: str | None) -> None:
-    with pytest.raises(UsageError) as told:
+def test_an_upstream_without_a_region_cannot_be_made(region: str | None) -> None:
+    with pytest.raises(UsageError) as reported:
         provider_for(settings(url="http://127.0.0.1:1", region=region), {})
-    assert told.value.next
+    assert reported.value.next
 
 
 def test_the_clients_credentials_never_go_to_a_cloud() -> None:
@@ -214,13 +220,13 @@ def test_the_clients_credentials_never_go_to_a_cloud() -> None:
         provider_for(settings(Credential.PASS_THROUGH), {})
 
 
-def test_a_real_chunk_survives_its_wrapping() -> None:
+def test_a_recorded_chunk_is_decoded_unchanged() -> None:
     """What the tests write is what AWS documents: base64 inside of JSON inside of a frame."""
     assert base64.b64encode(EVENTS[0]) in STREAM
-    ear = Recorder()
-    listening = provider_for(settings(), {}).listen(ear, call(STREAMED), MODEL)
+    handler = Recorder()
+    listening = provider_for(settings(), {}).wrap_handler(handler, call(STREAMED), MODEL)
     listening.began(200, [(b"Content-Type", b"application/vnd.amazon.eventstream")])
     listening.heard(STREAM)
     listening.ended()
-    check_whole(ear.body)
-    assert decoded(ASKED)["model"] == MODEL
+    check_whole(handler.body)
+    assert decoded(BODY_OF_CLIENT)["model"] == MODEL

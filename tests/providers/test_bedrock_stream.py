@@ -13,7 +13,7 @@ from jackline.dialects import EventSplitter
 from jackline.dialects.sse import name_and_data
 from jackline.failures import Kind, Observation, Scope, classify
 from jackline.providers.bedrock import BedrockStream
-from tests.providers.asking import NOW, decoded
+from tests.providers.exchanges import NOW, decoded
 from tests.providers.frames import EVENTS, STREAM, check_whole, chunk, exception, frame
 
 
@@ -85,17 +85,17 @@ def test_an_exception_in_the_middle_becomes_an_error_event_that_is_judged_right(
     error = decoded(data)["error"]
     assert isinstance(error, dict)
     assert error["type"] == shown
-    told = b"event: error\ndata: " + data + b"\n\n"
-    assert classify(Observation.of_stream(told), now=NOW).kind is kind
+    reported = b"event: error\ndata: " + data + b"\n\n"
+    assert classify(Observation.of_stream(reported), now=NOW).kind is kind
     assert stream.feed(STREAM) + stream.end() == b"", "nothing follows an error"
 
 
-def test_an_exception_of_one_model_says_nothing_of_the_others() -> None:
-    """By Bedrock's own name for it, which Anthropic's types do not tell apart."""
-    told = BedrockStream().feed(exception("modelStreamErrorException", message="An error"))
-    assert classify(Observation.of_stream(told), now=NOW).scope is Scope.MODEL
-    told = BedrockStream().feed(exception("internalServerException", message="An error"))
-    assert classify(Observation.of_stream(told), now=NOW).scope is Scope.UPSTREAM
+def test_an_exception_of_one_model_does_not_concern_the_others() -> None:
+    """By Bedrock's own name for it, which Anthropic's types do not distinguish."""
+    reported = BedrockStream().feed(exception("modelStreamErrorException", message="An error"))
+    assert classify(Observation.of_stream(reported), now=NOW).scope is Scope.MODEL
+    reported = BedrockStream().feed(exception("internalServerException", message="An error"))
+    assert classify(Observation.of_stream(reported), now=NOW).scope is Scope.UPSTREAM
 
 
 def test_events_that_nobody_knows_are_passed_over() -> None:
@@ -105,8 +105,8 @@ def test_events_that_nobody_knows_are_passed_over() -> None:
 
 
 def test_line_ends_between_the_tokens_of_an_event_do_not_end_it() -> None:
-    told = BedrockStream().feed(chunk(b'{\r\n "type":\n"ping"\r}'))
-    assert told == b'event: ping\ndata: {   "type": "ping" }\n\n'
+    reported = BedrockStream().feed(chunk(b'{\r\n "type":\n"ping"\r}'))
+    assert reported == b'event: ping\ndata: {   "type": "ping" }\n\n'
 
 
 @given(st.lists(st.binary(max_size=40), max_size=4))

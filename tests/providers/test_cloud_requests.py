@@ -1,9 +1,10 @@
-"""What of Anthropic's own door the clouds do not know: betas and cache scopes."""
+"""What of Anthropic's own API the clouds do not know: betas and cache scopes."""
 
 from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 
 from jackline.providers.clouds import (
@@ -14,11 +15,11 @@ from jackline.providers.clouds import (
 )
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.upstream import UpstreamRequest
-from tests.providers.asking import call
+from tests.providers.exchanges import call
 
 
 def body_of(body: bytes) -> bytes:
-    return cloud_request(call(body), "v").body()
+    return msgspec.json.encode(cloud_request(call(body), "v")[0])
 
 
 def test_betas_that_a_cloud_does_not_know_are_not_named_there() -> None:
@@ -29,18 +30,20 @@ def test_betas_that_a_cloud_does_not_know_are_not_named_there() -> None:
         "prompt-caching-scope-2026-01-05",
         "tool-search-tool-2025-10-19",
     ]
-    assert known_betas(sent, BEDROCK_BETAS) == [
+    headers = [(b"Anthropic-Beta", " , ".join(sent[:2]).encode())]
+    headers.append((b"anthropic-beta", ",".join(sent[2:]).encode()))
+    assert known_betas(headers, BEDROCK_BETAS) == [
         "interleaved-thinking-2025-05-14",
         "tool-search-tool-2025-10-19",
         "tool-examples-2025-10-29",
     ]
-    assert known_betas(sent, VERTEX_BETAS) == [
+    assert known_betas(headers, VERTEX_BETAS) == [
         "interleaved-thinking-2025-05-14",
         "tool-search-tool-2025-10-19",
     ]
 
 
-def test_what_is_asked_stays_as_it_is_written() -> None:
+def test_other_members_are_unchanged() -> None:
     body = b'{"model":"m","temperature": 1.50e0,"messages":[ {"role":"user","content":"\\u00fc"} ]}'
     assert body_of(body) == (
         b'{"anthropic_version":"v","temperature":1.50e0,'
@@ -48,11 +51,11 @@ def test_what_is_asked_stays_as_it_is_written() -> None:
     )
 
 
-def test_the_version_is_the_clouds_whatever_the_client_says() -> None:
+def test_the_version_is_the_clouds_whatever_the_client_sends() -> None:
     assert body_of(b'{"anthropic_version":"2023-06-01"}') == b'{"anthropic_version":"v"}'
 
 
-def test_scopes_of_cache_marks_are_taken_out_and_nothing_else() -> None:
+def test_only_the_scopes_of_cache_marks_are_removed() -> None:
     body = (
         b'{"cache_control":{"type":"ephemeral","scope":"global"},'
         b'"system":[{"type":"text","text":"a","cache_control":{"type":"ephemeral","scope":"global"'
@@ -101,9 +104,9 @@ def test_lists_within_lists_are_read_once_at_any_depth(depth: int) -> None:
         tries = []
         for _ in range(3):
             began = time.thread_time()
-            told = body_of(b'{"messages":%b}' % text)
+            reported = body_of(b'{"messages":%b}' % text)
             tries.append(time.thread_time() - began)
-            assert told == b'{"anthropic_version":"v","messages":%b}' % text
+            assert reported == b'{"anthropic_version":"v","messages":%b}' % text
         return min(tries)
 
     assert seconds(messages) < 20 * seconds(flat)

@@ -86,7 +86,7 @@ def test_any_query_is_read(query: bytes) -> None:
 
 
 @given(st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=30))
-def test_a_header_that_nobody_knows_does_not_leave(name: str) -> None:
+def test_an_unknown_header_is_not_sent(name: str) -> None:
     header = (f"x-new-{name}".encode(), b"secret")
     assert allowed([header, (b"Content-Type", b"a/b")]) == [(b"Content-Type", b"a/b")]
 
@@ -125,7 +125,7 @@ def test_the_work_grows_with_the_length_and_not_with_its_square(unit: bytes) -> 
     assert cost(64_000) < 100 * max(cost(4_000), 1e-5)
 
 
-def test_a_login_is_found_however_much_stands_around_it() -> None:
+def test_a_login_is_found_in_long_headers() -> None:
     claims = base64.urlsafe_b64encode(b'{"iss":"https://auth.openai.com"}').rstrip(b"=")
     login = b"eyJhbGciOiJub25lIn0." + claims + b".c2ln"
     for value in (login, b"eyJ" * 9000 + b" " + login, login + b".eyJ" * 9000):
@@ -143,7 +143,7 @@ def test_a_login_is_found_however_much_stands_around_it() -> None:
         b"/v1/x?key=sk%25252Dant%25252Dapi03",
     ],
 )
-def test_a_key_is_found_wherever_it_stands_in_a_target(target: bytes) -> None:
+def test_a_key_is_found_anywhere_in_a_target(target: bytes) -> None:
     assert vendors_in(b"", target) == {"Anthropic"}
 
 

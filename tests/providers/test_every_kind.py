@@ -1,4 +1,4 @@
-"""One provider that speaks all dialects is heard the same through every kind of upstream."""
+"""One provider with all dialects gives the same answers through every kind of upstream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.reply_script import Rule, Say
 from jackline.testing import SimulatedProvider
 from jackline.upstream import UpstreamRequest
-from tests.providers.asking import CLIENT, NOW
+from tests.providers.exchanges import CLIENT, NOW
 from tests.upstream.loopback import Recorder
 
 TEXT = "I look at both — ünd then I tell. " * 20
@@ -41,8 +41,8 @@ def simulated() -> Iterator[SimulatedProvider]:
         yield running
 
 
-async def hear(kind: UpstreamKind, url: str, messages: list[Any], *, stream: bool) -> Recorder:
-    """Ask through an upstream of this kind, as the gateway does."""
+async def send(kind: UpstreamKind, url: str, messages: list[Any], *, stream: bool) -> Recorder:
+    """Send through an upstream of this kind, as the gateway does."""
     settings = UpstreamSettings(
         name="far",
         kind=kind,
@@ -52,7 +52,7 @@ async def hear(kind: UpstreamKind, url: str, messages: list[Any], *, stream: boo
         region="us-east-1",
         project="ours",
     )
-    asked = {
+    requested = {
         "model": "claude-opus-4-8",
         "max_tokens": 4096,
         "system": [{"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}],
@@ -62,27 +62,27 @@ async def hear(kind: UpstreamKind, url: str, messages: list[Any], *, stream: boo
     }
     upstream = ProvidedUpstream({"far": provider_for(settings, {})})
     message = UpstreamRequest(
-        b"POST", b"/v1/messages?beta=true", CLIENT, json.dumps(asked).encode()
+        b"POST", b"/v1/messages?beta=true", CLIENT, json.dumps(requested).encode()
     )
-    ear = Recorder()
+    handler = Recorder()
     model = MODELS.get(kind, "claude-opus-4-8")
-    upstream.start(message, f"far/{model}#account", ear)
+    upstream.start(message, f"far/{model}#account", handler)
     try:
-        await ear.last_word()
+        await handler.last_word()
     finally:
         await upstream.close()
-    return ear
+    return handler
 
 
-def told(ear: Recorder, *, stream: bool) -> tuple[list[dict[str, Any]], str, bool]:
+def reported(handler: Recorder, *, stream: bool) -> tuple[list[dict[str, Any]], str, bool]:
     """The blocks, the stop reason, and whether the input was counted."""
     if not stream:
-        message = json.loads(ear.body)
+        message = json.loads(handler.body)
         return message["content"], message["stop_reason"], message["usage"]["input_tokens"] > 0
     reader = AnthropicStreamReader()
     blocks: list[dict[str, Any]] = []
     reason = ""
-    for event in EventSplitter().feed(ear.body):
+    for event in EventSplitter().feed(handler.body):
         name, data = name_and_data(event)
         reader.take(name, data)
         document = json.loads(data)
@@ -105,13 +105,13 @@ def told(ear: Recorder, *, stream: bool) -> tuple[list[dict[str, Any]], str, boo
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", ALL)
-def test_words_and_parallel_calls_and_their_results_are_the_same(
+def test_text_parallel_calls_and_their_results_are_the_same(
     simulated: SimulatedProvider, kind: UpstreamKind, stream: bool
 ) -> None:
     async def main() -> None:
-        ear = await hear(kind, simulated.url, [USER], stream=stream)
-        assert (ear.status, ear.words) == (200, ["began", "heard", "ended"])
-        blocks, reason, counted = told(ear, stream=stream)
+        handler = await send(kind, simulated.url, [USER], stream=stream)
+        assert (handler.status, handler.words) == (200, ["began", "heard", "ended"])
+        blocks, reason, counted = reported(handler, stream=stream)
         assert blocks[0] == {"type": "text", "text": TEXT}
         assert [(b["type"], b["name"], b["input"]) for b in blocks[1:]] == [
             ("tool_use", name, given) for name, given in CALLS
@@ -127,8 +127,8 @@ def test_words_and_parallel_calls_and_their_results_are_the_same(
             {"role": "assistant", "content": blocks},
             {"role": "user", "content": results},
         ]
-        ear = await hear(kind, simulated.url, turns, stream=stream)
-        blocks, reason, _ = told(ear, stream=stream)
+        handler = await send(kind, simulated.url, turns, stream=stream)
+        blocks, reason, _ = reported(handler, stream=stream)
         assert blocks == [{"type": "text", "text": "Seen."}]
         assert reason == "end_turn"
 
@@ -141,9 +141,9 @@ def test_streams_that_stop_too_early_are_never_whole(
     simulated: SimulatedProvider, kind: UpstreamKind
 ) -> None:
     async def main(last: str) -> None:
-        ear = await hear(kind, simulated.url, [USER], stream=True)
-        assert ear.words[-1] == last
-        assert b"message_stop" not in ear.body
+        handler = await send(kind, simulated.url, [USER], stream=True)
+        assert handler.words[-1] == last
+        assert b"message_stop" not in handler.body
 
     handle = simulated.strike(Fault(Effect.CUT, at_share=0.5, share=0.999999))
     run(main("broke"))
@@ -165,9 +165,9 @@ def test_refusals_keep_their_meaning(
     simulated: SimulatedProvider, kind: UpstreamKind, fault: Fault, kinds: set[Kind]
 ) -> None:
     async def main() -> None:
-        ear = await hear(kind, simulated.url, [USER], stream=True)
-        headers = {n.decode().lower(): v.decode() for n, v in ear.headers}
-        seen = Observation.of_response(ear.status, headers, ear.body)
+        handler = await send(kind, simulated.url, [USER], stream=True)
+        headers = {n.decode().lower(): v.decode() for n, v in handler.headers}
+        seen = Observation.of_response(handler.status, headers, handler.body)
         assert classify(seen, now=NOW).kind in kinds
 
     simulated.strike(fault)
@@ -179,8 +179,8 @@ def test_an_error_inside_of_a_stream_keeps_its_meaning(
     simulated: SimulatedProvider, kind: UpstreamKind
 ) -> None:
     async def main() -> None:
-        ear = await hear(kind, simulated.url, [USER], stream=True)
-        name, data = name_and_data(EventSplitter().feed(ear.body)[-1])
+        handler = await send(kind, simulated.url, [USER], stream=True)
+        name, data = name_and_data(EventSplitter().feed(handler.body)[-1])
         assert name == b"error"
         failure = classify(Observation.of_stream(b"event: error\ndata: " + data + b"\n\n"), now=NOW)
         assert failure.kind in (Kind.OVERLOADED, Kind.UPSTREAM_5XX)

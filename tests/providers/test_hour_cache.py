@@ -1,4 +1,4 @@
-"""Which upstreams are asked for prompt caches of an hour, and how a message is rewritten."""
+"""Which upstreams get requests for prompt caches of an hour, and how a request is rewritten."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from jackline.dialects.cache_marks import with_hour_marks
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.lanes import CacheTtl, LaneController
-from jackline.providers.presets import cache_ttl_of
 from jackline.providers.sent_request import with_hours
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
 from jackline.upstream import UpstreamRequest
@@ -50,14 +49,14 @@ BODY = b'{"model":"m","system":[{"type":"text","text":"s","cache_control":{"type
         (UpstreamKind.OPENAI_RESPONSES, BRIDGE, "gpt-5", False, False),
     ],
 )
-def test_an_hour_is_asked_for_where_it_is_documented_or_the_user_says_so_and_it_is_not_refused(
+def test_an_hour_is_requested_where_documented_or_configured_and_not_refused(
     kind: UpstreamKind, url: str, model: str, by_default: bool, by_own_word: bool
 ) -> None:
     silent = UpstreamSettings(kind=kind, url=url)
-    assert cache_ttl_of(silent, model, HOUR) is (HOUR if by_default else None)
-    assert cache_ttl_of(silent, model) is (CLIENT if by_default else None)
+    assert silent.cache_ttl_of(model, HOUR) is (HOUR if by_default else None)
+    assert silent.cache_ttl_of(model) is (CLIENT if by_default else None)
     explicit = UpstreamSettings(kind=kind, url=url, cache_ttl=AUTO)
-    assert cache_ttl_of(explicit, model, HOUR) is (AUTO if by_own_word else None)
+    assert explicit.cache_ttl_of(model, HOUR) is (AUTO if by_own_word else None)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_an_hour_is_asked_for_where_it_is_documented_or_the_user_says_so_and_it_
         (UpstreamSettings(kind=VERTEX, counts_cached=False), False),
     ],
 )
-def test_an_upstream_may_say_itself_whether_cached_tokens_count(
+def test_the_settings_decide_whether_cached_tokens_count(
     upstream: UpstreamSettings, counts: bool
 ) -> None:
     draw = random.Random(1).random  # noqa: S311 -- seeded, so that tests repeat
@@ -104,7 +103,7 @@ def test_what_came_compressed_is_sent_plain() -> None:
     assert (changed.lines, changed.plain) == (None, None)
 
 
-def test_what_nobody_could_unpack_and_what_has_no_marks_stay_the_same_object() -> None:
+def test_a_body_that_is_unreadable_or_has_no_marks_is_the_same_object() -> None:
     for given in (
         message(b"\x28\xb5\x2f\xfd", (b"content-encoding", b"zstd")),
         message(gzip.compress(b"{}"), (b"content-encoding", b"gzip"), plain=b"{}"),

@@ -46,7 +46,7 @@ def test_claudes_own_names_become_profiles_of_the_region(
         "amazon.nova-pro-v1:0",
     ],
 )
-def test_what_is_no_name_of_claudes_own_stays(model: str) -> None:
+def test_other_names_are_unchanged(model: str) -> None:
     assert bedrock_id(model, "us-east-1") == model
     assert vertex_id(model) == model
 
@@ -63,5 +63,5 @@ def test_what_is_no_name_of_claudes_own_stays(model: str) -> None:
         ("claude-haiku-4-5@20251001", "claude-haiku-4-5@20251001"),
     ],
 )
-def test_dates_stand_behind_an_at_sign_at_vertex(model: str, expected: str) -> None:
+def test_dates_follow_an_at_sign_at_vertex(model: str, expected: str) -> None:
     assert vertex_id(model) == expected

@@ -1,4 +1,4 @@
-"""Upstreams of OpenAI's dialects, asked by a client of Anthropic's over real connections."""
+"""Upstreams of OpenAI's dialects, called by a client of Anthropic's over real connections."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettin
 from jackline.providers.translated_answer import NOTES, as_stream
 from jackline.upstream import UpstreamRequest
 from jackline.upstream.interface import CutShortError, DecompressionError, GarbledError
-from tests.providers.asking import (
-    ASKED,
+from tests.providers.exchanges import (
+    BODY_OF_CLIENT,
     CLIENT,
     NOW,
     STREAM_HEAD,
@@ -29,9 +29,9 @@ from tests.providers.asking import (
     call,
     chunked,
     decoded,
+    exchange,
     names,
-    saying,
-    spoken,
+    replying,
 )
 from tests.upstream.loopback import Recorder
 
@@ -90,16 +90,16 @@ def text_of(events: bytes) -> str:
         name, data = event.split(b"\n")[:2]
         payload = data.removeprefix(b"data: ")
         reader.take(name.removeprefix(b"event: "), payload)
-        told = msgspec.json.decode(payload)
-        if told["type"] == "content_block_delta" and told["delta"]["type"] == "text_delta":
-            text += told["delta"]["text"]
+        reported = msgspec.json.decode(payload)
+        if reported["type"] == "content_block_delta" and reported["delta"]["type"] == "text_delta":
+            text += reported["delta"]["text"]
     assert reader.whole
     assert (reader.usage.input, reader.usage.output) == (9, 1)
     return text
 
 
 @pytest.mark.parametrize(("kind", "stream", "_whole"), BOTH)
-def test_a_stream_is_heard_as_anthropics_however_it_is_cut(
+def test_a_stream_is_passed_on_as_anthropics_however_it_is_cut(
     kind: UpstreamKind, stream: bytes, _whole: bytes
 ) -> None:
     async def main() -> None:
@@ -107,23 +107,23 @@ def test_a_stream_is_heard_as_anthropics_however_it_is_cut(
             got: list[bytes] = []
             pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
             head = STREAM_HEAD + SSE + LIMITS + b"\r\n"
-            async with saying(head, chunked(*pieces), b"0\r\n\r\n", got=got) as server:
+            async with replying(head, chunked(*pieces), b"0\r\n\r\n", got=got) as server:
                 provider = provider_for(settings(kind, f"{server.url}/v1"), {})
-                told = await spoken(provider, call(STREAMED), "gpt-5", got)
+                reported = await exchange(provider, call(STREAMED), "gpt-5", got)
             endpoint = b"chat/completions" if kind is CHAT else b"responses"
-            assert told.request_line == b"POST /v1/" + endpoint + b" HTTP/1.1"
-            asked = decoded(told.request_body)
-            assert (asked["model"], asked["stream"]) == ("gpt-5", True)
-            assert b"of-the-client" not in told.request
-            assert b"Authorization: Bearer " + KEY.encode() in told.request
-            assert told.ear.words == ["began", "heard", "ended"]
-            assert text_of(told.ear.body) == "Hello"
-            assert b'"model":"claude-opus-4-8"' in told.ear.body
-            assert told.headers["content-type"] == "text/event-stream"
-            assert told.headers["x-ratelimit-remaining-requests"] == "7"
-            assert told.headers["x-request-id"] == "r1"
-            assert "set-cookie" not in told.headers
-            assert "content-length" not in told.headers
+            assert reported.request_line == b"POST /v1/" + endpoint + b" HTTP/1.1"
+            requested = decoded(reported.request_body)
+            assert (requested["model"], requested["stream"]) == ("gpt-5", True)
+            assert b"of-the-client" not in reported.request
+            assert b"Authorization: Bearer " + KEY.encode() in reported.request
+            assert reported.handler.words == ["began", "heard", "ended"]
+            assert text_of(reported.handler.body) == "Hello"
+            assert b'"model":"claude-opus-4-8"' in reported.handler.body
+            assert reported.headers["content-type"] == "text/event-stream"
+            assert reported.headers["x-ratelimit-remaining-requests"] == "7"
+            assert reported.headers["x-request-id"] == "r1"
+            assert "set-cookie" not in reported.headers
+            assert "content-length" not in reported.headers
 
     run(main())
 
@@ -138,28 +138,30 @@ def test_a_whole_answer_becomes_a_message(
         wrapped = gzip.compress(whole) if packed else whole
         coding = (b"content-encoding: gzip",) if packed else ()
         said = answer(wrapped, b"content-type: application/json", *coding)
-        async with saying(said, got=got) as server:
+        async with replying(said, got=got) as server:
             provider = provider_for(settings(kind, server.url), {})
-            told = await spoken(provider, call(), "gpt-5", got)
-        assert told.request_line.startswith(b"POST /v1/")
-        message = decoded(told.ear.body)
+            reported = await exchange(provider, call(), "gpt-5", got)
+        assert reported.request_line.startswith(b"POST /v1/")
+        message = decoded(reported.handler.body)
         assert message["content"] == [{"type": "text", "text": "Hello"}]
         assert message["model"] == "claude-opus-4-8"
-        assert read_answer(told.ear.body) is not None
-        assert told.headers == {"content-type": "application/json"}
-        assert told.ear.words == ["began", "heard", "ended"]
+        assert read_answer(reported.handler.body) is not None
+        assert reported.headers == {"content-type": "application/json"}
+        assert reported.handler.words == ["began", "heard", "ended"]
 
     run(main())
 
 
-def test_a_server_that_cannot_stream_is_heard_as_if_it_could() -> None:
+def test_an_answer_of_a_server_that_cannot_stream_becomes_a_stream() -> None:
     async def main() -> None:
         got: list[bytes] = []
-        async with saying(answer(CHAT_WHOLE, b"content-type: application/json"), got=got) as server:
+        async with replying(
+            answer(CHAT_WHOLE, b"content-type: application/json"), got=got
+        ) as server:
             provider = provider_for(settings(url=server.url), {})
-            told = await spoken(provider, call(STREAMED), "gpt-5", got)
-        assert told.headers["content-type"] == "text/event-stream"
-        assert text_of(told.ear.body) == "Hello"
+            reported = await exchange(provider, call(STREAMED), "gpt-5", got)
+        assert reported.headers["content-type"] == "text/event-stream"
+        assert text_of(reported.handler.body) == "Hello"
 
     run(main())
 
@@ -188,7 +190,7 @@ def test_tools_of_a_whole_answer_become_events() -> None:
     ]
 
 
-def test_an_error_is_heard_as_it_came_and_told_to_clients_in_their_words() -> None:
+def test_an_error_is_passed_on_as_it_came_and_shown_to_clients_in_their_form() -> None:
     async def main() -> None:
         got: list[bytes] = []
         body = (
@@ -196,11 +198,11 @@ def test_an_error_is_heard_as_it_came_and_told_to_clients_in_their_words() -> No
             b'"code":"rate_limit_exceeded"}}'
         )
         said = answer(body, b"retry-after: 3", b"x-request-id: r1", status=b"429 Too Many")
-        async with saying(said, got=got) as server:
+        async with replying(said, got=got) as server:
             provider = provider_for(settings(url=server.url), {})
-            told = await spoken(provider, call(STREAMED), "gpt-5", got)
-        assert (told.ear.status, told.ear.body) == (429, body)
-        assert told.headers["retry-after"] == "3"
+            reported = await exchange(provider, call(STREAMED), "gpt-5", got)
+        assert (reported.handler.status, reported.handler.body) == (429, body)
+        assert reported.headers["retry-after"] == "3"
         native = decoded(provider.native_error(429, body))
         assert native == {
             "type": "error",
@@ -221,13 +223,13 @@ def test_a_stream_that_is_cut_off_never_gets_an_end(
         half = half[: half.rindex(b"\n\n") + 2] if b"\n\n" in half[-20:] else half
         end = b"" if cut else b"0\r\n\r\n"
         said = (STREAM_HEAD + SSE + b"\r\n", chunked(half), end)
-        async with saying(*said, got=got, cut=True) as server:
+        async with replying(*said, got=got, cut=True) as server:
             provider = provider_for(settings(kind, server.url), {})
-            told = await spoken(provider, call(STREAMED), "gpt-5", got)
-        assert b"message_stop" not in told.ear.body
-        assert told.ear.words[-1] == ("broke" if cut else "ended")
+            reported = await exchange(provider, call(STREAMED), "gpt-5", got)
+        assert b"message_stop" not in reported.handler.body
+        assert reported.handler.words[-1] == ("broke" if cut else "ended")
         if cut:
-            assert isinstance(told.ear.error, CutShortError)
+            assert isinstance(reported.handler.error, CutShortError)
 
     run(main())
 
@@ -237,10 +239,10 @@ def test_an_error_inside_of_a_stream_becomes_an_error_event() -> None:
         got: list[bytes] = []
         error = b'data: {"error":{"message":"The server is overloaded","code":"overloaded"}}\n\n'
         said = (STREAM_HEAD + SSE + b"\r\n", chunked(error), b"0\r\n\r\n")
-        async with saying(*said, got=got) as server:
+        async with replying(*said, got=got) as server:
             provider = provider_for(settings(url=server.url), {})
-            told = await spoken(provider, call(STREAMED), "gpt-5", got)
-        failure = classify(Observation.of_stream(told.ear.body), now=NOW)
+            reported = await exchange(provider, call(STREAMED), "gpt-5", got)
+        failure = classify(Observation.of_stream(reported.handler.body), now=NOW)
         assert failure.kind is Kind.OVERLOADED
 
     run(main())
@@ -256,61 +258,61 @@ def test_an_error_inside_of_a_stream_becomes_an_error_event() -> None:
         (answer(b"not packed", b"content-encoding: gzip"), call()),
     ],
 )
-def test_an_answer_that_cannot_be_understood_breaks(said: bytes, message: UpstreamRequest) -> None:
+def test_an_answer_that_cannot_be_parsed_breaks(said: bytes, message: UpstreamRequest) -> None:
     async def main() -> None:
         got: list[bytes] = []
-        async with saying(said, got=got) as server:
+        async with replying(said, got=got) as server:
             provider = provider_for(settings(url=server.url), {})
-            told = await spoken(provider, message, "gpt-5", got)
-        assert told.ear.words[-1] == "broke"
-        assert told.ear.body == b""
-        assert isinstance(told.ear.error, GarbledError | DecompressionError)
+            reported = await exchange(provider, message, "gpt-5", got)
+        assert reported.handler.words[-1] == "broke"
+        assert reported.handler.body == b""
+        assert isinstance(reported.handler.error, GarbledError | DecompressionError)
 
     run(main())
 
 
-def test_a_success_that_says_an_error_is_heard_as_it_came() -> None:
+def test_a_success_with_an_error_is_passed_on_as_it_came() -> None:
     async def main() -> None:
         got: list[bytes] = []
         body = b'{"error":{"message":"Insufficient credits","code":402}}'
-        async with saying(answer(body, b"content-type: application/json"), got=got) as server:
+        async with replying(answer(body, b"content-type: application/json"), got=got) as server:
             provider = provider_for(settings(url=server.url), {})
-            told = await spoken(provider, call(STREAMED), "gpt-5", got)
-        assert (told.ear.status, told.ear.body) == (200, body)
+            reported = await exchange(provider, call(STREAMED), "gpt-5", got)
+        assert (reported.handler.status, reported.handler.body) == (200, body)
 
     run(main())
 
 
-def test_bytes_that_tell_nothing_yet_are_still_a_sign_of_life() -> None:
+def test_bytes_without_a_complete_event_are_a_sign_of_life() -> None:
     provider = provider_for(settings(RESPONSES), {})
     idle = b": OPENROUTER PROCESSING\n\n"
 
     async def main() -> None:
-        for body, kind in ((STREAMED, b"text/event-stream"), (ASKED, b"application/json")):
-            ear = Recorder()
-            listening = provider.listen(ear, call(body), "gpt-5")
+        for body, kind in ((STREAMED, b"text/event-stream"), (BODY_OF_CLIENT, b"application/json")):
+            handler = Recorder()
+            listening = provider.wrap_handler(handler, call(body), "gpt-5")
             listening.began(200, [(b"content-type", kind)])
             listening.heard(idle)
-            assert (ear.words, ear.body) == (["began", "heard"], b"")
+            assert (handler.words, handler.body) == (["began", "heard"], b"")
 
     run(main())
 
 
-def test_what_was_left_out_is_told_in_a_header() -> None:
+def test_a_header_lists_what_was_left_out() -> None:
     async def main() -> None:
         got: list[bytes] = []
-        body = ASKED[:-1] + b',"top_k":5}'
-        async with saying(answer(CHAT_WHOLE), got=got) as server:
+        body = BODY_OF_CLIENT[:-1] + b',"top_k":5}'
+        async with replying(answer(CHAT_WHOLE), got=got) as server:
             provider = provider_for(settings(url=server.url), {})
-            told = await spoken(provider, call(body), "gpt-5", got)
-        assert "top_k" in told.headers[NOTES.decode()]
+            reported = await exchange(provider, call(body), "gpt-5", got)
+        assert "top_k" in reported.headers[NOTES.decode()]
 
     run(main())
 
 
-def test_what_the_dialect_cannot_say_is_refused_by_name() -> None:
+def test_what_the_dialect_cannot_express_is_refused_by_name() -> None:
     provider = provider_for(settings(), {})
-    body = ASKED[:-1] + b',"something_new":1}'
+    body = BODY_OF_CLIENT[:-1] + b',"something_new":1}'
     with pytest.raises(UnsupportedRequestError, match="something_new"):
         provider.render(call(body), "gpt-5")
     for message, model in (
@@ -336,7 +338,7 @@ def test_what_the_dialect_cannot_say_is_refused_by_name() -> None:
         ),
     ],
 )
-def test_addresses_may_hold_the_version_or_not(url: str, target: bytes) -> None:
+def test_addresses_may_have_the_version_or_not(url: str, target: bytes) -> None:
     provider = provider_for(settings(url=url), {})
     assert provider.render(call(), "gpt-5").target == target
     native = UpstreamRequest(b"POST", b"/v1/chat/completions", (), b'{"model":"a"}')
@@ -357,19 +359,21 @@ def test_nothing_but_the_chosen_credential_goes_along(
     credential: Credential, url: str, expected: tuple[str, str] | None
 ) -> None:
     given = settings(url=url, credential=credential, headers={"x-team": "ours"})
-    asked = call()
+    requested = call()
     if credential is Credential.PASS_THROUGH:
         # Nothing of it says that it is Anthropic's; else it would not be let through.
         unmarked = (b"content-type", b"authorization", b"cookie")
-        asked = asked._replace(headers=[h for h in asked.headers if h[0].lower() in unmarked])
-    told = names(provider_for(given, {}).render(asked, "gpt-5"))
+        requested = requested._replace(
+            headers=[h for h in requested.headers if h[0].lower() in unmarked]
+        )
+    reported = names(provider_for(given, {}).render(requested, "gpt-5"))
     fixed = {"content-type", "user-agent", "x-team"}
-    assert {name: told[name] for name in set(told) - fixed} == (
+    assert {name: reported[name] for name in set(reported) - fixed} == (
         {} if expected is None else dict([expected])
     )
 
 
-def test_a_key_that_passes_through_goes_the_way_that_openai_knows() -> None:
+def test_a_key_that_passes_through_is_sent_as_a_bearer() -> None:
     provider = provider_for(settings(credential=Credential.PASS_THROUGH), {})
     keyed = call()._replace(headers=((b"X-Api-Key", b"of-the-client"),))
     assert names(provider.render(keyed, "gpt-5"))["authorization"] == "Bearer of-the-client"
@@ -378,7 +382,7 @@ def test_a_key_that_passes_through_goes_the_way_that_openai_knows() -> None:
 
 
 @pytest.mark.parametrize("left_out", [b"x-api-key", b"authorization"])
-def test_what_anthropic_gave_a_client_does_not_pass_through(left_out: bytes) -> None:
+def test_a_credential_of_anthropics_does_not_pass_through(left_out: bytes) -> None:
     provider = provider_for(settings(credential=Credential.PASS_THROUGH), {})
     headers = [pair for pair in call().headers if pair[0].lower() != left_out]
     for target in (b"/v1/messages", b"/v1/chat/completions", b"/v1/files"):
@@ -394,14 +398,14 @@ def test_there_is_no_vendors_credential_for_openai() -> None:
 
 
 def test_the_limit_and_sampling_are_named_as_the_server_knows_them() -> None:
-    body = ASKED[:-1] + b',"temperature":0.5}'
+    body = BODY_OF_CLIENT[:-1] + b',"temperature":0.5}'
     vendor = decoded(provider_for(settings(), {}).render(call(body), "gpt-5").body)
     assert (vendor["max_completion_tokens"], "temperature" in vendor) == (64, False)
     older = decoded(provider_for(settings(), {}).render(call(body), "gpt-4.1").body)
     assert older["temperature"] == 0.5
     local = settings(url="http://127.0.0.1:11434/v1", credential=Credential.NONE)
-    told = decoded(provider_for(local, {}).render(call(body), "qwen3").body)
-    assert (told["max_tokens"], told["temperature"]) == (64, 0.5)
+    reported = decoded(provider_for(local, {}).render(call(body), "qwen3").body)
+    assert (reported["max_tokens"], reported["temperature"]) == (64, 0.5)
 
 
 def test_a_request_of_the_upstreams_own_dialect_passes() -> None:
@@ -411,8 +415,8 @@ def test_a_request_of_the_upstreams_own_dialect_passes() -> None:
     rendered = own.render(message, "gpt-5-mini")
     assert rendered.body == b'{"model":"gpt-5-mini","input":"hi"}'
     assert names(rendered) == {"session_id": "s1", "authorization": f"Bearer {KEY}"}
-    ear = Recorder()
-    assert own.listen(ear, message, "gpt-5-mini") is ear
+    handler = Recorder()
+    assert own.wrap_handler(handler, message, "gpt-5-mini") is handler
     passing = provider_for(
         settings(RESPONSES, "https://chatgpt.com/backend-api/codex", Credential.PASS_THROUGH), {}
     )
@@ -421,16 +425,16 @@ def test_a_request_of_the_upstreams_own_dialect_passes() -> None:
     assert rendered.lines == b"\r\nas: written"
 
 
-def test_listening_without_having_rendered_translates_again() -> None:
+def test_wrapping_a_handler_without_rendering_translates_again() -> None:
     async def main() -> None:
         provider = provider_for(settings(), {})
         first, second = call(), call(bytes(bytearray(STREAMED)))
         provider.render(first, "gpt-5")
-        ear = Recorder()
-        listening = provider.listen(ear, second, "gpt-5")
+        handler = Recorder()
+        listening = provider.wrap_handler(handler, second, "gpt-5")
         listening.began(200, [(b"content-type", b"text/event-stream")])
         listening.heard(CHAT_STREAM)
         listening.ended()
-        assert text_of(ear.body) == "Hello"
+        assert text_of(handler.body) == "Hello"
 
     run(main())

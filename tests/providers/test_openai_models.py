@@ -1,11 +1,11 @@
-"""What a model is asked for is what it takes, by its name and its host."""
+"""A request has what the model takes, by its name and its host."""
 
 from __future__ import annotations
 
 import pytest
 
 from jackline.dialects.neutral.options import TargetOptions
-from jackline.providers.openai import is_vendor, reasons, target_of
+from jackline.providers.openai import is_vendor, target_of
 
 OPENAI, AZURE = "api.openai.com", "ours.openai.azure.com"
 SESSION = ((b"X-Claude-Code-Session-Id", b"s1"), (b"accept", b"*/*"))
@@ -25,13 +25,12 @@ AGENT = (*SESSION, (b"x-claude-code-agent-id", b"a1"))
         ("something-new", (), True, None),
     ],
 )
-def test_a_model_of_openai_is_asked_for_what_it_takes(
+def test_a_request_has_only_what_a_model_of_openai_takes(
     model: str, efforts: tuple[str, ...], sampling: bool, longest: int | None
 ) -> None:
     target = target_of(model, OPENAI, ())
     assert (target.efforts, target.sampling, target.longest_answer) == (efforts, sampling, longest)
     assert target.mid_system == "keep", "OpenAI takes system messages anywhere"
-    assert reasons(model) is bool(efforts)
     assert target_of(f"openai/{model}", AZURE, ()) == target
 
 
@@ -41,7 +40,7 @@ def test_the_longest_answer_is_the_users_or_the_models_whichever_is_shorter() ->
     assert target_of("qwen3", "127.0.0.1", (), 8192).longest_answer == 8192
 
 
-def test_a_conversation_has_one_key_for_openais_cache_and_it_tells_nothing() -> None:
+def test_a_conversation_has_one_cache_key_that_reveals_nothing() -> None:
     main, agent = (
         target_of("gpt-5.5", OPENAI, given).prompt_cache_key for given in (SESSION, AGENT)
     )
@@ -53,7 +52,7 @@ def test_a_conversation_has_one_key_for_openais_cache_and_it_tells_nothing() -> 
     assert target_of("gpt-5.5", AZURE, SESSION).prompt_cache_key is None
 
 
-def test_servers_that_are_not_known_are_asked_carefully() -> None:
+def test_unknown_servers_get_a_careful_request() -> None:
     careful = TargetOptions(max_tokens_field="max_tokens", mid_system="user", efforts=())
     assert target_of("gpt-5.5", "127.0.0.1", SESSION) == careful
     assert target_of("openai/gpt-5.5", "openrouter.ai", SESSION).efforts

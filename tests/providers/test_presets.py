@@ -1,19 +1,23 @@
-"""Presets hold what is known of each sort of upstream, and nothing that could surprise."""
+"""Presets have what is known of each sort of upstream, and nothing that could surprise."""
 
 from __future__ import annotations
 
 import pytest
 
-from jackline.providers.presets import PRESETS, Preset, cloud_url, own_hosts
+from jackline.providers.presets import PRESETS, Preset
 from jackline.providers.provided_upstream import provider_for
-from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.providers.settings import (
+    Credential,
+    UpstreamKind,
+    UpstreamSettings,
+)
 from jackline.upstream.origin import Origin
 
 ALL = pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
 
 
 @ALL
-def test_a_preset_says_where_it_is_or_how_its_address_looks(preset: Preset) -> None:
+def test_a_preset_has_an_address_or_an_example_of_one(preset: Preset) -> None:
     if preset.kind in (UpstreamKind.BEDROCK, UpstreamKind.VERTEX):
         assert preset.url is None
         return
@@ -33,15 +37,18 @@ def test_openai_addresses_end_in_their_version_and_others_do_not(preset: Preset)
 @ALL
 def test_only_anthropic_itself_gets_what_clients_send(preset: Preset) -> None:
     passes_through = preset.credential == Credential.PASS_THROUGH
-    (anthropic,) = own_hosts(UpstreamKind.ANTHROPIC)
+    (anthropic,) = UpstreamKind.ANTHROPIC.facts.own_hosts
     assert passes_through is (preset.url == f"https://{anthropic}")
     assert (preset.credential or "none").startswith(("pass-through", "none", "env:"))
 
 
 @ALL
-def test_every_preset_is_of_a_sort_that_can_be_spoken_to(preset: Preset) -> None:
-    region = "us-east-1" if preset.kind is UpstreamKind.BEDROCK else "us-east5"
-    url = preset.url or preset.url_example or cloud_url(preset.kind, region)
+def test_every_preset_has_a_provider(preset: Preset) -> None:
+    cloud = preset.kind.facts.cloud
+    region = None if cloud is None else cloud.example_region
+    url = preset.url or preset.url_example
+    if cloud is not None:
+        url = cloud.url(cloud.example_region)
     auth = preset.auth or preset.credential or "none"
     if auth == Credential.VENDOR:
         auth = Credential.BEARER  # so that no vendor's library has to be installed
@@ -64,7 +71,9 @@ def test_every_preset_is_of_a_sort_that_can_be_spoken_to(preset: Preset) -> None
     ],
 )
 def test_a_cloud_is_found_by_its_region(kind: str, region: str, url: str) -> None:
-    assert cloud_url(UpstreamKind(kind), region) == url
+    cloud = UpstreamKind(kind).facts.cloud
+    assert cloud is not None
+    assert cloud.url(region) == url
 
 
 @pytest.mark.parametrize(
@@ -76,9 +85,10 @@ def test_a_cloud_is_found_by_its_region(kind: str, region: str, url: str) -> Non
         ("vertex", "a/b"),
         ("vertex", "evil.example#"),
         ("vertex", ""),
-        ("anthropic", "us-east-1"),
     ],
 )
-def test_what_is_no_region_leads_nowhere(kind: str, region: str) -> None:
+def test_an_invalid_region_has_no_address(kind: str, region: str) -> None:
+    cloud = UpstreamKind(kind).facts.cloud
+    assert cloud is not None
     with pytest.raises(ValueError, match=r"region"):
-        cloud_url(UpstreamKind(kind), region)
+        cloud.url(region)

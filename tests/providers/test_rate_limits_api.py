@@ -1,4 +1,4 @@
-"""What vendors' rate-limits APIs are asked and answer, read without trust."""
+"""Requests to vendors' rate-limits APIs, and their answers, parsed without trust."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from jackline.lanes import KnownLimits
 from jackline.providers.rate_limits_api import (
-    KINDS,
     limit_paths,
     limits_of,
+    limits_request,
     merged_limits,
     parse_limits_page,
-    request,
 )
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
 
 ANTHROPIC, OPENAI = UpstreamKind.ANTHROPIC, UpstreamKind.OPENAI_RESPONSES
 KEY = "sk-ant-admin01-planted"
+KINDS = [kind for kind in UpstreamKind if kind.facts.limits_of is not None]
 OPUS = ["claude-opus-4-5", "claude-opus-4-5-20251101"]
 
 
@@ -75,7 +75,7 @@ def test_the_newer_form_of_a_group_is_read_as_well() -> None:
     assert read.limits == dict.fromkeys(OPUS, KnownLimits(None, 7))
 
 
-def test_one_model_at_a_time_as_openai_tells_it() -> None:
+def test_openai_reports_one_model_at_a_time() -> None:
     body = json.dumps(
         {
             "object": "list",
@@ -120,15 +120,15 @@ def test_a_workspaces_limits_go_over_the_organizations_one_by_one() -> None:
     assert merged_limits(below, above) == KnownLimits(50, 500, 8_000)
 
 
-def test_what_is_asked() -> None:
+def test_requests_to_anthropic() -> None:
     plain = UpstreamSettings(url="https://api.anthropic.com")
     (path,) = limit_paths(plain)
-    asked = request(plain, path, None, KEY)
-    assert asked.method == b"GET"
-    assert asked.target == b"/v1/organizations/rate_limits?group_type=model_group"
-    assert (b"x-api-key", KEY.encode()) in asked.headers
-    assert (b"anthropic-version", b"2023-06-01") in asked.headers
-    following = request(plain, path, "a b&c", KEY)
+    requested = limits_request(plain, path, None, KEY)
+    assert requested.method == b"GET"
+    assert requested.target == b"/v1/organizations/rate_limits?group_type=model_group"
+    assert (b"x-api-key", KEY.encode()) in requested.headers
+    assert (b"anthropic-version", b"2023-06-01") in requested.headers
+    following = limits_request(plain, path, "a b&c", KEY)
     assert following.target.endswith(b"?group_type=model_group&page=a+b%26c")
     inside = UpstreamSettings(workspace="wrkspc_1/../../x")
     assert limit_paths(inside) == (
@@ -144,17 +144,17 @@ def test_what_is_asked() -> None:
         ("https://api.openai.com", "/v1/organization/projects/proj_1/rate_limits"),
     ],
 )
-def test_what_openai_is_asked(url: str, path: str) -> None:
+def test_requests_to_openai(url: str, path: str) -> None:
     settings = UpstreamSettings(url=url, kind=OPENAI, project="proj_1")
     assert limit_paths(settings) == (path,)
-    asked = request(settings, path, "rl-x", KEY)
-    assert asked.target == f"{path}?limit=100&after=rl-x".encode()
-    assert (b"Authorization", b"Bearer " + KEY.encode()) in asked.headers
+    requested = limits_request(settings, path, "rl-x", KEY)
+    assert requested.target == f"{path}?limit=100&after=rl-x".encode()
+    assert (b"Authorization", b"Bearer " + KEY.encode()) in requested.headers
 
 
 def test_the_key_is_not_shown() -> None:
     settings = UpstreamSettings()
-    assert KEY not in repr(request(settings, limit_paths(settings)[0], None, KEY))
+    assert KEY not in repr(limits_request(settings, limit_paths(settings)[0], None, KEY))
 
 
 @pytest.mark.parametrize(
@@ -219,8 +219,8 @@ def _check(read: Any) -> None:
     assert read.next_page is None or 0 < len(read.next_page) <= 800
     for model, limits in read.limits.items():
         assert 0 < len(model) <= 200
-        told = [limits.requests_per_minute, limits.input_tokens_per_minute]
-        told.append(limits.output_tokens_per_minute)
+        reported = [limits.requests_per_minute, limits.input_tokens_per_minute]
+        reported.append(limits.output_tokens_per_minute)
         assert limits.parallel is None
-        assert all(each is None or 0 < each <= 1e12 for each in told)
-        assert any(each is not None for each in told)
+        assert all(each is None or 0 < each <= 1e12 for each in reported)
+        assert any(each is not None for each in reported)

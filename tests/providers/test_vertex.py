@@ -1,4 +1,4 @@
-"""Claude on Vertex, over real connections: asked, streamed, refused, paid by a real token flow."""
+"""Claude on Vertex, over real connections: requests, streams, refusals, a real token flow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jackline.providers.provided_upstream import provider_for
 from jackline.providers.provider import Provider, UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.upstream.interface import CutShortError
-from tests.providers.asking import (
+from tests.providers.exchanges import (
     NOW,
     STREAM_HEAD,
     STREAMED,
@@ -28,9 +28,9 @@ from tests.providers.asking import (
     call,
     chunked,
     decoded,
+    exchange,
     names,
-    saying,
-    spoken,
+    replying,
 )
 
 KEY = "ya29.of-the-upstream"
@@ -66,9 +66,9 @@ def test_a_prediction_names_the_model_in_the_path_and_the_version_in_the_body() 
         b'{"anthropic_version":"vertex-2023-10-16","max_tokens":64,'
         b'"messages":[{"role":"user","content":"Say hello."}]}'
     )
-    told = names(rendered)
-    assert told.pop("user-agent").startswith("jackline/")
-    assert told == {
+    reported = names(rendered)
+    assert reported.pop("user-agent").startswith("jackline/")
+    assert reported == {
         "content-type": "application/json",
         "authorization": f"Bearer {KEY}",
         "anthropic-beta": "interleaved-thinking-2025-05-14",
@@ -99,35 +99,35 @@ def test_a_model_named_by_dots_alone_is_refused(model: str) -> None:
         provider_for(settings(), {}).render(call(), model)
 
 
-def test_a_stream_an_error_and_a_break_are_heard_as_they_came() -> None:
+def test_a_stream_an_error_and_a_break_are_passed_on_as_they_came() -> None:
     async def main() -> None:
         got: list[bytes] = []
         head = STREAM_HEAD + b"content-type: text/event-stream\r\n\r\n"
-        async with saying(head, chunked(SSE), b"0\r\n\r\n", got=got) as server:
+        async with replying(head, chunked(SSE), b"0\r\n\r\n", got=got) as server:
             provider = provider_for(settings(url=server.url, region="us-east5"), {})
-            told = await spoken(provider, call(STREAMED), MODEL, got)
+            reported = await exchange(provider, call(STREAMED), MODEL, got)
         expected = PLACE + b"claude-opus-4-5@20251101:streamRawPredict"
-        assert told.request_line == b"POST " + expected + b" HTTP/1.1"
-        assert b"of-the-client" not in told.request
-        assert told.ear.body == SSE
+        assert reported.request_line == b"POST " + expected + b" HTTP/1.1"
+        assert b"of-the-client" not in reported.request
+        assert reported.handler.body == SSE
         error = (
             b'[{"error":{"code":429,"message":"Resource exhausted","status":"RESOURCE_EXHAUSTED"}}]'
         )
-        async with saying(answer(error, status=b"429 Too Many"), got=got) as server:
+        async with replying(answer(error, status=b"429 Too Many"), got=got) as server:
             provider = provider_for(settings(url=server.url, region="us-east5"), {})
-            told = await spoken(provider, call(STREAMED), MODEL, got)
-        assert (told.ear.status, told.ear.body) == (429, error)
-        seen = Observation.of_response(429, told.headers, told.ear.body)
+            reported = await exchange(provider, call(STREAMED), MODEL, got)
+        assert (reported.handler.status, reported.handler.body) == (429, error)
+        seen = Observation.of_response(429, reported.headers, reported.handler.body)
         assert classify(seen, now=NOW).kind in (Kind.RATE_LIMIT, Kind.SERVER_THROTTLE)
-        async with saying(head, chunked(SSE[:9]), got=got, cut=True) as server:
+        async with replying(head, chunked(SSE[:9]), got=got, cut=True) as server:
             provider = provider_for(settings(url=server.url, region="us-east5"), {})
-            told = await spoken(provider, call(STREAMED), MODEL, got)
-        assert isinstance(told.ear.error, CutShortError)
+            reported = await exchange(provider, call(STREAMED), MODEL, got)
+        assert isinstance(reported.handler.error, CutShortError)
 
     run(main())
 
 
-def test_errors_are_told_in_anthropics_words_unless_they_are_already() -> None:
+def test_errors_get_anthropics_form_unless_they_have_it() -> None:
     provider = provider_for(settings(), {})
     native = b'{"type": "error","error":{"type":"overloaded_error","message":"Overloaded"}}'
     assert provider.native_error(529, native) is native
@@ -158,15 +158,15 @@ def test_the_region_is_found_in_the_settings_the_address_or_the_environment(
     assert target.startswith(prefix + b"/projects/ours/locations/" + expected.encode() + b"/")
 
 
-def test_what_cannot_work_is_told_when_the_provider_is_made() -> None:
+def test_settings_that_cannot_work_are_reported_when_the_provider_is_made() -> None:
     for given in (
         settings(url="http://127.0.0.1:1"),
         settings(project=None),
         settings(Credential.PASS_THROUGH),
     ):
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as reported:
             provider_for(given, {})
-        assert told.value.next
+        assert reported.value.next
     provider = provider_for(settings(project=None), {"GOOGLE_CLOUD_PROJECT": "theirs"})
     assert b"/projects/theirs/" in provider.render(call(), MODEL).target
 
@@ -216,7 +216,7 @@ def test_a_token_is_fetched_by_googles_own_flow_and_anew_before_it_expires(
         got: list[bytes] = []
         token = {"access_token": KEY, "expires_in": seconds, "token_type": "Bearer"}
         said = answer(json.dumps(token).encode(), b"content-type: application/json")
-        async with saying(said, got=got) as server:
+        async with replying(said, got=got) as server:
             account = service_account(no_google, f"{server.url}/token")
             monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", account)
             provider = vendor()
@@ -229,9 +229,9 @@ def test_a_token_is_fetched_by_googles_own_flow_and_anew_before_it_expires(
             assert names(rendered)["authorization"] == f"Bearer {KEY}"
             assert b"/projects/of-the-account/" in rendered.target
             assert b"/projects/ours/" in (await prepared("ours")).render(call(), MODEL).target
-            asked = len(got)
+            requested = len(got)
             await provider.prepare()
-            assert (len(got) > asked) is not fresh
+            assert (len(got) > requested) is not fresh
         assert got[0].startswith(b"POST /token HTTP/1.1")
 
     async def prepared(project: str) -> Provider:
@@ -242,20 +242,20 @@ def test_a_token_is_fetched_by_googles_own_flow_and_anew_before_it_expires(
     run(main())
 
 
-def test_a_token_that_is_refused_is_told_with_what_to_do_and_without_its_words(
+def test_a_refused_token_is_reported_with_what_to_do_and_without_its_text(
     no_google: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
         got: list[bytes] = []
         body = b'{"error":"invalid_grant","error_description":"PRIVATE"}'
         said = answer(body, b"content-type: application/json", status=b"400 Bad Request")
-        async with saying(said, got=got) as server:
+        async with replying(said, got=got) as server:
             account = service_account(no_google, f"{server.url}/token")
             monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", account)
-            with pytest.raises(UsageError, match="RefreshError") as told:
+            with pytest.raises(UsageError, match="RefreshError") as reported:
                 await vendor().prepare()
-            assert "PRIVATE" not in str(told.value)
-            assert "gcloud auth" in told.value.next
+            assert "PRIVATE" not in str(reported.value)
+            assert "gcloud auth" in reported.value.next
         with pytest.raises(ConnectionError, match="TransportError"):
             await vendor().prepare()
 
@@ -263,11 +263,11 @@ def test_a_token_that_is_refused_is_told_with_what_to_do_and_without_its_words(
 
 
 @pytest.mark.usefixtures("no_google")
-def test_a_machine_without_a_login_is_told_what_to_do() -> None:
+def test_without_a_login_the_error_says_what_to_do() -> None:
     async def main() -> None:
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as reported:
             await vendor().prepare()
-        assert "gcloud auth application-default login" in told.value.next
+        assert "gcloud auth application-default login" in reported.value.next
 
     run(main())
 
@@ -277,7 +277,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
     for loaded in [each for each in sys.modules if each.startswith("google")]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as reported:
         vendor()
-    assert told.value.next == "Run: pip install 'jackline[vertex]'"
+    assert reported.value.next == "Run: pip install 'jackline[vertex]'"
     assert provider_for(settings(), {}).is_ready, "a token of one's own needs no library"

@@ -26,7 +26,7 @@ from jackline.gateway.settings import LimitSettings
 from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.vendor_limits import VendorLimits
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
-from jackline.providers.settings import UpstreamKind, UpstreamSettings
+from jackline.providers.settings import UpstreamSettings
 from jackline.upstream.bounded_answers import AnswerLimits
 
 _log = logging.getLogger("jackline")
@@ -39,8 +39,7 @@ def status_pages(upstreams: Sequence[UpstreamSettings]) -> dict[str, str]:
 
 def foreign_upstreams(upstreams: Sequence[UpstreamSettings]) -> frozenset[str]:
     """The upstreams that must be translated for."""
-    kinds = (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
-    return frozenset(each.name for each in upstreams if each.kind in kinds)
+    return frozenset(each.name for each in upstreams if not each.kind.facts.serves_claude)
 
 
 def answer_limits(limits: LimitSettings) -> AnswerLimits:

@@ -32,7 +32,6 @@ from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver, Rec
 from jackline.telemetry.observatory import Observatory
 from jackline.telemetry.otlp_export import Forwarder, SpanSender
 from jackline.telemetry.settings import OtlpSettings
-from jackline.telemetry.span_names import PROVIDERS
 from jackline.telemetry.spans import ToolRan, Tracer
 
 _TRACEPARENT = b"traceparent"
@@ -77,8 +76,8 @@ class Tracing:
         return self.tracer.place_of(session, agent)
 
     def _provider_of(self, upstream: str) -> str:
-        kinds = {each.name: each.kind.value for each in self._upstreams()}
-        return PROVIDERS.get(kinds.get(upstream, ""), upstream or "unknown")
+        names = {each.name: each.kind.facts.telemetry_name for each in self._upstreams()}
+        return names.get(upstream, upstream or "unknown")
 
 
 class TracedDesk(CallIntake):

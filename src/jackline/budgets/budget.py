@@ -1,9 +1,9 @@
 """Declare budgets, and count what was used and reserved of them.
 
 Rules: (1) pure: `now` is an argument, in seconds on a line that nobody sets; (2) a `Budget` is
-immutable and hashable, a limit of None is no limit, and a value that makes no sense is a
-UsageError where it is written; (3) an account draws on the one above it: what an agent uses, its
-flow and its run have used too; (4) a limit is used up when as much was used as it allows, and the
+immutable and hashable, a limit of None is no limit, and an invalid value is a UsageError where
+the budget is made; (3) what an agent uses also counts in the accounts of its flow and its
+run; (4) a limit is used up when as much was used as it allows, and the
 call that did it is not undone; (5) in a rolling window, what this process uses counts at once,
 what others use counts when the store is read next.
 Not here: reservations (ledger.py), the size of the next call (estimates.py), reading the store
@@ -18,44 +18,41 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from jackline.errors import BadArgumentError
 
 Duration: TypeAlias = float | str | timedelta
-"""Seconds, words such as "2h", or a timedelta."""
+"""Seconds, a text such as "2h", or a timedelta."""
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_NEARLY_USED = 0.8
+# For how many seconds the figures of other processes count as current.
+_CURRENT_SECONDS = 5.0
+# How often within a window a spent one is checked again.
+_CHECKS_PER_WINDOW = 12
 _WHOLE = re.compile(rf"\s*(?:{_PART.pattern}\s*)+")
 
 
-def seconds_of(given: Duration) -> float:
+def seconds_of(duration: Duration) -> float:
     """The duration in seconds; at least 0."""
-    if isinstance(given, timedelta):
-        seconds = given.total_seconds()
-    elif isinstance(given, str):
-        seconds = _read(given)
+    if isinstance(duration, timedelta):
+        seconds = duration.total_seconds()
+    elif isinstance(duration, str) and _WHOLE.fullmatch(duration.lower()):
+        seconds = sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(duration.lower()))
     else:
-        seconds = float(given)
+        try:
+            seconds = float(duration)
+        except ValueError:
+            seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise BadArgumentError(f"{given!r} is no duration.", next='Write 90, "15m" or "2h".')
+        raise BadArgumentError(f"{duration!r} is no duration.", next='Write 90, "15m" or "2h".')
     return seconds
 
 
-def _read(words: str) -> float:
-    if _WHOLE.fullmatch(words.lower()):
-        return sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(words.lower()))
-    try:
-        return float(words)
-    except ValueError:
-        raise BadArgumentError(
-            f"{words!r} is no duration.", next='Write 90, "15m" or "2h".'
-        ) from None
-
-
 class Unit(StrEnum):
-    """What is counted; the names are those of the fields of `Budget`."""
+    """What is counted, named like the fields of `Budget`."""
 
     TOKENS = "tokens"
     DOLLARS = "dollars"
@@ -64,19 +61,22 @@ class Unit(StrEnum):
     SECONDS = "seconds"
 
 
+ROLLING = (Unit.TOKENS, Unit.DOLLARS)
+"""What a window counts."""
+
 Amount: TypeAlias = Mapping[Unit, float]
-"""How much of each unit; a unit that is missing is none of it."""
+"""How much of each unit; a missing unit is 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a run, a flow or an agent may use; the next call is refused, not the last one undone.
+    """What a run, a flow or an agent may use; the next call is refused, the last one not undone.
 
-    `seconds` is own work of agents, summed: model calls and tools, not queueing, holding by the
+    `seconds` is the agents' own work, summed: model calls and tools, not queueing, waiting in the
     gateway or parking; an agent's own `seconds` are its `timeout`. With `window` ("5h"), tokens
-    and dollars are those of all runs within the window, and a spent window is waited for.
-    With `strict`, a call reserves the most that it can use before it is sent, so that tokens and
-    dollars are never passed; without, it reserves what it is expected to use.
+    and dollars are those of all runs within the window, and calls wait for a spent window. With
+    `strict`, a call reserves the most that it can use before it is sent, so that tokens and dollars
+    are never exceeded; without, it reserves what it is expected to use.
     """
 
     tokens: int | None = None
@@ -92,7 +92,7 @@ class Budget:
             limit = getattr(self, unit)
             if limit is not None and not 0 <= limit < float("inf"):
                 raise BadArgumentError(
-                    f"A budget's {unit} cannot be {limit!r}.", next="Give a number, 0 or more."
+                    f"A budget's {unit} cannot be {limit!r}.", next="Write a number, 0 or more."
                 )
         if self.window is not None:
             if not self.window_seconds:
@@ -110,7 +110,7 @@ class Budget:
 
     @property
     def window_seconds(self) -> float | None:
-        """How far back a rolling budget looks."""
+        """The length of a rolling budget's window."""
         return None if self.window is None else seconds_of(self.window)
 
     @property
@@ -130,27 +130,20 @@ class Budget:
                 yield unit, limit
 
 
-ROLLING = (Unit.TOKENS, Unit.DOLLARS)
-"""What a window counts."""
-
-
-_NEAR = 0.8
-
-
 class BudgetLimit:
     """One limit of one account, and what calls in flight have reserved of it."""
 
-    __slots__ = ("account", "amount", "holders", "near_seen", "reserved", "strict", "unit")
+    __slots__ = ("account", "amount", "is_reported", "reservations", "reserved", "strict", "unit")
 
     def __init__(self, account: Account, unit: Unit, amount: float, *, strict: bool) -> None:
         self.account = account
         self.unit = unit
         self.amount = amount
-        self.strict = strict and unit in (Unit.TOKENS, Unit.DOLLARS)
+        self.strict = strict and unit in ROLLING
         self.reserved: float = 0
-        self.holders = 0
-        """How many calls in flight have something reserved here."""
-        self.near_seen = False
+        self.reservations = 0
+        # Whether it was reported as nearly used.
+        self.is_reported = False
 
     @property
     def used(self) -> float:
@@ -162,16 +155,16 @@ class BudgetLimit:
         """Whether no further call may be made."""
         return self.used >= self.amount
 
-    def hold(self, amount: float) -> None:
-        """Reserve so much."""
+    def reserve(self, amount: float) -> None:
+        """Reserve so much for one call."""
         self.reserved += amount
-        self.holders += 1
+        self.reservations += 1
 
-    def let_go(self, amount: float) -> None:
-        """Give back what `hold` reserved."""
-        self.holders -= 1
-        # Sums of floats do not come back to nothing by themselves.
-        self.reserved = self.reserved - amount if self.holders else 0
+    def release(self, amount: float) -> None:
+        """Undo one `reserve`."""
+        self.reservations -= 1
+        # Sums of floats do not return to exactly 0 by themselves.
+        self.reserved = self.reserved - amount if self.reservations else 0
 
     def __repr__(self) -> str:
         return f"<{self.account.name}: {self.used}+{self.reserved} of {self.amount} {self.unit}>"
@@ -191,14 +184,11 @@ class BudgetLeft:
 class Account:
     """What one agent, child flow or run has used, and may use.
 
-    `name` begins sentences about it ("The run").
+    `name` begins sentences about it ("The run"). `refills` is set where waiting helps.
     """
 
     def __init__(
-        self,
-        name: str,
-        budgets: tuple[Budget, ...] = (),
-        parent: Account | None = None,
+        self, name: str, budgets: tuple[Budget, ...] = (), parent: Account | None = None
     ) -> None:
         self.name = name
         self.parent = parent
@@ -209,7 +199,6 @@ class Account:
             for unit, amount in budget.own_limits
         ]
         self.refills = False
-        """Whether waiting gives back what is used up."""
 
     @property
     def tokens(self) -> int:
@@ -229,12 +218,12 @@ class Account:
             account = account.parent
 
     def add(self, amount: Amount) -> None:
-        """Count so much as used, here alone."""
+        """Count so much as used, in this account alone."""
         for unit, count in amount.items():
             self.used[unit] += count
 
     def begin_agent(self) -> BudgetLimit | None:
-        """Count one more agent here and above; or the limit that allows no more."""
+        """Count one more agent here and above; returns the limit that allows no more, if any."""
         for account in self.chain():
             for limit in account.limits:
                 if limit.unit is Unit.AGENTS and limit.is_used_up:
@@ -244,9 +233,9 @@ class Account:
         return None
 
     def recall(self, amount: Amount) -> None:
-        """Count what an agent used in an earlier process, whether it had ended or goes on.
+        """Count what an agent used in an earlier process.
 
-        Not in the run's own account, which knows all that is kept from the beginning.
+        Not in the run's own account, which has all saved figures from the beginning.
         """
         for account in self.chain():
             if account.parent is not None:
@@ -254,48 +243,35 @@ class Account:
 
     @property
     def limits_seconds(self) -> bool:
-        """Whether a budget here or above limits seconds of own work."""
+        """Whether a budget here or above limits seconds."""
         return any(
             limit.unit is Unit.SECONDS for account in self.chain() for limit in account.limits
         )
 
     def nearly_used(self) -> BudgetLimit | None:
-        """A limit here or above that has just passed four fifths; each once."""
+        """A limit here or above that is nearly used for the first time; each limit once."""
         for account in self.chain():
             for limit in account.limits:
-                if limit.near_seen or not limit.amount or limit.used < _NEAR * limit.amount:
-                    continue
-                limit.near_seen = True
-                return limit
+                is_near = limit.amount and limit.used >= _NEARLY_USED * limit.amount
+                if is_near and not limit.is_reported:
+                    limit.is_reported = True
+                    return limit
         return None
 
     def left(self) -> BudgetLeft:
         """The least that is left here and above."""
-        least: dict[Unit, float] = {}
+        least: dict[str, Any] = {}
         for account in self.chain():
             for limit in account.limits:
                 remaining = max(0.0, limit.amount - limit.used)
+                if limit.unit in (Unit.TOKENS, Unit.AGENTS, Unit.TURNS):
+                    remaining = int(remaining)
                 least[limit.unit] = min(remaining, least.get(limit.unit, remaining))
-        return BudgetLeft(
-            tokens=_whole(least.get(Unit.TOKENS)),
-            dollars=least.get(Unit.DOLLARS),
-            agents=_whole(least.get(Unit.AGENTS)),
-            turns=_whole(least.get(Unit.TURNS)),
-            seconds=least.get(Unit.SECONDS),
-        )
-
-
-def _whole(amount: float | None) -> int | None:
-    return None if amount is None else int(amount)
-
-
-_FRESH = 5.0
-_LOOKS = 12
-"""How often within a window one looks whether it has room again."""
+        return BudgetLeft(**least)
 
 
 class BudgetWindow:
-    """One budget with a window; `account` is what calls reserve from and are charged to."""
+    """One budget with a window; calls reserve from its `account` and are charged to it."""
 
     def __init__(self, budget: Budget) -> None:
         self.seconds = budget.window_seconds or 0.0
@@ -305,32 +281,32 @@ class BudgetWindow:
             BudgetLimit(self.account, unit, amount, strict=budget.strict)
             for unit, amount in budget.rolling_limits
         ]
-        self._looked_at: float | None = None
-        # What was paid for here, and when: a store knows it by the wall clock's time alone.
-        self._here: deque[tuple[float, Amount]] = deque()
+        self._updated_at: float | None = None
+        # What was used here, and when: the store has only the wall clock's time of it.
+        self._used_here: deque[tuple[float, Amount]] = deque()
 
     def record(self, now: float, amount: Amount) -> None:
-        """Note when this was charged to the account."""
-        self._here.append((now, amount))
+        """Record when this was charged to the account."""
+        self._used_here.append((now, amount))
 
     def is_stale(self, now: float) -> bool:
-        """Whether it is time to look at what others have used."""
-        return self._looked_at is None or now - self._looked_at >= _FRESH
+        """Whether the figures of other processes have to be read again."""
+        return self._updated_at is None or now - self._updated_at >= _CURRENT_SECONDS
 
-    def look_again(self) -> None:
-        """Let the next one look, however fresh the figures are."""
-        self._looked_at = None
+    def expire(self) -> None:
+        """Make the figures stale, however new they are."""
+        self._updated_at = None
 
-    def take(self, now: float, everywhere: Amount) -> None:
-        """Somebody has looked: so much was used within the window, by all."""
-        self._looked_at = now
-        while self._here and self._here[0][0] < now - self.seconds:
-            self._here.popleft()
-        for unit in (Unit.TOKENS, Unit.DOLLARS):
-            here = sum(amount.get(unit, 0) for _, amount in self._here)
+    def update(self, now: float, everywhere: Amount) -> None:
+        """Count what all processes have used within the window."""
+        self._updated_at = now
+        while self._used_here and self._used_here[0][0] < now - self.seconds:
+            self._used_here.popleft()
+        for unit in ROLLING:
+            here = sum(amount.get(unit, 0) for _, amount in self._used_here)
             self.account.used[unit] = max(everywhere.get(unit, 0), here)
 
     @property
-    def pause(self) -> float:
-        """Seconds after which it is worth looking whether a spent window has room again."""
-        return self.seconds / _LOOKS
+    def check_after(self) -> float:
+        """Seconds after which a spent window is checked again."""
+        return self.seconds / _CHECKS_PER_WINDOW

@@ -2,9 +2,9 @@
 
 Rules: (1) pure; (2) learned per (label, model), where labels that differ only in their numbers are
 one ("reader 7"); before that by model, before that from the counted input and a share of
-`max_tokens`; (3) an estimate is the mean and one mean deviation, never more than `max_tokens`: too
-little reserved is a budget passed, too much only a call that waits.
-What is reserved for strict budgets is no estimate: the caller knows the upper bound.
+`max_tokens`; (3) an estimate is the mean plus one mean deviation, at most `max_tokens`: reserving
+too little exceeds a budget, reserving too much only makes a call wait.
+Not here: strict budgets, which reserve an upper bound that the caller knows.
 """
 
 from __future__ import annotations
@@ -13,36 +13,32 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+# Answers are rarely longer; before the first one it is better to expect too much.
 _SHARE_OF_MAX_TOKENS = 1 / 8
-"""Answers are rarely longer; until one was seen, it is better to expect too much."""
-
+# Tokens of a call of which nothing is known: about as many as Claude Code's first call has.
 _UNKNOWN_CALL = 20_000
-"""Tokens of a call of which nothing is known: about what the first of Claude Code's takes."""
-
+# Of the newest call in the mean; the first one counts in full.
 _WEIGHT = 0.2
-"""Of the newest call in the mean; the first one counts in full."""
-
 _MOST_KINDS = 10_000
 _NUMBERS = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a call is expected to use."""
+    """What a call is expected to use; `dollars` is None until such a call had a price."""
 
     input_tokens: float
     output_tokens: float
     dollars: float | None = None
-    """None where no such call has been paid for: then the price list says it."""
 
     @property
     def tokens(self) -> int:
-        """All of them."""
+        """Input and output together."""
         return round(self.input_tokens + self.output_tokens)
 
 
 class _Mean:
-    """A mean that forgets slowly, with the mean distance from it."""
+    """A moving mean, with the mean distance from it."""
 
     __slots__ = ("deviation", "value")
 
@@ -77,7 +73,7 @@ class Estimator:
     def expect(
         self, label: str, model: str, *, counted_input: int, max_tokens: int | None
     ) -> Estimate:
-        """What a call will use; without `max_tokens` nothing is known of it beforehand."""
+        """What a call will use; without `max_tokens` nothing is known in advance."""
         kind = self._kinds.get((_family(label), model)) or self._kinds.get(("", model))
         if kind is None:
             if max_tokens is None:
@@ -86,9 +82,9 @@ class Estimator:
         output = kind.output.careful
         if max_tokens is not None:
             output = min(output, max_tokens)
-        given = kind.input_ratio.careful * max(1, counted_input)
+        sent = kind.input_ratio.careful * max(1, counted_input)
         rate = kind.dollars_per_token
-        return Estimate(given, output, None if rate is None else rate.careful * (given + output))
+        return Estimate(sent, output, None if rate is None else rate.careful * (sent + output))
 
     def learn(
         self,
@@ -100,7 +96,7 @@ class Estimator:
         output_tokens: int,
         dollars: float | None = None,
     ) -> None:
-        """A call that was counted so beforehand used that much."""
+        """Learn what a call used whose input was counted before it was sent."""
         ratio, total = input_tokens / max(1, counted_input), input_tokens + output_tokens
         rate = None if dollars is None or not total else dollars / total
         for name in ((_family(label), model), ("", model)):

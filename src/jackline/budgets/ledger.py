@@ -1,19 +1,18 @@
 """Reserve what a call will use before it is sent, and settle it with what it did use.
 
-    ask ──► granted ──settle──► closed        the answer came: its use is charged
-      │        ├─────release──► closed        it was sent and came to no answer
-      ├──► waiting ─► granted | refused       others in flight may give back enough
-      └──► refused                            nothing in flight can
+    reserve ──► granted ──settle──► closed    the answer came: its use is charged
+      │            ├─────release──► closed    it was sent and got no answer
+      ├──► waiting ─► granted | refused       calls in flight may release enough
+      └──► refused                            no call in flight can
 
-Rules: (1) a call gets all that it asks of all its accounts, or nothing; (2) of a strict limit it
-gets the most that it can use, else it waits or is refused: a strict limit is never passed; (3) of
+Rules: (1) a call gets all that it needs from all its accounts, or nothing; (2) of a strict limit it
+gets the most that it can use, else it waits or is refused: a strict limit is never exceeded; (3) of
 another limit it gets what it is expected to use, or, when it is the only one in flight there, what
-is left: such a limit is passed by no more than the sum of (actual − reserved) of the calls that
-were in flight at its last grant; (4) who waits, waits for a call in flight: when there is none, the
-request is granted or refused; (5) requests at one limit are granted in the order they came; (6)
-reservations live in memory and end with their process. That is right, since a call that was not
-answered has settled nothing: what answered calls used is kept elsewhere, and recalled.
-How much to ask for is in estimates.py; what a refusal means is the caller's.
+is left: such a limit is exceeded by at most the sum of (actual − reserved) of the calls that were
+in flight at its last grant; (4) a call waits only for calls in flight: when there is none, it is
+granted or refused; (5) calls at one limit are granted in the order they came; (6) reservations are
+in memory and end with their process: what answered calls used is saved elsewhere.
+Not here: how much to reserve (estimates.py), what follows from a refusal (the caller).
 """
 
 from __future__ import annotations
@@ -28,29 +27,30 @@ from jackline.budgets.budget import Account, Amount, BudgetLimit, Unit
 
 @dataclass(frozen=True, slots=True)
 class CallDemand:
-    """What a call will use."""
+    """What a call will use.
+
+    `expected` is called at each decision, because answers of other calls change it. `most` has an
+    upper bound for each unit that has one. `at_once` is used by sending the call, whatever follows.
+    """
 
     expected: Callable[[], Amount] = dict
-    """Asked at each decision: who waits learns from those who were answered meanwhile."""
     most: Amount = field(default_factory=dict)
-    """The upper bound, where there is one; a unit that is missing has none."""
     at_once: Amount = field(default_factory=dict)
-    """What is used by sending it, whatever comes of it."""
 
 
 class RefusalReason(StrEnum):
-    """Why a request was refused."""
+    """Why a reservation was refused; the last two only by strict limits."""
 
     USED_UP = "used_up"
+    # Even alone it might use more than is left.
     TOO_LARGE = "too_large"
-    """Strict: even alone it might use more than is left."""
+    # It has no upper bound.
     NO_BOUND = "no_bound"
-    """Strict: nobody knows how much it might use."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetRefusal:
-    """The limit that refused a request, and how much was asked of it."""
+    """The limit that refused a reservation, and how much was needed of it."""
 
     limit: BudgetLimit
     reason: RefusalReason
@@ -58,7 +58,7 @@ class BudgetRefusal:
 
 
 class ReservationState(Enum):
-    """Where a request stands."""
+    """The state of a reservation."""
 
     WAITING = "waiting"
     GRANTED = "granted"
@@ -67,9 +67,9 @@ class ReservationState(Enum):
 
 
 class Reservation:
-    """One call that asked; only the ledger changes it."""
+    """What one call has reserved, or waits for; only the ledger changes it."""
 
-    __slots__ = ("accounts", "blocked_by", "demand", "holds", "limits", "refusal", "state")
+    __slots__ = ("accounts", "amounts", "blocked_by", "demand", "limits", "refusal", "state")
 
     def __init__(self, accounts: tuple[Account, ...], demand: CallDemand) -> None:
         self.accounts = accounts
@@ -81,136 +81,132 @@ class Reservation:
         self.state = ReservationState.WAITING
         self.refusal: BudgetRefusal | None = None
         self.blocked_by: tuple[BudgetLimit, ...] = ()
-        self.holds: list[tuple[BudgetLimit, float]] = []
+        self.amounts: list[tuple[BudgetLimit, float]] = []
 
 
 class BudgetLedger:
-    """The reservations of one process, and the line of those who wait for room."""
+    """The reservations of one process, and the queue of those that wait.
+
+    Its methods return the reservations that are no longer waiting because of the change.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[Reservation, None] = {}
-        # How many of those who wait are held up at each limit.
+        # How many of those that wait are blocked by each limit.
         self._contended: Counter[BudgetLimit] = Counter()
 
-    def ask(self, accounts: Iterable[Account], demand: CallDemand) -> Reservation:
-        """A request that is granted, refused, or waits behind those who came before."""
-        request = Reservation(tuple(accounts), demand)
-        self._decide(request, self._contended)
-        if request.state is ReservationState.WAITING:
-            self._waiting[request] = None
-            self._contended.update(request.blocked_by)
-        return request
+    def reserve(self, accounts: Iterable[Account], demand: CallDemand) -> Reservation:
+        """A reservation that is granted, refused, or waits behind earlier ones."""
+        reservation = Reservation(tuple(accounts), demand)
+        self._decide(reservation, self._contended)
+        if reservation.state is ReservationState.WAITING:
+            self._waiting[reservation] = None
+            self._contended.update(reservation.blocked_by)
+        return reservation
 
     def settle(
-        self, request: Reservation, actual: Amount, accounts: Iterable[Account] | None = None
+        self, reservation: Reservation, actual: Amount, accounts: Iterable[Account] | None = None
     ) -> list[Reservation]:
-        """The call was answered: charge what it used; those who were thereby decided.
+        """The call was answered: charge what it used, to `accounts` if they have changed."""
+        self._close(reservation)
+        return self.charge(reservation.accounts if accounts is None else accounts, actual)
 
-        `accounts` pay instead of those that were asked, if others have come up since.
-        """
-        self._let_go(request)
-        return self.charge(request.accounts if accounts is None else accounts, actual)
-
-    def release(self, request: Reservation) -> list[Reservation]:
-        """The call was sent and came to no answer; those who were thereby decided."""
-        self._let_go(request)
+    def release(self, reservation: Reservation) -> list[Reservation]:
+        """The call was sent and got no answer."""
+        self._close(reservation)
         return self.review()
 
-    def withdraw(self, request: Reservation) -> list[Reservation]:
-        """The call was not sent, and nobody waits for it; those who were thereby decided."""
-        if request.state is ReservationState.GRANTED:
-            self._let_go(request)
-            for account in request.accounts:
-                account.add({unit: -count for unit, count in request.demand.at_once.items()})
-        elif request.state is ReservationState.WAITING:
-            self._leave_line(request)
-            request.state = ReservationState.CLOSED
+    def withdraw(self, reservation: Reservation) -> list[Reservation]:
+        """The call was not sent, and nobody waits for it."""
+        if reservation.state is ReservationState.GRANTED:
+            self._close(reservation)
+            for account in reservation.accounts:
+                account.add({unit: -count for unit, count in reservation.demand.at_once.items()})
+        elif reservation.state is ReservationState.WAITING:
+            del self._waiting[reservation]
+            self._contended.subtract(reservation.blocked_by)
+            self._contended += Counter()
+            reservation.state = ReservationState.CLOSED
         return self.review()
 
     def charge(self, accounts: Iterable[Account], amount: Amount) -> list[Reservation]:
-        """Count what was used without a reservation; those who were thereby decided."""
+        """Count what was used without a reservation."""
         for account in accounts:
             account.add(amount)
         return self.review()
 
     def review(self) -> list[Reservation]:
-        """Decide again about those who wait, in their order; those who wait no more."""
+        """Decide again about the waiting reservations, in their order."""
         if not self._waiting:
             return []
         decided = []
         ahead: Counter[BudgetLimit] = Counter()
-        for request in list(self._waiting):
-            if not any(limit in ahead for limit in request.blocked_by):
-                before = request.blocked_by
-                self._decide(request, ahead)
-                if request.state is not ReservationState.WAITING:
-                    self._contended.subtract(before)
-                    del self._waiting[request]
-                    decided.append(request)
+        for reservation in list(self._waiting):
+            if not any(limit in ahead for limit in reservation.blocked_by):
+                self._contended.subtract(reservation.blocked_by)
+                self._decide(reservation, ahead)
+                if reservation.state is not ReservationState.WAITING:
+                    del self._waiting[reservation]
+                    decided.append(reservation)
                     continue
-                self._contended.subtract(before)
-                self._contended.update(request.blocked_by)
-            ahead.update(request.blocked_by)
+                self._contended.update(reservation.blocked_by)
+            ahead.update(reservation.blocked_by)
         self._contended += Counter()
         return decided
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """How many reservations wait."""
         return len(self._waiting)
 
-    # --- one request --------------------------------------------------------------------------
-
-    def _decide(self, request: Reservation, ahead: Counter[BudgetLimit]) -> None:
-        """Grant, refuse, or name the limits that hold it up; `ahead`: where others wait before."""
+    def _decide(self, reservation: Reservation, ahead: Counter[BudgetLimit]) -> None:
+        """Grant, refuse, or set what blocks it; `ahead` are limits where earlier ones wait."""
         blocked = []
-        holds = []
-        expected, most = request.demand.expected(), request.demand.most
-        for limit in request.limits:
-            refusal = _refusal(limit, most)
+        amounts = []
+        expected, most = reservation.demand.expected(), reservation.demand.most
+        for limit in reservation.limits:
+            refusal = self._refusal(limit, most)
             if refusal is not None:
-                request.state = ReservationState.REFUSED
-                request.refusal = refusal
+                reservation.state = ReservationState.REFUSED
+                reservation.refusal = refusal
                 return
             need = (most if limit.strict else expected).get(limit.unit)
             if not need:
                 continue
-            room = limit.amount - limit.used - limit.reserved
-            if ahead[limit] or (need > room and limit.holders):
+            left = limit.amount - limit.used - limit.reserved
+            if ahead[limit] or (need > left and limit.reservations):
                 blocked.append(limit)
-            holds.append((limit, min(need, room)))
-        request.blocked_by = tuple(blocked)
+            amounts.append((limit, min(need, left)))
+        reservation.blocked_by = tuple(blocked)
         if blocked:
             return
-        request.state = ReservationState.GRANTED
-        request.holds = holds
-        for limit, amount in holds:
-            limit.hold(amount)
-        for account in request.accounts:
-            account.add(request.demand.at_once)
+        reservation.state = ReservationState.GRANTED
+        reservation.amounts = amounts
+        for limit, amount in amounts:
+            limit.reserve(amount)
+        for account in reservation.accounts:
+            account.add(reservation.demand.at_once)
 
-    def _let_go(self, request: Reservation) -> None:
-        if request.state is not ReservationState.GRANTED:
-            raise ValueError(f"a request that is {request.state.value} holds nothing")
-        request.state = ReservationState.CLOSED
-        for limit, amount in request.holds:
-            limit.let_go(amount)
+    @staticmethod
+    def _close(reservation: Reservation) -> None:
+        if reservation.state is not ReservationState.GRANTED:
+            raise ValueError(
+                f"a reservation that is {reservation.state.value} has nothing to release"
+            )
+        reservation.state = ReservationState.CLOSED
+        for limit, amount in reservation.amounts:
+            limit.release(amount)
 
-    def _leave_line(self, request: Reservation) -> None:
-        del self._waiting[request]
-        self._contended.subtract(request.blocked_by)
-        self._contended += Counter()
-
-
-def _refusal(limit: BudgetLimit, most: Amount) -> BudgetRefusal | None:
-    """Why a call may not be sent even if nothing else is in flight."""
-    if limit.is_used_up:
-        return BudgetRefusal(limit, RefusalReason.USED_UP)
-    if not limit.strict:
+    @staticmethod
+    def _refusal(limit: BudgetLimit, most: Amount) -> BudgetRefusal | None:
+        """Why a call may not be sent even if nothing else is in flight."""
+        if limit.is_used_up:
+            return BudgetRefusal(limit, RefusalReason.USED_UP)
+        if not limit.strict:
+            return None
+        need = most.get(limit.unit)
+        if need is None:
+            return BudgetRefusal(limit, RefusalReason.NO_BOUND)
+        if limit.used + need > limit.amount:
+            return BudgetRefusal(limit, RefusalReason.TOO_LARGE, need)
         return None
-    need = most.get(limit.unit)
-    if need is None:
-        return BudgetRefusal(limit, RefusalReason.NO_BOUND)
-    if limit.used + need > limit.amount:
-        return BudgetRefusal(limit, RefusalReason.TOO_LARGE, need)
-    return None

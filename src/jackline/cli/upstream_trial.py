@@ -25,11 +25,7 @@ from jackline.upstream.interface import Headers, UpstreamRequest
 
 _PATIENCE = 60.0
 _CHEAP = "claude-haiku-4-5"
-_OPENAI = (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
-# OpenAI refuses to be asked for fewer.
-_FEWEST_AT_OPENAI = 16
 _LOGIN = "CLAUDE_CODE_OAUTH_TOKEN"
-_CLIENT_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", _LOGIN)
 _LOGIN_BETA = (b"anthropic-beta", b"oauth-2025-04-20")
 _LATER = frozenset(
     {Kind.SERVER_THROTTLE, Kind.RATE_LIMIT, Kind.ACCOUNT_QUOTA, Kind.OVERLOADED, Kind.UPSTREAM_5XX}
@@ -90,7 +86,7 @@ def model_to_try(upstream: UpstreamSettings, asked: str | None) -> str:
     for pattern, model in upstream.models.items():
         if fnmatchcase(wanted, pattern):
             return model
-    if upstream.kind not in _OPENAI:
+    if upstream.kind.facts.serves_claude:
         return wanted
     # Nothing there is called so: what was asked for itself, or whatever it has.
     known = asked or next(iter(upstream.models.values()), None)
@@ -143,7 +139,7 @@ def _ping(upstream: UpstreamSettings, model: str, environ: Mapping[str, str]) ->
         headers += _own_credentials(upstream.kind, environ)
     body = {
         "model": model,
-        "max_tokens": _FEWEST_AT_OPENAI if upstream.kind in _OPENAI else 1,
+        "max_tokens": upstream.kind.facts.smallest_answer,
         "messages": [{"role": "user", "content": "ping"}],
     }
     return UpstreamRequest(b"POST", b"/v1/messages", headers, json.dumps(body).encode())
@@ -151,7 +147,7 @@ def _ping(upstream: UpstreamSettings, model: str, environ: Mapping[str, str]) ->
 
 def _own_credentials(kind: UpstreamKind, environ: Mapping[str, str]) -> Headers:
     """What a client in this shell would send."""
-    names = ("OPENAI_API_KEY",) if kind in _OPENAI else _CLIENT_VARIABLES
+    names = kind.facts.key_variables
     name = next((name for name in names if environ.get(name, "").strip()), None)
     if name is None:
         raise UsageError(

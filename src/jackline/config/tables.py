@@ -41,9 +41,7 @@ from jackline.journal.store import JournalSettings
 from jackline.mcp_server.permissions import AgentSettings
 from jackline.notifications.settings import NotifySettings
 from jackline.providers.presets import PRESETS
-from jackline.providers.settings import Credential
-
-Kind: TypeAlias = Literal["anthropic", "bedrock", "vertex", "openai-chat", "openai-responses"]
+from jackline.providers.settings import Credential, UpstreamKind
 
 _DEFAULT = GatewaySettings()
 _JOURNAL = JournalSettings()
@@ -74,6 +72,12 @@ def _credential(text: str) -> str:
 def _preset(text: str) -> str:
     if text not in PRESETS:
         raise ValueError(f"must be one of {', '.join(PRESETS)}")
+    return text
+
+
+def _kind(text: str) -> str:
+    if text not in list(UpstreamKind):
+        raise ValueError(f"must be one of {', '.join(UpstreamKind)}")
     return text
 
 
@@ -145,8 +149,10 @@ class UpstreamTable(ConfigTable):
         description="A known sort of upstream that fills in what is not written here.",
         json_schema_extra={"enum": list(PRESETS)},
     )
-    kind: Annotated[Kind, InProject.CONSENT] = Field(
-        default=_DEFAULT.upstream.kind.value, description="Which protocol it speaks."
+    kind: Annotated[str, AfterValidator(_kind), InProject.CONSENT] = Field(
+        default=_DEFAULT.upstream.kind.value,
+        description="Which protocol it speaks.",
+        json_schema_extra={"enum": [each.value for each in UpstreamKind]},
     )
     url: Annotated[str, AfterValidator(plain_url), InProject.CONSENT] = Field(
         default=_DEFAULT.upstream.url,

@@ -24,9 +24,16 @@ from jackline.config.keys import dotted
 from jackline.config.layers import MergedLayers
 from jackline.config.references import is_reference, resolve
 from jackline.lanes import CacheTtl, KnownLimits
-from jackline.providers.presets import ANTHROPIC_HOST, PRESETS, Preset, cloud_url, own_hosts
-from jackline.providers.rate_limits_api import KINDS
-from jackline.providers.settings import CostClass, Credential, UpstreamKind, UpstreamSettings
+from jackline.providers.presets import PRESETS, Preset
+from jackline.providers.settings import (
+    ANTHROPIC_HOST,
+    KIND_FACTS,
+    CostClass,
+    Credential,
+    KindFacts,
+    UpstreamKind,
+    UpstreamSettings,
+)
 
 # Names that any pattern fits which is meant for Claude.
 _CLAUDES = ("claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5")
@@ -50,7 +57,9 @@ def credential_warning(  # noqa: PLR0913 -- all that a warning is made of
     if not url or is_loopback(host):
         return None
     passes_through = credential is Credential.PASS_THROUGH
-    is_expected = passes_through and host in own_hosts(kind) and not _takes_claude(kind, patterns)
+    is_expected = (
+        passes_through and host in kind.facts.own_hosts and not _takes_claude(kind, patterns)
+    )
     if of_project and not is_expected:
         return f"{_what_goes(credential, reference)} to {url}, as {where} says"
     if target.scheme == "http" and credential is not Credential.NONE:
@@ -60,7 +69,7 @@ def credential_warning(  # noqa: PLR0913 -- all that a warning is made of
             f"upstream {name}: whatever key or login a client sends is passed through to {host},"
             f' as {where} says; if that is meant, write credential = "pass-through"'
         )
-    if passes_through and not is_expected and kind is not UpstreamKind.ANTHROPIC:
+    if passes_through and not is_expected and not kind.facts.serves_claude:
         return (
             f"upstream {name}: keys and logins for Anthropic, too, are passed through to {host},"
             " since its models stand in for Claude; give it a credential of its own"
@@ -79,7 +88,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _takes_claude(kind: UpstreamKind, patterns: tuple[str, ...]) -> bool:
-    if kind is UpstreamKind.ANTHROPIC:
+    if kind.facts.serves_claude:
         return False
     return any(
         pattern.startswith("claude") or any(fnmatchcase(name, pattern) for name in _CLAUDES)
@@ -95,9 +104,6 @@ def _what_goes(credential: Credential, reference: str | None) -> str:
     return "calls go"
 
 
-_CLOUDS = (UpstreamKind.BEDROCK, UpstreamKind.VERTEX)
-_OPENAI = (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
-_EXAMPLE_REGIONS = {UpstreamKind.BEDROCK: "us-east-1", UpstreamKind.VERTEX: "global"}
 _PLAIN = {key[1:]: value for key, value in defaults().items() if key[0] == "upstream"}
 
 
@@ -159,10 +165,12 @@ def warn(merged: MergedLayers, project: Path | None) -> None:
             merged.warnings.append(told)
         models = merged.table("upstream", one.place, "models")
         passes_through = one.get("credential") == Credential.PASS_THROUGH
-        if one.kind in _OPENAI and not models and not passes_through:
+        if not one.facts.serves_claude and not models and not passes_through:
+            vendor = one.facts.client_vendor
             merged.warnings.append(
-                f"upstream {one.name}: only clients that speak OpenAI's dialect are sent there; for"
-                ' Claude\'s clients, too, say what stands in: models = { "claude-*" = "gpt-5.5" }'
+                f"upstream {one.name}: only clients that speak {vendor}'s dialect are sent there;"
+                " for Claude's clients, too, say what stands in:"
+                ' models = { "claude-*" = "gpt-5.5" }'
             )
 
 
@@ -239,6 +247,10 @@ class _One:
         return UpstreamKind(self.get("kind"))
 
     @property
+    def facts(self) -> KindFacts:
+        return self.kind.facts
+
+    @property
     def preset(self) -> Preset | None:
         return PRESETS.get(self.get("preset"))
 
@@ -252,14 +264,14 @@ def _each(merged: MergedLayers) -> Iterator[_One]:
 
 
 def _complete_address(one: _One) -> None:
-    preset, region = one.preset, one.get("region")
+    preset, region, cloud = one.preset, one.get("region"), one.facts.cloud
     if preset is not None and preset.url is not None:
         one.fill("url", preset.url, f"preset {preset.name}")
     elif one.kind is UpstreamKind.ANTHROPIC and preset is None:
         one.fill("url", _PLAIN["url",])
-    elif one.kind in _CLOUDS and region is not None and one.get("url") is None:
+    elif cloud is not None and region is not None and one.get("url") is None:
         try:
-            one.fill("url", cloud_url(one.kind, region))
+            one.fill("url", cloud.url(region))
         except ValueError as error:
             one.fault("region", str(error))
             one.merged.wrong_upstreams.add(one.place)
@@ -270,7 +282,7 @@ def _complete_credential(one: _One, *, passes_through: bool) -> None:
     if credential is None and auth is None:
         if preset is not None and preset.credential is not None:
             one.fill("credential", preset.credential, f"preset {preset.name}")
-        elif one.kind in _CLOUDS:
+        elif one.facts.cloud is not None:
             one.fill("auth", Credential.VENDOR.value)
         else:
             word = Credential.PASS_THROUGH if passes_through else Credential.NONE
@@ -279,25 +291,25 @@ def _complete_credential(one: _One, *, passes_through: bool) -> None:
     if credential is not None and is_reference(credential):
         if preset is not None and preset.auth not in (None, Credential.VENDOR):
             one.fill("auth", preset.auth, f"preset {preset.name}")
-        is_anthropic = one.kind is UpstreamKind.ANTHROPIC
-        one.fill("auth", (Credential.API_KEY if is_anthropic else Credential.BEARER).value)
+        one.fill("auth", one.facts.key_sent_as.value)
 
 
 def _check_address(one: _One, port: int) -> None:
-    if one.kind in _CLOUDS and one.get("region") is None:
-        example = _EXAMPLE_REGIONS[one.kind]
+    cloud = one.facts.cloud
+    if cloud is not None and one.get("region") is None:
+        example = cloud.example_region
         one.fault("region", f'kind {one.kind} needs one, such as region = "{example}"')
-    if one.kind is UpstreamKind.VERTEX and one.get("project") is None:
-        one.fault("project", 'kind vertex needs one, such as project = "my-project-123"')
+    if cloud is not None and cloud.needs_project and one.get("project") is None:
+        one.fault("project", f'kind {one.kind} needs one, such as project = "my-project-123"')
     url = one.get("url")
     if url is not None:
         target = urlsplit(url)
         its_port = target.port or (443 if target.scheme == "https" else 80)
         if its_port == port and is_loopback(target.hostname or ""):
             one.fault("url", "is the gateway's own address: it would call itself")
-    elif one.kind not in _CLOUDS:
+    elif cloud is None:
         preset = one.preset
-        example = "https://api.openai.com/v1" if preset is None else preset.url_example
+        example = one.facts.url_example if preset is None else preset.url_example
         whose = f"kind {one.kind}" if preset is None else f"preset {preset.name}"
         one.fault("url", f'{whose} needs one, such as url = "{example}"')
     ca_file = one.get("ca_file")
@@ -308,13 +320,14 @@ def _check_address(one: _One, port: int) -> None:
 def _check_credential(one: _One) -> None:
     credential, auth = one.get("credential"), one.get("auth")
     if auth == Credential.VENDOR:
-        if one.kind not in _CLOUDS:
-            one.fault("auth", "only kinds bedrock and vertex have a vendor's library that finds it")
+        if one.facts.cloud is None:
+            clouds = " and ".join(kind for kind, facts in KIND_FACTS.items() if facts.cloud)
+            one.fault("auth", f"only kinds {clouds} have a vendor's library that finds it")
         elif credential is not None:
             one.fault("auth", "vendor finds the credential itself: leave credential out")
     elif auth is not None and (credential is None or not is_reference(credential)):
         one.fault("auth", "says how a key is sent, and credential names none")
-    elif credential == Credential.PASS_THROUGH and one.kind in _CLOUDS:
+    elif credential == Credential.PASS_THROUGH and one.facts.cloud is not None:
         one.fault("credential", "what clients send is of no use to a cloud: leave credential out")
 
 
@@ -324,7 +337,7 @@ def _check_admin_key(one: _One) -> None:
             one.fault("workspace", "says whose rate limits admin_key reads, and there is none")
         return
     target = urlsplit(one.get("url") or "")
-    if one.kind not in KINDS:
+    if one.facts.limits_of is None:
         one.fault("admin_key", f"kind {one.kind} has no API that tells rate limits: leave it out")
     elif not is_reference(one.get("credential") or ""):
         one.fault(
@@ -334,15 +347,16 @@ def _check_admin_key(one: _One) -> None:
         )
     elif target.scheme != "https" and not is_loopback(target.hostname or ""):
         one.fault("admin_key", f"would go to {target.hostname} unencrypted: use https")
-    elif one.kind in _OPENAI and one.get("project") is None:
+    elif one.facts.limits_of == "project" and one.get("project") is None:
         one.fault("project", 'admin_key needs the project of the key, such as project = "proj_1"')
-    elif one.kind in _OPENAI and one.get("workspace") is not None:
-        one.fault("workspace", "is Anthropic's; OpenAI's limits go by project")
+    elif one.facts.limits_of != "workspace" and one.get("workspace") is not None:
+        vendor = one.facts.client_vendor
+        one.fault("workspace", f"is Anthropic's; {vendor}'s limits go by {one.facts.limits_of}")
 
 
 def _check_models(one: _One) -> None:
     models = one.merged.table("upstream", one.place, "models")
-    serves_claude_alone = one.kind in _CLOUDS or (
+    serves_claude_alone = one.facts.cloud is not None or (
         one.kind is UpstreamKind.ANTHROPIC
         and urlsplit(one.get("url") or "").hostname == ANTHROPIC_HOST
     )
@@ -356,7 +370,7 @@ def _check_models(one: _One) -> None:
 
 
 def _check_caches(one: _One) -> None:
-    if one.kind in _OPENAI and one.get("cache_ttl") not in (None, CacheTtl.CLIENT):
+    if one.facts.hour_cache is None and one.get("cache_ttl") not in (None, CacheTtl.CLIENT):
         one.fault("cache_ttl", f"kind {one.kind} caches on its own: there is nothing to ask for")
 
 

@@ -35,7 +35,6 @@ PATIENCE = 10.0
 """Seconds for one upstream, all in all."""
 _MOST_BYTES = 1024 * 1024
 _DAY = 86_400.0
-_CLOUDS = (UpstreamKind.BEDROCK, UpstreamKind.VERTEX)
 _OWN = (Credential.API_KEY, Credential.BEARER)
 _VERSION = (b"anthropic-version", b"2023-06-01")
 
@@ -50,7 +49,7 @@ async def reach(settings: UpstreamSettings, environ: Mapping[str, str], clock: C
         secure=origin.address.scheme == "https",
         on_this_machine=origin.address.is_loopback,
         proxy=None if proxy is None else proxy.authority,
-        shows_key=settings.credential in _OWN and settings.kind not in _CLOUDS,
+        shows_key=settings.credential in _OWN and settings.kind.facts.cloud is None,
     )
     if proxy is None and not _is_number(origin.address.host):
         try:
@@ -118,7 +117,7 @@ def is_port_taken(host: str, port: int) -> bool:
 
 def _question(settings: UpstreamSettings, environ: Mapping[str, str]) -> UpstreamRequest:
     """What costs nothing to ask."""
-    if settings.kind in _CLOUDS:
+    if settings.kind.facts.cloud is not None:
         return UpstreamRequest(b"GET", b"/", ())
     headers = (_VERSION,) if settings.kind is UpstreamKind.ANTHROPIC else ()
     asked = UpstreamRequest(b"GET", b"/v1/models", (*headers, (b"accept", b"application/json")))

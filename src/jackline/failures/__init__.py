@@ -1,8 +1,8 @@
 """What went wrong: one pure function from anything observed to one `Failure`.
 
-Rules: (1) `classify` is the only judge, and no other room looks at a status code or matches a
-message text; (2) it never raises and stays linear in the size of its input; (3) time comes in.
-Not here: what to do about it (lanes/), where transcripts lie and how they hang together (autopsy/).
+Rules: (1) only `classify` decides, and no other package looks at a status code or matches a message
+text; (2) it never raises and is linear in the size of its input; (3) time is an argument.
+Not here: what to do about it (lanes/), finding and connecting transcripts (autopsy/).
 """
 
 from jackline.failures.classify import classify

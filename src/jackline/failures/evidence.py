@@ -1,11 +1,11 @@
-"""Collect from an observation the words, numbers and texts that rules look at.
+"""Collect from an observation the codes, numbers and texts that rules match.
 
-Rules: (1) never raises; builds and visits a bounded number of nodes; (2) what a model said
+Rules: (1) never raises; builds and visits a bounded number of nodes; (2) the output of a model
 (content, deltas, arguments) is not evidence, unless the payload itself is marked as an error; (3)
 JSON inside strings, one-element arrays and event streams are unwrapped; (4) of an exception the
-whole chain of causes is read, loops cut; nothing is imported to recognise a class, names are
-enough; (5) everything is folded once, here; (6) the status is the innermost that is known,
-because bridges wrap a 429 in a 400 or a 200; (7) nothing is decided here.
+whole chain of causes is used, loops cut; nothing is imported to recognise a class, names are
+enough; (5) everything is folded once, here; (6) the status is the innermost that is known, because
+bridges wrap a 429 in a 400 or a 200; (7) nothing is decided here.
 Not here: what the evidence means (rules/), folding (wording.py), exceptions of other programs,
 which arrive as text.
 """
@@ -26,14 +26,17 @@ import msgspec
 from jackline.failures.observation import Json, Observation, Where
 from jackline.failures.wording import fold, is_html, shorten, strip_tags
 
-MAX_NODES = 20_000
-MAX_UNWRAPS = 8
-MAX_VALUES = 1_000_000
-"""Of a document, counted by its commas: one with more is not read, and tells nothing."""
-MAX_INNER = 4_000_000
-"""Letters of all the documents together that are found inside of strings."""
+_MAX_NODES = 20_000
+_MAX_UNWRAPS = 8
+# Of a document, counted by its commas: one with more is not parsed, and gives no evidence.
+_MAX_VALUES = 1_000_000
+# Characters of all documents together that are found inside strings.
+_MAX_INNER = 4_000_000
+_MAX_CAUSES = 20
+# Of a stream that is no JSON the beginning and the end are used: how it ends matters most.
+_HALF_STREAM = 1 << 19
 
-_WORD_KEYS = frozenset(
+_CODE_KEYS = frozenset(
     {
         "type",
         "code",
@@ -110,311 +113,16 @@ _NUMBER_KEYS = frozenset(
         "quotavalue",
     }
 )
-# Below these keys stands what a model or a tool said; quoting an error is not having one.
-_SPEECH_KEYS = frozenset(
-    {
-        "content",
-        "delta",
-        "parts",
-        "arguments",
-        "input",
-        "output_text",
-        "partial_json",
-    }
+# Below these keys is the output of a model or a tool; quoting an error is not having one.
+_OUTPUT_KEYS = frozenset(
+    {"content", "delta", "parts", "arguments", "input", "output_text", "partial_json"}
 )
-# How a turn ended is the API's word, wherever in the speech it stands.
-_ENDING_KEYS = frozenset(
-    {
-        "stop_reason",
-        "finish_reason",
-        "finishreason",
-        "stopreason",
-    }
-)
+# How a turn ended comes from the API, wherever in the output it is.
+_ENDING_KEYS = frozenset({"stop_reason", "finish_reason", "finishreason", "stopreason"})
 _EMBEDDED = re.compile(r"[\[{]")
 _QUOTED_PAIR = re.compile(r"""["'](\w{2,30})["']\s{0,3}:\s{0,3}["']([^"']{1,400})["']""")
 _QUOTED_NUMBER = re.compile(r"""["'](\w{2,30})["']\s{0,3}:\s{0,3}(\d{1,12}(?:\.\d{1,9})?)""")
 _DECODER = json.JSONDecoder()
-
-
-@dataclass(slots=True)
-class Payload:
-    """What was found: code words, messages, numbers by key, and marks of shape."""
-
-    words: set[str] = field(default_factory=set)
-    messages: list[str] = field(default_factory=list)
-    numbers: dict[str, str] = field(default_factory=dict)
-    keys: set[str] = field(default_factory=set)
-    nulls: set[str] = field(default_factory=set)
-    events: list[str] = field(default_factory=list)
-    html: bool = False
-    marked: bool = False
-    is_json: bool = False
-    empty: bool = True
-    inner: int = 0
-    """How many letters of strings were read as documents."""
-
-    @property
-    def marked_error(self) -> bool:
-        """Whether the payload calls itself an error."""
-        return (
-            self.marked
-            or "error" in self.words
-            or bool(self.keys & {"error", "errors", "isapierrormessage", "errorcode", "__type"})
-        )
-
-
-def collect(*sources: bytes | Json) -> Payload:
-    """Everything telling in the given bodies and texts, in their order."""
-    found = Payload()
-    for source in sources:
-        _take(source, found)
-    return found
-
-
-def _take(source: bytes | Json, found: Payload) -> None:
-    if source is None or source in ("", b""):
-        return
-    found.empty = False
-    if isinstance(source, bytes):
-        if _is_overfull(source):
-            found.is_json = True
-            return
-        document = _decoded(source)
-        if document is not None:
-            found.is_json = True
-            _walk(document, found, unwraps=0)
-            return
-        source = _ends(source).decode("utf-8", "replace")
-    if isinstance(source, str):
-        _take_text(source, found, unwraps=0)
-    else:
-        found.is_json = True
-        _walk(source, found, unwraps=0)
-
-
-def _is_overfull(raw: bytes) -> bool:
-    """Whether it may be a document of so many values that only building them holds others up."""
-    return (
-        len(raw) > 2 * MAX_VALUES
-        and raw.lstrip()[:1] in (b"{", b"[")
-        and raw.count(b",") > MAX_VALUES
-    )
-
-
-def _inner_document(text: str, found: Payload) -> Json:
-    """The JSON container in a string, or None; None as well once enough of them were read."""
-    if found.inner + len(text) > MAX_INNER:
-        return None
-    document = _decoded(text)
-    if document is not None:
-        found.inner += len(text)
-    return document
-
-
-def _ends(raw: bytes) -> bytes:
-    """The bytes, or of very many the first and the last: how a stream ends matters most."""
-    half = 1 << 19
-    return raw if len(raw) <= 2 * half else raw[:half] + b"\n" + raw[-half:]
-
-
-def _decoded(raw: bytes | str) -> Json:
-    """The JSON container in `raw`, or None when it is anything else."""
-    stripped = raw.strip()
-    head = stripped[:1]
-    if head not in (b"{", b"[", "{", "["):
-        return None
-    try:
-        document: Json = msgspec.json.decode(stripped)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    return document
-
-
-def _take_text(text: str, found: Payload, *, unwraps: int) -> None:
-    document = _inner_document(text, found)
-    if document is not None:
-        found.is_json = found.is_json or unwraps == 0
-        _walk(document, found, unwraps=unwraps)
-        return
-    if _looks_like_stream(text):
-        _take_stream(text, found)
-        return
-    text = shorten(text)
-    if is_html(text):
-        found.html = True
-        found.messages.append(strip_tags(text))
-        return
-    found.messages.append(text)
-    _take_embedded(text, found, unwraps=unwraps)
-
-
-def _take_embedded(text: str, found: Payload, *, unwraps: int) -> None:
-    """JSON or a printed dict inside a sentence, whole or broken by a terminal."""
-    opening = _EMBEDDED.search(text)
-    if opening is None or unwraps >= MAX_UNWRAPS:
-        return
-    try:
-        document, _ = _DECODER.raw_decode(text, opening.start())
-    except (ValueError, RecursionError):
-        for key, value in _QUOTED_PAIR.findall(text):
-            _take_scalar(key.lower(), value, found)
-        for key, number in _QUOTED_NUMBER.findall(text):
-            _take_scalar(key.lower(), float(number), found)
-        return
-    _walk(document, found, unwraps=unwraps + 1)
-
-
-def _looks_like_stream(text: str) -> bool:
-    start = text.lstrip("\ufeff \t\r\n")[:12]
-    return start.startswith(("event:", "data:", ": ", ":\n", "id:"))
-
-
-def _take_stream(text: str, found: Payload) -> None:
-    """The events of a server-sent stream: their names, and what their data tells."""
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        value = value.strip()
-        if name == "event":
-            found.events.append(value)
-        elif name == "data" and value == "[DONE]":
-            found.events.append("[DONE]")
-        elif name == "data" and len(found.events) < MAX_NODES:
-            document = _decoded(value)
-            if isinstance(document, dict):
-                kind = document.get("type")
-                found.events.append(kind if isinstance(kind, str) else "data")
-                _walk(document, found, unwraps=1)
-
-
-def _walk(document: Json, found: Payload, *, unwraps: int) -> None:
-    queue: deque[_Node] = deque([_Node("", document, speech=False, marked=False)])
-    for _ in range(MAX_NODES):
-        if not queue:
-            return
-        node = queue.popleft()
-        value = node.value
-        if isinstance(value, dict):
-            marked = node.marked or _is_marked(value)
-            found.marked = found.marked or marked
-            children = _children(value, node, found, marked=marked)
-            queue.extend(islice(children, MAX_NODES))
-        elif isinstance(value, list):
-            # No more than can be visited: lists of lists would fill the memory.
-            room = MAX_NODES - len(queue)
-            queue.extend(node._replace(value=child) for child in value[: max(0, room)])
-        elif node.speech or value is None or isinstance(value, bool):
-            continue
-        elif isinstance(value, str) and node.key in _MESSAGE_KEYS | _WORD_KEYS:
-            _take_string(node.key, value, found, unwraps=unwraps)
-        else:
-            _take_scalar(node.key, value, found)
-
-
-class _Node(NamedTuple):
-    key: str
-    value: Json
-    speech: bool
-    marked: bool
-
-
-def _children(
-    parent: dict[str, Json], above: _Node, found: Payload, *, marked: bool
-) -> Iterator[_Node]:
-    for name, child in parent.items():
-        key = name.lower()
-        (found.nulls if child is None else found.keys).add(key)
-        if key.endswith("exception"):  # Bedrock names the event after the exception
-            found.words.add(key)
-        hushed = not marked and (above.speech or key in _SPEECH_KEYS)
-        yield _Node(key, child, speech=hushed and key not in _ENDING_KEYS, marked=marked)
-
-
-def _is_marked(document: dict[str, Json]) -> bool:
-    """Whether a transcript line or result calls itself an error: then its speech is the error."""
-    if document.get("type") == "tool_result":
-        return _quotes_client(document.get("content"))
-    message = document.get("message")
-    model = message.get("model") if isinstance(message, dict) else None
-    return (
-        document.get("isApiErrorMessage") is True
-        or document.get("is_error") is True
-        or document.get("isError") is True
-        or model == "<synthetic>"
-    )
-
-
-def _quotes_client(content: Json) -> bool:
-    """Whether a tool's result is the client's own error, handed on as if it were a result."""
-    if isinstance(content, list) and content:
-        first = content[0]
-        content = first.get("text") if isinstance(first, dict) else None
-    return isinstance(content, str) and content.startswith("API Error")
-
-
-def _take_string(key: str, value: str, found: Payload, *, unwraps: int) -> None:
-    if unwraps < MAX_UNWRAPS and value[:1] in ("{", "["):
-        document = _inner_document(value, found)
-        if document is not None:
-            _walk(document, found, unwraps=unwraps + 1)
-            return
-    _take_scalar(key, value, found)
-    if key in _MESSAGE_KEYS and unwraps < MAX_UNWRAPS and len(value) > 2:
-        _take_embedded(shorten(value), found, unwraps=unwraps + 1)
-
-
-def _take_scalar(key: str, value: str | float, found: Payload) -> None:
-    if key in _NUMBER_KEYS:
-        found.numbers.setdefault(key, str(value))
-    if not isinstance(value, str):
-        return
-    if key == "code" and value.isupper() and value[:1] in "EU":
-        found.messages.append(value)  # an errno such as EAI_AGAIN is a message in itself
-    if key in _WORD_KEYS and len(value) <= 100:
-        found.words.add(value.rsplit("#", 1)[-1].split(":", 1)[0].strip().lower())
-    if key in _MESSAGE_KEYS and len(found.messages) < 200:
-        found.messages.append(shorten(value))
-
-
-MAX_CHAIN = 20
-
-
-def describe(exception: BaseException) -> str:
-    """One line a rule can match: class names, error numbers by name, and messages."""
-    return " · ".join(_describe_one(link) for link in chain(exception))
-
-
-def chain(exception: BaseException) -> Iterator[BaseException]:
-    """The exception, then what caused it, then what caused that; groups are opened."""
-    seen: set[int] = set()
-    pending = [exception]
-    while pending and len(seen) < MAX_CHAIN:
-        link = pending.pop(0)
-        if id(link) in seen:
-            continue
-        seen.add(id(link))
-        yield link
-        if isinstance(link, BaseExceptionGroup):
-            pending.extend(link.exceptions)
-        cause = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-        if cause is not None:
-            pending.append(cause)
-
-
-def _describe_one(link: BaseException) -> str:
-    names = [parent.__name__ for parent in type(link).__mro__[:-2] if parent is not Exception]
-    number = getattr(link, "errno", None)
-    symbol = errno.errorcode.get(number, "") if isinstance(number, int) else ""
-    return f"{'/'.join(names[:4])}: {_message(link)} {f'({symbol})' if symbol else ''}".strip()
-
-
-def _message(link: BaseException) -> str:
-    try:
-        return str(link)[:2000]
-    except Exception:  # noqa: BLE001 -- a broken __str__ must not hide the failure it belongs to
-        return "(no message)"
-
-
 _STATUS_IN_TEXT = re.compile(
     r"api error:? \(?(?P<a>[45]\d\d)\b"
     r"|\brequest rejected \((?P<b>[45]\d\d)\)"
@@ -441,17 +149,254 @@ _STATUS_KEYS = (
     "status",
     "code",
 )
-# Statuses that bridges use for "something inside failed": a more telling inner one wins.
+# Statuses that bridges use for "something inside failed": a more specific inner one wins.
 _WRAPPERS = frozenset({None, 200, 400, 500, 502})
-# Characters of a text that are read at its beginning and at its end.
+# Characters of a text that are used at its beginning and at its end.
 _EITHER_END = 8192
 # Any other number of digits names no status, and int() raises at thousands of them.
 _STATUS_DIGITS = 3
 
 
+class _Node(NamedTuple):
+    """A value in a document; `is_output` is set below the output of a model or tool."""
+
+    key: str
+    value: Json
+    is_output: bool
+    marked: bool
+
+
+@dataclass(slots=True)
+class Payload:
+    """What was found: codes, messages, numbers by key, and marks of the form.
+
+    `inner` counts the characters of strings that were parsed as documents.
+    """
+
+    codes: set[str] = field(default_factory=set)
+    messages: list[str] = field(default_factory=list)
+    numbers: dict[str, str] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+    nulls: set[str] = field(default_factory=set)
+    events: list[str] = field(default_factory=list)
+    html: bool = False
+    marked: bool = False
+    is_json: bool = False
+    empty: bool = True
+    inner: int = 0
+
+    @property
+    def marked_error(self) -> bool:
+        """Whether the payload calls itself an error."""
+        return (
+            self.marked
+            or "error" in self.codes
+            or bool(self.keys & {"error", "errors", "isapierrormessage", "errorcode", "__type"})
+        )
+
+    def add(self, source: bytes | Json) -> None:
+        """Collect from one body or text."""
+        if source is None or source in ("", b""):
+            return
+        self.empty = False
+        if isinstance(source, bytes):
+            # Only building so many values would already delay others.
+            if (
+                len(source) > 2 * _MAX_VALUES
+                and source.lstrip()[:1] in (b"{", b"[")
+                and source.count(b",") > _MAX_VALUES
+            ):
+                self.is_json = True
+                return
+            document = _decoded(source)
+            if document is not None:
+                self.is_json = True
+                self._walk(document, unwraps=0)
+                return
+            if len(source) > 2 * _HALF_STREAM:
+                source = source[:_HALF_STREAM] + b"\n" + source[-_HALF_STREAM:]
+            source = source.decode("utf-8", "replace")
+        if isinstance(source, str):
+            self._add_text(source)
+        else:
+            self.is_json = True
+            self._walk(source, unwraps=0)
+
+    def _add_text(self, text: str) -> None:
+        document = self._inner_document(text)
+        if document is not None:
+            self.is_json = True
+            self._walk(document, unwraps=0)
+            return
+        start = text.lstrip("\ufeff \t\r\n")[:12]
+        if start.startswith(("event:", "data:", ": ", ":\n", "id:")):
+            self._add_stream(text)
+            return
+        text = shorten(text)
+        if is_html(text):
+            self.html = True
+            self.messages.append(strip_tags(text))
+            return
+        self.messages.append(text)
+        self._add_embedded(text, unwraps=0)
+
+    def _add_stream(self, text: str) -> None:
+        """Collect from server-sent events: their names and their data."""
+        for line in text.splitlines():
+            name, _, value = line.partition(":")
+            value = value.strip()
+            if name == "event":
+                self.events.append(value)
+            elif name == "data" and value == "[DONE]":
+                self.events.append("[DONE]")
+            elif name == "data" and len(self.events) < _MAX_NODES:
+                document = _decoded(value)
+                if isinstance(document, dict):
+                    kind = document.get("type")
+                    self.events.append(kind if isinstance(kind, str) else "data")
+                    self._walk(document, unwraps=1)
+
+    def _add_embedded(self, text: str, *, unwraps: int) -> None:
+        """Collect from JSON or a printed dict inside a sentence, whole or broken by a terminal."""
+        opening = _EMBEDDED.search(text)
+        if opening is None or unwraps >= _MAX_UNWRAPS:
+            return
+        try:
+            document, _ = _DECODER.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            for key, value in _QUOTED_PAIR.findall(text):
+                self._add_scalar(key.lower(), value)
+            for key, number in _QUOTED_NUMBER.findall(text):
+                self._add_scalar(key.lower(), float(number))
+            return
+        self._walk(document, unwraps=unwraps + 1)
+
+    def _walk(self, document: Json, *, unwraps: int) -> None:
+        queue: deque[_Node] = deque([_Node("", document, is_output=False, marked=False)])
+        for _ in range(_MAX_NODES):
+            if not queue:
+                return
+            node = queue.popleft()
+            value = node.value
+            if isinstance(value, dict):
+                marked = node.marked or _is_marked(value)
+                self.marked = self.marked or marked
+                queue.extend(islice(self._children(value, node, marked=marked), _MAX_NODES))
+            elif isinstance(value, list):
+                # No more than can be visited: lists of lists would fill the memory.
+                left = _MAX_NODES - len(queue)
+                queue.extend(node._replace(value=child) for child in value[: max(0, left)])
+            elif node.is_output or value is None or isinstance(value, bool):
+                continue
+            elif isinstance(value, str) and node.key in _MESSAGE_KEYS | _CODE_KEYS:
+                self._add_string(node.key, value, unwraps=unwraps)
+            else:
+                self._add_scalar(node.key, value)
+
+    def _children(self, parent: dict[str, Json], above: _Node, *, marked: bool) -> Iterator[_Node]:
+        for name, child in parent.items():
+            key = name.lower()
+            (self.nulls if child is None else self.keys).add(key)
+            if key.endswith("exception"):  # Bedrock names the event after the exception
+                self.codes.add(key)
+            is_output = not marked and (above.is_output or key in _OUTPUT_KEYS)
+            yield _Node(key, child, is_output=is_output and key not in _ENDING_KEYS, marked=marked)
+
+    def _add_string(self, key: str, value: str, *, unwraps: int) -> None:
+        if unwraps < _MAX_UNWRAPS and value[:1] in ("{", "["):
+            document = self._inner_document(value)
+            if document is not None:
+                self._walk(document, unwraps=unwraps + 1)
+                return
+        self._add_scalar(key, value)
+        if key in _MESSAGE_KEYS and unwraps < _MAX_UNWRAPS and len(value) > 2:
+            self._add_embedded(shorten(value), unwraps=unwraps + 1)
+
+    def _inner_document(self, text: str) -> Json:
+        """The JSON container in a string, or None; also None once enough of them were parsed."""
+        if self.inner + len(text) > _MAX_INNER:
+            return None
+        document = _decoded(text)
+        if document is not None:
+            self.inner += len(text)
+        return document
+
+    def _add_scalar(self, key: str, value: str | float) -> None:
+        if key in _NUMBER_KEYS:
+            self.numbers.setdefault(key, str(value))
+        if not isinstance(value, str):
+            return
+        if key == "code" and value.isupper() and value[:1] in "EU":
+            self.messages.append(value)  # an errno such as EAI_AGAIN is a message in itself
+        if key in _CODE_KEYS and len(value) <= 100:
+            self.codes.add(value.rsplit("#", 1)[-1].split(":", 1)[0].strip().lower())
+        if key in _MESSAGE_KEYS and len(self.messages) < 200:
+            self.messages.append(shorten(value))
+
+
+def _decoded(raw: bytes | str) -> Json:
+    """The JSON container in `raw`, or None when it is anything else."""
+    stripped = raw.strip()
+    if stripped[:1] not in (b"{", b"[", "{", "["):
+        return None
+    try:
+        document: Json = msgspec.json.decode(stripped)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return document
+
+
+def _is_marked(document: dict[str, Json]) -> bool:
+    """Whether a transcript line or result calls itself an error: then its output is the error."""
+    if document.get("type") == "tool_result":
+        # The client's own error may be passed on as if it were a tool's result.
+        content = document.get("content")
+        if isinstance(content, list) and content:
+            first = content[0]
+            content = first.get("text") if isinstance(first, dict) else None
+        return isinstance(content, str) and content.startswith("API Error")
+    message = document.get("message")
+    model = message.get("model") if isinstance(message, dict) else None
+    return (
+        document.get("isApiErrorMessage") is True
+        or document.get("is_error") is True
+        or document.get("isError") is True
+        or model == "<synthetic>"
+    )
+
+
+def describe(exception: BaseException) -> str:
+    """One line for rules: class names, names of error numbers, and messages of all causes.
+
+    The exceptions of a group count as causes.
+    """
+    seen: set[int] = set()
+    pending = [exception]
+    parts = []
+    while pending and len(seen) < _MAX_CAUSES:
+        link = pending.pop(0)
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        names = [parent.__name__ for parent in type(link).__mro__[:-2] if parent is not Exception]
+        number = getattr(link, "errno", None)
+        symbol = errno.errorcode.get(number, "") if isinstance(number, int) else ""
+        try:
+            message = str(link)[:2000]
+        except Exception:  # noqa: BLE001 -- a broken __str__ must not hide the failure it belongs to
+            message = "(no message)"
+        parts.append(f"{'/'.join(names[:4])}: {message} {f'({symbol})' if symbol else ''}".strip())
+        if isinstance(link, BaseExceptionGroup):
+            pending.extend(link.exceptions)
+        cause = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+        if cause is not None:
+            pending.append(cause)
+    return " · ".join(parts)
+
+
 @dataclass(frozen=True, slots=True)
 class FailureSignals:
-    """One observation, folded. `text` is lower case, `prose` keeps its case for zone names."""
+    """One observation, folded. `text` is lower case, `prose` has its case for zone names."""
 
     where: Where
     provider: str
@@ -459,28 +404,38 @@ class FailureSignals:
     outer_status: int | None
     headers: dict[str, str]
     payload: Payload
-    words: frozenset[str]
+    codes: frozenset[str]
     text: str
     prose: str
     body_seen: bool
 
     @property
     def failed_status(self) -> bool:
-        """Whether the status itself says that the request failed."""
+        """Whether the request failed by its status alone."""
         return self.status is not None and self.status >= 400
 
+    @property
+    def succeeded(self) -> bool:
+        """Whether the answer itself has a status of success."""
+        return self.outer_status is not None and 200 <= self.outer_status < 300
 
-def read(observation: Observation) -> FailureSignals:
+
+def signals_of(observation: Observation) -> FailureSignals:
     """The evidence in `observation`."""
     headers = {str(k).lower(): str(v).strip() for k, v in observation.headers.items()}
-    thrown = describe(observation.exception) if observation.exception is not None else None
-    payload = collect(observation.text, thrown, observation.body)
-    prose = _text_ends(fold(" · ".join(_unrepeated(payload.messages))))
+    payload = Payload()
+    payload.add(observation.text)
+    if observation.exception is not None:
+        payload.add(describe(observation.exception))
+    payload.add(observation.body)
+    prose = fold(" · ".join(dict.fromkeys(payload.messages)))
+    if len(prose) > 2 * _EITHER_END:
+        prose = f"{prose[:_EITHER_END]} {prose[-_EITHER_END:]}"
     text = prose.lower()
-    words = {word for word in payload.words if word}
-    words.update(_EXCEPTION_NAME.findall(text[:4000]))
+    codes = {code for code in payload.codes if code}
+    codes.update(_EXCEPTION_NAME.findall(text[:4000]))
     if "x-amzn-errortype" in headers:
-        words.add(headers["x-amzn-errortype"].split(":", 1)[0].lower())
+        codes.add(headers["x-amzn-errortype"].split(":", 1)[0].lower())
     outer = observation.status
     return FailureSignals(
         where=observation.where,
@@ -489,19 +444,11 @@ def read(observation: Observation) -> FailureSignals:
         outer_status=outer,
         headers=headers,
         payload=payload,
-        words=frozenset(words),
+        codes=frozenset(codes),
         text=text,
         prose=prose,
         body_seen=observation.body is not None,
     )
-
-
-def _text_ends(text: str) -> str:
-    return text if len(text) <= 2 * _EITHER_END else f"{text[:_EITHER_END]} {text[-_EITHER_END:]}"
-
-
-def _unrepeated(messages: list[str]) -> list[str]:
-    return list(dict.fromkeys(messages))
 
 
 def _status(outer: int | None, payload: Payload, text: str) -> int | None:

@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 class Scope(StrEnum):
-    """How far the failure reaches: who else would meet it now."""
+    """How far the failure reaches: who else would get it now."""
 
     REQUEST = "request"
     MODEL = "model"
@@ -50,12 +50,11 @@ class Scope(StrEnum):
 class Failure:
     """One classified failure.
 
-    `retry_same` means the same request to the same place can succeed without anyone acting;
-    `failover_helps` means another upstream, account or model can. `resets_at` is aware, and may
-    lie in the past when the source was slow to tell; `resets_in` is set when the source gave no
-    date but a duration, from which `resets_at` was reckoned: whoever waits long needs to know
-    which, since the wall clock may be set meanwhile. `evidence` names the signals that decided,
-    strongest first, in words a person can check.
+    `retry_same` means that the same request to the same place can succeed without any change;
+    `failover_helps` means that another upstream, account or model can. `resets_at` is aware, and
+    may be in the past when the source was slow; `resets_in` is set when `resets_at` was computed
+    from a duration: for a long wait that matters, since the wall clock may be set meanwhile.
+    `evidence` lists the signals that decided, strongest first, in texts that a person can check.
     """
 
     kind: Kind
@@ -69,7 +68,7 @@ class Failure:
     resets_in: timedelta | None = field(default=None, compare=False)
 
     def wait_from(self, now: datetime) -> timedelta:
-        """How long the source asks to be left alone, from `now` on; zero when it says nothing."""
+        """How long to wait from `now` on by the source; zero when it does not say."""
         waits = [timedelta(0)]
         if self.retry_after is not None:
             waits.append(self.retry_after)
@@ -92,6 +91,6 @@ class Failure:
 
 
 def plain_seconds(duration: timedelta) -> int | float:
-    """Seconds as people write them: 30, not 30.0."""
+    """Seconds without a useless fraction: 30, not 30.0."""
     seconds = duration.total_seconds()
     return int(seconds) if seconds.is_integer() else seconds

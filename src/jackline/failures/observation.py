@@ -1,8 +1,8 @@
-"""Hold what was seen of a failure, exactly as it was seen; also from a paste or a line of JSON.
+"""What was seen of a failure, unchanged; also from a pasted text or a line of JSON.
 
 Rules: (1) building an observation never raises and interprets nothing; anything may be missing;
-(2) a paste is never refused; (3) a JSON object that is not an observation is refused by name, so
-that a script learns which line is wrong.
+(2) a pasted text is never refused; (3) a JSON object that is not an observation is refused with
+the reason, so that a script can find the wrong line.
 Not here: parsing the payload (evidence.py), deciding (classify.py), reading files and standard
 input (cli/).
 """
@@ -23,7 +23,7 @@ Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | Non
 
 
 class Where(StrEnum):
-    """Through which window the failure was seen."""
+    """Where the failure was seen."""
 
     HTTP = "http"
     SSE = "sse"
@@ -35,10 +35,10 @@ class Where(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One sighting: an answer, an event in a stream, an exception, a transcript line or a text.
+    """An answer, an event in a stream, an exception, a transcript line or a text.
 
-    `body` is raw bytes, text or decoded JSON, whichever the observer had. `exception` is an
-    exception object of ours; exceptions of other programs arrive as `text`.
+    `body` is raw bytes, text or decoded JSON. `exception` is an exception of this process; those of
+    other programs are in `text`.
     """
 
     where: Where
@@ -58,7 +58,7 @@ class Observation:
         *,
         provider: str | None = None,
     ) -> Observation:
-        """An HTTP answer, whole; an event stream by its content type is read as one."""
+        """A whole HTTP answer, or an event stream by its content type."""
         content_type = next((v for k, v in headers.items() if k.lower() == "content-type"), "")
         where = Where.SSE if content_type.startswith("text/event-stream") else Where.HTTP
         return cls(where, provider, status, headers, body)
@@ -79,7 +79,7 @@ class Observation:
         return cls(Where.CLI_TEXT, text=text)
 
 
-# int() raises where there are thousands.
+# int() raises for thousands of digits.
 _MOST_DIGITS = 9
 _FIELDS = frozenset({"where", "provider", "status", "headers", "body", "text"})
 _TRANSCRIPT_KEYS = frozenset(
@@ -94,10 +94,16 @@ def from_paste(
     """An observation from anything pasted: a sentence, a JSON error, `curl -i` output, a stream."""
     response = _RESPONSE_HEAD.match(text)
     if response is not None:
-        return _from_response(text[response.end() :], int(response[1]))
+        head, _, body = text[response.end() :].replace("\r\n", "\n").partition("\n\n")
+        pairs = (line.partition(":") for line in head.splitlines())
+        found = {name.strip().lower(): value.strip() for name, mark, value in pairs if mark}
+        return Observation.of_response(int(response[1]), found, body)
     if text.lstrip().startswith(("event:", "data:")):
         return Observation(Where.SSE, None, status or 200, headers or {}, text)
-    document = _decoded(text)
+    try:
+        document: Json = msgspec.json.decode(text.strip())
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        document = None
     if isinstance(document, dict) and "where" in document and document.keys() & {"body", "text"}:
         return from_json(document)
     if isinstance(document, dict) and document.keys() & _TRANSCRIPT_KEYS:
@@ -105,13 +111,6 @@ def from_paste(
     if isinstance(document, dict | list):
         return Observation(Where.HTTP, None, status, headers or {}, document)
     return Observation(Where.CLI_TEXT, None, status, headers or {}, text=text)
-
-
-def _from_response(rest: str, status: int) -> Observation:
-    head, _, body = rest.replace("\r\n", "\n").partition("\n\n")
-    pairs = (line.partition(":") for line in head.splitlines())
-    headers = {name.strip().lower(): value.strip() for name, mark, value in pairs if mark}
-    return Observation.of_response(status, headers, body)
 
 
 def from_json(document: Json) -> Observation:
@@ -125,14 +124,19 @@ def from_json(document: Json) -> Observation:
     provider, text = fields["provider"], fields["text"]
     if not isinstance(provider, str | None) or not isinstance(text, str | None):
         raise _bad("`provider` and `text` have to be strings or null")
-    return Observation(
-        Where(where),
-        provider,
-        _status(fields["status"]),
-        _headers(fields["headers"]),
-        fields["body"],
-        text,
-    )
+    status, headers = fields["status"], fields["headers"]
+    if isinstance(status, bool) or not isinstance(status, int | str | None):
+        raise _bad("`status` has to be a whole number or null")
+    if isinstance(status, str) and not (status.isdecimal() and len(status) <= _MOST_DIGITS):
+        raise _bad("`status` has to be a whole number or null")
+    if not isinstance(headers, dict | None):
+        raise _bad("`headers` has to be an object or null")
+    joined = {
+        name: ", ".join(map(str, each)) if isinstance(each, list) else str(each)
+        for name, each in (headers or {}).items()
+    }
+    number = None if status is None else int(status)
+    return Observation(Where(where), provider, number, joined, fields["body"], text)
 
 
 def from_line(line: bytes) -> Observation:
@@ -142,35 +146,6 @@ def from_line(line: bytes) -> Observation:
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise _bad(f"not JSON: {error}") from error
     return from_json(document)
-
-
-def _decoded(text: str) -> Json:
-    try:
-        document: Json = msgspec.json.decode(text.strip())
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return None
-    return document
-
-
-def _status(value: Json) -> int | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | str):
-        raise _bad("`status` has to be a whole number or null")
-    if isinstance(value, str) and not (value.isdecimal() and len(value) <= _MOST_DIGITS):
-        raise _bad("`status` has to be a whole number or null")
-    return int(value)
-
-
-def _headers(value: Json) -> dict[str, str]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise _bad("`headers` has to be an object or null")
-    return {
-        name: ", ".join(map(str, each)) if isinstance(each, list) else str(each)
-        for name, each in value.items()
-    }
 
 
 def _bad(message: str) -> BadArgumentError:

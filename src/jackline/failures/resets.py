@@ -1,13 +1,13 @@
-"""Read from a message when a limit resets.
+"""Parse from a message when a limit resets.
 
 Rules: (1) the result is aware, in the zone that the text names, else in the zone of `now`; an
-unknown zone is None, never a guess, and a name that the zone database knows stays in its own
-spelling; (2) a clock without a date means its next occurrence, less than 24 hours away, or the
-one that has just passed: clients print no seconds, and their texts are read a moment later; (3) a
-date without a year means the nearest such date, so a reset that has just passed stays in the
-past; (4) a reset of another limit, beside the one that blocks, is used only when there is no
-other; (5) month names are those of English, Spanish, Portuguese, German, French and Italian
-clients, matched without case, with or without accents or a final dot.
+unknown zone is None, never a guess, and a name that the zone database knows has its own spelling;
+(2) a clock without a date means its next occurrence, less than 24 hours away, or the one that has
+just passed: clients print no seconds, and their texts are parsed a moment later; (3) a date without
+a year means the nearest such date, so a reset that has just passed is in the past; (4) a reset of
+another limit, beside the one that blocks, is used only when there is no other; (5) month names are
+those of English, Spanish, Portuguese, German, French and Italian clients, matched without case,
+with or without accents or a final dot.
 Not here: reset times in headers and how long to wait (waits.py).
 """
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -35,15 +36,16 @@ _NAMES = (
     "november noviembre novembro novembre",
     "december diciembre dezembro dezember decembre dicembre",
 )
-# Three letters that two months share in some language, settled by what clients really print.
+# Three letters that two months share in some language, decided by what clients really print.
 _SHORT = {"jui": 6, "mar": 3, "mai": 5, "avr": 4, "juil": 7}
 
 MONTH = r"[a-zà-ÿ]{3,10}"
 
 
 def month_number(name: str) -> int | None:
-    """1 to 12 for a month's name or abbreviation; None for any other word."""
-    plain = _without_accents(name.strip(". ").lower())
+    """1 to 12 for a month's name or abbreviation; None for anything else."""
+    decomposed = unicodedata.normalize("NFD", name.strip(". ").lower())
+    plain = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
     if plain in _SHORT:
         return _SHORT[plain]
     if len(plain) < 3:
@@ -54,11 +56,6 @@ def month_number(name: str) -> int | None:
         if any(known.startswith(plain) for known in names.split())
     }
     return hits.pop() if len(hits) == 1 else None
-
-
-def _without_accents(word: str) -> str:
-    decomposed = unicodedata.normalize("NFD", word)
-    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
 # One city each, because abbreviations are ambiguous around the world; these are the meanings that
@@ -125,7 +122,11 @@ def read_zone(name: str) -> tzinfo | None:
 def _from_database(name: str) -> tzinfo | None:
     if name == "UTC":
         return UTC
-    for spelling in (name, _ALIASES.get(name.lower()), _capitalised(name)):
+    # As the database writes it; file systems that ignore case hide the difference.
+    capitalised = "/".join(
+        "_".join(word.capitalize() for word in part.split("_")) for part in name.split("/")
+    )
+    for spelling in (name, _ALIASES.get(name.lower()), capitalised):
         if spelling is None:
             continue
         try:
@@ -133,13 +134,6 @@ def _from_database(name: str) -> tzinfo | None:
         except (ZoneInfoNotFoundError, ValueError, OSError):
             continue
     return None
-
-
-def _capitalised(name: str) -> str:
-    """`europe/kiev` as the database writes it; file systems that fold case hide the difference."""
-    return "/".join(
-        "_".join(word.capitalize() for word in part.split("_")) for part in name.split("/")
-    )
 
 
 _LEAD = (
@@ -192,17 +186,17 @@ _SECONDARY = (
     r"(?i)\byour (?:current )?(?:5-hour|five-hour|session|weekly|daily|plan|opus|sonnet)"
     r"(?: weekly)? limits? (?:will )?resets?[^·.|]{0,60}"
 )
-# A clock without seconds means any of its minute, and what was told in it is read a little later.
+# A clock without seconds means any second of its minute, and the text is parsed a little later.
 _JUST_PASSED = timedelta(seconds=90)
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-# A client's own count-down says when it will try, not when the vendor will let it; unless it is
-# longer than any client waits of its own accord, for then it repeats the vendor's word.
+# A client's own countdown shows when it will retry, not when the vendor allows it; unless it is
+# longer than any client waits by itself, because then it repeats the vendor's wait.
 _OWN_RETRY = rf"(?i)\bretrying (?:in|after) (?P<duration>{PHRASE})?[^·)]{{0,20}}"
 _LONGEST_OWN_WAIT = timedelta(seconds=60)
 
 
 def find_reset(text: str, now: datetime) -> datetime | None:
-    """The moment at which `text` says the limit ends, or None."""
+    """The moment at which the limit ends by `text`, or None."""
     pipe = compiled(_PIPE).search(text)
     if pipe is not None:
         return read_epoch(pipe[1], now)
@@ -211,12 +205,12 @@ def find_reset(text: str, now: datetime) -> datetime | None:
 
 
 def find_primary_reset(text: str, now: datetime) -> datetime | None:
-    """As `find_reset`, but blind to the resets of limits that are not the blocker."""
+    """As `find_reset`, but without the resets of limits that do not block."""
     return find_reset(compiled(_SECONDARY).sub(" ", text), now)
 
 
 def find_wait(text: str) -> timedelta | None:
-    """The longest duration that `text` asks to wait, or None."""
+    """The longest wait in `text`, or None."""
     text = compiled(_OWN_RETRY).sub(_vendor_wait, text)
     waits = (_duration_after(text, lead.end()) for lead in compiled(_LEADS).finditer(text))
     return max((wait for wait in waits if wait is not None), default=None)
@@ -224,8 +218,8 @@ def find_wait(text: str) -> timedelta | None:
 
 def _vendor_wait(own: re.Match[str]) -> str:
     duration = read_phrase(own["duration"] or "")
-    told = duration is not None and duration > _LONGEST_OWN_WAIT
-    return f" retry in {own['duration']} " if told else " "
+    is_vendors = duration is not None and duration > _LONGEST_OWN_WAIT
+    return f" retry in {own['duration']} " if is_vendors else " "
 
 
 def _find(text: str, now: datetime) -> datetime | None:
@@ -252,7 +246,7 @@ def _moment_at(text: str, position: int, now: datetime) -> datetime | None:
             return moment
     weekday = compiled(_WEEKDAY_CLOCK).match(text, position)
     if weekday is not None:
-        return _on_weekday(weekday.groupdict(), now)
+        return _next_occurrence(weekday.groupdict(), now)
     clock = compiled(_CLOCK_ONLY).match(text, position)
     if clock is None or not (clock["half"] or clock["minute"] or clock["zone"]):
         return None
@@ -268,7 +262,11 @@ def _dated(parts: dict[str, str | None], now: datetime) -> datetime | None:
     year = parts.get("year")
     here = now.astimezone(zone)
     years = [int(year)] if year else [here.year - 1, here.year, here.year + 1]
-    moments = [m for y in years if (m := _moment(y, month, day, clock, zone)) is not None]
+    moments = []
+    for each in years:
+        # Some days are not in every year.
+        with suppress(ValueError):
+            moments.append(datetime(each, month, day, *clock, tzinfo=zone))
     return min(moments, key=lambda moment: abs(span(now, moment)), default=None)
 
 
@@ -282,15 +280,6 @@ def _day_and_month(parts: dict[str, str | None]) -> tuple[int | None, int | None
     # Slashes with an am/pm clock are American; everyone else writes the day first.
     american = parts["mark"] == "/" and (parts.get("half") is not None or second > 12)
     return (second, first) if american and first <= 12 else (first, second)
-
-
-def _moment(
-    year: int, month: int, day: int, clock: tuple[int, int, int], zone: tzinfo
-) -> datetime | None:
-    try:
-        return datetime(year, month, day, *clock, tzinfo=zone)
-    except ValueError:
-        return None
 
 
 def _clock_of(parts: dict[str, str | None]) -> tuple[int, int, int] | None:
@@ -317,30 +306,19 @@ def _zone_of(parts: dict[str, str | None], now: datetime) -> tzinfo:
 
 
 def _next_occurrence(parts: dict[str, str | None], now: datetime) -> datetime | None:
+    """The next time of this clock, on this weekday if there is one."""
     clock = _clock_of(parts)
     if clock is None:
         return None
     zone = _zone_of(parts, now)
     today = now.astimezone(zone).date()
-    passed = timedelta(0) if parts.get("second") else -_JUST_PASSED
-    for days in (-1, 0, 1, 2):
+    weekday = parts.get("weekday")
+    wanted = None if weekday is None else _WEEKDAYS.index(weekday.lower())
+    is_exact = wanted is not None or parts.get("second")
+    for days in range(-1 if wanted is None else 0, 9):
         date = today + timedelta(days=days)
         moment = datetime(date.year, date.month, date.day, *clock, tzinfo=zone)
-        if span(now, moment) > passed:
-            return moment
-    return None
-
-
-def _on_weekday(parts: dict[str, str | None], now: datetime) -> datetime | None:
-    clock = _clock_of(parts)
-    if clock is None:
-        return None
-    zone = _zone_of(parts, now)
-    today = now.astimezone(zone).date()
-    wanted = _WEEKDAYS.index((parts["weekday"] or "").lower())
-    for days in range(9):
-        date = today + timedelta(days=days)
-        moment = datetime(date.year, date.month, date.day, *clock, tzinfo=zone)
-        if date.weekday() == wanted and span(now, moment) > timedelta(0):
+        is_next = span(now, moment) > (timedelta(0) if is_exact else -_JUST_PASSED)
+        if is_next and wanted in (None, date.weekday()):
             return moment
     return None

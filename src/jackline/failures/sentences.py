@@ -1,8 +1,8 @@
 """Explain a failure to a person: what it is, whose it is, what helps, and until when.
 
-Rules: (1) every kind has a name, a culprit and an advice; a test checks all three; (2) times are
+Rules: (1) every kind has a name, a cause and an advice; a test checks all three; (2) times are
 shown in the zone of the text or the host, and in UTC; (3) nothing here decides anything.
-Not here: recognising failures (classify.py), stories of whole runs (autopsy/).
+Not here: recognising failures (classify.py), reports of whole runs (autopsy/).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _NAMES_BY_SUB = {
     (Kind.NETWORK_EDGE, "tls"): "a certificate that is not trusted",
     (Kind.NETWORK_EDGE, "reset"): "a connection that was cut",
     (Kind.NETWORK_EDGE, "no_route"): "a network without a route to the internet",
-    (Kind.NETWORK_EDGE, "proxy"): "a proxy that refused the way",
+    (Kind.NETWORK_EDGE, "proxy"): "a proxy that refused the connection",
     (Kind.NETWORK_EDGE, "captive_portal"): "a sign-in page or web filter in the way",
     (Kind.NETWORK_EDGE, "region_block"): "a block of this network or region",
     (Kind.NETWORK_EDGE, "cf_challenge"): "a bot challenge at the provider's edge",
@@ -75,7 +75,7 @@ _NAMES_BY_SUB = {
     (Kind.CLIENT_CANCEL, "budget"): "the budget that you set",
     (Kind.NOT_A_FAILURE, "unrecognised"): "nothing that Jackline knows as a failure",
 }
-_CULPRITS = {
+_CAUSES = {
     Kind.SERVER_THROTTLE: "the provider is short of capacity; your own usage is not the cause",
     Kind.RATE_LIMIT: "your own traffic is above what the account may send per minute or at once",
     Kind.ACCOUNT_QUOTA: "the account has used up its allowance; nothing is broken",
@@ -85,12 +85,12 @@ _CULPRITS = {
     Kind.NETWORK_EDGE: "the request did not get through to the API, or something else answered",
     Kind.TIMEOUT: "no answer came in time; the request may or may not have been worked on",
     Kind.TRUNCATED_STREAM: "the answer began and did not end; what arrived may be incomplete",
-    Kind.AUTH: "the API does not accept who is asking",
+    Kind.AUTH: "the API does not accept the caller",
     Kind.INVALID_REQUEST: "the request itself is at fault; the provider is fine",
     Kind.MODEL_NOT_FOUND: "the model's name, region or access is at fault",
     Kind.CONTENT_POLICY: "a filter judged the content; the provider is otherwise fine",
     Kind.TOOL_ERROR: "a tool on your side failed; the model's API is fine",
-    Kind.MISSING_STRUCTURED_OUTPUT: "the model ended without the answer that was asked of it",
+    Kind.MISSING_STRUCTURED_OUTPUT: "the model ended without the requested answer",
     Kind.CLIENT_CANCEL: "someone or something on your side stopped the request",
     Kind.NOT_A_FAILURE: "the request was served, or this is only a notice",
 }
@@ -101,7 +101,7 @@ _HUMAN_ADVICE = {
     Kind.AUTH: "Someone has to log in again or fix the key",
     Kind.INVALID_REQUEST: "The request has to change",
     Kind.MODEL_NOT_FOUND: "Correct the model's name, or ask for access",
-    Kind.CONTENT_POLICY: "The request has to be put differently",
+    Kind.CONTENT_POLICY: "The request has to be worded differently",
     Kind.TOOL_ERROR: "Look at the tool",
     Kind.CLIENT_CANCEL: "Start it again when you want it",
 }
@@ -113,7 +113,7 @@ def name_of(failure: Failure) -> str:
 
 
 def name_of_kind(kind: Kind, sub: str | None) -> str:
-    """The same, for who knows no more than what kind of failure it was."""
+    """The same from the kind alone."""
     return _NAMES_BY_SUB.get((kind, sub or ""), _NAMES[kind])
 
 
@@ -122,23 +122,27 @@ def explain(failure: Failure, now: datetime) -> list[str]:
     if failure.kind is Kind.NOT_A_FAILURE and failure.sub == "unrecognised":
         return [
             "This matches nothing that Jackline knows as a failure.",
-            "If it is one, the HTTP status and headers beside the text would help to tell.",
+            "If it is one, the HTTP status and headers beside the text would help to recognise it.",
         ]
-    sentences = [f"This is {name_of(failure)}: {_culprit(failure)}.", _advice(failure)]
+    cause = _CAUSES[failure.kind]
+    if failure.kind is Kind.NETWORK_EDGE and failure.sub in _LOCAL_EDGES:
+        cause = "the fault is on your side of the line, not the provider's"
+    elif failure.kind is Kind.NETWORK_EDGE and failure.sub in _BEYOND_LIMITS:
+        cause = "no model's answer is like that, or the limit in jackline.toml is too low"
+    sentences = [f"This is {name_of(failure)}: {cause}.", _advice(failure)]
     when = _until(failure, now)
     return [*sentences, when] if when else sentences
 
 
-def _culprit(failure: Failure) -> str:
-    if failure.kind is Kind.NETWORK_EDGE and failure.sub in _LOCAL_EDGES:
-        return "the fault is on your side of the line, not the provider's"
-    if failure.kind is Kind.NETWORK_EDGE and failure.sub in _BEYOND_LIMITS:
-        return "no model's answer is like that, or the limit in jackline.toml is too low"
-    return _CULPRITS[failure.kind]
-
-
 def _advice(failure: Failure) -> str:
-    elsewhere = _elsewhere(failure)
+    if not failure.failover_helps:
+        elsewhere = "another upstream would not help"
+    elif failure.scope is Scope.MODEL:
+        elsewhere = "another model, or the same model elsewhere, works meanwhile"
+    elif failure.scope is Scope.ACCOUNT:
+        elsewhere = "an API key or another upstream works meanwhile"
+    else:
+        elsewhere = "another upstream can serve it meanwhile"
     if failure.kind is Kind.NOT_A_FAILURE:
         return "There is nothing to do."
     if failure.kind is Kind.ACCOUNT_QUOTA:
@@ -152,16 +156,6 @@ def _advice(failure: Failure) -> str:
     return f"{human}: retrying as it is cannot succeed; {elsewhere}."
 
 
-def _elsewhere(failure: Failure) -> str:
-    if not failure.failover_helps:
-        return "another upstream would not help"
-    if failure.scope is Scope.MODEL:
-        return "another model, or the same model elsewhere, works meanwhile"
-    if failure.scope is Scope.ACCOUNT:
-        return "an API key or another upstream works meanwhile"
-    return "another upstream can serve it meanwhile"
-
-
 def _until(failure: Failure, now: datetime) -> str | None:
     if failure.resets_at is not None:
         moment = moment_in_words(failure.resets_at, now)
@@ -172,7 +166,7 @@ def _until(failure: Failure, now: datetime) -> str | None:
     if failure.retry_after is not None:
         return f"The source asks to wait {duration_in_words(failure.retry_after)}."
     if failure.kind is Kind.ACCOUNT_QUOTA:
-        return "When it resets is not said."
+        return "The source does not say when it resets."
     return None
 
 
@@ -180,28 +174,24 @@ def moment_in_words(moment: datetime, now: datetime) -> str:
     """A time in its own zone, in the host's when that differs, and in UTC; dates where needed."""
     host = now.tzinfo
     views = [moment, moment.astimezone(host), moment.astimezone(UTC)]
-    told: list[str] = []
+    texts: list[str] = []
     offsets: list[timedelta | None] = []
     for view in views:
         if view.utcoffset() in offsets:
             continue
         offsets.append(view.utcoffset())
-        told.append(f"{_clock_words(view, now)} {zone_name(view)}")
-    first, *others = told
+        clock = f"{view:%H:%M:%S}" if view.second else f"{view:%H:%M}"
+        there = now.astimezone(view.tzinfo)
+        if view.date() != there.date():
+            clock += f" on {view.day} {view:%B}"
+            clock += "" if view.year == there.year else f" {view.year}"
+        texts.append(f"{clock} {zone_name(view)}")
+    first, *others = texts
     return f"{first} ({', '.join(others)})" if others else first
 
 
-def _clock_words(moment: datetime, now: datetime) -> str:
-    clock = f"{moment:%H:%M:%S}" if moment.second else f"{moment:%H:%M}"
-    there = now.astimezone(moment.tzinfo)
-    if moment.date() == there.date():
-        return clock
-    day = f"{moment.day} {moment:%B}"
-    return f"{clock} on {day}" if moment.year == there.year else f"{clock} on {day} {moment.year}"
-
-
 def zone_name(moment: datetime) -> str:
-    """The zone as the text named it, or its offset when it has no name."""
+    """The zone's name as in the text, or its offset when it has none."""
     key = getattr(moment.tzinfo, "key", None)
     if isinstance(key, str):
         return key
@@ -213,7 +203,7 @@ def zone_name(moment: datetime) -> str:
 
 
 def duration_in_words(duration: timedelta) -> str:
-    """A duration as people say it, in its two largest units: "2 h 10 min"."""
+    """A duration in its two largest units: "2 h 10 min"."""
     seconds = duration.total_seconds()
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
@@ -223,5 +213,5 @@ def duration_in_words(duration: timedelta) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
-    told = [f"{number} {unit}" for number, unit in parts if number]
-    return " ".join(told[:2])
+    shown = [f"{number} {unit}" for number, unit in parts if number]
+    return " ".join(shown[:2])

@@ -1,10 +1,10 @@
-"""Read how long to wait: durations, dates and limit headers, as vendors write them.
+"""Parse how long to wait: durations, dates and limit headers, as vendors write them.
 
-Rules: (1) a duration is never negative; what cannot be read is None, never zero; (2) no vendor
+Rules: (1) a duration is never negative; what cannot be parsed is None, never zero; (2) no vendor
 has a window longer than a month: a wait longer than `LONGEST` is no wait, and a reset beyond it
 is not known; (3) total: no text raises, also not a date at the end of the calendar; (4) headers
-are looked up by lower-case name; the longest of several waits counts, so a longer Retry-After
-never shortens the wait; (5) on an answer that succeeded, limit headers are news, not failures.
+have lower-case names; the longest of several waits counts, so a longer Retry-After never shortens
+the wait; (5) on an answer that succeeded, limit headers are information, not failures.
 Not here: reset times in texts (resets.py), what follows from a limit (rules/limits.py).
 """
 
@@ -27,7 +27,11 @@ PHRASE = rf"{PART}(?:\s?(?:,|and|y|e|und|et)?\s?{PART}){{0,5}}"
 
 _PART = re.compile(rf"({_NUMBER})\s?({_UNITS})(?![a-zà-ÿ])", re.IGNORECASE)
 _BARE = re.compile(r"\d{1,12}(?:\.\d{1,12})?")
-_SECONDS_BY_INITIAL = {
+# By how a unit begins; the first that fits counts.
+_UNIT_SECONDS = {
+    "ms": 0.001,
+    "milli": 0.001,
+    "stunde": 3600.0,
     "s": 1.0,
     "m": 60.0,
     "h": 3600.0,
@@ -39,43 +43,28 @@ _SECONDS_BY_INITIAL = {
 
 
 def seconds_of(number: float) -> timedelta | None:
-    """So many seconds, unless that cannot be a wait."""
+    """The duration, or None when it cannot be a wait."""
     if not 0 <= number <= LONGEST.total_seconds():
         return None
     return timedelta(seconds=number)
 
 
 def span(start: datetime, end: datetime) -> timedelta:
-    """How long it really is from `start` to `end`.
+    """The real time from `start` to `end`.
 
-    Plain subtraction of two times in one zone compares their clocks, which is an hour off across
-    a change of summer time.
+    Plain subtraction of two times in one zone is an hour off across a change of summer time.
     """
     return end.astimezone(UTC) - start.astimezone(UTC)
 
 
-def within_reach(moment: datetime | None, now: datetime) -> datetime | None:
-    """A reset that somebody told, or None when it lies further ahead than any window lasts."""
-    if moment is None or span(now, moment) > LONGEST:
-        return None
-    return moment
-
-
 def read_phrase(text: str) -> timedelta | None:
-    """A duration in words or Go notation, its parts added up; None when there is none."""
+    """The sum of a duration in natural language or Go notation; None when there is none."""
     total = 0.0
-    parts = _PART.findall(text)
+    parts = _PART.findall(text.lower())
     for number, unit in parts:
-        total += float(number.replace(",", ".")) * _unit_seconds(unit.lower())
+        starts = (start for start in _UNIT_SECONDS if unit.startswith(start))
+        total += float(number.replace(",", ".")) * _UNIT_SECONDS[next(starts)]
     return seconds_of(total) if parts else None
-
-
-def _unit_seconds(unit: str) -> float:
-    if unit == "ms" or unit.startswith("milli"):
-        return 0.001
-    if unit.startswith(("stunde", "se")):
-        return 3600.0 if unit.startswith("stunde") else 1.0
-    return _SECONDS_BY_INITIAL[unit[0]]
 
 
 def read_wait(value: str, now: datetime) -> timedelta | None:
@@ -117,8 +106,8 @@ def read_moment(value: str) -> datetime | None:
 def read_epoch(value: str, now: datetime) -> datetime | None:
     """An epoch in seconds (or milliseconds) as a time in UTC.
 
-    Values too small to be a date of this century are seconds from now: some servers send those
-    under the same header name.
+    Smaller values than dates of this century are seconds from now: some servers send those under
+    the same header name.
     """
     if not _BARE.fullmatch(value.strip()):
         return None
@@ -149,7 +138,6 @@ _CLAIMS = {
     "7d_oi": ("weekly_model", "7d_oi"),
     "overage": ("overage", "overage"),
 }
-_WINDOWS = ("7d_oi", "7d", "5h")
 _IN_SECONDS = (
     "retry-after",
     "x-ratelimit-user-retry-after",
@@ -161,7 +149,7 @@ _IN_MILLISECONDS = ("retry-after-ms", "x-amz-retry-after", "x-ms-retry-after-ms"
 
 @dataclass(frozen=True, slots=True)
 class SpentWindow:
-    """A subscription window that refused the request: its name for `sub`, and when it refills."""
+    """A subscription window that refused the request; `sub` is its name in a `Failure`."""
 
     sub: str
     resets_at: datetime | None
@@ -169,11 +157,16 @@ class SpentWindow:
 
 
 def spent_window(headers: Mapping[str, str], now: datetime) -> SpentWindow | None:
-    """The subscription window that stands in the way, as far as the headers name one."""
+    """The subscription window that refused the request, as far as the headers name one."""
     claim = headers.get(f"{UNIFIED}representative-claim", "")
     status = headers.get(f"{UNIFIED}status", "")
     overage = headers.get(f"{UNIFIED}overage-status", "")
-    rejected = [w for w in _WINDOWS if _is_spent(headers, w)]
+    rejected = []
+    for name in ("7d_oi", "7d", "5h"):
+        used = read_phrase(f"{headers.get(f'{UNIFIED}{name}-utilization', '')}s")
+        is_full = used is not None and used >= timedelta(seconds=1)
+        if is_full or headers.get(f"{UNIFIED}{name}-status") == "rejected":
+            rejected.append(name)
     if not (claim or overage or status == "rejected" or rejected):
         return None
     if not claim and rejected:
@@ -186,18 +179,12 @@ def spent_window(headers: Mapping[str, str], now: datetime) -> SpentWindow | Non
     return SpentWindow(sub, resets, signal)
 
 
-def _is_spent(headers: Mapping[str, str], window: str) -> bool:
-    used = read_phrase(f"{headers.get(f'{UNIFIED}{window}-utilization', '')}s")
-    full = used is not None and used >= timedelta(seconds=1)
-    return full or headers.get(f"{UNIFIED}{window}-status") == "rejected"
-
-
 def announced_window(
-    words: Set[str], numbers: Mapping[str, str], now: datetime
+    codes: Set[str], numbers: Mapping[str, str], now: datetime
 ) -> SpentWindow | None:
     """The window that a client's own `rate_limit_event` calls rejected."""
-    claim = next((word for word in _CLAIMS if word in words), None)
-    if claim is None or "rejected" not in words:
+    claim = next((code for code in _CLAIMS if code in codes), None)
+    if claim is None or "rejected" not in codes:
         return None
     return SpentWindow(_CLAIMS[claim][0], body_reset(numbers, now), f"rate_limit_event: {claim}")
 
@@ -217,8 +204,8 @@ def codex_window(headers: Mapping[str, str], now: datetime) -> SpentWindow | Non
 
 
 def header_wait(headers: Mapping[str, str], now: datetime) -> timedelta | None:
-    """How long the headers ask to wait; the longest wins."""
-    # A date is compared with the server's own clock, where it gives one: clocks differ.
+    """How long to wait by the headers; the longest counts."""
+    # A date is compared with the server's own clock, where it sends one: clocks differ.
     now = read_moment(headers.get("date", "")) or now
     waits = [read_wait(headers[name], now) for name in _IN_SECONDS if name in headers]
     waits.extend(
@@ -228,14 +215,14 @@ def header_wait(headers: Mapping[str, str], now: datetime) -> timedelta | None:
 
 
 def body_wait(numbers: Mapping[str, str], now: datetime) -> timedelta | None:
-    """How long the body's own fields ask to wait."""
+    """How long to wait by the body's own fields."""
     keys = ("retry_after", "retryafter", "retry_after_seconds", "retrydelay", "resets_in_seconds")
     waits = [read_wait(numbers[key], now) for key in keys if key in numbers]
     return max((wait for wait in waits if wait is not None), default=None)
 
 
 def body_reset(numbers: Mapping[str, str], now: datetime) -> datetime | None:
-    """When the body's own fields say that the window refills."""
+    """When the window refills by the body's own fields."""
     for key in ("resets_at", "resetsat"):
         if key in numbers:
             return read_epoch(numbers[key], now)
@@ -244,9 +231,3 @@ def body_reset(numbers: Mapping[str, str], now: datetime) -> datetime | None:
 
 def _first_epoch(headers: Mapping[str, str], now: datetime, *names: str) -> datetime | None:
     return next((m for n in names if n in headers and (m := read_epoch(headers[n], now))), None)
-
-
-def is_long(wait: timedelta | None) -> bool:
-    """Whether a wait is too long to sit out in place: longer means a window, not a burst."""
-    limit = seconds_of(120)
-    return wait is not None and limit is not None and wait > limit

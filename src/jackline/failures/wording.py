@@ -1,6 +1,6 @@
-"""Fold the look of a text, so that one message reads the same however it was printed.
+"""Fold the form of a text, so that one message is the same however it was printed.
 
-Rules: (1) folding is linear and idempotent; (2) it removes look, never content: white space,
+Rules: (1) folding is linear and idempotent; (2) it removes form, never content: white space,
 quotes, dots, dashes, terminal colours and case; (3) a huge text is cut to its beginning and its
 end; (4) keys and tokens are redacted before a text is shown.
 Not here: what any wording means (rules/).
@@ -33,7 +33,7 @@ _LOOKS = str.maketrans(
 
 @cache
 def compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern, compiled when it is first needed: short commands use few of the many."""
+    """A pattern, compiled when it is first used: short commands use few of the many."""
     return re.compile(pattern)
 
 
@@ -45,7 +45,7 @@ def shorten(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """The text on one line with plain quotes, dots and dashes; case is kept."""
+    """The text on one line with plain quotes, dots and dashes, in its own case."""
     plain = _ANSI.sub("", shorten(text)).translate(_LOOKS)
     return _SPACE.sub(" ", plain).strip()
 
@@ -69,5 +69,5 @@ def is_html(text: str) -> bool:
 
 
 def strip_tags(page: str) -> str:
-    """The words of a web page."""
+    """The text of a web page."""
     return _TAG.sub(" ", _STYLE_OR_SCRIPT.sub(" ", shorten(page)))

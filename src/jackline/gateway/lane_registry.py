@@ -27,7 +27,6 @@ from jackline.gateway.login_accounts import LoginAccounts
 from jackline.gateway.routes import SingleRoute
 from jackline.gateway.vendor_limits import LimitReading
 from jackline.lanes import CacheTtl, KnownLimits, LaneController, LaneSettings
-from jackline.providers.presets import cache_ttl_of
 from jackline.providers.rate_limits_api import limits_of
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.upstream.http_messages import header_lines
@@ -336,7 +335,7 @@ class LaneRegistry:
             told or KnownLimits(),
             local=upstream.local,
             cached_counts=upstream.counts_cached_of(model),
-            cache_ttl=cache_ttl_of(upstream, model, self._cache_ttl),
+            cache_ttl=upstream.cache_ttl_of(model, self._cache_ttl),
         )
 
 

@@ -38,8 +38,13 @@ from jackline.gateway.routes import (
 )
 from jackline.lanes import LaneController
 from jackline.lanes.breaker import FLOWING, LaneState
-from jackline.providers.credential_forms import ANTHROPIC, OPENAI, login_vendor
-from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.providers.credential_forms import login_vendor
+from jackline.providers.settings import (
+    ANTHROPIC,
+    OPENAI,
+    Credential,
+    UpstreamSettings,
+)
 
 _MOST_STAND_INS = 100
 _OF_ANTHROPIC = (b"anthropic-version", b"anthropic-beta", b"x-api-key")
@@ -54,7 +59,6 @@ _TURNS: Mapping[Dialect, Callable[[bytes | bytearray], bool]] = {
     "openai-chat": continues_openai_turn,
     "openai-responses": continues_openai_turn,
 }
-_OPENAI = frozenset(name for name in _TURNS if name != "anthropic")
 
 
 class ModelSubstitution(NamedTuple):
@@ -275,10 +279,9 @@ def upstream_for(exchange: Exchange, upstreams: Sequence[UpstreamSettings]) -> U
         if of_anthropic or exchange.header(b"authorization") is None:
             return upstreams[0]
         vendor = OPENAI
-    if vendor == OPENAI:
-        return next((each for each in upstreams if each.kind.value in _OPENAI), upstreams[0])
-    kinds = [each for each in upstreams if each.kind is UpstreamKind.ANTHROPIC]
-    return kinds[0] if kinds else upstreams[0]
+    facts = ((each, each.kind.facts) for each in upstreams)
+    own = (each for each, its in facts if its.client_vendor == vendor and its.cloud is None)
+    return next(own, upstreams[0])
 
 
 def relay_upstream(
@@ -286,8 +289,8 @@ def relay_upstream(
 ) -> UpstreamSettings | None:
     """Where a request goes that is not a model call: only ever with the client's own credential."""
     first = upstream_for(exchange, upstreams)
-    is_openai = first.kind.value in _OPENAI
-    same_vendor = (each for each in upstreams if (each.kind.value in _OPENAI) is is_openai)
+    vendor = first.kind.facts.client_vendor
+    same_vendor = (each for each in upstreams if each.kind.facts.client_vendor == vendor)
     return next(filter(_passes_through, (first, *same_vendor)), None)
 
 

@@ -21,9 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 from jackline.calls import Dialect
 from jackline.gateway.identity import Identity, Who
-from jackline.providers.settings import UpstreamKind, UpstreamSettings
-
-_SERVES_CLAUDE = (UpstreamKind.ANTHROPIC, UpstreamKind.BEDROCK, UpstreamKind.VERTEX)
+from jackline.providers.settings import UpstreamSettings
 
 
 class CallRoute(NamedTuple):
@@ -172,9 +170,9 @@ def _in_order(rungs: Sequence[CallRoute]) -> tuple[CallRoute, ...]:
 def _rung(model: str, upstream: UpstreamSettings) -> CallRoute | None:
     target = _mapped(model, upstream)
     if target is not None:
-        is_same = upstream.kind in _SERVES_CLAUDE and _is_same(model, target)
+        is_same = upstream.kind.facts.serves_claude and _is_same(model, target)
         return CallRoute(upstream, target, not is_same)
-    if upstream.kind in _SERVES_CLAUDE:
+    if upstream.kind.facts.serves_claude:
         return CallRoute(upstream, model, False)
     return None
 

@@ -22,9 +22,9 @@ from jackline.providers.provided_upstream import origin_of
 from jackline.providers.rate_limits_api import (
     LimitsPage,
     limit_paths,
+    limits_request,
     merged_limits,
     parse_limits_page,
-    request,
 )
 from jackline.providers.settings import UpstreamSettings
 from jackline.upstream.bounded_answers import FetchedDocument, fetch
@@ -149,7 +149,7 @@ class VendorLimits:
         for _ in range(_MOST_PAGES):
             answer = await fetch(
                 self._upstream,
-                request(settings, path, cursor, key),
+                limits_request(settings, path, cursor, key),
                 f"{settings.name}/",
                 most_bytes=_MOST_BYTES,
                 seconds=self._patience,

@@ -1,7 +1,7 @@
 """Read the journal, also while a gateway writes to it.
 
-Rules: (1) nothing is ever written; (2) rows come back as the events they were; (3) every fault of
-the file becomes a `JournalError` that says what to do; (4) rows are fetched before they are
+Rules: (1) nothing is ever written; (2) rows are returned as the events they were; (3) every fault
+of the file becomes a `JournalError` that says what to do; (4) rows are fetched before they are
 returned, so that no reader blocks the file.
 Not here: what the figures mean to a person (control/, cli/).
 """
@@ -17,27 +17,17 @@ from typing import Any, Self
 
 from jackline.errors import JournalError
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
-from jackline.journal import store
 from jackline.journal.sqlite_file import cause_of, check_private, harden_connection
-from jackline.journal.store import (
-    ATTEMPTS,
-    CALLS,
-    LANE_CHANGES,
-    LANE_MEMORY,
-    NOTES,
-    Row,
-    call_from,
-)
+from jackline.journal.store import ATTEMPTS, CALLS, FILE, LANE_CHANGES, LANE_MEMORY, NOTES, Row
 from jackline.private_files import NotPrivateError
 
-LOCK_SECONDS = 2.0
 # A call that waited for longer than this was held: a person would have noticed.
-HELD_AFTER = 1.0
+_HELD_AFTER = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What became of the calls that ended in a stretch of time; outcomes as in `CallEnded`."""
+    """Counts of the calls that ended in a period; outcomes as in `CallEnded`."""
 
     calls: int = 0
     answered: int = 0
@@ -60,21 +50,21 @@ class Totals:
 
 
 class JournalReader:
-    """A look into the journal at `path`; `with` closes it, or `close`."""
+    """Reads the journal at `path`; `with` or `close` closes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         if not path.is_file():
             raise JournalError(
                 f"There is no journal at {path}.",
-                next="Start the gateway with `jackline up`: it begins one.",
+                next="Start the gateway with `jackline up`: it creates one.",
             )
         try:
             check_private(path)
             self._connection = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode=ro",
                 uri=True,
-                timeout=LOCK_SECONDS,
+                timeout=2.0,
                 isolation_level=None,
                 check_same_thread=False,
             )
@@ -84,13 +74,13 @@ class JournalReader:
         except (sqlite3.Error, OSError) as error:
             raise self._unreadable(error) from error
         try:
-            self._recognise()
+            self._check_version()
         except JournalError:
             self._connection.close()
             raise
 
     def lane_memory(self) -> tuple[float, bytes] | None:
-        """When the lanes' knowledge was last written, and what it was."""
+        """When the lanes' state was last written, and what it was."""
         rows = self._rows(LANE_MEMORY.select)
         return (rows[0][0], rows[0][1]) if rows else None
 
@@ -103,11 +93,12 @@ class JournalReader:
             f"{CALLS.select} WHERE at >= ? AND at < ?{chosen} ORDER BY at DESC, rowid DESC LIMIT ?",
             (since, until, *(() if session is None else (session,)), limit),
         )
-        return [call_from(row) for row in rows]
+        calls = (CallEnded(*row) for row in rows)
+        return [call._replace(stream=bool(call.stream)) for call in calls]
 
     def totals(self, since: float) -> Totals:
-        """What became of the calls that ended since then."""
-        rows = self._rows(_TOTALS, (since, HELD_AFTER, since))
+        """Counts of the calls that ended since then."""
+        rows = self._rows(_TOTALS, (since, _HELD_AFTER, since))
         return Totals(*rows[0])
 
     def lane_changes(self, since: float) -> list[LaneChanged]:
@@ -132,7 +123,7 @@ class JournalReader:
         return [AttemptFailed(*row) for row in rows]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -155,27 +146,27 @@ class JournalReader:
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
 
-    def _recognise(self) -> None:
+    def _check_version(self) -> None:
         try:
             harden_connection(self._connection)
-            version = store.FILE.version_of(self._connection)
+            version = FILE.version_of(self._connection)
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
         if version == 0:
             raise JournalError(
                 f"The journal at {self.path} is empty.",
-                next="Start the gateway with `jackline up`: it begins one.",
+                next="Start the gateway with `jackline up`: it creates one.",
             )
-        if version < store.FILE.version:
+        if version < FILE.version:
             raise JournalError(
                 f"The journal at {self.path} was written by an older Jackline.",
-                next="Start the gateway with `jackline up`: it brings the journal up to date.",
+                next="Start the gateway with `jackline up`: it migrates the journal.",
             )
 
     def _unreadable(self, error: sqlite3.Error | OSError) -> JournalError:
         return JournalError(
             f"The journal at {self.path} cannot be read: {cause_of(error)}.",
-            next="A running gateway puts a damaged journal aside by itself; else move it away.",
+            next="A running gateway renames a damaged journal itself; else move it away.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Write the journal's file: its tables, batches of records, and what is deleted again.
+"""Write the journal's file: its tables, batches of records, and the deletion of old ones.
 
 WAL with `synchronous=NORMAL`: a commit is handed to the operating system and not to the disk. A
 killed process loses nothing that was committed; a power cut may lose the commits since the last
@@ -8,9 +8,8 @@ Rules: (1) a column is a field of the event, in the same order and with the same
 else can get into the journal, and a row that is read is equal to the event that was written; (2)
 a step of `MIGRATIONS` is never changed once released; (3) a batch is written whole or not at all;
 a value that SQLite cannot take costs its own record only; (4) old records are deleted by age and
-by size, in short transactions, and freed space goes back to the system; (5) the calls of a
-deleted run are overwritten; a journal that another program holds is left as it is, and the caller
-learns of it.
+by size, in short transactions, and freed space is returned to the system; (5) the calls of a
+deleted run are overwritten.
 Not here: when to write (journal.py), reading (reader.py).
 """
 
@@ -39,30 +38,30 @@ from jackline.journal.sqlite_file import (
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
-    """How long records are kept, and how they get to the disk."""
+    """How long records are stored, and how they are written to the disk."""
 
     keep_days: float = 30.0
     keep_bytes: int = 512 * 1024 * 1024
-    # What a killed process may lose; one commit then carries all that came meanwhile.
+    # What a killed process may lose; one commit then has all records of that time.
     flush_seconds: float = 0.02
     # Small enough that a commit, and the wait of another program for it, stays in milliseconds.
     commit_records: int = 500
-    # For each kind of record: calls in a storm must not push out the changes of lanes. About 1 KB
-    # each while the disk is in trouble.
+    # For each kind of record: many calls must not push out the changes of lanes. About 1 KB each
+    # while the disk fails.
     waiting_records: int = 50_000
-    # How long another program's lock is waited for before it counts as trouble.
+    # How long to wait for another program's lock before it counts as a failure.
     lock_seconds: float = 0.25
     retry_first: float = 0.25
     retry_longest: float = 30.0
-    # How often the age and size of what is kept are looked at, and how much one bite removes.
+    # How often age and size are checked, and how many records one transaction deletes.
     sweep_seconds: float = 60.0
     sweep_records: int = 500
     # `close` gives up on a disk that does not answer after this.
     close_seconds: float = 2.0
 
 
-# Each step leads from the version before it, one statement after the other. Indexes are few, since
-# every one is paid for by every call: time for ranges and retention, the call for its attempts.
+# Each step migrates from the version before it. Indexes are few, since every one slows down every
+# call: time for ranges and retention, the call for its attempts.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE calls (
@@ -95,14 +94,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE calls ADD COLUMN cache_write_1h_tokens INTEGER NOT NULL DEFAULT 0",),
 )
 # The mark is "JKLN".
-FILE = VersionedFile(application=0x4A4B4C4E, steps=MIGRATIONS, holds="the journal")
+FILE = VersionedFile(application=0x4A4B4C4E, steps=MIGRATIONS, title="the journal")
 
 
 Row: TypeAlias = tuple[Any, ...]
 ToRow: TypeAlias = Callable[[Event], Row]
 
-# One statement for many rows: the interpreter's lock is given up and won back once for all of them
-# instead of once for each. 32 rows of 21 columns stay under the 999 variables of old SQLite.
+# One statement for many rows: the interpreter's lock is released once for all of them instead of
+# once for each. 32 rows of 21 columns are less than the 999 variables of old SQLite.
 ROWS_AT_ONCE = (32, 16, 8, 4, 2, 1)
 
 
@@ -116,27 +115,17 @@ class EventTable:
         self.columns = tuple(inspect.signature(kind).parameters)
         # Calls, by far the most, are tuples of their fields already.
         is_row = issubclass(kind, tuple)
-        self._row = cast(ToRow, tuple if is_row else attrgetter(*self.columns))
+        # The event's values in the order of the columns.
+        self.row = cast(ToRow, tuple if is_row else attrgetter(*self.columns))
         listed = ", ".join(self.columns)
         marks = f"({', '.join('?' * len(self.columns))})"
+        one = f"INSERT INTO {name} ({listed}) VALUES {marks}"  # noqa: S608 -- names from this file
         if only_latest:
             marks = marks.replace("(", "(1, ")
-            listed_for_insert = f"only, {listed}"
-        else:
-            listed_for_insert = listed
-        verb = "INSERT OR REPLACE" if only_latest else "INSERT"
-        one = f"{verb} INTO {name} ({listed_for_insert}) VALUES {marks}"
+            one = f"INSERT OR REPLACE INTO {name} (only, {listed}) VALUES {marks}"  # noqa: S608
         # By the number of rows.
         self.insert = {rows: one + f", {marks}" * (rows - 1) for rows in ROWS_AT_ONCE}
         self.select = f"SELECT {listed} FROM {name}"  # noqa: S608 -- names from this file only
-
-    def row(self, event: Event) -> Row:
-        """The event's values in the order of the columns."""
-        return self._row(event)
-
-    def rows_flat(self, events: Sequence[Event]) -> list[Any]:
-        """The values of many events one behind the other, as `insert` takes them."""
-        return list(chain.from_iterable(map(self._row, events)))
 
 
 CALLS = EventTable("calls", CallEnded)
@@ -146,97 +135,18 @@ LANE_MEMORY = EventTable("lane_memory", LanesLearned, only_latest=True)
 NOTES = EventTable("notes", ServiceNoted)
 
 TABLES = (CALLS, ATTEMPTS, LANE_CHANGES, LANE_MEMORY, NOTES)
-# Those that grow, and so have an end.
+# Those from which old records are deleted.
 GROWING = (CALLS, ATTEMPTS, LANE_CHANGES, NOTES)
-
-
-def call_from(row: Row) -> CallEnded:
-    """The event that was written as this row of `calls`."""
-    call = CallEnded(*row)
-    return call._replace(stream=bool(call.stream))
-
-
-DAY = 86_400.0
-# Freed pages are used again by the next records; only more than this share is given back.
-FREE_SHARE = 8
-PAGES_AT_ONCE = 256
-
-
-def delete_oldest(connection: sqlite3.Connection, settings: JournalSettings, now: float) -> bool:
-    """Forget some of what has outlived its time or has no room; whether there may be more to do."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        more = _forget(connection, now - settings.keep_days * DAY, settings.sweep_records)
-        if _used_bytes(connection) > settings.keep_bytes:
-            more = _forget_for_room(connection, settings.sweep_records) or more
-        connection.execute("COMMIT")
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-    return _give_back(connection, settings.keep_bytes) or more
-
-
-def _forget(connection: sqlite3.Connection, before: float, limit: int) -> bool:
-    removed = [
-        connection.execute(
-            f"DELETE FROM {table.name} WHERE rowid IN"  # noqa: S608 -- a name from store.py
-            f" (SELECT rowid FROM {table.name} WHERE at < ? ORDER BY at LIMIT ?)",
-            (before, limit),
-        ).rowcount
-        for table in GROWING
-    ]
-    return max(removed) == limit
-
-
-def _forget_for_room(connection: sqlite3.Connection, limit: int) -> bool:
-    ends = [end for table in GROWING if (end := _end_of_bite(connection, table, limit)) is not None]
-    if not ends:
-        return False
-    _forget(connection, min(ends), limit)
-    return True
-
-
-def _end_of_bite(connection: sqlite3.Connection, table: EventTable, limit: int) -> float | None:
-    row = connection.execute(
-        f"SELECT at FROM {table.name} ORDER BY at LIMIT 1 OFFSET ?",  # noqa: S608
-        (limit,),
-    ).fetchone()
-    return None if row is None else float(row[0])
-
-
-def _give_back(connection: sqlite3.Connection, keep_bytes: int) -> bool:
-    pages, free = _number(connection, "page_count"), _number(connection, "freelist_count")
-    crowded = free > 0 and pages * _number(connection, "page_size") > keep_bytes
-    if not crowded and free <= max(PAGES_AT_ONCE, pages // FREE_SHARE):
-        return False
-    # The pragma works page by page as its rows are asked for.
-    connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
-    return _number(connection, "freelist_count") < free
-
-
-def _used_bytes(connection: sqlite3.Connection) -> int:
-    used = _number(connection, "page_count") - _number(connection, "freelist_count")
-    return used * _number(connection, "page_size")
-
-
-def newest(connection: sqlite3.Connection) -> float | None:
-    """The time of the newest record; None when there is none."""
-    found = [
-        connection.execute(f"SELECT max(at) FROM {table.name}").fetchone()[0]  # noqa: S608
-        for table in GROWING
-    ]
-    return max((float(at) for at in found if at is not None), default=None)
-
-
-def _number(connection: sqlite3.Connection, pragma: str) -> int:
-    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
-
 
 Batch: TypeAlias = Mapping[EventTable, Sequence[Event]]
 Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
 
+DAY = 86_400.0
+# Freed pages are used again by the next records; only more than this share is returned.
+_FREE_SHARE = 8
+_PAGES_AT_ONCE = 256
 # Numbers beyond 64 bits, text that is no Unicode, a value too long, missing or of an unknown type.
-UNSTORABLE = (
+_UNSTORABLE = (
     OverflowError,
     UnicodeEncodeError,
     sqlite3.DataError,
@@ -245,11 +155,12 @@ UNSTORABLE = (
     sqlite3.ProgrammingError,
 )
 # A long reader may keep the log from being emptied; this is what it is cut back to afterwards.
-LOG_BYTES = 16 * 1024 * 1024
+_LOG_BYTES = 16 * 1024 * 1024
+_LOCK_SECONDS = 15.0
 
 
 def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
-    """A connection that may write to an existing file, and leaves transactions to us."""
+    """A connection that may write to an existing file, with transactions of our own."""
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=lock_seconds, isolation_level=None
     )
@@ -273,109 +184,152 @@ class JournalStore:
         self._log_identity = identity(self._log)
 
     def write(self, batch: Batch) -> int:
-        """Commit the batch; the number of records that could not be stored at all."""
+        """Commit the batch; returns the number of records that cannot be stored at all."""
         try:
             return self._commit(batch, self._insert)
-        except UNSTORABLE:
-            return self._commit(batch, self._insert_what_can_be)
+        except _UNSTORABLE:
+            return self._commit(batch, self._insert_one_by_one)
 
     def sweep(self, now: float) -> bool:
-        """Take one bite of what need not be kept; whether there may be more."""
-        return delete_oldest(self._connection, self._settings, now)
+        """Delete some records that are too old or too many; returns whether there may be more."""
+        settings, run = self._settings, self._connection.execute
+        limit = settings.sweep_records
+        run("BEGIN IMMEDIATE")
+        try:
+            more = self._delete_before(now - settings.keep_days * DAY)
+            used = self._pragma("page_count") - self._pragma("freelist_count")
+            if used * self._pragma("page_size") > settings.keep_bytes:
+                query = "SELECT at FROM {} ORDER BY at LIMIT 1 OFFSET ?"
+                rows = [run(query.format(table.name), (limit,)).fetchone() for table in GROWING]
+                times = [row[0] for row in rows if row is not None]
+                if times:
+                    self._delete_before(min(times))
+                    more = True
+            run("COMMIT")
+        finally:
+            if self._connection.in_transaction:
+                run("ROLLBACK")
+        return self._shrink() or more
 
     def newest(self) -> float | None:
         """The time of the newest record; None when there is none."""
-        return newest(self._connection)
+        found = [
+            self._connection.execute(f"SELECT max(at) FROM {table.name}").fetchone()[0]  # noqa: S608
+            for table in GROWING
+        ]
+        return max((float(at) for at in found if at is not None), default=None)
 
     def is_gone(self) -> bool:
-        """Whether the file's name no longer leads to what is open here."""
+        """Whether another file, or none, has the name of the open one."""
         return self._identity is None or identity(self._path) != self._identity
 
     def has_lost_log(self) -> bool:
         """Whether the log beside the file is no longer the one that is written here.
 
-        `rm journal.db*` takes several moments, in which a new file may have been begun already.
+        `rm journal.db*` takes several moments, in which a new file may have been created already.
         """
         if not self._uses_log:
             return False
         return self._log_identity is None or identity(self._log) != self._log_identity
 
     def rescue(self) -> None:
-        """Bring what is only in the log into the file."""
+        """Copy what is only in the log into the file."""
         self._connection.execute("PRAGMA wal_checkpoint").fetchall()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def _prepare(self) -> None:
         run = self._connection.execute
         harden_connection(self._connection)
         if FILE.version_of(self._connection) == 0:
-            run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
-        # Some network folders cannot have it; there commits are slower and no less safe.
+            run("PRAGMA auto_vacuum = INCREMENTAL")  # works on an empty file only
+        # Some network folders do not support it; there commits are slower and no less safe.
         self._uses_log = run("PRAGMA journal_mode = WAL").fetchone()[0] == "wal"
         run("PRAGMA synchronous = NORMAL")
-        run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
-        # Records hold nothing secret, so that overwriting what is deleted would be wasted work.
+        run(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+        # Records have no secrets, so that overwriting what is deleted would be wasted work.
         run("PRAGMA secure_delete = OFF").fetchall()
         FILE.migrate(self._connection)
 
     def _commit(self, batch: Batch, insert: Callable[[EventTable, Sequence[Event]], int]) -> int:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            unkept = sum(insert(table, events) for table, events in batch.items())
+            unstored = sum(insert(table, events) for table, events in batch.items())
             self._connection.execute("COMMIT")
         finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-        return unkept
+        return unstored
 
     def _insert(self, table: EventTable, events: Sequence[Event]) -> int:
         start = 0
         for rows in ROWS_AT_ONCE:
             while len(events) - start >= rows:
                 chunk = events[start : start + rows]
-                self._connection.execute(table.insert[rows], table.rows_flat(chunk))
+                values = list(chain.from_iterable(map(table.row, chunk)))
+                self._connection.execute(table.insert[rows], values)
                 start += rows
         return 0
 
-    def _insert_what_can_be(self, table: EventTable, events: Sequence[Event]) -> int:
-        unkept = 0
+    def _insert_one_by_one(self, table: EventTable, events: Sequence[Event]) -> int:
+        unstored = 0
         for event in events:
             try:
                 self._connection.execute(table.insert[1], table.row(event))
-            except UNSTORABLE:
-                unkept += 1
-        return unkept
+            except _UNSTORABLE:
+                unstored += 1
+        return unstored
 
+    def _delete_before(self, time: float) -> bool:
+        limit = self._settings.sweep_records
+        deleted = [
+            self._connection.execute(
+                f"DELETE FROM {table.name} WHERE rowid IN"  # noqa: S608 -- a name from this file
+                f" (SELECT rowid FROM {table.name} WHERE at < ? ORDER BY at LIMIT ?)",
+                (time, limit),
+            ).rowcount
+            for table in GROWING
+        ]
+        return max(deleted) == limit
 
-_LOCK_SECONDS = 15.0
+    def _shrink(self) -> bool:
+        """Return some free pages to the system, if there are many; whether that did anything."""
+        pages, free = self._pragma("page_count"), self._pragma("freelist_count")
+        is_too_large = free > 0 and pages * self._pragma("page_size") > self._settings.keep_bytes
+        if not is_too_large and free <= max(_PAGES_AT_ONCE, pages // _FREE_SHARE):
+            return False
+        # The pragma works page by page as its rows are fetched.
+        self._connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+        return self._pragma("freelist_count") < free
+
+    def _pragma(self, name: str) -> int:
+        return int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def forget_runs(path: Path, run_ids: Collection[str]) -> int | None:
-    """How many calls were forgotten; None when the journal could not be written."""
+    """Delete the calls of these runs; returns how many, or None when nothing could be written."""
     if not path.is_file():
         return 0
     check_rollback_journal(path)
+    deleted = 0
     try:
         with closing(connect(path, _LOCK_SECONDS)) as connection:
-            return _delete_calls_of_runs(connection, run_ids)
+            run = connection.execute
+            harden_connection(connection)
+            if FILE.version_of(connection) == 0:
+                return 0
+            run("PRAGMA secure_delete = ON").fetchall()
+            run("BEGIN IMMEDIATE")
+            for run_id in run_ids:
+                run(
+                    "DELETE FROM attempts WHERE call IN (SELECT call FROM calls WHERE tag = ?)",
+                    (run_id,),
+                )
+                deleted += run("DELETE FROM calls WHERE tag = ?", (run_id,)).rowcount
+            run("COMMIT")
+            run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except sqlite3.Error:
         return None
-
-
-def _delete_calls_of_runs(connection: sqlite3.Connection, run_ids: Collection[str]) -> int:
-    run = connection.execute
-    harden_connection(connection)
-    if FILE.version_of(connection) == 0:
-        return 0
-    run("PRAGMA secure_delete = ON").fetchall()
-    gone = 0
-    run("BEGIN IMMEDIATE")
-    for run_id in run_ids:
-        run("DELETE FROM attempts WHERE call IN (SELECT call FROM calls WHERE tag = ?)", (run_id,))
-        gone += run("DELETE FROM calls WHERE tag = ?", (run_id,)).rowcount
-    run("COMMIT")
-    run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    return gone
+    return deleted

@@ -1,6 +1,7 @@
-"""What each vendor is: how it is addressed, paid and spoken to.
+"""The vendors: how each is addressed and authenticated, and which dialect it speaks.
 
-Rules: (1) one file per kind of upstream; (2) nothing here waits, retries or chooses.
+Rules: (1) one file per kind of upstream, all facts about kinds in settings.py; (2) nothing here
+waits, retries or chooses.
 Not here: HTTP (upstream/), translation (dialects/), choosing (lanes/, gateway/).
 """
 

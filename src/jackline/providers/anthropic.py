@@ -1,6 +1,6 @@
 """The provider for upstreams with Anthropic's own dialect: the vendor, a bridge, a proxy.
 
-Rules: (1) a message that needs no change is passed on as the same object; (2) of a body, at most
+Rules: (1) a request that needs no change is passed on as the same object; (2) of a body, at most
 the name of the model is changed; (3) answers are passed on as they come.
 Not here: which model is requested (gateway/).
 """
@@ -9,76 +9,69 @@ from __future__ import annotations
 
 from jackline.providers.credential_forms import PassThroughGuard, without_secrets
 from jackline.providers.sent_request import (
-    PACKED,
+    COMPRESSION,
     allowed,
     own_headers,
-    unpacked,
+    uncompressed,
     with_model,
     with_own,
     without,
 )
 from jackline.providers.settings import Credential, UpstreamSettings
-from jackline.upstream.interface import Headers, ResponseHandler, UpstreamRequest
+from jackline.upstream.interface import ResponseHandler, UpstreamRequest
 from jackline.upstream.origin import Origin
 
 
 class AnthropicProvider:
     """One upstream that takes Anthropic's requests as they are."""
 
+    is_ready = True
+
     def __init__(self, settings: UpstreamSettings, origin: Origin) -> None:
-        self._origin = origin
+        self.origin = origin
         self._passes_through = settings.credential is Credential.PASS_THROUGH
         self._guard = PassThroughGuard(settings, origin)
-        self._own = own_headers(settings)
+        self._own = own_headers(settings, key_header=b"x-api-key")
         self._changes_nothing = self._passes_through and not self._own
-
-    @property
-    def origin(self) -> Origin:
-        """Where it is."""
-        return self._origin
-
-    @property
-    def is_ready(self) -> bool:
-        """Always: what rendering needs is in the settings."""
-        return True
 
     async def prepare(self) -> None:
         """Nothing is needed."""
 
-    def render(self, message: UpstreamRequest, model: str) -> UpstreamRequest:
-        """The message with this upstream's credential and name of the model."""
+    def render(self, request: UpstreamRequest, model: str) -> UpstreamRequest:
+        """The request with this upstream's credential and name of the model."""
         if self._passes_through:
-            self._guard.check(message)
-        # The usual case: the client's own credential, and the model that it asks for.
-        if self._changes_nothing and message.body.startswith(b'{"model":"%b"' % model.encode()):
-            return message
-        headers, target = message.headers, message.target
+            self._guard.check(request)
+        # The usual case: the client's own credential, and the model that it requests.
+        if self._changes_nothing and request.body.startswith(b'{"model":"%b"' % model.encode()):
+            return request
+        headers, target = request.headers, request.target
         if not self._passes_through:
             headers, target = allowed(headers), without_secrets(target)
         if self._own:
             headers = with_own(headers, self._own)
-        body = message.body
+        body = request.body
         if body and model:
-            packed = _is_packed(headers)
-            # What cannot be unpacked here may well be readable there, and stays as it is.
-            readable = unpacked(message) if packed else body
-            asked = readable if readable is None else with_model(readable, model)
-            if asked is not None and asked is not readable:
-                body = asked
-                headers = without(headers, PACKED) if packed else headers
-        if headers is message.headers:
-            # Nothing was changed, or the model in a body alone: the lines are still right.
-            return message if body is message.body else message._replace(body=body)
-        return UpstreamRequest(message.method, target, headers, body)
+            is_compressed = any(name.lower() in COMPRESSION for name, _ in headers)
+            # A body that cannot be decompressed here may well be readable there: it is unchanged.
+            readable = uncompressed(request) if is_compressed else body
+            changed = readable if readable is None else with_model(readable, model)
+            if changed is not None and changed is not readable:
+                body = changed
+                headers = without(headers, COMPRESSION) if is_compressed else headers
+        if headers is request.headers:
+            # Nothing was changed, or the model in a body alone: the header lines are still right.
+            return request if body is request.body else request._replace(body=body)
+        return UpstreamRequest(request.method, target, headers, body)
 
-    def listen(self, ear: ResponseHandler, message: UpstreamRequest, model: str) -> ResponseHandler:  # noqa: ARG002 -- the protocol
-        """The ear itself: nothing has to be translated."""
-        return ear
+    def wrap_handler(
+        self,
+        handler: ResponseHandler,
+        request: UpstreamRequest,  # noqa: ARG002 -- the protocol
+        model: str,  # noqa: ARG002 -- the protocol
+    ) -> ResponseHandler:
+        """The handler itself: nothing has to be translated."""
+        return handler
 
     def native_error(self, status: int, body: bytes) -> bytes:  # noqa: ARG002 -- the protocol
-        """The error as it came: it is in Anthropic's shape."""
+        """The error as it came: it is in Anthropic's form."""
         return body
-
-
-def _is_packed(headers: Headers) -> bool:
-    return any(name.lower() in PACKED for name, _ in headers)

@@ -1,13 +1,13 @@
 """The provider for Claude on Amazon Bedrock: credentials, signatures, requests and event streams.
 
-Rules: (1) requests are signed with AWS's keys, or carry a Bedrock key: never anything of the
+Rules: (1) requests are signed with AWS's keys, or have a Bedrock key: never anything of the
 client's; the host, the body and all headers are signed; (2) botocore's chain finds the keys; keys
 that expire soon are fetched again before they are used; no key in an error or `repr`; (3) the model
 is in the path, by the user's map or else by the profile for the region; (4) answers reach the
 handler as Anthropic's events, with their JSON unchanged; Bedrock's exceptions become error events
 with its own name for them as `code`; (5) a frame is used only if both of its checksums are right;
 how bytes were cut into chunks changes nothing, and memory is bounded; (6) nothing raises while a
-stream is decoded: after the first damage or error nothing follows, and no end is made up.
+stream is decoded: after the first damage or error nothing follows, and no end is invented.
 Not here: what Bedrock and Vertex share (clouds.py).
 """
 
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
-from typing import NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 import msgspec
@@ -47,10 +47,9 @@ from jackline.providers.clouds import (
 )
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.sent_request import (
-    betas_of,
-    given_headers,
+    configured_headers,
     own_secret,
-    plain,
+    plain_body,
     raw,
     with_own,
 )
@@ -60,11 +59,16 @@ from jackline.upstream.interface import ResponseHandler, UpstreamRequest
 from jackline.upstream.origin import Origin
 
 _ALGORITHM = "AWS4-HMAC-SHA256"
+# botocore fetches again when less than ten minutes are left; before that it would not.
+_LEAST_SECONDS_LEFT = 5 * 60
+# Keys in files have no known end; tools that lend keys write new ones there.
+_READ_AGAIN_SECONDS = 5 * 60.0
+_LOG_IN = "Log in (aws sso login, aws configure), or name another profile in AWS_PROFILE."
 
 
 @dataclass(frozen=True, slots=True)
 class AwsKeys:
-    """What signs; the token comes with keys that were lent for a time."""
+    """Signing keys; temporary ones have a token."""
 
     access_key: str = field(repr=False)
     secret_key: str = field(repr=False)
@@ -73,7 +77,7 @@ class AwsKeys:
 
 @dataclass(frozen=True, slots=True)
 class UnsignedRequest:
-    """A request; `path` as it goes on the wire, without a query."""
+    """A request; `path` is quoted as it is sent, without a query."""
 
     method: str
     host: str
@@ -83,9 +87,9 @@ class UnsignedRequest:
 
 
 def signed_headers(
-    request: UnsignedRequest, keys: AwsKeys, region: str, service: str, moment: datetime
+    request: UnsignedRequest, keys: AwsKeys, region: str, moment: datetime
 ) -> dict[str, str]:
-    """The given headers and those that sign them, for this moment, which is in UTC."""
+    """The request's headers and those that sign them, for this moment in UTC."""
     stamp = moment.strftime("%Y%m%dT%H%M%SZ")
     sent = {**request.headers, "X-Amz-Date": stamp}
     if keys.token is not None:
@@ -96,7 +100,7 @@ def signed_headers(
     canonical = "\n".join(
         (
             request.method,
-            # Every service but S3 wants what is quoted already to be quoted once more.
+            # Every service but S3 requires a quoted path to be quoted once more.
             quote(request.path, safe="/-_.~"),
             "",
             *(f"{name}:{lines[name]}" for name in sorted(lines)),
@@ -105,39 +109,18 @@ def signed_headers(
             hashlib.sha256(request.body).hexdigest(),
         )
     )
-    scope = f"{stamp[:8]}/{region}/{service}/aws4_request"
+    scope = f"{stamp[:8]}/{region}/bedrock/aws4_request"
     digest = hashlib.sha256(canonical.encode()).hexdigest()
+    key = b"AWS4" + keys.secret_key.encode()
+    for part in scope.split("/"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
     text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{digest}"
-    signature = hmac.new(_key(keys.secret_key, scope), text.encode(), hashlib.sha256).hexdigest()
+    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
     sent["Authorization"] = (
         f"{_ALGORITHM} Credential={keys.access_key}/{scope},"
         f" SignedHeaders={names}, Signature={signature}"
     )
     return sent
-
-
-def _key(secret: str, scope: str) -> bytes:
-    key = b"AWS4" + secret.encode()
-    for part in scope.split("/"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    return key
-
-
-# botocore fetches anew when less than ten minutes are left; before that it would not.
-_LEAST_SECONDS_LEFT = 5 * 60
-# Keys in files say nothing of their end; tools that lend keys write new ones there.
-_READ_AGAIN_SECONDS = 5 * 60.0
-_LOG_IN = "Log in (aws sso login, aws configure), or name another profile in AWS_PROFILE."
-
-
-class _Frozen(Protocol):
-    access_key: str
-    secret_key: str
-    token: str | None
-
-
-class _Credentials(Protocol):
-    def get_frozen_credentials(self) -> _Frozen: ...
 
 
 class AwsCredentials:
@@ -147,20 +130,16 @@ class AwsCredentials:
         if find_spec("botocore") is None:
             raise missing_library("Bedrock with AWS's own credentials", "bedrock")
         self._monotonic = monotonic
-        self._credentials: _Credentials | None = None
-        self._keys: AwsKeys | None = None
+        # An object of botocore, which is installed only where it is used.
+        self._credentials: Any = None
         self._read_at = 0.0
         self._fetching = SharedFetch(self._fetch)
-
-    @property
-    def keys(self) -> AwsKeys | None:
-        """The keys, once they were fetched."""
-        return self._keys
+        self.keys: AwsKeys | None = None
 
     @property
     def are_fresh(self) -> bool:
         """Whether the keys are there and will not expire in the next minutes."""
-        if self._keys is None:
+        if self.keys is None:
             return False
         if self._expires is not None:
             return not self._expires(_LEAST_SECONDS_LEFT)
@@ -168,7 +147,7 @@ class AwsCredentials:
 
     @property
     def _expires(self) -> Callable[[int], bool] | None:
-        # Only keys that were lent for a time know the question.
+        # Only temporary keys have this method.
         return getattr(self._credentials, "refresh_needed", None)
 
     async def prepare(self) -> None:
@@ -181,22 +160,20 @@ class AwsCredentials:
             if self._expires is None:
                 session = import_module("botocore.session").Session()
                 self._read_at = self._monotonic()
-                self._credentials = cast(_Credentials | None, session.get_credentials())
+                self._credentials = session.get_credentials()
             if self._credentials is None:
                 raise UsageError("No AWS credentials were found for Bedrock.", next=_LOG_IN)
             frozen = self._credentials.get_frozen_credentials()
-        # The texts of these errors may quote a command or a file; their names say enough.
+        # The texts of these errors may quote a command or a file; their names are enough.
         except (exceptions.HTTPClientError, exceptions.ConnectionError) as error:
-            raise ConnectionError(f"AWS could not be asked for keys ({_name(error)})") from error
+            name = type(error).__name__
+            raise ConnectionError(f"AWS could not be asked for keys ({name})") from error
         except (exceptions.BotoCoreError, exceptions.ClientError) as error:
+            name = type(error).__name__
             raise UsageError(
-                f"The AWS credentials for Bedrock cannot be used ({_name(error)}).", next=_LOG_IN
+                f"The AWS credentials for Bedrock cannot be used ({name}).", next=_LOG_IN
             ) from error
-        self._keys = AwsKeys(frozen.access_key, frozen.secret_key, frozen.token)
-
-
-def _name(error: object) -> str:
-    return type(error).__name__
+        self.keys = AwsKeys(frozen.access_key, frozen.secret_key, frozen.token)
 
 
 HeaderValue: TypeAlias = bool | int | bytes | str
@@ -206,19 +183,16 @@ _CHECKSUM = struct.Struct(">I")
 _SMALLEST = _PRELUDE.size + _CHECKSUM.size
 _LARGEST = 24 * 1024 * 1024
 _LARGEST_HEADERS = 128 * 1024
+_LENGTH = struct.Struct(">H")
+# The types of header values; the last number is milliseconds since 1970.
+_TRUE, _FALSE, _BYTES, _TEXT, _UUID = 0, 1, 6, 7, 9
 _NUMBERS: Mapping[int, struct.Struct] = {
     2: struct.Struct(">b"),
     3: struct.Struct(">h"),
     4: struct.Struct(">i"),
     5: struct.Struct(">q"),
-    8: struct.Struct(">q"),  # milliseconds since 1970
+    8: struct.Struct(">q"),
 }
-_LENGTH = struct.Struct(">H")
-_BYTES, _TEXT, _UUID = 6, 7, 9
-
-
-class _DamageError(ValueError):
-    """The bytes are no event stream, or were changed on their way."""
 
 
 class Frame(NamedTuple):
@@ -229,92 +203,84 @@ class Frame(NamedTuple):
 
 
 class EventStreamDecoder:
-    """Takes bytes as they come and gives whole frames back."""
+    """Takes bytes as they come and returns complete frames."""
 
-    __slots__ = ("_kept", "is_damaged")
+    __slots__ = ("_buffer", "is_damaged")
 
     def __init__(self) -> None:
-        self._kept = bytearray()
+        self._buffer = bytearray()
         self.is_damaged = False
 
     @property
     def has_rest(self) -> bool:
         """Whether a frame has begun and not ended."""
-        return bool(self._kept)
+        return bool(self._buffer)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are whole now, up to the first damage."""
+        """The frames that are complete now, up to the first damage."""
         frames: list[Frame] = []
         if self.is_damaged:
             return frames
-        self._kept += data
+        self._buffer += data
         try:
             while (frame := self._next()) is not None:
                 frames.append(frame)
-        except _DamageError:
+        except (ValueError, IndexError, struct.error):
             self.is_damaged = True
-            self._kept.clear()
+            self._buffer.clear()
         return frames
 
     def _next(self) -> Frame | None:
-        kept = self._kept
-        if len(kept) < _PRELUDE.size:
+        """The next frame, if it is complete; ValueError, IndexError or struct.error for damage."""
+        buffer = self._buffer
+        if len(buffer) < _PRELUDE.size:
             return None
-        total, headers_length, checksum = _PRELUDE.unpack_from(kept)
-        if zlib.crc32(kept[:8]) != checksum:
-            raise _DamageError("the checksum of a prelude is wrong")
+        total, headers_length, checksum = _PRELUDE.unpack_from(buffer)
+        if zlib.crc32(buffer[:8]) != checksum:
+            raise ValueError("the checksum of a prelude is wrong")
         if headers_length > _LARGEST_HEADERS or not (
             _SMALLEST + headers_length <= total <= _LARGEST
         ):
-            raise _DamageError("a frame has lengths that cannot be")
-        if len(kept) < total:
+            raise ValueError("a frame has impossible lengths")
+        if len(buffer) < total:
             return None
-        frame = bytes(kept[:total])
-        del kept[:total]
+        frame = bytes(buffer[:total])
+        del buffer[:total]
         body_end = total - _CHECKSUM.size
         if zlib.crc32(frame[:body_end]) != _CHECKSUM.unpack_from(frame, body_end)[0]:
-            raise _DamageError("the checksum of a frame is wrong")
+            raise ValueError("the checksum of a frame is wrong")
         headers_end = _PRELUDE.size + headers_length
-        headers = _headers(frame[_PRELUDE.size : headers_end])
+        headers = self._headers(frame[_PRELUDE.size : headers_end])
         return Frame(headers, frame[headers_end:body_end])
 
-
-def _headers(data: bytes) -> dict[str, HeaderValue]:
-    headers: dict[str, HeaderValue] = {}
-    at = 0
-    try:
-        while at < len(data):
-            name_end = at + 1 + data[at]
-            name = _taken(data, at + 1, name_end).decode()
-            value, at = _value(data, name_end + 1, data[name_end])
-            if name in headers:
-                raise _DamageError("a header comes twice")
+    @staticmethod
+    def _headers(data: bytes) -> dict[str, HeaderValue]:
+        headers: dict[str, HeaderValue] = {}
+        start = 0
+        while start < len(data):
+            name_end = start + 1 + data[start]
+            name, kind = data[start + 1 : name_end].decode(), data[name_end]
+            start = end = name_end + 1
+            value: HeaderValue
+            if kind in (_TRUE, _FALSE):
+                value = kind == _TRUE
+            elif kind in _NUMBERS:
+                end = start + _NUMBERS[kind].size
+                value = _NUMBERS[kind].unpack_from(data, start)[0]
+            elif kind == _UUID:
+                end = start + 16
+                value = data[start:end]
+            elif kind in (_BYTES, _TEXT):
+                start += _LENGTH.size
+                end = start + _LENGTH.unpack_from(data, name_end + 1)[0]
+                value = data[start:end] if kind == _BYTES else data[start:end].decode()
+            else:
+                raise ValueError("a header is of an unknown type")
+            if end > len(data) or name in headers:
+                raise ValueError("a header is cut off, or comes twice")
             headers[name] = value
-    except (IndexError, struct.error, UnicodeDecodeError) as error:
-        raise _DamageError("the headers of a frame cannot be read") from error
-    return headers
-
-
-def _value(data: bytes, at: int, kind: int) -> tuple[HeaderValue, int]:
-    if kind in (0, 1):
-        return kind == 0, at
-    if kind in _NUMBERS:
-        number: int = _NUMBERS[kind].unpack_from(data, at)[0]
-        return number, at + _NUMBERS[kind].size
-    if kind == _UUID:
-        return _taken(data, at, at + 16), at + 16
-    if kind in (_BYTES, _TEXT):
-        start = at + _LENGTH.size
-        end = start + _LENGTH.unpack_from(data, at)[0]
-        value = _taken(data, start, end)
-        return (value.decode() if kind == _TEXT else value), end
-    raise _DamageError("a header is of no known type")
-
-
-def _taken(data: bytes, start: int, end: int) -> bytes:
-    if end > len(data):
-        raise IndexError(end)
-    return data[start:end]
+            start = end
+        return headers
 
 
 _TYPES: Mapping[str, str] = {
@@ -327,7 +293,6 @@ _TYPES: Mapping[str, str] = {
     "resourcenotfoundexception": "not_found_error",
 }
 _STATUS_TYPES: Mapping[int, str] = {429: "rate_limit_error", 529: "overloaded_error"}
-_DAMAGED = "error decoding response body: the event stream is damaged"
 _LONGEST_TEXT = 1000
 
 
@@ -335,20 +300,19 @@ class _Chunk(msgspec.Struct):
     event: bytes = msgspec.field(name="bytes")
 
 
-class _Typed(msgspec.Struct):
+class _Event(msgspec.Struct):
     type: str
 
 
-class _Told(msgspec.Struct, rename="camel"):
+class _Exception(msgspec.Struct, rename="camel"):
     message: str | None = None
     original_message: str | None = None
     original_status_code: int | None = None
 
 
 _chunk = msgspec.json.Decoder(_Chunk)
-_typed = msgspec.json.Decoder(_Typed)
-_told = msgspec.json.Decoder(_Told)
-_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+_event = msgspec.json.Decoder(_Event)
+_exception = msgspec.json.Decoder(_Exception)
 
 
 class BedrockStream:
@@ -361,67 +325,59 @@ class BedrockStream:
         self._over = False
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes, and give the events that they complete."""
+        """The events that these bytes complete."""
         if self._over:
             return b""
-        told = []
+        events: list[bytes] = []
+        is_damaged = False
         for frame in self._decoder.feed(data):
-            event, self._over = _event(frame)
-            told.append(event)
-            if self._over:
-                return b"".join(told)
-        if self._decoder.is_damaged:
+            try:
+                if frame.headers.get(":message-type") == "event":
+                    events.append(self._chunk(frame))
+                    continue
+                events.append(self._exception(frame))
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                is_damaged = True
             self._over = True
-            told.append(_error("api_error", _DAMAGED))
-        return b"".join(told)
+            break
+        if is_damaged or (self._decoder.is_damaged and not self._over):
+            self._over = True
+            text = "error decoding response body: the event stream is damaged"
+            events.append(self._error({"type": "api_error", "message": text}))
+        return b"".join(events)
 
     def end(self) -> bytes:
-        """Nothing: what could be told has been, and a frame that was cut off shows nothing."""
+        """Nothing: all complete frames were passed on, and a frame that was cut off is dropped."""
         return b""
 
+    @staticmethod
+    def _chunk(frame: Frame) -> bytes:
+        if frame.headers.get(":event-type") != "chunk":
+            return b""
+        data = _chunk.decode(frame.payload).event
+        if b"\n" in data or b"\r" in data:
+            # Line ends can only be between the tokens of JSON, where they mean nothing.
+            data = data.replace(b"\n", b" ").replace(b"\r", b" ")
+        return event_of(_event.decode(data).type.encode(), data)
 
-def _event(frame: Frame) -> tuple[bytes, bool]:
-    """What a frame tells, and whether it is the last."""
-    try:
-        if frame.headers.get(":message-type") == "event":
-            return _passed_on(frame), False
-        return _exception(frame), True
-    except _UNREADABLE:
-        return _error("api_error", _DAMAGED), True
+    @classmethod
+    def _exception(cls, frame: Frame) -> bytes:
+        headers = frame.headers
+        name = str(headers.get(":exception-type") or headers.get(":error-code") or "error")
+        error = _exception.decode(frame.payload) if frame.payload else _Exception()
+        text = error.message or str(headers.get(":error-message") or "")
+        if error.original_message and error.original_message not in text:
+            text = f"{text} {error.original_message}".strip()
+        kind = _STATUS_TYPES.get(error.original_status_code or 0) or _TYPES.get(name.lower())
+        message = redact(text or name)[:_LONGEST_TEXT]
+        return cls._error({"type": kind or "api_error", "message": message, "code": name})
 
-
-def _passed_on(frame: Frame) -> bytes:
-    if frame.headers.get(":event-type") != "chunk":
-        return b""
-    data = _chunk.decode(frame.payload).event
-    if b"\n" in data or b"\r" in data:
-        # Between the tokens of JSON, where alone they can stand, line ends mean nothing.
-        data = data.replace(b"\n", b" ").replace(b"\r", b" ")
-    return event_of(_typed.decode(data).type.encode(), data)
-
-
-def _exception(frame: Frame) -> bytes:
-    headers = frame.headers
-    name = str(headers.get(":exception-type") or headers.get(":error-code") or "error")
-    told = _told.decode(frame.payload) if frame.payload else _Told()
-    words = told.message or str(headers.get(":error-message") or "")
-    if told.original_message and told.original_message not in words:
-        words = f"{words} {told.original_message}".strip()
-    kind = _STATUS_TYPES.get(told.original_status_code or 0) or _TYPES.get(name.lower())
-    return _error(kind or "api_error", redact(words or name)[:_LONGEST_TEXT], name)
+    @staticmethod
+    def _error(error: dict[str, str]) -> bytes:
+        return event_of(b"error", msgspec.json.encode({"type": "error", "error": error}))
 
 
-def _error(kind: str, message: str, code: str | None = None) -> bytes:
-    error = {"type": kind, "message": message}
-    if code is not None:
-        error["code"] = code
-    return event_of(b"error", msgspec.json.encode({"type": "error", "error": error}))
-
-
-_VERSION = "bedrock-2023-05-31"
-_SERVICE = "bedrock"
 _EVENT_STREAM = b"application/vnd.amazon.eventstream"
-_KEY_VARIABLE = "AWS_BEARER_TOKEN_BEDROCK"
 _HOST = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.(?:vpce\.)?(?:amazonaws|api\.aws)")
 _REGION = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d")
 
@@ -436,24 +392,38 @@ class BedrockProvider:
         environ: Mapping[str, str],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._origin = origin
+        self.origin = origin
         self._now = now
-        self._headers = given_headers(settings)
-        self._region = _signing_region(settings, origin, environ)
-        self._profile = settings.region or self._region
+        in_host = _HOST.search(origin.address.host)
+        named = (
+            in_host[1] if in_host else None,
+            settings.region,
+            environ.get("AWS_REGION"),
+            environ.get("AWS_DEFAULT_REGION"),
+        )
+        region = next((each for each in named if each and _REGION.fullmatch(each)), None)
+        if region is None:
+            raise UsageError(
+                f"Upstream {settings.name} has no AWS region.",
+                next="Configure its region, such as us-east-1.",
+            )
+        self._region = region
+        self._profile = settings.region or region
         self._bearer = own_secret(settings)
         self._credentials: AwsCredentials | None = None
         if settings.credential is Credential.VENDOR:
-            key = environ.get(_KEY_VARIABLE, "").strip()
+            key = environ.get("AWS_BEARER_TOKEN_BEDROCK", "").strip()
             if key:
                 self._bearer = key.encode()
             else:
                 self._credentials = AwsCredentials()
-
-    @property
-    def origin(self) -> Origin:
-        """Where it is."""
-        return self._origin
+        # AWS refuses headers of its own that are not signed; the others are sent unsigned.
+        self._unsigned = configured_headers(settings)
+        self._signed: dict[str, str] = {}
+        if self._credentials is not None:
+            own = [each for each in self._unsigned if each[0].lower().startswith(b"x-amz")]
+            self._signed = {name.decode(): value.decode() for name, value in own}
+            self._unsigned = [each for each in self._unsigned if each not in own]
 
     @property
     def is_ready(self) -> bool:
@@ -465,77 +435,47 @@ class BedrockProvider:
         if self._credentials is not None:
             await self._credentials.prepare()
 
-    def render(self, message: UpstreamRequest, model: str) -> UpstreamRequest:
-        """The message as an invocation of the model, signed for this moment."""
-        if message.target.partition(b"?")[0] != MESSAGES or not model:
+    def render(self, request: UpstreamRequest, model: str) -> UpstreamRequest:
+        """The request as an invocation of the model, signed for this moment."""
+        if request.target.partition(b"?")[0] != MESSAGES or not model:
             raise UnsupportedRequestError("Bedrock takes nothing but messages here")
-        asked = cloud_request(message, _VERSION)
-        asked.members.pop("stream", None)
-        betas = known_betas(betas_of(message.headers), BEDROCK_BETAS)
+        members, stream = cloud_request(request, "bedrock-2023-05-31")
+        members.pop("stream", None)
+        betas = known_betas(request.headers, BEDROCK_BETAS)
         if betas:
-            asked.members["anthropic_beta"] = raw(betas)
-        body = asked.body()
-        way = "invoke-with-response-stream" if asked.stream else "invoke"
-        target = f"/model/{model_in_path(bedrock_id(model, self._profile))}/{way}"
-        accept = _EVENT_STREAM.decode() if asked.stream else "application/json"
+            members["anthropic_beta"] = raw(betas)
+        body = msgspec.json.encode(members)
+        method = "invoke-with-response-stream" if stream else "invoke"
+        target = f"/model/{model_in_path(bedrock_id(model, self._profile))}/{method}"
+        accept = _EVENT_STREAM.decode() if stream else "application/json"
         headers = {"Content-Type": "application/json", "Accept": accept}
-        sent = [
-            (n.encode(), v.encode()) for n, v in self._authorized(target, headers, body).items()
-        ]
+        if self._bearer is not None:
+            headers["Authorization"] = f"Bearer {self._bearer.decode()}"
+        elif self._credentials is not None:
+            if self._credentials.keys is None:
+                raise UnsupportedRequestError("its AWS credentials have not been fetched")
+            host, path = self.origin.address.host_header, self.origin.path + target
+            unsigned = UnsignedRequest("POST", host, path, {**headers, **self._signed}, body)
+            headers = signed_headers(unsigned, self._credentials.keys, self._region, self._now())
+        sent = [(name.encode(), value.encode()) for name, value in headers.items()]
         sent.append((b"User-Agent", f"jackline/{__version__}".encode()))
-        return UpstreamRequest(b"POST", target.encode(), with_own(sent, self._unsigned()), body)
+        return UpstreamRequest(b"POST", target.encode(), with_own(sent, self._unsigned), body)
 
-    def listen(self, ear: ResponseHandler, message: UpstreamRequest, model: str) -> ResponseHandler:  # noqa: ARG002 -- the protocol
-        """An ear that unwraps AWS's event stream."""
+    def wrap_handler(
+        self,
+        handler: ResponseHandler,
+        request: UpstreamRequest,
+        model: str,  # noqa: ARG002 -- the protocol
+    ) -> ResponseHandler:
+        """A handler that decodes AWS's event stream."""
         return TranslatingHandler(
-            ear,
-            wants_stream=read_request(plain(message)).stream,
-            whole=_as_it_is,
+            handler,
+            wants_stream=read_request(plain_body(request)).stream,
+            translate=lambda body: TranslatedDocument(body, is_error=read_answer(body) is None),
             stream=BedrockStream,
             stream_type=_EVENT_STREAM,
         )
 
     def native_error(self, status: int, body: bytes) -> bytes:
-        """The error in Anthropic's words."""
+        """The error in Anthropic's form."""
         return to_anthropic_error(status, body)
-
-    def _authorized(self, target: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
-        if self._bearer is not None:
-            return {**headers, "Authorization": f"Bearer {self._bearer.decode()}"}
-        if self._credentials is None:
-            return headers
-        keys = self._credentials.keys
-        if keys is None:
-            raise UnsupportedRequestError("its AWS credentials have not been fetched")
-        # AWS refuses headers of its own kind that are not signed.
-        own = {n.decode(): v.decode() for n, v in self._headers if n.lower().startswith(b"x-amz")}
-        origin = self._origin
-        request = UnsignedRequest(
-            "POST", origin.address.host_header, origin.path + target, {**headers, **own}, body
-        )
-        return signed_headers(request, keys, self._region, _SERVICE, self._now())
-
-    def _unsigned(self) -> list[tuple[bytes, bytes]]:
-        signs = self._credentials is not None
-        return [(n, v) for n, v in self._headers if not (signs and n.lower().startswith(b"x-amz"))]
-
-
-def _as_it_is(body: bytes) -> TranslatedDocument:
-    return TranslatedDocument(body, is_error=read_answer(body) is None)
-
-
-def _signing_region(settings: UpstreamSettings, origin: Origin, environ: Mapping[str, str]) -> str:
-    in_host = _HOST.search(origin.address.host)
-    named = (
-        in_host[1] if in_host else None,
-        settings.region,
-        environ.get("AWS_REGION"),
-        environ.get("AWS_DEFAULT_REGION"),
-    )
-    for region in named:
-        if region and _REGION.fullmatch(region):
-            return region
-    raise UsageError(
-        f"Upstream {settings.name} does not say in which AWS region it is.",
-        next="Give it a region, such as us-east-1.",
-    )

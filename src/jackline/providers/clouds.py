@@ -1,11 +1,11 @@
 """What Bedrock and Vertex share: Claude's model names, the form of requests, fetching credentials.
 
-Rules: (1) a name that is not one of Claude's own stays as it is: whoever put it in a map knows
-better; unknown names are derived by the pattern of the newest ones; (2) model and version are where
-the cloud wants them; (3) betas that a cloud does not know are left out: it would refuse the whole
-request; (4) all else in a request stays as it is, except cache scopes, which exist only at
-Anthropic; (5) a vendor's blocking library runs in a thread, one fetch at a time for all who wait; a
-waiter that leaves does not stop it for the others, and nobody waits longer than the time limit.
+Rules: (1) a name that is not one of Claude's own is unchanged: it comes from the user's map;
+unknown names follow the pattern of the newest ones; (2) model and version are where the cloud wants
+them; (3) betas that a cloud does not know are left out: it would refuse the whole request; (4)
+nothing else in a request is changed, except cache scopes, which exist only at Anthropic; (5) a
+vendor's blocking library runs in a thread, one fetch at a time for all who wait; a waiter that
+leaves does not stop it for the others, and nobody waits longer than the time limit.
 Not here: addresses and credentials (bedrock.py, vertex.py), the user's own map (settings.py).
 """
 
@@ -13,19 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
 import msgspec
 
 from jackline.errors import UsageError
 from jackline.providers.provider import UnsupportedRequestError
-from jackline.providers.sent_request import is_true, members_of, plain, raw, written
-from jackline.upstream.interface import UpstreamRequest
+from jackline.providers.sent_request import BETA, members_of, plain_body, raw
+from jackline.upstream.interface import Headers, UpstreamRequest
 
 _DATED = re.compile(r"(claude-.+?)-(\d{8})")
-# Names without a date mean the one version there is; up to 4.5 the clouds want it with its date.
+# Names without a date mean the only version; up to 4.5 the clouds want it with its date.
 _DATES: Mapping[str, str] = {
     "claude-3-haiku": "20240307",
     "claude-3-opus": "20240229",
@@ -47,63 +46,6 @@ _AREAS = ("global", "us", "eu", "apac", "jp", "au", "us-gov")
 _IN_APAC = re.compile(r"claude-3-.+|claude-sonnet-4-20250514")
 _IN_JAPAN = re.compile(r"claude-(?:sonnet|haiku)-4-5-\d{8}|claude-(?:opus|sonnet)-4-6")
 _IN_AUSTRALIA = re.compile(r"claude-(?:sonnet|haiku)-4-5-\d{8}|claude-[a-z]+-[0-9-]{1,4}")
-
-
-def bedrock_id(model: str, region: str) -> str:
-    """The inference profile for a model, called from a region.
-
-    In place of a region may stand what a profile covers: `global`, `us`, `eu`, `apac`, `jp`, `au`.
-    """
-    name = _full_name(model)
-    if name is None:
-        return model
-    if _DATED.fullmatch(name):
-        base = f"{name}-{'v2' if name == _SECOND_SONNET_3_5 else 'v1'}:0"
-    else:
-        base = _BEDROCK_ODD.get(name, name)
-    area = region if region in _AREAS else _area(name, region)
-    return f"{area}.anthropic.{base}"
-
-
-def vertex_id(model: str) -> str:
-    """The name of a model at Vertex."""
-    name = _full_name(model)
-    if name is None:
-        return model
-    dated = _DATED.fullmatch(name)
-    if dated is None:
-        return name
-    family = f"{dated[1]}-v2" if name == _SECOND_SONNET_3_5 else dated[1]
-    return f"{family}@{dated[2]}"
-
-
-def _full_name(model: str) -> str | None:
-    """The name with its date, where it has one; None when it is no name of Claude's own."""
-    if not model.startswith("claude-") or not re.fullmatch(r"[a-z0-9.-]+", model):
-        return None
-    if _DATED.fullmatch(model):
-        return model
-    name = model.removesuffix("-latest").removesuffix("-0")
-    return f"{name}-{_DATES[name]}" if name in _DATES else model
-
-
-def _area(name: str, region: str) -> str:
-    start = region.partition("-")[0]
-    if region.startswith("us-gov-"):
-        return "us-gov"
-    if start in ("us", "ca", "eu"):
-        return "eu" if start == "eu" else "us"
-    if start != "ap":
-        return "global"
-    if _IN_APAC.fullmatch(name):
-        return "apac"
-    if region in ("ap-northeast-1", "ap-northeast-3") and _IN_JAPAN.fullmatch(name):
-        return "jp"
-    if region in ("ap-southeast-2", "ap-southeast-4") and _IN_AUSTRALIA.fullmatch(name):
-        return "au"
-    return "global"
-
-
 MESSAGES = b"/v1/messages"
 COUNT_TOKENS = b"/v1/messages/count_tokens"
 
@@ -136,123 +78,162 @@ VERTEX_BETAS = _BOTH | {
     "per-turn-control-2026-07-01",
     "web-search-2025-03-05",
 }
-# The clouds know by their single names what Anthropic's own door gathers under one.
+# The clouds have single names for what Anthropic's own API gathers under one.
 _SINGLE_NAMES: Mapping[str, tuple[str, ...]] = {
     "advanced-tool-use-2025-11-20": ("tool-search-tool-2025-10-19", "tool-examples-2025-10-29"),
 }
-_WITH_CACHE_MARKS = ("cache_control", "system", "tools", "messages")
 
 
-class CloudRequest(NamedTuple):
-    """The members of a request, without the model, and whether a stream is asked for."""
+def bedrock_id(model: str, region: str) -> str:
+    """The inference profile for a model, called from a region.
 
-    members: dict[str, msgspec.Raw]
-    stream: bool
+    `region` may also be what a profile covers: `global`, `us`, `eu`, `apac`, `jp`, `au`.
+    """
+    name = _full_name(model)
+    if name is None:
+        return model
+    if _DATED.fullmatch(name):
+        base = f"{name}-{'v2' if name == _SECOND_SONNET_3_5 else 'v1'}:0"
+    else:
+        base = _BEDROCK_ODD.get(name, name)
+    start = region.partition("-")[0]
+    area = "global"
+    if region in _AREAS:
+        area = region
+    elif region.startswith("us-gov-"):
+        area = "us-gov"
+    elif start in ("us", "ca", "eu"):
+        area = "eu" if start == "eu" else "us"
+    elif start == "ap":
+        if _IN_APAC.fullmatch(name):
+            area = "apac"
+        elif region in ("ap-northeast-1", "ap-northeast-3") and _IN_JAPAN.fullmatch(name):
+            area = "jp"
+        elif region in ("ap-southeast-2", "ap-southeast-4") and _IN_AUSTRALIA.fullmatch(name):
+            area = "au"
+    return f"{area}.anthropic.{base}"
 
-    def body(self) -> bytes:
-        """The request as it is sent."""
-        return written(self.members)
+
+def vertex_id(model: str) -> str:
+    """The name of a model at Vertex."""
+    name = _full_name(model)
+    if name is None:
+        return model
+    dated = _DATED.fullmatch(name)
+    if dated is None:
+        return name
+    family = f"{dated[1]}-v2" if name == _SECOND_SONNET_3_5 else dated[1]
+    return f"{family}@{dated[2]}"
+
+
+def _full_name(model: str) -> str | None:
+    """The name with its date, where it has one; None when it is no name of Claude's own."""
+    if not model.startswith("claude-") or not re.fullmatch(r"[a-z0-9.-]+", model):
+        return None
+    if _DATED.fullmatch(model):
+        return model
+    name = model.removesuffix("-latest").removesuffix("-0")
+    return f"{name}-{_DATES[name]}" if name in _DATES else model
 
 
 def model_in_path(name: str, safe: str = "") -> str:
-    """The name of a model as a part of a path; CannotCarryError for dots alone, which lead away."""
+    """The name of a model as a part of a path; UnsupportedRequestError for dots alone."""
     if not name.strip("."):
         raise UnsupportedRequestError("no model is named by dots alone")
     return quote(name, safe=safe)
 
 
-def cloud_request(message: UpstreamRequest, version: str) -> CloudRequest:
-    """The request for a cloud's version of the protocol; CannotCarryError when it is none."""
-    path = message.target.partition(b"?")[0]
-    if message.method != b"POST" or path not in (MESSAGES, COUNT_TOKENS):
+def cloud_request(request: UpstreamRequest, version: str) -> tuple[dict[str, msgspec.Raw], bool]:
+    """The members of a cloud's request without the model, and whether it requests a stream.
+
+    UnsupportedRequestError if it is no request for messages.
+    """
+    path = request.target.partition(b"?")[0]
+    if request.method != b"POST" or path not in (MESSAGES, COUNT_TOKENS):
         raise UnsupportedRequestError("upstreams of this kind take nothing but messages")
-    body = plain(message)
+    body = plain_body(request)
     members = members_of(body)
     if members is None:
         raise UnsupportedRequestError("the body is no JSON object")
     members.pop("model", None)
     if b'"scope"' in body:
-        for name in _WITH_CACHE_MARKS:
-            if name in members:
-                members[name] = _without_scopes(name, members[name])
-    told = {"anthropic_version": raw(version)}
-    told.update((name, value) for name, value in members.items() if name not in told)
-    return CloudRequest(told, is_true(members.get("stream")))
+        for name in ("cache_control", "system", "tools", "messages"):
+            value = bytes(members.get(name, b""))
+            if value[:1] == b"[" and b'"scope"' in value:
+                # Only the messages and blocks that have a scope are rewritten.
+                items = msgspec.json.decode(value, type=list[msgspec.Raw])
+                members[name] = raw([_without_scopes(item) for item in items])
+            elif value:
+                is_mark = name == "cache_control"
+                members[name] = _without_scopes(members[name], is_mark=is_mark)
+    versioned = {"anthropic_version": raw(version)}
+    versioned.update((name, value) for name, value in members.items() if name not in versioned)
+    return versioned, bytes(members.get("stream", b"")) == b"true"
 
 
-def known_betas(betas: Iterable[str], known: frozenset[str]) -> list[str]:
-    """The betas that a cloud knows, by its own names."""
+def known_betas(headers: Headers, known: frozenset[str]) -> list[str]:
+    """The betas of `anthropic-beta` that a cloud knows, by its own names."""
+    betas = [
+        beta.strip().decode("latin-1")
+        for name, value in headers
+        if name.lower() == BETA
+        for beta in value.split(b",")
+    ]
     single = [name for beta in betas for name in _SINGLE_NAMES.get(beta, (beta,))]
     return [name for name in dict.fromkeys(single) if name in known]
 
 
-def _without_scopes(name: str, value: msgspec.Raw) -> msgspec.Raw:
-    """The value; only the messages and blocks in which a scope stood are written anew."""
-    text = bytes(value)
-    if b'"scope"' not in text:
+def _without_scopes(value: msgspec.Raw, *, is_mark: bool = False) -> msgspec.Raw:
+    """A message, a block or a cache mark without scopes; unchanged if it is nested too deeply."""
+    if b'"scope"' not in bytes(value):
         return value
-    if text[:1] == b"[":
-        items = msgspec.json.decode(text, type=list[msgspec.Raw])
-        return msgspec.Raw(msgspec.json.encode([_item_without_scopes(item) for item in items]))
-    if name == "cache_control":
-        marked = {"cache_control": msgspec.json.decode(text)}
-        return raw(marked["cache_control"]) if _strip(marked) else value
-    return _item_without_scopes(value)
-
-
-def _item_without_scopes(item: msgspec.Raw) -> msgspec.Raw:
-    """A message or a block; one whose lists go too deep to be read is left to the cloud."""
-    if b'"scope"' not in bytes(item):
-        return item
     try:
-        found = msgspec.json.decode(item)
-        return raw(found) if _strip(found) else item
+        node = msgspec.json.decode(value)
+        changed = _strip_scopes({"cache_control": node} if is_mark else node)
     except RecursionError:
-        return item
+        return value
+    return raw(node) if changed else value
 
 
-def _strip(node: object) -> bool:
-    """Take the scopes out of cache marks; tells whether there were any."""
+def _strip_scopes(node: object) -> bool:
+    """Remove the scopes from cache marks; returns whether there were any."""
     changed = False
     if isinstance(node, dict):
         mark = node.get("cache_control")
         if isinstance(mark, dict) and mark.pop("scope", None) is not None:
             changed = True
-        # What a tool was given to work with is the model's own; it is left alone.
+        # The arguments of a tool call are the model's own and are not changed.
         inner = [value for key, value in node.items() if key not in ("input", "input_schema")]
     else:
         inner = node if isinstance(node, list) else []
     for value in inner:
-        changed = _strip(value) or changed
+        changed = _strip_scopes(value) or changed
     return changed
-
-
-_LONGEST_SECONDS = 30.0
 
 
 class SharedFetch:
     """One thing that has to be fetched now and then."""
 
-    def __init__(self, fetch: Callable[[], None], seconds: float = _LONGEST_SECONDS) -> None:
+    def __init__(self, fetch: Callable[[], None], seconds: float = 30.0) -> None:
         self._fetch = fetch
         self._seconds = seconds
-        self._under_way: asyncio.Future[None] | None = None
+        self._running: asyncio.Future[None] | None = None
 
     async def once(self) -> None:
-        """Return when it is there; what the fetch raises, or TimeoutError, which is an OSError."""
+        """Return when it is fetched; raises what the fetch raises, or TimeoutError (an OSError)."""
         loop = asyncio.get_running_loop()
-        running = self._under_way
+        running = self._running
         if running is None or running.done() or running.get_loop() is not loop:
             running = loop.run_in_executor(None, self._fetch)
             # Whoever waited for it may be gone by then; that is no error to report.
-            running.add_done_callback(lambda word: word.cancelled() or word.exception())
-            self._under_way = running
+            running.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._running = running
         async with asyncio.timeout(self._seconds):
             await asyncio.shield(running)
 
 
 def missing_library(what: str, extra: str) -> UsageError:
-    """A vendor's library is not there."""
+    """The error for a vendor's library that is not installed."""
     return UsageError(
         f"{what} needs a library that is not installed.",
         next=f"Run: pip install 'jackline[{extra}]'",

@@ -2,8 +2,8 @@
 
 Rules: (1) a key or login that has one vendor's form is sent to no other vendor, in whatever header,
 path or query it is; (2) an upstream whose host is not a known vendor's (a proxy, a bridge) is
-judged by its dialect, and only by what a client logs in with; (3) a credential of an unknown form
-goes where its user lets credentials pass through; (4) no error has any part of it.
+judged by its dialect, and only by the headers that clients log in with; (3) a credential of an
+unknown form goes where its user lets credentials pass through; (4) no error has any part of it.
 Not here: which headers go to upstreams with a key of their own (sent_request.py).
 """
 
@@ -15,14 +15,13 @@ from base64 import urlsafe_b64decode
 from urllib.parse import unquote_to_bytes
 
 from jackline.providers.provider import WrongVendorError
-from jackline.providers.settings import UpstreamKind, UpstreamSettings
+from jackline.providers.settings import ANTHROPIC, OPENAI, UpstreamSettings
 from jackline.upstream.http_messages import header_lines
 from jackline.upstream.interface import Headers, UpstreamRequest
 from jackline.upstream.origin import Origin
 
-ANTHROPIC, OPENAI = "Anthropic", "OpenAI"
-# Behind some prefixes a name may stand that is no credential (`hf_model`, `xai-grok`): there only a
-# long one counts.
+# Some prefixes also begin names that are no credentials (`hf_model`, `xai-grok`): only long ones
+# count.
 _LONG = rb"[A-Za-z0-9_.\-]{16}"
 _PREFIXES: tuple[tuple[str, bytes, bytes], ...] = (
     (ANTHROPIC, b"sk-ant-", b""),
@@ -45,19 +44,18 @@ _PREFIXES: tuple[tuple[str, bytes, bytes], ...] = (
     ("GitHub", b"ghu_", _LONG),
     ("GitHub", b"github_pat_", _LONG),
 )
-# The prefix is looked for first: most are in no head, and that is found much faster.
+# The prefix is searched first: most are in no request, and a plain search is much faster.
 _FORMS = tuple(
     (vendor, prefix, re.compile(rb"(?<![A-Za-z0-9_\-])" + re.escape(prefix) + rest))
     for vendor, prefix, rest in _PREFIXES
 )
-# The middle part of a JWT, with the dots around it taken off.
+# The middle part of a JWT, without the dots around it.
 _JWT_PART = re.compile(rb"eyJ[\w\-]{4,}=*")
 _BASIC = re.compile(rb"\bbasic +([A-Za-z0-9+/=]{8,})", re.IGNORECASE)
-_OPENAIS = b"openai.com"
 _LOGIN_HEADERS = frozenset(
     {b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"anthropic-auth-token"}
 )
-# Looked for in lower case.
+# Matched against lower-case header lines.
 _BEARER = re.compile(rb"\r\nauthorization: *bearer ")
 _CLAUDE_LOGIN = re.compile(rb"\r\nanthropic-beta:[^\r\n]*\boauth-\d")
 _CHATGPT_LOGIN = b"\r\nchatgpt-account-id:"
@@ -92,16 +90,19 @@ _HOSTS = {
     "together.xyz": "Together",
     "fireworks.ai": "Fireworks",
 }
-_BY_KIND = {
-    UpstreamKind.ANTHROPIC: ANTHROPIC,
-    UpstreamKind.OPENAI_CHAT: OPENAI,
-    UpstreamKind.OPENAI_RESPONSES: OPENAI,
-}
-_REMEMBERED = 256
-# A client's own heads are a few thousand bytes; longer ones are looked at each time.
+# What names a credential in a query, and what only looks like it: cursors of a list.
+_SECRET_NAME = re.compile(
+    rb"(?:.*[\-_.]|)(?:key|api-?key|token|secret|auth|authorization|password|passwd|pwd|sig|"
+    rb"signature|credential|credentials|code|jwt|session)|.*(?:apikey|accesstoken|authtoken)",
+    re.IGNORECASE | re.DOTALL,
+)
+_CURSOR_NAME = re.compile(
+    rb"(?:next|previous|page|continuation|cursor|start|sync)[\-_.]?(?:page[\-_.]?)?token",
+    re.IGNORECASE,
+)
+_MOST_REMEMBERED = 256
+# A client's own headers are a few thousand bytes; longer ones are checked each time.
 _LONGEST_REMEMBERED = 8 * 1024
-# How often a text may be quoted for a URL, over and over, and is still looked into.
-_MOST_QUOTED = 4
 
 
 class PassThroughGuard:
@@ -113,34 +114,33 @@ class PassThroughGuard:
         vendor = vendor_at(origin.address.host)
         self._name = settings.name
         self._is_vendors_own = vendor is not None
-        self._vendor = vendor or _BY_KIND.get(settings.kind)
-        # Heads come again and again, and are looked at once.
+        self._vendor = vendor or settings.kind.facts.client_vendor
+        # The same headers come again and again, and are checked once.
         self._passed: set[tuple[bytes, bytes]] = set()
 
-    def check(self, message: UpstreamRequest) -> None:
-        """WrongVendorError when the message carries what another vendor gave."""
-        lines = message.lines
+    def check(self, request: UpstreamRequest) -> None:
+        """WrongVendorError when the request has another vendor's credential."""
+        lines = request.lines
         if lines is None:
-            lines = header_lines(message.headers)
-        seen = (lines, message.target)
+            lines = header_lines(request.headers)
+        seen = (lines, request.target)
         if seen in self._passed:
             return
-        found = (
-            vendors_in(lines, message.target) if self._is_vendors_own else vendors_of_login(lines)
-        )
-        # Where the host is no vendor's, anything may be forwarded but the two that have logins.
-        if not self._is_vendors_own:
-            found &= {ANTHROPIC, OPENAI}
+        if self._is_vendors_own:
+            found = vendors_in(lines, request.target)
+        else:
+            # Other hosts may forward anything except the logins of these two.
+            found = vendors_of_login(lines) & {ANTHROPIC, OPENAI}
         others = sorted(found - {self._vendor})
         if others:
             raise WrongVendorError(
                 f"the client's credential is {others[0]}'s, and upstream {self._name} is not: it"
-                " was not sent there. Give that upstream a key of its own (credential ="
-                ' "env:NAME"), or the client one that is meant for it'
+                " was not sent there. Configure a key for that upstream (credential ="
+                ' "env:NAME"), or give the client one of the right vendor'
             )
-        if len(lines) + len(message.target) > _LONGEST_REMEMBERED:
+        if len(lines) + len(request.target) > _LONGEST_REMEMBERED:
             return
-        if len(self._passed) >= _REMEMBERED:
+        if len(self._passed) >= _MOST_REMEMBERED:
             self._passed.clear()
         self._passed.add(seen)
 
@@ -156,38 +156,19 @@ def vendor_at(host: str) -> str | None:
 
 
 def login_vendor(headers: Headers) -> str | None:
-    """The one vendor that a client's login is for, where its form says so."""
+    """The one vendor that a client's login is for, where its form shows it."""
     found = vendors_of_login(header_lines(headers))
     return found.pop() if len(found) == 1 else None
 
 
 def vendors_of_login(lines: bytes) -> set[str]:
-    """Whose keys and logins stand in the headers that clients log in with."""
-    shown = [
+    """Whose keys and logins are in the headers that clients log in with."""
+    logins = [
         line for line in lines.split(b"\r\n") if line.partition(b":")[0].lower() in _LOGIN_HEADERS
     ]
-    return _forms_in(b"\r\n".join(shown)) | _marked_logins(lines)
-
-
-def vendors_in(lines: bytes, target: bytes = b"") -> set[str]:
-    """Whose keys and logins stand anywhere in a head, also as a URL writes them."""
-    return _forms_in(_with_unquoted(lines, 1) + b"\n" + _with_unquoted(target)) | _marked_logins(
-        lines
-    )
-
-
-def _with_unquoted(text: bytes, most: int = _MOST_QUOTED) -> bytes:
-    """The text, and behind it what it is once its quoting is taken off, once or again."""
-    found = [text]
-    while b"%" in found[-1] and len(found) <= most:
-        found.append(unquote_to_bytes(found[-1]))
-    return b"\n".join(found)
-
-
-def _marked_logins(lines: bytes) -> set[str]:
-    """Whose login a bearer is by the headers that its vendor's clients send with one."""
+    found = _forms_in(b"\r\n".join(logins))
+    # The clients of these two send headers of their own together with a bearer token.
     lowered = lines.lower()
-    found: set[str] = set()
     if _BEARER.search(lowered):
         if _CLAUDE_LOGIN.search(lowered):
             found.add(ANTHROPIC)
@@ -196,53 +177,52 @@ def _marked_logins(lines: bytes) -> set[str]:
     return found
 
 
-def _forms_in(text: bytes) -> set[str]:
-    if b"basic " in text.lower():
-        text = b"\n".join((text, *map(_decoded, _BASIC.findall(text))))
-    found = {vendor for vendor, prefix, form in _FORMS if prefix in text and form.search(text)}
-    # Split once and each part looked at once: a head may be as long as a caller likes.
-    if b".eyJ" in text and any(_OPENAIS in _claims(part) for part in text.split(b".")[1:-1]):
-        found.add(OPENAI)
-    return found
-
-
-def _claims(part: bytes) -> bytes:
-    return _decoded(part) if _JWT_PART.fullmatch(part) else b""
-
-
-# What names a credential in a query, and what only sounds like it: places in a list.
-_SECRET_NAME = re.compile(
-    rb"(?:.*[\-_.]|)(?:key|api-?key|token|secret|auth|authorization|password|passwd|pwd|sig|"
-    rb"signature|credential|credentials|code|jwt|session)|.*(?:apikey|accesstoken|authtoken)",
-    re.IGNORECASE | re.DOTALL,
-)
-_PLACE_NAME = re.compile(
-    rb"(?:next|previous|page|continuation|cursor|start|sync)[\-_.]?(?:page[\-_.]?)?token",
-    re.IGNORECASE,
-)
+def vendors_in(lines: bytes, target: bytes = b"") -> set[str]:
+    """Whose keys and logins are anywhere in the headers and the target, also URL-quoted."""
+    text = _with_unquoted(lines, 1) + b"\n" + _with_unquoted(target)
+    return _forms_in(text) | vendors_of_login(lines)
 
 
 def without_secrets(target: bytes) -> bytes:
-    """The target without what a client shows of itself in the query."""
+    """The target without credentials in its query."""
     path, mark, query = target.partition(b"?")
     if not mark:
         return target
     parts = query.split(b"&")
-    kept = [part for part in parts if not _is_secret(part)]
-    if len(kept) == len(parts):
+    rest = []
+    for part in parts:
+        name = unquote_to_bytes(part.partition(b"=")[0].replace(b"+", b" ")).strip()
+        is_named = _SECRET_NAME.fullmatch(name) and not _CURSOR_NAME.fullmatch(name)
+        if not is_named and not _forms_in(_with_unquoted(part)):
+            rest.append(part)
+    if len(rest) == len(parts):
         return target
-    return path + b"?" + b"&".join(kept) if kept else path
+    return path + b"?" + b"&".join(rest) if rest else path
 
 
-def _is_secret(part: bytes) -> bool:
-    name = unquote_to_bytes(part.partition(b"=")[0].replace(b"+", b" ")).strip()
-    if _SECRET_NAME.fullmatch(name) and not _PLACE_NAME.fullmatch(name):
-        return True
-    return bool(_forms_in(_with_unquoted(part)))
+def _with_unquoted(text: bytes, most: int = 4) -> bytes:
+    """The text, followed by what it is after removing one or more levels of URL quoting."""
+    found = [text]
+    while b"%" in found[-1] and len(found) <= most:
+        found.append(unquote_to_bytes(found[-1]))
+    return b"\n".join(found)
 
 
-def _decoded(part: bytes) -> bytes:
-    """What stands in base64 of either alphabet; nothing where it is none."""
+def _forms_in(text: bytes) -> set[str]:
+    """The vendors whose forms of credentials are in the text."""
+    if b"basic " in text.lower():
+        text = b"\n".join((text, *map(_base64_decoded, _BASIC.findall(text))))
+    found = {vendor for vendor, prefix, form in _FORMS if prefix in text and form.search(text)}
+    # Split once and each part checked once: headers may be as long as a caller likes.
+    if b".eyJ" in text:
+        claims = (part for part in text.split(b".")[1:-1] if _JWT_PART.fullmatch(part))
+        if any(b"openai.com" in _base64_decoded(part) for part in claims):
+            found.add(OPENAI)
+    return found
+
+
+def _base64_decoded(part: bytes) -> bytes:
+    """The bytes of base64 in either alphabet; none where it is no base64."""
     try:
         return urlsafe_b64decode(part.rstrip(b"=") + b"=" * (-len(part.rstrip(b"=")) % 4))
     except binascii.Error:

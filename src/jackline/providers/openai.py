@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
+
+import msgspec
 
 from jackline import __version__
 from jackline.dialects import read_request
@@ -31,71 +33,76 @@ from jackline.providers.credential_forms import PassThroughGuard, without_secret
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.reasoning import ReasoningStore
 from jackline.providers.sent_request import (
+    COMPRESSION,
     allowed,
     bearer_of,
-    given_headers,
-    own_secret,
-    plain,
-    stop_sequences_of,
+    own_headers,
+    plain_body,
     with_model,
     with_own,
     without,
 )
-from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.providers.settings import OPENAI_HOST, Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.translated_answer import TranslatingHandler
 from jackline.upstream.interface import Headers, ResponseHandler, UpstreamRequest
 from jackline.upstream.origin import Origin
 
-_SESSION, _AGENT = b"x-claude-code-session-id", b"x-claude-code-agent-id"
 
+class _ModelFacts(NamedTuple):
+    """What models with these names take; models that reason refuse temperature and top_p."""
 
-class _Known(NamedTuple):
-    """What the models of a pattern take: levels of effort, and the longest answer."""
-
-    names: re.Pattern[str]
+    names: str
     efforts: tuple[str, ...] = ()
     longest: int | None = None
-
-    @property
-    def reasons(self) -> bool:
-        """Models that reason refuse temperature and top_p."""
-        return bool(self.efforts)
 
 
 _LEVELS = ("low", "medium", "high")
 # In this order: the first that fits counts.
-_MODELS: Sequence[_Known] = (
-    _Known(re.compile(r"gpt-5(?:\.\d)?-chat"), longest=16_384),
-    _Known(re.compile(r"gpt-5\.[2-9]"), ("none", *_LEVELS, "xhigh")),
-    _Known(re.compile(r"gpt-5\.1"), ("none", *_LEVELS)),
-    _Known(re.compile(r"gpt-5"), ("minimal", *_LEVELS)),
-    _Known(re.compile(r"o\d"), _LEVELS),
-    _Known(re.compile(r"(?:chat)?gpt-4o"), longest=16_384),
-    _Known(re.compile(r"gpt-4\.1"), longest=32_768),
+_MODELS: Sequence[_ModelFacts] = (
+    _ModelFacts(r"gpt-5(?:\.\d)?-chat", longest=16_384),
+    _ModelFacts(r"gpt-5\.[2-9]", ("none", *_LEVELS, "xhigh")),
+    _ModelFacts(r"gpt-5\.1", ("none", *_LEVELS)),
+    _ModelFacts("gpt-5", ("minimal", *_LEVELS)),
+    _ModelFacts(r"o\d", _LEVELS),
+    _ModelFacts("(?:chat)?gpt-4o", longest=16_384),
+    _ModelFacts(r"gpt-4\.1", longest=32_768),
+    _ModelFacts(""),
 )
-_UNKNOWN = _Known(re.compile(""))
 
 
-def is_openai(host: str) -> bool:
-    """Whether OpenAI's own API answers there."""
-    return host == "api.openai.com" or host.endswith(".api.openai.com")
+class _Dialect(NamedTuple):
+    endpoint: bytes
+    request: Callable[[bytes | bytearray, str, TargetOptions], TranslatedDocument]
+    answer: Callable[[bytes, AnswerOptions], TranslatedDocument]
+    stream: Callable[[AnswerOptions], StreamTranslator]
+
+
+_RESPONSES = _Dialect(b"/responses", to_responses, from_responses, ResponsesStreamTranslator)
+_CHAT = _Dialect(b"/chat/completions", to_chat, from_chat, ChatStreamTranslator)
+
+
+class _StopSequences(msgspec.Struct):
+    stop_sequences: list[str] | None = None
+
+
+_stop_sequences = msgspec.json.Decoder(_StopSequences)
+_SESSION, _AGENT = b"x-claude-code-session-id", b"x-claude-code-agent-id"
+_MESSAGES = b"/v1/messages"
+# Addresses that end in a version have the whole path of the endpoints already; so do Azure's
+# deployments, which need the version of the protocol in the query, and Codex's backend.
+_HAS_VERSION = re.compile(r"/(?:v\d[\w.]*|codex)$")
 
 
 def is_vendor(host: str) -> bool:
     """Whether OpenAI's models are served there as OpenAI serves them."""
-    return is_openai(host) or host.endswith(".openai.azure.com")
-
-
-def reasons(model: str) -> bool:
-    """Whether this is one of OpenAI's models that reason."""
-    return _known(model).reasons
+    return host == OPENAI_HOST or host.endswith((f".{OPENAI_HOST}", ".openai.azure.com"))
 
 
 def target_of(model: str, host: str, headers: Headers, longest: int | None = None) -> TargetOptions:
     """What a model takes there; `longest` is the longest answer that the user allows."""
     if not is_vendor(host):
         # Other servers know the older name of the limit, their templates often want all system
-        # messages in front, and some refuse a level of effort for models that do not reason.
+        # messages first, and some refuse a level of effort for models that do not reason.
         efforts = _LEVELS if host == "openrouter.ai" else ()
         return TargetOptions(
             max_tokens_field="max_tokens",
@@ -103,206 +110,153 @@ def target_of(model: str, host: str, headers: Headers, longest: int | None = Non
             longest_answer=longest,
             efforts=efforts,
         )
-    known = _known(model)
-    limits = [limit for limit in (longest, known.longest) if limit is not None]
+    facts = _facts_of(model)
+    limits = [limit for limit in (longest, facts.longest) if limit is not None]
+    cache_key = None
+    if not host.endswith(".azure.com"):
+        # OpenAI caches by a name of the conversation; this one reveals nothing about it.
+        sent = {name.lower(): value.decode("latin-1") for name, value in headers}
+        names = [value for name, value in sent.items() if name in (_SESSION, _AGENT)]
+        cache_key = digest(*names) if _SESSION in sent else None
     return TargetOptions(
-        sampling=not known.reasons,
-        efforts=known.efforts,
+        sampling=not facts.efforts,
+        efforts=facts.efforts,
         longest_answer=min(limits, default=None),
-        prompt_cache_key=_conversation(headers) if is_openai(host) else None,
+        prompt_cache_key=cache_key,
     )
 
 
-def _known(model: str) -> _Known:
+def _facts_of(model: str) -> _ModelFacts:
     name = model.rpartition("/")[2]
-    return next((each for each in _MODELS if each.names.match(name)), _UNKNOWN)
-
-
-def _conversation(headers: Headers) -> str | None:
-    """A name for the conversation that says nothing about it: the vendor caches by it."""
-    found = {name.lower(): value for name, value in headers if name.lower() in (_SESSION, _AGENT)}
-    if _SESSION not in found:
-        return None
-    return digest(*(value.decode("latin-1") for value in found.values()))
-
-
-_MESSAGES = b"/v1/messages"
-_PACKED = frozenset({b"content-encoding"})
-# Addresses that end in a version hold the whole way to the endpoints already; so do Azure's
-# deployments, which want to be told the version of the protocol in the query, and Codex's backend.
-_HOLDS_VERSION = re.compile(r"/(?:v\d[\w.]*|codex)$")
-_DEPLOYMENT = "/deployments/"
-_AZURE_VERSION = b"?api-version=2024-10-21"
-
-
-@dataclass(frozen=True, slots=True)
-class _Dialect:
-    endpoint: bytes
-    ask: Callable[[bytes | bytearray, str, TargetOptions], TranslatedDocument]
-    whole: Callable[[bytes, AnswerOptions], TranslatedDocument]
-    stream: Callable[[AnswerOptions], StreamTranslator]
-
-
-_DIALECTS = {
-    UpstreamKind.OPENAI_CHAT: _Dialect(
-        b"/chat/completions", to_chat, from_chat, ChatStreamTranslator
-    ),
-    UpstreamKind.OPENAI_RESPONSES: _Dialect(
-        b"/responses", to_responses, from_responses, ResponsesStreamTranslator
-    ),
-}
+    return next(each for each in _MODELS if re.match(each.names, name))
 
 
 class OpenAiProvider:
     """One upstream that takes chat completions or responses."""
 
+    is_ready = True
+
     def __init__(self, settings: UpstreamSettings, origin: Origin) -> None:
-        self._origin = origin
-        self._dialect = _DIALECTS[settings.kind]
+        self.origin = origin
+        self._host = origin.address.host
+        self._dialect = _CHAT if settings.kind is UpstreamKind.OPENAI_CHAT else _RESPONSES
         self._passes_through = settings.credential is Credential.PASS_THROUGH
         self._guard = PassThroughGuard(settings, origin)
-        self._own = _own_headers(settings, origin)
-        self._at_deployment = _DEPLOYMENT in origin.path
-        self._holds_version = bool(_HOLDS_VERSION.search(origin.path)) or self._at_deployment
-        self._host = origin.address.host
+        is_azure = self._host.endswith(".azure.com")
+        self._own = own_headers(settings, key_header=b"api-key" if is_azure else None)
+        self._at_deployment = "/deployments/" in origin.path
+        self._has_version = bool(_HAS_VERSION.search(origin.path)) or self._at_deployment
         self._longest = settings.longest_answer
-        self._kept = ReasoningStore()
-        # What `render` has just translated; `listen` is called next, for the same message.
+        self._reasoning = ReasoningStore()
+        # What `render` has just translated; `wrap_handler` is called next, for the same request.
         self._translated: tuple[bytes | bytearray, str, TranslatedDocument] | None = None
-
-    @property
-    def origin(self) -> Origin:
-        """Where it is."""
-        return self._origin
-
-    @property
-    def is_ready(self) -> bool:
-        """Always: what rendering needs is in the settings."""
-        return True
 
     async def prepare(self) -> None:
         """Nothing is needed."""
 
-    def render(self, message: UpstreamRequest, model: str) -> UpstreamRequest:
-        """The message in this upstream's dialect; CannotCarryError names what it cannot say."""
+    def render(self, request: UpstreamRequest, model: str) -> UpstreamRequest:
+        """The request in this upstream's dialect; UnsupportedRequestError if that cannot be."""
         if self._passes_through:
-            self._guard.check(message)
-        if self._is_native(message):
-            return self._render_native(message, model)
-        if message.method != b"POST" or message.target.partition(b"?")[0] != _MESSAGES or not model:
+            self._guard.check(request)
+        if self._is_native(request):
+            return self._render_native(request, model)
+        if request.method != b"POST" or request.target.partition(b"?")[0] != _MESSAGES or not model:
             raise UnsupportedRequestError("upstreams of this kind take nothing but messages")
-        translated = self._translate(message, model)
-        self._translated = message.body, model, translated
+        translated = self._translate(request, model)
+        self._translated = request.body, model, translated
         headers: list[tuple[bytes, bytes]] = [
             (b"Content-Type", b"application/json"),
             (b"User-Agent", f"jackline/{__version__}".encode()),
         ]
         if self._passes_through:
-            headers += bearer_of(message.headers)
+            headers += bearer_of(request.headers)
         target = self._target(b"/v1" + self._dialect.endpoint)
         return UpstreamRequest(b"POST", target, with_own(headers, self._own), translated.body)
 
-    def listen(self, ear: ResponseHandler, message: UpstreamRequest, model: str) -> ResponseHandler:
-        """An ear that translates, unless the request was in this upstream's own dialect."""
-        if self._is_native(message):
-            return ear
-        kept, self._translated = self._translated, None
-        if kept is not None and kept[0] is message.body and kept[1] == model:
-            translated = kept[2]
+    def wrap_handler(
+        self, handler: ResponseHandler, request: UpstreamRequest, model: str
+    ) -> ResponseHandler:
+        """A handler that translates, unless the request was in this upstream's own dialect."""
+        if self._is_native(request):
+            return handler
+        last, self._translated = self._translated, None
+        if last is not None and last[0] is request.body and last[1] == model:
+            translated = last[2]
         else:
-            translated = self._translate(message, model)
-        body = plain(message)
-        asked = read_request(body)
+            translated = self._translate(request, model)
+        body = plain_body(request)
+        requested = read_request(body)
+        try:
+            stop_sequences = tuple(_stop_sequences.decode(body).stop_sequences or ())
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            stop_sequences = ()
         remember = None
-        if self._keeps_reasoning(model):
-            remember = partial(self._kept.remember, self._whose(message, model))
-        face = AnswerOptions(
-            asked.model or model,
-            translated.tool_names,
-            stop_sequences_of(body),
-            remember=remember,
+        if self._stores_reasoning(model):
+            remember = partial(self._reasoning.remember, self._owner(request, model))
+        options = AnswerOptions(
+            requested.model or model, translated.tool_names, stop_sequences, remember=remember
         )
         return TranslatingHandler(
-            ear,
-            wants_stream=asked.stream,
-            whole=lambda body: self._dialect.whole(body, face),
-            stream=partial(self._dialect.stream, face),
+            handler,
+            wants_stream=requested.stream,
+            translate=lambda body: self._dialect.answer(body, options),
+            stream=partial(self._dialect.stream, options),
             notes=translated.notes,
         )
 
     def native_error(self, status: int, body: bytes) -> bytes:
-        """The error in Anthropic's words."""
+        """The error in Anthropic's form."""
         return to_anthropic_error(status, body)
 
-    # --- requests of this upstream's own dialect -------------------------------------------------
-
-    def _is_native(self, message: UpstreamRequest) -> bool:
-        """Whether no client of Anthropic's has written this."""
-        path = message.target.partition(b"?")[0]
+    def _is_native(self, request: UpstreamRequest) -> bool:
+        """Whether the request is in this upstream's own dialect."""
+        path = request.target.partition(b"?")[0]
         if path.endswith(self._dialect.endpoint):
             return True
         return not path.startswith(_MESSAGES) and not any(
-            name.lower() == b"anthropic-version" for name, _ in message.headers
+            name.lower() == b"anthropic-version" for name, _ in request.headers
         )
 
-    def _render_native(self, message: UpstreamRequest, model: str) -> UpstreamRequest:
-        headers, target = message.headers, message.target
+    def _render_native(self, request: UpstreamRequest, model: str) -> UpstreamRequest:
+        headers, target = request.headers, request.target
         if not self._passes_through:
             headers, target = allowed(headers), without_secrets(target)
         if self._own:
             headers = with_own(headers, self._own)
-        body = message.body
+        body = request.body
         if body and model:
-            readable = plain(message)
-            asked = with_model(readable, model)
-            if asked is not readable:
-                headers, body = without(headers, _PACKED), asked
+            readable = plain_body(request)
+            changed = with_model(readable, model)
+            if changed is not readable:
+                headers, body = without(headers, COMPRESSION), changed
         target = self._target(target)
-        if headers is message.headers:
-            return message._replace(target=target, body=body)
-        return UpstreamRequest(message.method, target, headers, body)
+        if headers is request.headers:
+            return request._replace(target=target, body=body)
+        return UpstreamRequest(request.method, target, headers, body)
 
-    # --- requests of Anthropic's dialect ---------------------------------------------------------
-
-    def _translate(self, message: UpstreamRequest, model: str) -> TranslatedDocument:
-        target = target_of(model, self._host, message.headers, self._longest)
-        if self._keeps_reasoning(model):
-            whose = self._whose(message, model)
-            target = replace(target, recall=partial(self._kept.recall, whose))
+    def _translate(self, request: UpstreamRequest, model: str) -> TranslatedDocument:
+        target = target_of(model, self._host, request.headers, self._longest)
+        if self._stores_reasoning(model):
+            owner = self._owner(request, model)
+            target = replace(target, recall=partial(self._reasoning.recall, owner))
         try:
-            return self._dialect.ask(plain(message), model, target)
+            return self._dialect.request(plain_body(request), model, target)
         except UntranslatableError as error:
             raise UnsupportedRequestError(str(error)) from error
 
-    def _keeps_reasoning(self, model: str) -> bool:
-        # Other servers may not know how to ask for it.
-        is_responses = self._dialect is _DIALECTS[UpstreamKind.OPENAI_RESPONSES]
-        return is_responses and is_vendor(self._host) and reasons(model)
+    def _stores_reasoning(self, model: str) -> bool:
+        # Other servers may not know how to return it.
+        is_known = self._dialect is _RESPONSES and is_vendor(self._host)
+        return is_known and bool(_facts_of(model).efforts)
 
-    def _whose(self, message: UpstreamRequest, model: str) -> str:
-        """Who alone can have thoughts read again: an account, by its own key or the client's."""
-        key = (
-            b"".join(value for _, value in bearer_of(message.headers))
-            if self._passes_through
-            else b""
-        )
-        return digest(model, key.decode("latin-1"))
+    def _owner(self, request: UpstreamRequest, model: str) -> str:
+        """Who alone can have the reasoning read again: an account, by the client's key or ours."""
+        shown = bearer_of(request.headers) if self._passes_through else []
+        return digest(model, b"".join(value for _, value in shown).decode("latin-1"))
 
     def _target(self, target: bytes) -> bytes:
-        if self._holds_version:
+        if self._has_version:
             target = target.removeprefix(b"/v1")
         if self._at_deployment and b"?" not in target:
-            target += _AZURE_VERSION
+            target += b"?api-version=2024-10-21"
         return target
-
-
-def _own_headers(settings: UpstreamSettings, origin: Origin) -> list[tuple[bytes, bytes]]:
-    own = []
-    secret = own_secret(settings)
-    if secret is not None:
-        azure = origin.address.host.endswith(".azure.com")
-        if azure and settings.credential is Credential.API_KEY:
-            own.append((b"api-key", secret))
-        else:
-            own.append((b"Authorization", b"Bearer " + secret))
-    return with_own(own, given_headers(settings))

@@ -2,7 +2,7 @@
 
 Rules: (1) those of upstream/interface.py; (2) settings that cannot work are reported when the
 provider is made, with what to change, and not with the first call; (3) only the kind that needs a
-vendor's library looks for it; (4) a request that an upstream cannot carry ends as a rejection of
+vendor's library looks for it; (4) a request that an upstream cannot serve ends as a rejection of
 its own, so that the call is rerouted and classified like any other; (5) an upstream that has to
 fetch credentials first delays only its own attempts.
 Not here: how each kind renders (the file of each kind), HTTP (upstream/).
@@ -23,7 +23,6 @@ from jackline.providers.provider import Provider, UnsupportedRequestError, Wrong
 from jackline.providers.reasoning import (
     FOR_CLAUDE,
     FOR_RESPONSES,
-    ReasoningFix,
     ReasoningRetry,
     RefusedSignatures,
 )
@@ -36,20 +35,34 @@ from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import ResponseHandler, UpstreamAttempt, UpstreamRequest
 from jackline.upstream.origin import Origin
 
+_log = logging.getLogger(__name__)
+# Lanes that are no models: their bodies are not changed.
+_LANES_WITHOUT_MODEL = frozenset(("count_tokens", "models", "relay", "unknown-model"))
+_LIMITS = AnswerLimits(64 * 1024 * 1024, 2 * 3600.0)
+# The key of the signatures that all upstreams with Claude refuse; no upstream has an empty name.
+_CLAUDE = ""
+
 
 def provider_for(settings: UpstreamSettings, environ: Mapping[str, str]) -> Provider:
-    """The provider of an upstream; UsageError when it cannot be made as described."""
+    """The provider of an upstream; UsageError when its settings do not fit its kind."""
+    is_cloud = settings.kind.facts.cloud is not None
+    if settings.credential is (Credential.PASS_THROUGH if is_cloud else Credential.VENDOR):
+        instead = "leave it to the vendor's tools" if is_cloud else "use pass-through or none"
+        raise UsageError(
+            f"Upstream {settings.name} of kind {settings.kind} has no credential of the sort"
+            f" “{settings.credential}”.",
+            next=f"In its credential, name its key, or {instead}.",
+        )
     origin = origin_of(settings, environ)
-    if settings.kind is UpstreamKind.ANTHROPIC:
-        _refuse(settings, Credential.VENDOR, "name the key it shall use, or pass-through")
-        return AnthropicProvider(settings, origin)
-    if settings.kind in (UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES):
-        _refuse(settings, Credential.VENDOR, "name the key it shall use, or none")
-        return OpenAiProvider(settings, origin)
-    _refuse(settings, Credential.PASS_THROUGH, "name its key, or leave it to the vendor's tools")
-    if settings.kind is UpstreamKind.BEDROCK:
-        return BedrockProvider(settings, origin, environ)
-    return VertexProvider(settings, origin, environ)
+    match settings.kind:
+        case UpstreamKind.ANTHROPIC:
+            return AnthropicProvider(settings, origin)
+        case UpstreamKind.BEDROCK:
+            return BedrockProvider(settings, origin, environ)
+        case UpstreamKind.VERTEX:
+            return VertexProvider(settings, origin, environ)
+        case UpstreamKind.OPENAI_CHAT | UpstreamKind.OPENAI_RESPONSES:
+            return OpenAiProvider(settings, origin)
 
 
 def origin_of(settings: UpstreamSettings, environ: Mapping[str, str]) -> Origin:
@@ -58,69 +71,46 @@ def origin_of(settings: UpstreamSettings, environ: Mapping[str, str]) -> Origin:
     return Origin(settings.url, proxy=proxy, ca_file=settings.ca_file)
 
 
-def _refuse(settings: UpstreamSettings, credential: Credential, instead: str) -> None:
-    if settings.credential is credential:
-        raise UsageError(
-            f"Upstream {settings.name} of kind {settings.kind} has no credential of the sort"
-            f" “{credential}”.",
-            next=f"In its credential, {instead}.",
-        )
-
-
-# Lanes that are no models: their bodies stay as they are.
-SIDE_LANES = frozenset(("count_tokens", "models", "relay", "unknown-model"))
-_log = logging.getLogger(__name__)
-_RELAYED = "/relay"
-_LIMITS = AnswerLimits(64 * 1024 * 1024, 2 * 3600.0)
-_ASKED_AGAIN = "earlier thoughts were refused as not its own; it was asked again without them"
-# No upstream is called so.
-_CLAUDE = ""
-_ENCRYPTED = b'"encrypted_content"'
-_JSON = ((b"content-type", b"application/json"),)
-
-
-def _to_nobody(_lane: str, _words: str) -> None:
-    """Tell nobody: the default audience."""
-
-
 class ProvidedUpstream:
-    """All upstreams of a gateway."""
+    """All upstreams of a gateway.
+
+    `foreign` upstreams do not serve Claude: conversations may come back from them with turns that
+    Claude would refuse. `report` gets a lane and a note. `limits` are for answers that are parsed
+    here; relayed ones have no limit.
+    """
 
     def __init__(
         self,
         providers: Mapping[str, Provider],
         foreign: Collection[str] = (),
-        tell: Callable[[str, str], None] = _to_nobody,
+        report: Callable[[str, str], None] | None = None,
         limits: AnswerLimits = _LIMITS,
     ) -> None:
         self._providers = dict(providers)
-        # Of answers that are read here; what is only relayed has no limit.
         self.limits = limits
         self._turns = UnpackingTurns()
-        self._tell = tell
+        self._report = report
         # By upstream, and once for all that serve Claude: they sign alike.
         self._refused: dict[str, RefusedSignatures] = {}
-        # Upstreams of another family: a conversation may come back from them with turns that
-        # Claude would refuse.
         self.foreign = frozenset(foreign)
         self.http = HttpUpstream({name: each.origin for name, each in providers.items()})
 
     def use(self, name: str, provider: Provider) -> None:
-        """Speak to this upstream from now on under that name; what is under way goes on."""
+        """Use this provider under that name from now on; running attempts go on."""
         self._providers[name] = provider
         self.http.use(name, provider.origin)
 
     def provider(self, lane: str) -> Provider | None:
-        """Who speaks for a lane's upstream."""
+        """The provider of a lane's upstream."""
         return self._providers.get(lane.partition("/")[0])
 
     def native_error(self, lane: str, status: int, body: bytes) -> bytes:
-        """An error that came on a lane, in Anthropic's shape."""
+        """An error that came on a lane, in Anthropic's form."""
         provider = self.provider(lane)
         return body if provider is None else provider.native_error(status, body)
 
     async def close(self) -> None:
-        """Break off whatever goes on."""
+        """Break off all attempts."""
         await self.http.close()
 
     def start(self, message: UpstreamRequest, lane: str, ear: ResponseHandler) -> UpstreamAttempt:
@@ -130,100 +120,101 @@ class ProvidedUpstream:
         if provider is None:
             raise InternalError(f"Lane {lane} belongs to no configured upstream.")
         model = rest.rpartition("#")[0] or rest
-        if model in SIDE_LANES:
+        if model in _LANES_WITHOUT_MODEL:
             model = ""
         if message.hour_marks:
             # Before anything else reads it, and before a cloud's request is signed.
             message = with_hours(message)
         if provider.is_ready:
             return self.send_rendered(provider, message, lane, model, ear)
-        return _Preparing(self, provider, message, lane, model, ear)
+        return _PreparingAttempt(self, provider, message, lane, model, ear)
 
     def send_rendered(
         self,
         provider: Provider,
-        message: UpstreamRequest,
+        request: UpstreamRequest,
         lane: str,
         model: str,
-        ear: ResponseHandler,
+        handler: ResponseHandler,
     ) -> UpstreamAttempt:
         """Render for a provider that is ready, and send."""
-        mend = self._mend_for(message, lane, model)
-        if mend is None:
-            return self._send(provider, message, lane, model, ear)
-        place = _CLAUDE if mend is FOR_CLAUDE else lane.partition("/")[0]
-        known = self._refused.get(place)
+        upstream = lane.partition("/")[0]
+        is_foreign = upstream in self.foreign
+        # A single upstream gets no reasoning of others. Lanes without a model get none at all.
+        if (
+            not model
+            or len(self._providers) == 1
+            or (is_foreign and b'"encrypted_content"' not in request.body)
+        ):
+            return self._send(provider, request, lane, model, handler)
+        fix, key = (FOR_RESPONSES, upstream) if is_foreign else (FOR_CLAUDE, _CLAUDE)
+        known = self._refused.get(key)
         notes: tuple[str, ...] = ()
-        if known is not None or (mend is FOR_CLAUDE and self.foreign):
-            fitted = mend.fit_known(message.body, known or ())
+        if known is not None or (not is_foreign and self.foreign):
+            fitted = fix.fit_known(request.body, known or ())
             if fitted.notes:
-                message, notes = message._replace(body=fitted.body), fitted.notes
+                request, notes = request._replace(body=fitted.body), fitted.notes
 
-        def again(mended: UpstreamRequest, listening: ResponseHandler) -> UpstreamAttempt:
-            return self._send(provider, mended, lane, model, listening)
+        def send(fitted: UpstreamRequest, receiver: ResponseHandler) -> UpstreamAttempt:
+            return self._send(provider, fitted, lane, model, receiver)
 
         def refused(sent: UpstreamRequest) -> None:
-            self._refused.setdefault(place, RefusedSignatures()).remember(sent.body)
-            self._tell(lane, _ASKED_AGAIN)
+            self._refused.setdefault(key, RefusedSignatures()).remember(sent.body)
+            if self._report is not None:
+                self._report(
+                    lane, "earlier reasoning was refused as not its own; retried without it"
+                )
 
-        mending = ReasoningRetry(ear, message, mend, again, refused, notes)
-        mending.handle = self._send(provider, message, lane, model, mending)
-        return mending
-
-    def _mend_for(self, message: UpstreamRequest, lane: str, model: str) -> ReasoningFix | None:
-        """What may have to be mended: nothing, where conversations have no other place to be."""
-        if not model or len(self._providers) == 1:
-            return None
-        if lane.partition("/")[0] not in self.foreign:
-            return FOR_CLAUDE
-        return FOR_RESPONSES if _ENCRYPTED in message.body else None
+        retry = ReasoningRetry(handler, request, fix, send, refused, notes)
+        retry.attempt = self._send(provider, request, lane, model, retry)
+        return retry
 
     def _send(
         self,
         provider: Provider,
-        message: UpstreamRequest,
+        request: UpstreamRequest,
         lane: str,
         model: str,
-        ear: ResponseHandler,
+        handler: ResponseHandler,
     ) -> UpstreamAttempt:
         try:
-            rendered = provider.render(message, model)
+            rendered = provider.render(request, model)
         except UnsupportedRequestError as error:
-            words = f"model: {lane.partition('#')[0]} cannot be asked for this: {error}"
-            return _Told(404, "not_found_error", words, ear)
+            text = f"model: {lane.partition('#')[0]} does not support this request: {error}"
+            return _RejectedAttempt(404, "not_found_error", text, handler)
         except WrongVendorError as error:
-            return _Told(401, "authentication_error", f"Jackline: {error}.", ear)
-        if message.fresh:
+            return _RejectedAttempt(401, "authentication_error", f"Jackline: {error}.", handler)
+        if request.fresh:
             rendered = rendered._replace(fresh=True)
-        listening = provider.listen(ear, message, model)
-        if lane.endswith(_RELAYED):
-            return self.http.start(rendered, lane, listening)
-        bounded = BoundedAnswer(listening, self.limits, self._turns, rendered.headers)
+        receiver = provider.wrap_handler(handler, request, model)
+        if lane.endswith("/relay"):
+            return self.http.start(rendered, lane, receiver)
+        bounded = BoundedAnswer(receiver, self.limits, self._turns, rendered.headers)
         bounded.attempt = attempt = self.http.start(rendered, lane, bounded)
         return attempt
 
 
-class _Told:
-    """An attempt that ends before it begins: the upstream cannot carry the request."""
+class _RejectedAttempt:
+    """An attempt that Jackline itself answers with an error: nothing is sent."""
 
-    def __init__(self, status: int, kind: str, words: str, ear: ResponseHandler) -> None:
-        self._ear: ResponseHandler | None = ear
+    def __init__(self, status: int, kind: str, text: str, handler: ResponseHandler) -> None:
+        self._handler: ResponseHandler | None = handler
         self._status = status
-        error = {"type": "error", "error": {"type": kind, "message": words}}
-        asyncio.get_running_loop().call_soon(self._tell, json.dumps(error).encode())
+        error = {"type": "error", "error": {"type": kind, "message": text}}
+        asyncio.get_running_loop().call_soon(self._answer, json.dumps(error).encode())
 
-    def _tell(self, body: bytes) -> None:
-        # After each word the ear may have hung up.
-        if self._ear is not None:
-            self._ear.began(self._status, _JSON)
-        if self._ear is not None:
-            self._ear.heard(body)
-        if self._ear is not None:
-            self._ear.ended()
+    def _answer(self, body: bytes) -> None:
+        # The handler may hang up in each of these calls.
+        if self._handler is not None:
+            self._handler.began(self._status, ((b"content-type", b"application/json"),))
+        if self._handler is not None:
+            self._handler.heard(body)
+        if self._handler is not None:
+            self._handler.ended()
 
     def hang_up(self) -> None:
-        """Nothing more is heard."""
-        self._ear = None
+        """Report nothing more."""
+        self._handler = None
 
     def pause(self) -> None:
         """There is nothing to read."""
@@ -232,60 +223,60 @@ class _Told:
         """There is nothing to read."""
 
 
-class _Preparing:
+class _PreparingAttempt:
     """An attempt whose upstream fetches its credentials first."""
 
     def __init__(
         self,
         upstream: ProvidedUpstream,
         provider: Provider,
-        message: UpstreamRequest,
+        request: UpstreamRequest,
         lane: str,
         model: str,
-        ear: ResponseHandler,
+        handler: ResponseHandler,
     ) -> None:
         self._attempt: UpstreamAttempt | None = None
-        self._ear: ResponseHandler | None = ear
+        self._handler: ResponseHandler | None = handler
         self._paused = False
         self._task = asyncio.get_running_loop().create_task(
-            self._prepare(upstream, provider, message, lane, model)
+            self._prepare(upstream, provider, request, lane, model)
         )
 
     async def _prepare(
         self,
         upstream: ProvidedUpstream,
         provider: Provider,
-        message: UpstreamRequest,
+        request: UpstreamRequest,
         lane: str,
         model: str,
     ) -> None:
         try:
             await provider.prepare()
         except OSError as error:
-            if self._ear is not None:
-                self._ear.broke(error)
+            if self._handler is not None:
+                self._handler.broke(error)
             return
         except JacklineError as error:
-            if self._ear is not None:
-                words = f"{error.message} {error.next}".strip()
-                self._attempt = _Told(401, "authentication_error", words, self._ear)
+            if self._handler is not None:
+                text = f"{error.message} {error.next}".strip()
+                self._attempt = _RejectedAttempt(401, "authentication_error", text, self._handler)
             return
-        if self._ear is None:
+        if self._handler is None:
             return
         try:
-            self._attempt = upstream.send_rendered(provider, message, lane, model, self._ear)
+            self._attempt = upstream.send_rendered(provider, request, lane, model, self._handler)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            # Nobody awaits this: whoever waits for the answer has to hear it.
+            # Nobody awaits this task: the handler has to get the error.
             if not isinstance(error, ValueError):
                 _log.error("a bug in Jackline while sending a request", exc_info=error)
-            words = f"the request cannot be sent: {type(error).__name__}"
-            self._attempt = _Told(400, "invalid_request_error", words, self._ear)
+            text = f"the request cannot be sent: {type(error).__name__}"
+            self._attempt = _RejectedAttempt(400, "invalid_request_error", text, self._handler)
         if self._paused:
             self._attempt.pause()
 
     def hang_up(self) -> None:
         """Drop it."""
-        self._ear = None
+        self._handler = None
         self._task.cancel()
         if self._attempt is not None:
             self._attempt.hang_up()

@@ -3,8 +3,8 @@
 Rules: (1) `render` is quick and changes only what the other side needs: address, credentials,
 model, dialect; (2) the client's own credentials go only where the settings pass them through, and
 to no other vendor than theirs; (3) answers reach the handler in Anthropic's dialect, except errors,
-which are passed on as they came: they are classified by their own words first; (4) what a dialect
-cannot express is refused by name.
+which are passed on as they came, because they are classified by their own text; (4) a request that
+a dialect cannot express is refused with the reason.
 Not here: HTTP (upstream/), choosing between upstreams (lanes/, gateway/).
 """
 
@@ -17,11 +17,11 @@ from jackline.upstream.origin import Origin
 
 
 class UnsupportedRequestError(ValueError):
-    """This upstream cannot carry this request, for the reason told; another one may."""
+    """This upstream cannot serve this request; another one may."""
 
 
 class WrongVendorError(ValueError):
-    """The client's credential is another vendor's, for the reason told: nothing may be sent."""
+    """The client's credential is another vendor's: nothing may be sent."""
 
 
 class Provider(Protocol):
@@ -41,14 +41,16 @@ class Provider(Protocol):
         """Fetch what rendering needs (a cloud's credentials); OSError when that fails."""
         ...
 
-    def render(self, message: UpstreamRequest, model: str) -> UpstreamRequest:
-        """The message as this upstream takes it, for its own name of the model."""
+    def render(self, request: UpstreamRequest, model: str) -> UpstreamRequest:
+        """The request in this upstream's form, for its own name of the model."""
         ...
 
-    def listen(self, ear: ResponseHandler, message: UpstreamRequest, model: str) -> ResponseHandler:
-        """Who hears the answer: the ear itself, or one that translates for it."""
+    def wrap_handler(
+        self, handler: ResponseHandler, request: UpstreamRequest, model: str
+    ) -> ResponseHandler:
+        """Who receives the answer: the handler itself, or one that translates for it."""
         ...
 
     def native_error(self, status: int, body: bytes) -> bytes:
-        """An error body of this upstream in Anthropic's shape, for clients."""
+        """An error body of this upstream in Anthropic's form, for clients."""
         ...

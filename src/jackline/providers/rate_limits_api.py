@@ -2,8 +2,8 @@
 
 Rules: (1) pure: requests and bytes, no connection and no clock; (2) an answer that differs from the
 documents is parsed as nothing, and never raises; unknown fields, groups and limiters are left out;
-(3) a limit of zero is none: a vendor that allows nothing says so itself; (4) the admin key is in
-these requests and nowhere else. The vendors' documents: docs/decisions/066.
+(3) a limit of zero is ignored: a vendor that allows nothing refuses calls itself; (4) the admin key
+is in these requests and nowhere else. The vendors' documents: docs/decisions/066.
 Not here: when the API is called and what happens to the answer (gateway/vendor_limits.py).
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from urllib.parse import quote, urlencode
 
@@ -22,14 +22,11 @@ from jackline.lanes import KnownLimits
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
 from jackline.upstream.interface import UpstreamRequest
 
-KINDS = (UpstreamKind.ANTHROPIC, UpstreamKind.OPENAI_CHAT, UpstreamKind.OPENAI_RESPONSES)
-"""The kinds whose vendors have such an API."""
-
 _ANTHROPIC_LIMITERS = {
     "requests_per_minute": "requests_per_minute",
     "input_tokens_per_minute": "input_tokens_per_minute",
-    # Not on the vendor's pages, but in what others have recorded of its answers: input without
-    # what is read from a prompt cache, which is how lanes count it.
+    # Not documented, but seen in recorded answers: input without what is read from a prompt cache,
+    # which is how lanes count it.
     "input_tokens_per_minute_cache_aware": "input_tokens_per_minute",
     "output_tokens_per_minute": "output_tokens_per_minute",
 }
@@ -43,36 +40,36 @@ _MOST_ENTRIES = 1000
 _MOST_MODELS = 5000
 _LONGEST_NAME = 200
 _LARGEST_LIMIT = 1e12
-_PAGE_SIZE = 100
 # A snapshot's date: claude-opus-4-5-20251101, gpt-4o-2024-08-06.
 _DATE = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsPage:
-    """Limits by model, and the cursor of the page that follows, if one does."""
+    """Limits by model, and the cursor of the next page, if there is one."""
 
     limits: Mapping[str, KnownLimits]
     next_page: str | None = None
 
 
 def limit_paths(settings: UpstreamSettings) -> tuple[str, ...]:
-    """The paths to be asked, the weakest answer first: a workspace's limits replace those above."""
+    """The paths to request, the weakest answer first: a workspace's limits replace those above."""
     if settings.kind is not UpstreamKind.ANTHROPIC:
-        # An address that ends in a version holds the way to the endpoints already.
+        # An address that ends in a version already has the whole path of the endpoints.
         version = "" if re.search(r"/v\d+$", settings.url) else "/v1"
-        return (f"{version}/organization/projects/{_part(settings.project)}/rate_limits",)
+        project = quote(settings.project or "", safe="")
+        return (f"{version}/organization/projects/{project}/rate_limits",)
     organization = "/v1/organizations/rate_limits"
     if settings.workspace is None:
         return (organization,)
-    return (
-        organization,
-        f"/v1/organizations/workspaces/{_part(settings.workspace)}/rate_limits",
-    )
+    workspace = quote(settings.workspace, safe="")
+    return organization, f"/v1/organizations/workspaces/{workspace}/rate_limits"
 
 
-def request(settings: UpstreamSettings, path: str, page: str | None, key: str) -> UpstreamRequest:
-    """The request for one page of what is told at a path."""
+def limits_request(
+    settings: UpstreamSettings, path: str, page: str | None, key: str
+) -> UpstreamRequest:
+    """The request for one page of the limits at a path."""
     headers = [
         (b"Accept", b"application/json"),
         (b"User-Agent", f"jackline/{__version__}".encode()),
@@ -81,13 +78,13 @@ def request(settings: UpstreamSettings, path: str, page: str | None, key: str) -
         query = {"group_type": _MODEL_GROUP} | ({} if page is None else {"page": page})
         headers += [(b"anthropic-version", b"2023-06-01"), (b"x-api-key", key.encode())]
     else:
-        query = {"limit": str(_PAGE_SIZE)} | ({} if page is None else {"after": page})
+        query = {"limit": "100"} | ({} if page is None else {"after": page})
         headers.append((b"Authorization", b"Bearer " + key.encode()))
     return UpstreamRequest(b"GET", f"{path}?{urlencode(query)}".encode(), tuple(headers))
 
 
 def parse_limits_page(kind: UpstreamKind, body: bytes) -> LimitsPage | None:
-    """One page of an answer, or None when this is none."""
+    """One page of an answer, or None when it is no such page."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -95,18 +92,29 @@ def parse_limits_page(kind: UpstreamKind, body: bytes) -> LimitsPage | None:
     entries = document.get("data") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         return None
+    is_anthropic = kind is UpstreamKind.ANTHROPIC
     found: dict[str, KnownLimits] = {}
     for entry in entries[:_MOST_ENTRIES]:
         if isinstance(entry, dict) and len(found) < _MOST_MODELS:
-            read = _group if kind is UpstreamKind.ANTHROPIC else _model
-            models, limits = read(entry)
+            if is_anthropic:
+                models, limits = _anthropic_group(entry)
+            else:
+                # One model, with a field for each limit.
+                values = [(ours, entry.get(theirs)) for theirs, ours in _OPENAI_LIMITERS.items()]
+                models, limits = [entry.get("model")], _smallest(values)
+            names = [n for n in models if isinstance(n, str) and 0 < len(n) <= _LONGEST_NAME]
             if limits != KnownLimits():
-                found |= dict.fromkeys(models, limits)
-    return LimitsPage(found, _next(kind, document))
+                found |= dict.fromkeys(names, limits)
+    if is_anthropic:
+        cursor = document.get("next_page")
+    else:
+        cursor = document.get("last_id") if document.get("has_more") is True else None
+    is_cursor = isinstance(cursor, str) and 0 < len(cursor) <= 4 * _LONGEST_NAME
+    return LimitsPage(found, cursor if is_cursor else None)
 
 
 def merged_limits(below: KnownLimits, above: KnownLimits) -> KnownLimits:
-    """The limits of `above`, and of `below` what `above` does not tell."""
+    """The limits of `above`, with those of `below` where `above` has none."""
     return KnownLimits(
         **{
             each.name: getattr(below, each.name) if value is None else value
@@ -117,36 +125,29 @@ def merged_limits(below: KnownLimits, above: KnownLimits) -> KnownLimits:
 
 
 def limits_of(model: str, limits: Mapping[str, KnownLimits]) -> KnownLimits | None:
-    """What is told of a model, by its own name, or that of which it is a dated snapshot."""
+    """The limits of a model, by its own name, or of the model that it is a dated snapshot of."""
     return limits.get(model) or limits.get(_DATE.sub("", model))
 
 
-def _group(entry: Mapping[str, object]) -> tuple[list[str], KnownLimits]:
-    """Anthropic's: a group of models that share limits, each a pair of type and value."""
+def _anthropic_group(entry: Mapping[str, object]) -> tuple[list[object], KnownLimits]:
+    """A group of models that share limits, each a pair of type and value."""
     group = entry.get("group")
     kind = entry.get("group_type") or (group.get("type") if isinstance(group, dict) else None)
     models, limiters = entry.get("models"), entry.get("limits")
     if kind != _MODEL_GROUP or not isinstance(models, list) or not isinstance(limiters, list):
         return [], KnownLimits()
-    told: list[tuple[str, object]] = []
+    values: list[tuple[str, object]] = []
     for limiter in limiters[:_MOST_ENTRIES]:
         name = limiter.get("type") if isinstance(limiter, dict) else None
         if isinstance(name, str) and name in _ANTHROPIC_LIMITERS:
-            told.append((_ANTHROPIC_LIMITERS[name], limiter.get("value")))
-    return [name for name in models[:_MOST_MODELS] if _is_name(name)], _known(told)
+            values.append((_ANTHROPIC_LIMITERS[name], limiter.get("value")))
+    return models[:_MOST_MODELS], _smallest(values)
 
 
-def _model(entry: Mapping[str, object]) -> tuple[list[str], KnownLimits]:
-    """OpenAI's: one model, with a field for each limit."""
-    name = entry.get("model")
-    told = [(ours, entry.get(theirs)) for theirs, ours in _OPENAI_LIMITERS.items()]
-    return [name] if isinstance(name, str) and _is_name(name) else [], _known(told)
-
-
-def _known(told: Iterable[tuple[str, object]]) -> KnownLimits:
+def _smallest(values: list[tuple[str, object]]) -> KnownLimits:
     """Of several limits of one dimension the smallest counts."""
     found: dict[str, float] = {}
-    for name, value in told:
+    for name, value in values:
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         if 0 < value <= _LARGEST_LIMIT and math.isfinite(value):
@@ -156,20 +157,3 @@ def _known(told: Iterable[tuple[str, object]]) -> KnownLimits:
         found.get("input_tokens_per_minute"),
         found.get("output_tokens_per_minute"),
     )
-
-
-def _next(kind: UpstreamKind, document: Mapping[str, object]) -> str | None:
-    if kind is UpstreamKind.ANTHROPIC:
-        cursor = document.get("next_page")
-    else:
-        cursor = document.get("last_id") if document.get("has_more") is True else None
-    return cursor if isinstance(cursor, str) and 0 < len(cursor) <= 4 * _LONGEST_NAME else None
-
-
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME
-
-
-def _part(text: str | None) -> str:
-    """An id as one part of a path, whatever it holds."""
-    return quote(text or "", safe="")

@@ -6,7 +6,7 @@ is retried once without it, never again; (3) a header of the answer and the even
 (4) reasoning that an upstream has refused is not sent to it again, so that the next turns need no
 retry; (5) any other answer and error is passed on as it came.
 Not here: which reasoning belongs to which call (dialects/neutral/options.py), which is foreign at
-first sight (dialects/returning/), what a refusal means (failures/).
+first sight (dialects/mixed_conversation.py), what a refusal means (failures/).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Container, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from jackline.clock import SystemClock
 from jackline.dialects.mixed_conversation import fit_for_claude
@@ -27,52 +27,46 @@ from jackline.failures import Failure, Kind, Observation, classify
 from jackline.providers.translated_answer import NOTES, note_value
 from jackline.upstream.interface import Headers, ResponseHandler, UpstreamAttempt, UpstreamRequest
 
-_MOST = 10_000
-_MOST_BYTES = 64 * 1024 * 1024
+_SIGNED = re.compile(rb'"(?:signature|data|encrypted_content)"\s*:\s*"([^"\\]+)"')
+_MOST_REFUSED = 20_000
 
 
 class ReasoningStore:
-    """The thoughts of one upstream, by whose they are and the call that followed."""
+    """The reasoning of one upstream, by its owner and the call that followed."""
 
-    def __init__(self, most: int = _MOST, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, most: int = 10_000, most_bytes: int = 64 * 1024 * 1024) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[tuple[str, str], Sequence[StoredThought]] = OrderedDict()
+        self._stored: OrderedDict[tuple[str, str], tuple[Sequence[StoredThought], int]]
+        self._stored = OrderedDict()
         self._bytes = 0
 
-    def remember(self, whose: str, call: str, thoughts: Sequence[StoredThought]) -> None:
-        """This was thought before that call."""
-        self._forget((whose, call))
-        self._kept[whose, call] = tuple(thoughts)
-        self._bytes += _size(thoughts)
-        while len(self._kept) > self._most or self._bytes > self._most_bytes:
-            self._forget(next(iter(self._kept)))
+    def remember(self, owner: str, call: str, thoughts: Sequence[StoredThought]) -> None:
+        """Store the reasoning that came before that call."""
+        self._forget((owner, call))
+        size = sum(len(bytes(each.item)) for each in thoughts)
+        self._stored[owner, call] = tuple(thoughts), size
+        self._bytes += size
+        while len(self._stored) > self._most or self._bytes > self._most_bytes:
+            self._forget(next(iter(self._stored)))
 
-    def recall(self, whose: str, call: str) -> Sequence[StoredThought]:
-        """What was thought before a call; nothing when it is not known."""
-        found = self._kept.get((whose, call))
+    def recall(self, owner: str, call: str) -> Sequence[StoredThought]:
+        """The reasoning that came before a call; nothing when it is not known."""
+        found = self._stored.get((owner, call))
         if found is None:
             return ()
-        self._kept.move_to_end((whose, call))
-        return found
+        self._stored.move_to_end((owner, call))
+        return found[0]
 
     def _forget(self, key: tuple[str, str]) -> None:
-        self._bytes -= _size(self._kept.pop(key, ()))
-
-
-def _size(thoughts: Sequence[StoredThought]) -> int:
-    return sum(len(bytes(each.item)) for each in thoughts)
-
-
-# How a mended message is sent.
-SendAgain: TypeAlias = Callable[[UpstreamRequest, ResponseHandler], UpstreamAttempt]
+        self._bytes -= self._stored.pop(key, ((), 0))[1]
 
 
 class ReasoningFix(NamedTuple):
     """What can be done about a refusal.
 
-    `helps` tells which refusals it is for, `fit` takes out every thought, `fit_known` those that
-    are known to be refused.
+    `helps` decides for which failures it is, `fit` removes all reasoning, `fit_known` the reasoning
+    that is known to be refused.
     """
 
     helps: Callable[[Failure], bool]
@@ -86,161 +80,153 @@ FOR_CLAUDE = ReasoningFix(
     partial(fit_for_claude, distrust_thinking=True),
     lambda body, refused: fit_for_claude(body, refused=refused),
 )
-# Others refuse such a request in many words; without thoughts of another house it is worth a try.
+# Others refuse such a request with many texts; without foreign reasoning it is worth a try.
 FOR_RESPONSES = ReasoningFix(
     lambda failure: failure.kind is Kind.INVALID_REQUEST, without_reasoning, without_reasoning
 )
 
-_SIGNED = re.compile(rb'"(?:signature|data|encrypted_content)"\s*:\s*"([^"\\]+)"')
-_MOST_REFUSED = 20_000
-
 
 class RefusedSignatures:
-    """The signatures and seals that were refused somewhere, as far as they are remembered."""
+    """The signatures that an upstream has refused; the oldest are forgotten."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._digests: OrderedDict[bytes, None] = OrderedDict()
 
     def __bool__(self) -> bool:
-        return bool(self._known)
+        return bool(self._digests)
 
     def __contains__(self, signature: object) -> bool:
-        return isinstance(signature, str) and _digest(signature.encode()) in self._known
+        return isinstance(signature, str) and self._digest(signature.encode()) in self._digests
 
     def remember(self, body: bytes | bytearray) -> None:
-        """One of the signatures in this request was refused; which one is not told."""
+        """One of the signatures in this request was refused; it is not known which."""
         for found in _SIGNED.finditer(body):
-            self._known[_digest(found[1])] = None
-        while len(self._known) > _MOST_REFUSED:
-            self._known.popitem(last=False)
+            self._digests[self._digest(found[1])] = None
+        while len(self._digests) > _MOST_REFUSED:
+            self._digests.popitem(last=False)
+
+    @staticmethod
+    def _digest(signature: bytes) -> bytes:
+        return hashlib.blake2b(signature, digest_size=8).digest()
 
 
 class ReasoningRetry:
-    """One attempt as its caller knows it, and the ear of one or two as upstreams do."""
+    """One attempt for its caller, and the handler of one or two attempts for upstreams.
+
+    `send` sends a changed request, `refused` gets the request whose reasoning was refused.
+    """
 
     __slots__ = (
-        "_again",
         "_body",
-        "_ear",
+        "_collects",
+        "_fix",
+        "_handler",
         "_head",
-        "_is_mended",
-        "_keeps",
-        "_means",
-        "_message",
+        "_is_retried",
         "_notes",
         "_paused",
         "_refused",
-        "handle",
+        "_request",
+        "_send",
+        "attempt",
     )
 
     def __init__(
         self,
-        ear: ResponseHandler,
-        message: UpstreamRequest,
-        mend: ReasoningFix,
-        again: SendAgain,
+        handler: ResponseHandler,
+        request: UpstreamRequest,
+        fix: ReasoningFix,
+        send: Callable[[UpstreamRequest, ResponseHandler], UpstreamAttempt],
         refused: Callable[[UpstreamRequest], None],
         notes: tuple[str, ...] = (),
     ) -> None:
-        self._ear: ResponseHandler | None = ear
-        self._message = message
-        self._means = mend
-        self._again = again
+        self._handler: ResponseHandler | None = handler
+        self._request = request
+        self._fix = fix
+        self._send = send
         self._refused = refused
         self._notes = notes
-        self._is_mended = False
+        self._is_retried = False
         self._paused = False
         self._head: tuple[int, Headers] = (0, ())
         self._body = bytearray()
-        self.handle: UpstreamAttempt | None = None
-        # An error is being kept until all of it can be read.
-        self._keeps = False
+        self.attempt: UpstreamAttempt | None = None
+        # An error is collected until all of it can be classified.
+        self._collects = False
 
     # --- for upstreams ----------------------------------------------------------------------------
 
     def began(self, status: int, headers: Headers) -> None:
-        """The head of the answer; an error is kept until all of it can be read."""
-        if self._ear is None:
+        """The head of the answer."""
+        if self._handler is None:
             return
-        if self._is_mended or 200 <= status < 300:
-            self._ear.began(status, self._noted(headers))
+        if not self._is_retried and not 200 <= status < 300:
+            self._head = status, headers
+            self._collects = True
             return
-        self._head = status, headers
-        self._keeps = True
+        notes = [(NOTES, note_value(self._notes))] if self._notes else []
+        self._handler.began(status, [*headers, *notes] if notes else headers)
 
     def heard(self, data: bytes) -> None:
-        """Bytes of it."""
-        if self._keeps:
+        """Bytes of the body."""
+        if self._collects:
             self._body += data
-        elif self._ear is not None:
-            self._ear.heard(data)
+        elif self._handler is not None:
+            self._handler.heard(data)
 
     def ended(self) -> None:
-        """The end of it, in order."""
-        if self._keeps:
-            self._keeps = False
-            self._judge()
-        elif self._ear is not None:
-            self._ear.ended()
+        """The answer is complete."""
+        is_error, self._collects = self._collects, False
+        if self._handler is None or (is_error and self._retry()):
+            return
+        # The handler may hang up in each of these calls.
+        if is_error:
+            self._handler.began(*self._head)
+        if is_error and self._handler is not None:
+            self._handler.heard(bytes(self._body))
+        if self._handler is not None:
+            self._handler.ended()
 
     def broke(self, error: OSError) -> None:
-        """No answer came."""
-        if self._ear is not None:
-            self._ear.broke(error)
+        """The answer will not become complete."""
+        if self._handler is not None:
+            self._handler.broke(error)
 
-    def _judge(self) -> None:
-        ear = self._ear
-        if ear is None:
-            return
-        if self._mend():
-            return
-        ear.began(*self._head)
-        if self._ear is not None:
-            ear.heard(bytes(self._body))
-        if self._ear is not None:
-            ear.ended()
-
-    def _mend(self) -> bool:
+    def _retry(self) -> bool:
+        """Send the request without its reasoning, if that may help."""
         status, headers = self._head
-        told = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in headers}
-        seen = Observation.of_response(status, told, bytes(self._body))
-        if not self._means.helps(classify(seen, now=SystemClock().now())):
+        text = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in headers}
+        seen = Observation.of_response(status, text, bytes(self._body))
+        if not self._fix.helps(classify(seen, now=SystemClock().now())):
             return False
-        message = self._message
-        fitted = self._means.fit(message.body)
-        if not fitted.notes or fitted.body == message.body:
+        request = self._request
+        fitted = self._fix.fit(request.body)
+        if not fitted.notes or fitted.body == request.body:
             return False
-        self._is_mended = True
+        self._is_retried = True
         self._notes = fitted.notes
-        self._refused(message)
-        self.handle = self._again(message._replace(body=fitted.body), self)
+        self._refused(request)
+        self.attempt = self._send(request._replace(body=fitted.body), self)
         if self._paused:
-            self.handle.pause()
+            self.attempt.pause()
         return True
-
-    def _noted(self, headers: Headers) -> Headers:
-        return [*headers, (NOTES, note_value(self._notes))] if self._notes else headers
 
     # --- for the caller ---------------------------------------------------------------------------
 
     def hang_up(self) -> None:
         """Drop it."""
-        self._ear = None
-        if self.handle is not None:
-            self.handle.hang_up()
+        self._handler = None
+        if self.attempt is not None:
+            self.attempt.hang_up()
 
     def pause(self) -> None:
         """Stop reading."""
         self._paused = True
-        if self.handle is not None:
-            self.handle.pause()
+        if self.attempt is not None:
+            self.attempt.pause()
 
     def resume(self) -> None:
         """Go on reading."""
         self._paused = False
-        if self.handle is not None:
-            self.handle.resume()
-
-
-def _digest(signature: bytes) -> bytes:
-    return hashlib.blake2b(signature, digest_size=8).digest()
+        if self.attempt is not None:
+            self.attempt.resume()

@@ -1,27 +1,25 @@
 """Change the headers and body of a client's request for the upstream that gets it.
 
-Rules: (1) unless credentials are passed through, only headers leave that are known to say nothing
-about who the client is: a vendor's next name for a key is not among them; (2) an upstream's own
-headers override the client's; (3) no secret in an error or `repr`; (4) all other members of a body
-stay as they are; (5) a body that cannot be parsed is not changed: the vendor reports what is wrong.
+Rules: (1) unless credentials are passed through, only headers are sent that are known not to
+identify the client: a vendor's next name for a key is not among them; (2) an upstream's own headers
+override the client's; (3) no secret in an error or `repr`; (4) all other members of a body remain
+as they are; (5) a body that cannot be parsed is not changed: the vendor reports what is wrong.
 Not here: other dialects (dialects/), hop-by-hop headers and lengths (upstream/).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from jackline.dialects import read_request
 from jackline.dialects.cache_marks import with_hour_marks
 from jackline.errors import UsageError
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.upstream.interface import Headers, UpstreamRequest
 
-# What a request means, how it is packed, which client and conversation it comes from.
+# What a request means, how it is compressed, which client and conversation it comes from.
 _ALLOWED = frozenset(
     {
         b"accept",
@@ -67,37 +65,37 @@ _ALLOWED = frozenset(
     }
 )
 BETA = b"anthropic-beta"
-# Says that the credential is a login's token; with any other credential the vendor refuses it.
+# Marks the credential as a login's token; with any other credential the vendor refuses it.
 _BETA_OF_LOGINS = b"oauth-2025-04-20"
+COMPRESSION = frozenset({b"content-encoding"})
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+# As dialects/request_facts.py argues: nothing has been opened before a first key, so that it is
+# one of the top-level object; its value is used only when no backslash is in it.
+_FIRST_IS_MODEL = re.compile(rb'\{\s*"model"\s*:\s*"([^"\\]*)"')
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 def allowed(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """The headers that any upstream may see: none of them says who the client is."""
-    kept = []
+    """The headers that any upstream may see: none of them identifies the client."""
+    found = []
     for name, value in headers:
-        plain = name.lower()
-        if plain not in _ALLOWED:
+        lowered = name.lower()
+        if lowered not in _ALLOWED:
             continue
-        if plain == BETA and _BETA_OF_LOGINS in value:
-            betas = [beta for beta in _listed(value) if beta != _BETA_OF_LOGINS]
-            if not betas:
-                continue
-            kept.append((name, b",".join(betas)))
+        if lowered == BETA and _BETA_OF_LOGINS in value:
+            betas = [beta.strip() for beta in value.split(b",")]
+            betas = [beta for beta in betas if beta and beta != _BETA_OF_LOGINS]
+            if betas:
+                found.append((name, b",".join(betas)))
         else:
-            kept.append((name, value))
-    return kept
-
-
-def betas_of(headers: Headers) -> list[str]:
-    """What `anthropic-beta` names, in its order."""
-    betas = [b for name, value in headers if name.lower() == BETA for b in _listed(value)]
-    return list(dict.fromkeys(beta.decode("latin-1") for beta in betas))
+            found.append((name, value))
+    return found
 
 
 def without(headers: Headers, names: frozenset[bytes]) -> list[tuple[bytes, bytes]]:
-    """The headers but those with these names, which are given in lower case."""
+    """The headers except those with these lower-case names."""
     return [(name, value) for name, value in headers if name.lower() not in names]
 
 
@@ -106,20 +104,8 @@ def with_own(headers: Headers, own: Headers) -> list[tuple[bytes, bytes]]:
     return [*without(headers, frozenset(name.lower() for name, _ in own)), *own]
 
 
-def own_headers(settings: UpstreamSettings) -> list[tuple[bytes, bytes]]:
-    """The upstream's credential and whatever else its user wants sent along."""
-    own = []
-    secret = own_secret(settings)
-    if secret is not None:
-        if settings.credential is Credential.API_KEY:
-            own.append((b"x-api-key", secret))
-        else:
-            own.append((b"Authorization", b"Bearer " + secret))
-    return with_own(own, given_headers(settings))
-
-
 def bearer_of(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """The client's credential, whichever way it was sent, as the other dialects want it."""
+    """The client's credential, in whichever header it came, in the form of other dialects."""
     sent = {name.lower(): value for name, value in headers}
     if b"authorization" in sent:
         return [(b"Authorization", sent[b"authorization"])]
@@ -128,60 +114,49 @@ def bearer_of(headers: Headers) -> list[tuple[bytes, bytes]]:
     return []
 
 
-def given_headers(settings: UpstreamSettings) -> list[tuple[bytes, bytes]]:
-    """The headers that the settings name, as they go on the wire."""
+def configured_headers(settings: UpstreamSettings) -> list[tuple[bytes, bytes]]:
+    """The headers that the settings name, as they are sent."""
     for name, value in settings.headers.items():
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
             raise UsageError(
                 f"Upstream {settings.name} has a header that cannot be sent.",
-                next="Look at its headers: names are plain words, values plain text on one line.",
+                next="Check its headers: names are plain words, values plain text on one line.",
             )
     return [(name.encode(), value.encode()) for name, value in settings.headers.items()]
 
 
 def own_secret(settings: UpstreamSettings) -> bytes | None:
-    """The key or token that the settings hold; None when they name another sort of credential."""
+    """The configured key or token; None when another sort of credential is configured."""
     if settings.credential not in (Credential.API_KEY, Credential.BEARER):
         return None
     secret = (settings.secret or "").strip()
     if not secret:
         raise UsageError(
             f"Upstream {settings.name} needs a credential of its own and has none.",
-            next="Name where its key stands, or let the client's own pass through.",
+            next="Configure where its key is, or let the client's own pass through.",
         )
     if not _VALUE.fullmatch(secret):
         raise UsageError(
-            f"The credential of upstream {settings.name} holds letters that no header can carry.",
-            next="Look at where it is kept: it should be one line of plain letters.",
+            f"The credential of upstream {settings.name} has characters that no header can have.",
+            next="Check the place where it is stored: it should be one line of plain text.",
         )
     return secret.encode()
 
 
-def _listed(value: bytes) -> Iterable[bytes]:
-    return (word for word in (part.strip() for part in value.split(b",")) if word)
-
-
-# As dialects/request_facts.py argues: nothing has been opened before a first key, so that it is
-# one of the top-level object; its value is taken only when no backslash is in it.
-PACKED = frozenset({b"content-encoding"})
-_PLAIN_CODINGS = frozenset((b"", b"identity"))
-_FIRST_IS_MODEL = re.compile(rb'\{\s*"model"\s*:\s*"([^"\\]*)"')
-
-
-class _Stops(msgspec.Struct):
-    stop_sequences: list[str] | None = None
-
-
-_stops = msgspec.json.Decoder(_Stops)
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_text = msgspec.json.Decoder(str)
-_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+def own_headers(settings: UpstreamSettings, key_header: bytes | None) -> list[tuple[bytes, bytes]]:
+    """The configured headers and credential; an API key is in `key_header`, if there is one."""
+    secret, own = own_secret(settings), configured_headers(settings)
+    if secret is None:
+        return own
+    if key_header is not None and settings.credential is Credential.API_KEY:
+        return with_own([(key_header, secret)], own)
+    return with_own([(b"Authorization", b"Bearer " + secret)], own)
 
 
 def with_model(body: bytes | bytearray, model: str) -> bytes | bytearray:
-    """The body that asks for this model; the same object when it does so already.
+    """The body with this model; the same object when it has it already.
 
-    No name stands for calls that are not for a model, such as a count of tokens: they stay.
+    Without a name it is not changed: such calls are not for a model, like a count of tokens.
     """
     if not model:
         return body
@@ -193,82 +168,55 @@ def with_model(body: bytes | bytearray, model: str) -> bytes | bytearray:
             return body
         return b"".join((body[:start], name[1:-1], body[end:]))
     members = members_of(body)
-    if members is None or not _asks_for_another(members, model):
+    if members is None:
+        return body
+    try:
+        if msgspec.json.decode(members.get("model", b""), type=str) == model:
+            return body
+    except _UNREADABLE:
         return body
     return msgspec.json.encode({**members, "model": msgspec.Raw(name)})
 
 
 def members_of(body: bytes | bytearray) -> dict[str, msgspec.Raw] | None:
-    """The members of the request as they are written; None when it is no JSON object."""
+    """The unparsed members of the request; None when it is no JSON object."""
     try:
         return _fields.decode(body)
     except _UNREADABLE:
         return None
 
 
-def written(members: Mapping[str, msgspec.Raw]) -> bytes:
-    """The request of these members."""
-    return msgspec.json.encode(members)
-
-
 def raw(value: object) -> msgspec.Raw:
-    """A value as it is written."""
+    """A value as JSON."""
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def is_true(value: msgspec.Raw | None) -> bool:
-    """Whether a member is there and true."""
-    return value is not None and bytes(value) == b"true"
+def uncompressed(request: UpstreamRequest) -> bytes | bytearray | None:
+    """The body without its compression; None when that is not known."""
+    # Decompressing here would block everybody, once for each attempt: the call's intake did it.
+    coding = next((v for n, v in request.headers if n.lower() in COMPRESSION), b"")
+    return request.body if coding.strip().lower() in (b"", b"identity") else request.plain
 
 
-def asked_model(body: bytes | bytearray) -> str | None:
-    """The model that the body asks for."""
-    return read_request(body).model
-
-
-def stop_sequences_of(body: bytes | bytearray) -> tuple[str, ...]:
-    """The words at which the answer shall stop."""
-    try:
-        return tuple(_stops.decode(body).stop_sequences or ())
-    except _UNREADABLE:
-        return ()
-
-
-def unpacked(message: UpstreamRequest) -> bytes | bytearray | None:
-    """The body without its compression; None when that was not undone."""
-    # Unpacking here would hold everybody up, once for each attempt: whoever took the call in did.
-    coding = next((v for n, v in message.headers if n.lower() == b"content-encoding"), b"")
-    is_plain = coding.strip().lower() in _PLAIN_CODINGS
-    return message.body if is_plain else message.plain
-
-
-def plain(message: UpstreamRequest) -> bytes | bytearray:
-    """The body without its compression; CannotCarryError when it cannot be undone."""
-    body = unpacked(message)
+def plain_body(request: UpstreamRequest) -> bytes | bytearray:
+    """The body without its compression; UnsupportedRequestError when that is not known."""
+    body = uncompressed(request)
     if body is None:
-        raise UnsupportedRequestError("The request is packed in a way that cannot be undone here.")
+        raise UnsupportedRequestError("The request is compressed in a way that is not supported.")
     return body
 
 
-def with_hours(message: UpstreamRequest) -> UpstreamRequest:
-    """The message whose cache marks ask for an hour; the same one where nothing changes.
+def with_hours(request: UpstreamRequest) -> UpstreamRequest:
+    """The request with cache marks for an hour; the same one where nothing changes.
 
-    One that came compressed is sent plain; what nobody could unpack stays as it is.
+    One that came compressed is sent plain, unless nobody could decompress it.
     """
-    body = unpacked(message)
-    asked = body if body is None else with_hour_marks(body)
-    if asked is None or asked is body:
-        return message
-    if body is message.body:
-        return message._replace(body=asked)
-    return message._replace(
-        headers=without(message.headers, PACKED), body=asked, lines=None, plain=None
+    body = uncompressed(request)
+    marked = body if body is None else with_hour_marks(body)
+    if marked is None or marked is body:
+        return request
+    if body is request.body:
+        return request._replace(body=marked)
+    return request._replace(
+        headers=without(request.headers, COMPRESSION), body=marked, lines=None, plain=None
     )
-
-
-def _asks_for_another(members: Mapping[str, msgspec.Raw], model: str) -> bool:
-    """Whether these members ask for a model that is not this one."""
-    try:
-        return _text.decode(members.get("model", b"")) != model
-    except _UNREADABLE:
-        return False

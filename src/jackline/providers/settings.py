@@ -1,19 +1,91 @@
-"""The settings of an upstream, as its user describes it.
+"""The kinds of upstreams with all facts about each, and the settings of one upstream.
 
-Rules: (1) frozen; (2) a credential is stored as the value of its reference, and hidden in `repr`;
-an admin key is stored as its reference only, and resolved each time it is used.
-Not here: reading them from files (config/), how each kind works (the file of each kind).
+Rules: (1) a fact that depends on the kind of an upstream is in `KindFacts` and nowhere else: a new
+kind needs one entry here, one file beside this one, and its constructor in provided_upstream.py;
+(2) settings are frozen; (3) a credential is stored as the value of its reference, and hidden in
+`repr`; an admin key is stored as its reference only.
+Not here: reading settings from files (config/), how each kind renders (the file of each kind).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from jackline.lanes import CacheTtl, KnownLimits
 
-_COUNTED_ANYWAY = "claude-3-5-haiku"
+ANTHROPIC, OPENAI = "Anthropic", "OpenAI"
+ANTHROPIC_HOST = "api.anthropic.com"
+OPENAI_HOST = "api.openai.com"
+
+
+class Credential(StrEnum):
+    """Whose credentials go to an upstream, and in which header."""
+
+    # The client's own, untouched. Never sent anywhere that is not configured so.
+    PASS_THROUGH = "pass-through"  # noqa: S105 -- a setting, no password
+    NONE = "none"
+    API_KEY = "api-key"
+    BEARER = "bearer"
+    # Found by the vendor's own library: AWS's chain, Google's defaults.
+    VENDOR = "vendor"
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """The regions of a cloud that serves Claude.
+
+    `urls` maps patterns of regions to the address of such a region; the first that fits counts.
+    """
+
+    owner: str
+    example_region: str
+    urls: Mapping[str, str]
+    needs_project: bool = False
+
+    def url(self, region: str) -> str:
+        """Where the cloud answers for this region; ValueError when it has no such region."""
+        for pattern, url in self.urls.items():
+            if re.fullmatch(pattern, region):
+                return url.format(region=region)
+        raise ValueError(f"is no region of {self.owner}, such as {self.example_region}")
+
+
+@dataclass(frozen=True, slots=True)
+class KindFacts:
+    """What all packages need to know about one kind of upstream.
+
+    `client_vendor` is the vendor whose clients it serves, and whose logins may pass through;
+    `telemetry_name` is the provider's name in OpenTelemetry's conventions. Clients of this kind
+    send their credentials to `own_hosts` anyway, and read them from `key_variables`. `key_sent_as`
+    is how a configured key is sent, `limits_of` the setting that names whose limits the vendor's
+    rate-limits API reports (None: it has no such API). Prompt caches of an hour are documented for
+    models that fit `hour_cache`, on `hour_cache_host` only if that is set, and are refused by
+    models that fit `no_hour_cache`. Cached input counts toward the rate limit for models that fit
+    `counts_cached`.
+    """
+
+    client_vendor: str
+    telemetry_name: str
+    cloud: Cloud | None = None
+    own_hosts: tuple[str, ...] = ()
+    url_example: str = ""
+    key_sent_as: Credential = Credential.BEARER
+    key_variables: tuple[str, ...] = ()
+    smallest_answer: int = 1
+    limits_of: str | None = None
+    counts_cached: str = ""
+    hour_cache: str | None = None
+    hour_cache_host: str | None = None
+    no_hour_cache: str | None = None
+
+    @property
+    def serves_claude(self) -> bool:
+        """Whether Claude is served there, by names that can be derived from Anthropic's."""
+        return self.client_vendor == ANTHROPIC
 
 
 class UpstreamKind(StrEnum):
@@ -25,30 +97,85 @@ class UpstreamKind(StrEnum):
     OPENAI_CHAT = "openai-chat"
     OPENAI_RESPONSES = "openai-responses"
 
-    def counts_cached(self, model: str) -> bool:
-        """Whether tokens read from a prompt cache count toward the limit of input per minute.
-
-        Google says nothing of Claude on Vertex AI, and counts them for its own models.
-        """
-        if self in (UpstreamKind.ANTHROPIC, UpstreamKind.BEDROCK):
-            return _COUNTED_ANYWAY in model
-        return True
+    @property
+    def facts(self) -> KindFacts:
+        """What is known about this kind."""
+        return KIND_FACTS[self]
 
 
-class Credential(StrEnum):
-    """Whose credentials go to an upstream, and in which header."""
-
-    # The client's own, untouched. Never sent anywhere that does not say so.
-    PASS_THROUGH = "pass-through"  # noqa: S105 -- a word, no password
-    NONE = "none"
-    API_KEY = "api-key"
-    BEARER = "bearer"
-    # Found by the vendor's own library: AWS's chain, Google's defaults.
-    VENDOR = "vendor"
+_OPENAI_FACTS = KindFacts(
+    OPENAI,
+    telemetry_name="openai",
+    own_hosts=(OPENAI_HOST, "chatgpt.com"),
+    url_example=f"https://{OPENAI_HOST}/v1",
+    key_variables=("OPENAI_API_KEY",),
+    # OpenAI refuses a smaller limit of the answer.
+    smallest_answer=16,
+    limits_of="project",
+)
+# Prompt caches of an hour, as of 2026-11-16:
+# - Anthropic: every model, without a beta header. Other servers of this dialect may refuse it.
+#   https://platform.claude.com/docs/en/build-with-claude/prompt-caching
+# - Bedrock: Opus, Sonnet and Haiku 4.5. Older ones answer "Extra inputs are not permitted"
+#   (earendil-works/pi#1570); of newer ones reports differ (BerriAI/litellm#30454, archestra#5696).
+#   https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html
+# - Vertex AI: all but Sonnet 3.7, Sonnet 3.5 and Opus 3.
+#   https://docs.cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude/prompt-caching
+KIND_FACTS: Mapping[UpstreamKind, KindFacts] = {
+    UpstreamKind.ANTHROPIC: KindFacts(
+        ANTHROPIC,
+        telemetry_name="anthropic",
+        own_hosts=(ANTHROPIC_HOST,),
+        url_example=f"https://{ANTHROPIC_HOST}",
+        key_sent_as=Credential.API_KEY,
+        key_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        limits_of="workspace",
+        counts_cached="claude-3-5-haiku",
+        hour_cache="",
+        hour_cache_host=ANTHROPIC_HOST,
+    ),
+    UpstreamKind.BEDROCK: KindFacts(
+        ANTHROPIC,
+        telemetry_name="aws.bedrock",
+        cloud=Cloud(
+            "AWS",
+            "us-east-1",
+            {
+                r"cn(?:-[a-z]+)+-\d": "https://bedrock-runtime.{region}.amazonaws.com.cn",
+                r"[a-z]{2,4}(?:-[a-z]+)+-\d": "https://bedrock-runtime.{region}.amazonaws.com",
+            },
+        ),
+        counts_cached="claude-3-5-haiku",
+        hour_cache=r"claude-(?:opus|sonnet|haiku)-4-5(?!\d)",
+        # Behind the version there is a date, a revision, or nothing.
+        no_hour_cache=r"claude-3-|claude-(?:opus|sonnet)-4(?:-[01])?(?:-\d{8}|-v\d|[@:\[]|$)",
+    ),
+    UpstreamKind.VERTEX: KindFacts(
+        ANTHROPIC,
+        telemetry_name="gcp.vertex_ai",
+        cloud=Cloud(
+            "Google's",
+            "global",
+            {
+                "global": "https://aiplatform.googleapis.com",
+                # Places that are larger than a region have hosts of their own.
+                "us|eu": "https://aiplatform.{region}.rep.googleapis.com",
+                r"[a-z]+(?:-[a-z]+)*\d*": "https://{region}-aiplatform.googleapis.com",
+            },
+            needs_project=True,
+        ),
+        # Google does not document it for Claude, and counts cached input for its own models.
+        counts_cached="",
+        hour_cache="",
+        no_hour_cache="claude-3-7-sonnet|claude-3-5-sonnet|claude-3-opus",
+    ),
+    UpstreamKind.OPENAI_CHAT: _OPENAI_FACTS,
+    UpstreamKind.OPENAI_RESPONSES: _OPENAI_FACTS,
+}
 
 
 class CostClass(StrEnum):
-    """How dear an upstream is to its user, beside the others: in their order, cheapest first."""
+    """How expensive an upstream is to its user, compared with the others; cheapest first."""
 
     FREE = "free"
     LOW = "low"
@@ -65,17 +192,17 @@ class CostClass(StrEnum):
 class UpstreamSettings:
     """One place that calls are sent to.
 
-    `models` maps patterns (fnmatch) of the model that is asked for to the model that is asked here;
-    the first that fits counts. A model that no pattern names is asked under its own name by kinds
-    that serve Claude, and is not asked here at all by the others. `model_limits` are limits of
-    single lanes by pattern. Of upstreams that serve the same model the cheaper `cost_class` comes
-    first, and of equal ones that which is written first. `region` is for clouds, `project` for
-    Google's and for OpenAI's rate limits, `workspace` for Anthropic's.
-    `headers` are sent along. `local` servers are the user's own, which load models on demand.
+    `models` maps patterns (fnmatch) of requested models to the model that is requested here; the
+    first that fits counts. A model that fits no pattern is requested under its own name from kinds
+    that serve Claude, and never from the others. `model_limits` are limits of single lanes by
+    pattern. Of upstreams that serve the same model the cheaper `cost_class` comes first, and of
+    equal ones the one that is configured first. `region` is for clouds, `project` for Google's and
+    for OpenAI's rate limits, `workspace` for Anthropic's. `headers` are added to each request.
+    `local` servers are the user's own, which load models on demand.
     """
 
     name: str = "anthropic"
-    url: str = "https://api.anthropic.com"
+    url: str = f"https://{ANTHROPIC_HOST}"
     kind: UpstreamKind = UpstreamKind.ANTHROPIC
     credential: Credential = Credential.PASS_THROUGH
     secret: str | None = field(default=None, repr=False)
@@ -88,18 +215,18 @@ class UpstreamSettings:
     project: str | None = None
     cost_class: CostClass = CostClass.USUAL
     local: bool = False
-    # Where its vendor tells of incidents (Statuspage); looked at only while something is wrong.
+    # Where its vendor reports incidents (Statuspage); read only while something is wrong.
     status_page: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    # Tokens of an answer at most, for models that refuse to be asked for more.
+    # Tokens of an answer at most, for models that refuse a higher limit.
     longest_answer: int | None = None
-    # What is asked of its prompt caches; not set: what is said of all upstreams.
+    # How long its prompt caches shall live; not set: as configured for all upstreams.
     cache_ttl: CacheTtl | None = None
     # Whether tokens read from a prompt cache count toward its limits; not set: as its kind does.
     counts_cached: bool | None = None
     # Also for clients without a credential, or whose own one the preferred upstream has refused.
     accept_rejected_clients: bool = False
-    # Where the key is kept that the vendor's rate-limits API is asked with; calls never get it.
+    # Reference of the key for the vendor's rate-limits API; calls never get it.
     admin_key: str | None = None
     workspace: str | None = None
 
@@ -107,4 +234,22 @@ class UpstreamSettings:
         """Whether tokens read from a prompt cache count toward the limit of input per minute."""
         if self.counts_cached is not None:
             return self.counts_cached
-        return self.kind.counts_cached(model)
+        return self.kind.facts.counts_cached in model
+
+    def cache_ttl_of(self, model: str, for_all: CacheTtl = CacheTtl.CLIENT) -> CacheTtl | None:
+        """The lifetime of prompt caches on a lane; None where an hour may be refused.
+
+        `for_all` is configured for all upstreams. Without documents of the vendor that mention an
+        hour for a model, only this upstream's own `cache_ttl` requests it, and models that are
+        known to refuse it never get it: the vendor would refuse the whole request.
+        """
+        facts, name = self.kind.facts, model.replace(".", "-").lower()
+        if facts.hour_cache is None:
+            return None
+        if facts.no_hour_cache is not None and re.search(facts.no_hour_cache, name):
+            return None
+        if self.cache_ttl is not None:
+            return self.cache_ttl
+        if facts.hour_cache_host not in (None, urlsplit(self.url).hostname):
+            return None
+        return for_all if re.search(facts.hour_cache, name) else None

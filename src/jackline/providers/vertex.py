@@ -1,6 +1,6 @@
 """The provider for Claude on Google's Vertex AI: credentials and requests.
 
-Rules: (1) requests carry a token of Google's: never anything of the client's; (2) google-auth's
+Rules: (1) requests have a token of Google's: never anything of the client's; (2) google-auth's
 defaults find the token; one that expires soon is fetched again before it is used; no token in an
 error; (3) the model is in the path, by the user's map or else by Vertex's own name for it; (4)
 answers are passed on as they come: they are Anthropic's already.
@@ -13,10 +13,13 @@ import re
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import Any
 from urllib.parse import quote
 
+import msgspec
+
 from jackline import __version__
+from jackline.dialects import read_request
 from jackline.dialects.neutral.answer import to_anthropic_error
 from jackline.errors import UsageError
 from jackline.providers.clouds import (
@@ -32,39 +35,40 @@ from jackline.providers.clouds import (
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.sent_request import (
     BETA,
-    asked_model,
-    betas_of,
-    given_headers,
+    configured_headers,
     own_secret,
-    plain,
+    plain_body,
     raw,
     with_own,
 )
 from jackline.providers.settings import Credential, UpstreamSettings
-from jackline.providers.translated_answer import is_anthropic_error
+from jackline.providers.translated_answer import error_type
 from jackline.upstream.interface import ResponseHandler, UpstreamRequest
 from jackline.upstream.origin import Origin
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _LOG_IN = "Log in with: gcloud auth application-default login"
-
-
-class _Credentials(Protocol):
-    token: str | None
-
-    @property
-    def valid(self) -> bool: ...
-
-    def refresh(self, request: object) -> None: ...
+_VERSION = "vertex-2023-10-16"
+_REGION_IN_HOST = re.compile(
+    r"([a-z0-9-]+)-aiplatform\.googleapis\.com|aiplatform\.([a-z]+)\.rep\.googleapis\.com"
+)
+_PROJECT_VARIABLES = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")
 
 
 class GoogleCredentials:
     """The token of this machine's user or service account."""
 
     def __init__(self) -> None:
-        if not _is_installed():
+        try:
+            is_installed = (
+                find_spec("google.auth") is not None and find_spec("requests") is not None
+            )
+        except ModuleNotFoundError:  # not even the package `google`
+            is_installed = False
+        if not is_installed:
             raise missing_library("Vertex with Google's own credentials", "vertex")
-        self._credentials: _Credentials | None = None
+        # An object of google-auth, which is installed only where it is used.
+        self._credentials: Any = None
         self._fetching = SharedFetch(self._fetch)
         self.project: str | None = None
 
@@ -77,10 +81,10 @@ class GoogleCredentials:
     @property
     def are_fresh(self) -> bool:
         """Whether the token is there and will not expire in the next minutes."""
-        return self._credentials is not None and self._credentials.valid
+        return self._credentials is not None and bool(self._credentials.valid)
 
     async def prepare(self) -> None:
-        """Fetch the token; UsageError when somebody must log in, OSError when it cannot be had."""
+        """Fetch the token; UsageError when somebody must log in, OSError when Google fails."""
         await self._fetching.once()
 
     def _fetch(self) -> None:
@@ -88,36 +92,21 @@ class GoogleCredentials:
         exceptions = import_module("google.auth.exceptions")
         try:
             if self._credentials is None:
-                found, self.project = auth.default(scopes=[_SCOPE])
-                self._credentials = cast(_Credentials, found)
+                self._credentials, self.project = auth.default(scopes=[_SCOPE])
             if not self._credentials.valid:
                 with import_module("requests").Session() as session:
                     transport = import_module("google.auth.transport.requests")
                     self._credentials.refresh(transport.Request(session))
         except exceptions.DefaultCredentialsError as error:
-            told = "No Google credentials were found for Vertex."
-            raise UsageError(told, next=_LOG_IN) from error
+            problem = "No Google credentials were found for Vertex."
+            raise UsageError(problem, next=_LOG_IN) from error
         except exceptions.GoogleAuthError as error:
-            # The text of such an error may quote what the server said about an account.
+            # The text of such an error may quote what the server reported about an account.
             name = type(error).__name__
             if isinstance(error, exceptions.TransportError) or error.retryable:
                 raise ConnectionError(f"Google could not be asked for a token ({name})") from error
-            told = f"The Google credentials for Vertex cannot be used ({name})."
-            raise UsageError(told, next=_LOG_IN) from error
-
-
-def _is_installed() -> bool:
-    try:
-        return find_spec("google.auth") is not None and find_spec("requests") is not None
-    except ModuleNotFoundError:  # not even the package that it stands in
-        return False
-
-
-_VERSION = "vertex-2023-10-16"
-_REGIONAL = re.compile(r"([a-z0-9-]+)-aiplatform\.googleapis\.com")
-_MULTI_REGIONAL = re.compile(r"aiplatform\.([a-z]+)\.rep\.googleapis\.com")
-_GLOBAL = "aiplatform.googleapis.com"
-_PROJECT_VARIABLES = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT")
+            problem = f"The Google credentials for Vertex cannot be used ({name})."
+            raise UsageError(problem, next=_LOG_IN) from error
 
 
 class VertexProvider:
@@ -126,10 +115,20 @@ class VertexProvider:
     def __init__(
         self, settings: UpstreamSettings, origin: Origin, environ: Mapping[str, str]
     ) -> None:
-        self._origin = origin
+        self.origin = origin
         self._prefix = "" if origin.path.endswith("/v1") else "/v1"
-        self._headers = given_headers(settings)
-        self._region = _region(settings, origin, environ)
+        self._headers = configured_headers(settings)
+        host = origin.address.host
+        in_host = _REGION_IN_HOST.fullmatch(host)
+        region = settings.region or (in_host and (in_host[1] or in_host[2]))
+        if not region and host == "aiplatform.googleapis.com":
+            region = "global"
+        self._region = region or environ.get("CLOUD_ML_REGION") or ""
+        if not re.fullmatch(r"[a-z0-9-]+", self._region):
+            raise UsageError(
+                f"Upstream {settings.name} has no Google region.",
+                next="Configure its region, such as global or us-east5.",
+            )
         variables = (environ.get(name) for name in _PROJECT_VARIABLES)
         self._project = settings.project or next(filter(None, variables), None)
         self._token = own_secret(settings)
@@ -138,14 +137,9 @@ class VertexProvider:
             self._credentials = GoogleCredentials()
         elif self._project is None:
             raise UsageError(
-                f"Upstream {settings.name} does not say which Google project pays for it.",
-                next="Give it a project.",
+                f"Upstream {settings.name} has no Google project that pays for it.",
+                next="Configure its project.",
             )
-
-    @property
-    def origin(self) -> Origin:
-        """Where it is."""
-        return self._origin
 
     @property
     def is_ready(self) -> bool:
@@ -157,67 +151,48 @@ class VertexProvider:
         if self._credentials is not None:
             await self._credentials.prepare()
 
-    def render(self, message: UpstreamRequest, model: str) -> UpstreamRequest:
-        """The message as a prediction of the model."""
-        asked = cloud_request(message, _VERSION)
-        if message.target.partition(b"?")[0] == COUNT_TOKENS:
-            named = model or asked_model(plain(message)) or ""
-            asked.members["model"] = raw(vertex_id(named))
+    def render(self, request: UpstreamRequest, model: str) -> UpstreamRequest:
+        """The request as a prediction of the model."""
+        members, stream = cloud_request(request, _VERSION)
+        if request.target.partition(b"?")[0] == COUNT_TOKENS:
+            named = model or read_request(plain_body(request)).model or ""
+            members["model"] = raw(vertex_id(named))
             path = "count-tokens:rawPredict"
         elif model:
-            way = "streamRawPredict" if asked.stream else "rawPredict"
-            path = f"{model_in_path(vertex_id(model), safe='@')}:{way}"
+            method = "streamRawPredict" if stream else "rawPredict"
+            path = f"{model_in_path(vertex_id(model), safe='@')}:{method}"
         else:
             raise UnsupportedRequestError("Vertex takes nothing but messages here")
-        place = f"projects/{quote(self._paying(), safe=':')}/locations/{self._region}"
+        token, project = self._token, self._project
+        if self._credentials is not None:
+            token, project = self._credentials.token, project or self._credentials.project
+            if token is None:
+                raise UnsupportedRequestError("its Google credentials have not been fetched")
+        if project is None:
+            raise UnsupportedRequestError("neither its settings nor Google's name a project")
+        place = f"projects/{quote(project, safe=':')}/locations/{self._region}"
         target = f"{self._prefix}/{place}/publishers/anthropic/models/{path}"
         headers: list[tuple[bytes, bytes]] = [
             (b"Content-Type", b"application/json"),
             (b"User-Agent", f"jackline/{__version__}".encode()),
-            *self._authorization(),
         ]
-        betas = known_betas(betas_of(message.headers), VERTEX_BETAS)
+        if token is not None:
+            headers.append((b"Authorization", b"Bearer " + token))
+        betas = known_betas(request.headers, VERTEX_BETAS)
         if betas:
             headers.append((BETA, ",".join(betas).encode()))
-        return UpstreamRequest(
-            b"POST", target.encode(), with_own(headers, self._headers), asked.body()
-        )
+        own = with_own(headers, self._headers)
+        return UpstreamRequest(b"POST", target.encode(), own, msgspec.json.encode(members))
 
-    def listen(self, ear: ResponseHandler, message: UpstreamRequest, model: str) -> ResponseHandler:  # noqa: ARG002 -- the protocol
-        """The ear itself: Vertex answers as Anthropic does."""
-        return ear
+    def wrap_handler(
+        self,
+        handler: ResponseHandler,
+        request: UpstreamRequest,  # noqa: ARG002 -- the protocol
+        model: str,  # noqa: ARG002 -- the protocol
+    ) -> ResponseHandler:
+        """The handler itself: Vertex answers as Anthropic does."""
+        return handler
 
     def native_error(self, status: int, body: bytes) -> bytes:
-        """The error in Anthropic's words, in which Vertex tells those of the model anyway."""
-        return body if is_anthropic_error(body) else to_anthropic_error(status, body)
-
-    def _authorization(self) -> list[tuple[bytes, bytes]]:
-        token = self._token
-        if self._credentials is not None:
-            token = self._credentials.token
-            if token is None:
-                raise UnsupportedRequestError("its Google credentials have not been fetched")
-        return [] if token is None else [(b"Authorization", b"Bearer " + token)]
-
-    def _paying(self) -> str:
-        project = self._project
-        if project is None and self._credentials is not None:
-            project = self._credentials.project
-        if project is None:
-            raise UnsupportedRequestError(
-                "neither its settings nor Google's name a project that pays"
-            )
-        return project
-
-
-def _region(settings: UpstreamSettings, origin: Origin, environ: Mapping[str, str]) -> str:
-    host = origin.address.host
-    in_host = _REGIONAL.fullmatch(host) or _MULTI_REGIONAL.fullmatch(host)
-    region = settings.region or (in_host[1] if in_host else None)
-    region = region or ("global" if host == _GLOBAL else environ.get("CLOUD_ML_REGION"))
-    if not region or not re.fullmatch(r"[a-z0-9-]+", region):
-        raise UsageError(
-            f"Upstream {settings.name} does not say in which Google region it is.",
-            next="Give it a region, such as global or us-east5.",
-        )
-    return region
+        """The error in Anthropic's form, which errors of the model have anyway."""
+        return body if error_type(body) == "error" else to_anthropic_error(status, body)

@@ -33,12 +33,3 @@ ATTEMPTS = "jackline.attempts"
 HELD = "jackline.held_seconds"
 TOLD_BY = "jackline.told_by"
 REQUEST_ID = "jackline.upstream_request_id"
-
-# What the conventions call the providers that Jackline has kinds for.
-PROVIDERS = {
-    "anthropic": "anthropic",
-    "bedrock": "aws.bedrock",
-    "vertex": "gcp.vertex_ai",
-    "openai-chat": "openai",
-    "openai-responses": "openai",
-}

@@ -73,7 +73,7 @@ def test_a_locked_file_is_waited_for_and_then_told(disk: World) -> None:
             other.execute("ROLLBACK")
         for one in told:
             assert isinstance(one, JournalError)
-            assert "another program holds it locked" in one.message
+            assert "another program has locked it" in one.message
             assert one.next
         await engine.begin_call(claim, made.call("later"))
         assert [call.key for call in await engine.calls("run-1")] == ["later"]
@@ -103,7 +103,7 @@ def test_a_file_that_cannot_be_made_is_told(disk: World) -> None:
 
     async def story(engine: RunStore) -> None:
         for attempt in (_begun(engine), engine.runs()):
-            with pytest.raises(JournalError, match="cannot be opened at its place") as caught:
+            with pytest.raises(JournalError, match="cannot be opened at its path") as caught:
                 await attempt
             assert "--state" in caught.value.next
 

@@ -23,7 +23,7 @@ def _missing(sub: str, *, retry_same: bool | None = None) -> Verdict:
 
 NOTICES = (
     when(
-        says=(
+        text=(
             r"you've used \d{1,3}% of your",
             r"\d{1,3}% of your [\w -]{1,30}(?:used|left|remaining)",
             r"approaching (?:your )?(?:[\w-]{1,20} ){0,3}limit",
@@ -38,27 +38,24 @@ NOTICES = (
         ),
         then=_NOTICE,
     ),
-    when(words="allowed allowed_warning", says=r"^.{0,200}$", then=_NOTICE),
+    when(codes="allowed allowed_warning", text=r"^.{0,200}$", then=_NOTICE),
 )
 
 CANCELS = (
     when(status=(499,), then=_CANCEL),
     when(
-        words="aborted_streaming aborted_tools client_closed_request cancelled canceled"
+        codes="aborted_streaming aborted_tools client_closed_request cancelled canceled"
         " user_cancelled apiuseraborterror interrupted",
         then=_CANCEL,
     ),
     when(
-        words="error_max_turns",
-        unless=(
-            r"structured_?output",
-            r"json-schema",
-        ),
+        codes="error_max_turns",
+        unless=(r"structured_?output", r"json-schema"),
         then=Verdict(Kind.CLIENT_CANCEL, "max_turns"),
     ),
-    when(words="error_max_budget_usd", then=Verdict(Kind.CLIENT_CANCEL, "budget")),
+    when(codes="error_max_budget_usd", then=Verdict(Kind.CLIENT_CANCEL, "budget")),
     when(
-        says=(
+        text=(
             r"request was aborted",
             r"request interrupted by user",
             r"operation was aborted(?! due to timeout)",
@@ -81,32 +78,19 @@ CANCELS = (
             r"operation cancell?ed",
             r"request (?:was )?cancell?ed",
         ),
-        unless=(
-            r"mcp error",
-            r"could be due to a network timeout",
-        ),
+        unless=(r"mcp error", r"could be due to a network timeout"),
         then=_CANCEL,
     ),
 )
 
 TOOLS = (
     when(
-        says=(
-            r"mcp error -3200[01]",
-            r"mcp .{0,60}(?:timed out|connection closed)",
-        ),
+        text=(r"mcp error -3200[01]", r"mcp .{0,60}(?:timed out|connection closed)"),
         then=Verdict(Kind.TOOL_ERROR, "mcp_closed", retry_same=True),
     ),
+    when(text=(r"mcp error -?\d", r"mcp server", r"mcp(?:contenttoolarge|tool)"), then=_TOOL),
     when(
-        says=(
-            r"mcp error -?\d",
-            r"mcp server",
-            r"mcp(?:contenttoolarge|tool)",
-        ),
-        then=_TOOL,
-    ),
-    when(
-        says=(
+        text=(
             r"tool [\w.:-]{1,100} not found",
             r"no such tool",
             r"no result received from client-side tool",
@@ -144,26 +128,23 @@ TOOLS = (
 
 STRUCTURED_OUTPUT = (
     when(
-        says=(
+        text=(
             r"no such tool.{0,30}structured_?output",
             r"structured_?output.{0,30}(?:is not available|not offered|not found)",
         ),
         then=_missing("not_offered", retry_same=False),
     ),
     when(
-        says=(
-            r"lengthfinishreason",
-            r"length limit was reached",
-        ),
+        text=(r"lengthfinishreason", r"length limit was reached"),
         then=_missing("length", retry_same=False),
     ),
     when(
-        says=r"(?:structured_?output|json-schema).{0,200}error_max_turns",
+        text=r"(?:structured_?output|json-schema).{0,200}error_max_turns",
         then=_missing("max_turns", retry_same=False),
     ),
-    when(words="error_max_structured_output_retries", then=_missing("retries_exhausted")),
+    when(codes="error_max_structured_output_retries", then=_missing("retries_exhausted")),
     when(
-        says=(
+        text=(
             r"valid structured ?output after",
             r"structured_?output retry cap",
             r"exceeded maximum retries .{0,30}(?:result|output) validation",
@@ -172,7 +153,7 @@ STRUCTURED_OUTPUT = (
         then=_missing("retries_exhausted"),
     ),
     when(
-        says=(
+        text=(
             r"without calling structured_?output",
             r"did not return structured_?output",
             r"structured_?output (?:tool )?(?:was )?(?:not|never) called",
@@ -186,7 +167,7 @@ STRUCTURED_OUTPUT = (
         then=_missing("absent"),
     ),
     when(
-        says=(
+        text=(
             r"(?:do|did)(?:es)?(?: not|n't) (?:match|fit) (?:the )?(?:\w{1,10} )?(?:schema|format)",
             r"outputparser",
             r"validation errors? for \w",

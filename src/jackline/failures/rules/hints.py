@@ -12,16 +12,13 @@ from jackline.failures.rules.rule import Verdict, when
 
 LAST_RESORT = (
     when(
-        says=(r"rate[-_ ]?limit", r"too many requests", r"throttl"),
+        text=(r"rate[-_ ]?limit", r"too many requests", r"throttl"),
         then=Verdict(Kind.SERVER_THROTTLE),
     ),
+    when(text=(r"quota", r"usage limit"), then=Verdict(Kind.ACCOUNT_QUOTA, "unknown_window")),
     when(
-        says=(r"quota", r"usage limit"),
-        then=Verdict(Kind.ACCOUNT_QUOTA, "unknown_window"),
-    ),
-    when(
-        says=(r"have permission", r"not authori[sz]ed", r"access denied", r"permission_denied"),
+        text=(r"have permission", r"not authori[sz]ed", r"access denied", r"permission_denied"),
         then=Verdict(Kind.AUTH, "forbidden"),
     ),
-    when(says=r"server error", then=Verdict(Kind.UPSTREAM_5XX)),
+    when(text=r"server error", then=Verdict(Kind.UPSTREAM_5XX)),
 )

@@ -21,30 +21,23 @@ _PLAN = Verdict(Kind.BILLING, "plan")
 _BUDGET = Verdict(Kind.BILLING, "budget")
 
 BILLING = (
+    when(codes="credits_required", text=(r"long context", r"1m context"), then=_LONG_CONTEXT),
     when(
-        words="credits_required",
-        says=(
-            r"long context",
-            r"1m context",
-        ),
+        text=r"(?:extra usage|usage credits?|credits?) (?:is |are )?required for (?:long|1m)",
         then=_LONG_CONTEXT,
     ),
+    when(codes="enforced_spend_limit_reached billing_hard_limit_reached", then=_SPEND_CAP),
+    when(codes="budget_exceeded exceededbudget budgetexceedederror", then=_BUDGET),
     when(
-        says=r"(?:extra usage|usage credits?|credits?) (?:is |are )?required for (?:long|1m)",
-        then=_LONG_CONTEXT,
-    ),
-    when(words="enforced_spend_limit_reached billing_hard_limit_reached", then=_SPEND_CAP),
-    when(words="budget_exceeded exceededbudget budgetexceedederror", then=_BUDGET),
-    when(
-        words="credits_required insufficient_quota credit_balance_exhausted"
+        codes="credits_required insufficient_quota credit_balance_exhausted"
         " insufficient_user_quota insufficient_credits insufficient_balance"
         " exceeded_current_quota_error pre_consume_token_quota_failed",
         then=_CREDITS,
     ),
-    when(words="usage_not_included", then=_PLAN),
-    when(words="billing_not_active payment_required invalid_payment", then=_PAYMENT),
+    when(codes="usage_not_included", then=_PLAN),
+    when(codes="billing_not_active payment_required invalid_payment", then=_PAYMENT),
     when(
-        says=(
+        text=(
             r"(?:spend(?:ing)?|spend control) (?:limit|cap)",
             r"specified (?:workspace )?api usage limits",
             r"monthly api usage threshold",
@@ -52,23 +45,16 @@ BILLING = (
             r"usage limit is set to \$0",
             r"org(?:anization)?'s monthly usage limit",
         ),
-        unless=(
-            r"approaching",
-            r"close to",
-        ),
+        unless=(r"approaching", r"close to"),
         then=_SPEND_CAP,
     ),
-    when(words="billing_error", then=_PAYMENT),
+    when(codes="billing_error", then=_PAYMENT),
     when(
-        says=(
-            r"budget (?:has been )?exceeded",
-            r"exceeded (?:your |the )?budget",
-            r"over budget",
-        ),
+        text=(r"budget (?:has been )?exceeded", r"exceeded (?:your |the )?budget", r"over budget"),
         then=_BUDGET,
     ),
     when(
-        says=(
+        text=(
             r"credit balance (?:is )?too low",
             r"insufficient (?:account )?(?:balance|credits?|funds)",
             r"(?:out of|no|not enough) (?:[a-z]{1,10} )?credits\b(?!.{0,14}resets)",
@@ -89,15 +75,11 @@ BILLING = (
             r"余额不足",
             r"quota_not_enough",
         ),
-        unless=(
-            r"resets? (?:at |on )?(?:\w{3,9} )?\d",
-            r"per[- ]day",
-            r"available at \d",
-        ),
+        unless=(r"resets? (?:at |on )?(?:\w{3,9} )?\d", r"per[- ]day", r"available at \d"),
         then=_CREDITS,
     ),
     when(
-        says=(
+        text=(
             r"billing (?:to be|must be|is not|isn't|needs to be) (?:enabled|active|set up)",
             r"account is not active",
             r"arrearage",
@@ -109,29 +91,22 @@ BILLING = (
             r"unpaid invoice",
             r"past due",
         ),
-        unless=(
-            r"rate limit reached",
-            r"requests per",
-            r"tokens per",
-        ),
+        unless=(r"rate limit reached", r"requests per", r"tokens per"),
         then=_PAYMENT,
     ),
-    when(says=r"requires an? (?:\w{1,12} )?subscription", then=_PLAN),
+    when(text=r"requires an? (?:\w{1,12} )?subscription", then=_PLAN),
     when(
-        says=(
+        text=(
             r"upgrade to plus",
             r"plan (?:does not|doesn't) include",
             r"not included in your plan",
             r"(?:to use|using) codex with your chatgpt plan",
         ),
-        unless=(
-            r"model",
-            r"usage limit",
-        ),
+        unless=(r"model", r"usage limit"),
         then=_PLAN,
     ),
     when(
-        says=(
+        text=(
             r"quota exceeded\. check your plan and billing",
             r"check your plan and billing details",
         ),
@@ -140,10 +115,7 @@ BILLING = (
     ),
     when(
         status=(402,),
-        says=(
-            r"quota_exceeded",
-            r"no quota",
-        ),
+        text=(r"quota_exceeded", r"no quota"),
         then=Verdict(Kind.ACCOUNT_QUOTA, "monthly"),
     ),
     when(status=(402,), provider="copilot", then=Verdict(Kind.ACCOUNT_QUOTA, "monthly")),
@@ -171,17 +143,17 @@ _HIT = r"(?:hit|reached|exceeded|used up|exhausted)"
 _RESETS_ON_A_DATE = r"resets? (?:at |on )?[a-z]{3,9}\.? \d"
 
 QUOTA = (
-    when(says=r"reached ?\| ?1\d{9}", then=_quota("session")),
+    when(text=r"reached ?\| ?1\d{9}", then=_quota("session")),
     when(
-        says=rf"out of (?:extra usage|usage credits?).{{0,40}}{_RESETS_ON_A_DATE}",
+        text=rf"out of (?:extra usage|usage credits?).{{0,40}}{_RESETS_ON_A_DATE}",
         then=_quota("weekly_and_overage"),
     ),
     when(
-        says=r"out of (?:extra usage|usage credits?).{0,60}(?:resets?|available at) ",
+        text=r"out of (?:extra usage|usage credits?).{0,60}(?:resets?|available at) ",
         then=_quota("session_and_overage"),
     ),
     when(
-        says=(
+        text=(
             rf"{_MODEL_NAMES} (?:weekly )?limit reached",
             rf"{_HIT} your {_MODEL_NAMES} (?:weekly )?limit",
             rf"{_HIT} your weekly {_MODEL_NAMES} limit",
@@ -190,7 +162,7 @@ QUOTA = (
         then=_quota("weekly_model", Scope.MODEL),
     ),
     when(
-        says=(
+        text=(
             rf"{_HIT} your (?:weekly|7-day|seven-day)",
             r"(?:weekly|7-day) (?:usage )?limit (?:has been )?reached",
             r"\blimit reached ·? ?resets? [a-z]{3,9}\.? \d",
@@ -198,7 +170,7 @@ QUOTA = (
         then=_quota("weekly"),
     ),
     when(
-        says=(
+        text=(
             rf"{_HIT} your (?:current )?(?:session|5-hour|five-hour|5h)",
             r"(?:session|5-hour|five-hour) limit (?:has been )?reached",
             rf"{_HIT} your limit for claude",
@@ -209,20 +181,17 @@ QUOTA = (
         then=_quota("session"),
     ),
     when(
-        says=(
+        text=(
             r"premium request",
             r"(?:calls|requests|tokens|messages) ?(?:/|per|a) ?month",
             r"copilot (?:free|monthly|chat messages)",
             r"monthly (?:chat|request|quota)",
         ),
-        unless=(
-            r"temporarily",
-            r"wait a (?:moment|few)",
-        ),
+        unless=(r"temporarily", r"wait a (?:moment|few)"),
         then=_quota("monthly"),
     ),
     when(
-        says=(
+        text=(
             r"per[- ]day\b",
             r"(?:calls|requests|tokens|messages) ?/ ?day",
             r"\((?:rpd|tpd)\)",
@@ -235,12 +204,12 @@ QUOTA = (
         then=_quota("daily"),
     ),
     when(
-        says=rf"{_HIT} your (?:[\w.'-]{{1,20}} ){{0,2}}limit.{{0,14}}{_RESETS_ON_A_DATE}",
+        text=rf"{_HIT} your (?:[\w.'-]{{1,20}} ){{0,2}}limit.{{0,14}}{_RESETS_ON_A_DATE}",
         then=_quota("weekly"),
     ),
-    when(says=rf"{_HIT} your limit\b", then=_quota("unknown_window")),
+    when(text=rf"{_HIT} your limit\b", then=_quota("unknown_window")),
     when(
-        says=(
+        text=(
             rf"{_HIT} your (?:[\w.'-]{{1,20}} ){{0,4}}(?:limit|allowance|quota)",
             r"usage limit (?:has been )?(?:reached|exceeded)",
             r"limit reached ·? ?resets",
@@ -258,50 +227,44 @@ QUOTA = (
         ),
         then=_quota("unknown_window"),
     ),
-    when(words="usage_limit_reached usage_limit_exceeded", then=_quota("unknown_window")),
-    when(words="quota_exceeded", then=_quota("monthly")),
-    when(
-        words="servicequotaexceededexception",
-        then=_quota("service_quota"),
-    ),
+    when(codes="usage_limit_reached usage_limit_exceeded", then=_quota("unknown_window")),
+    when(codes="quota_exceeded", then=_quota("monthly")),
+    when(codes="servicequotaexceededexception", then=_quota("service_quota")),
 )
 
 # Limits on a subscription or project that say "quota" but refill by the minute, and the reverse.
 PROJECT_QUOTA = (
-    # Told with a wait: short is a minute's limit, long is corrected to a window by classify.
+    # With a wait: short is a limit per minute, long is corrected to a window by classify.
     when(
-        says=(r"exhausted your capacity on this model", r"quota will reset (?:after|in) \d"),
+        text=(r"exhausted your capacity on this model", r"quota will reset (?:after|in) \d"),
         then=_rate(None, Scope.MODEL),
     ),
     when(
-        says=(
-            r"limit: 0\b",
-            r"quota_limit_value\W{1,5}0\b",
-        ),
-        words="resource_exhausted",
+        text=(r"limit: 0\b", r"quota_limit_value\W{1,5}0\b"),
+        codes="resource_exhausted",
         then=Verdict(Kind.BILLING, "zero_quota", Scope.MODEL),
     ),
     when(
-        says=r"quota exceeded for (?:metric|quota metric|aiplatform|quota).{0,200}token",
+        text=r"quota exceeded for (?:metric|quota metric|aiplatform|quota).{0,200}token",
         then=_rate("tpm", Scope.MODEL),
     ),
     when(
-        says=r"quota exceeded for (?:metric|quota metric|aiplatform|quota)",
+        text=r"quota exceeded for (?:metric|quota metric|aiplatform|quota)",
         then=_rate("rpm", Scope.MODEL),
     ),
     when(
-        says=r"exceeded your current quota",
+        text=r"exceeded your current quota",
         provider="vertex gemini google",
         unless=r"retry in \d",
         then=_quota("daily"),
     ),
-    when(says=r"exceeded your current quota.{0,900}retry in \d", then=_rate("tpm", Scope.MODEL)),
-    when(says=r"exceeded your current quota", then=_NO_CREDITS),
+    when(text=r"exceeded your current quota.{0,900}retry in \d", then=_rate("tpm", Scope.MODEL)),
+    when(text=r"exceeded your current quota", then=_NO_CREDITS),
 )
 
 SHARED_CAPACITY = (
     when(
-        says=(
+        text=(
             r"high demand",
             r"peak load",
             r"上游负载",
@@ -322,7 +285,7 @@ SHARED_CAPACITY = (
 
 RATE = (
     when(
-        says=(
+        text=(
             r"request too large for",
             r"input or output tokens must be reduced",
             r"request (?:is )?larger than the (?:token )?limit",
@@ -330,44 +293,32 @@ RATE = (
         status=(413, 429),
         then=Verdict(Kind.INVALID_REQUEST, "request_too_large", failover_helps=True),
     ),
-    when(words="ramp_limit_exceeded", then=_throttle("ramp", Scope.ACCOUNT)),
+    when(codes="ramp_limit_exceeded", then=_throttle("ramp", Scope.ACCOUNT)),
     when(
-        says=(
-            r"usage increase rate",
-            r"acceleration limit",
-            r"ramp limit",
-        ),
+        text=(r"usage increase rate", r"acceleration limit", r"ramp limit"),
         then=_throttle("ramp", Scope.ACCOUNT),
     ),
-    when(words="slow_down", then=_throttle("ramp", Scope.ACCOUNT)),
+    when(codes="slow_down", then=_throttle("ramp", Scope.ACCOUNT)),
+    when(text=r"too many connect attempts", then=_throttle("proxy_connect_limit")),
+    when(text=(r"not your usage limit", r"temporarily limiting requests"), then=_throttle()),
     when(
-        says=r"too many connect attempts",
-        then=_throttle("proxy_connect_limit"),
-    ),
-    when(says=(r"not your usage limit", r"temporarily limiting requests"), then=_throttle()),
-    when(
-        says=(
+        text=(
             r"accounts? (?:are |is )?temporarily rate[- ]limited",
             r"receiving too many requests",
         ),
         then=_throttle(),
     ),
     when(
-        says=(
-            r"concurren(?:t|cy)",
-            r"parallel request",
-            r"simultaneous",
-            r"too many connections",
-        ),
+        text=(r"concurren(?:t|cy)", r"parallel request", r"simultaneous", r"too many connections"),
         status=(429,),
         then=_rate("concurrency"),
     ),
     when(
-        says=r"concurrent (?:connections|requests?).{0,40}(?:rate )?limit",
+        text=r"concurrent (?:connections|requests?).{0,40}(?:rate )?limit",
         then=_rate("concurrency"),
     ),
     when(
-        says=(
+        text=(
             r"no deployments available",
             r"deployments? .{0,40}in cooldown",
             r"cooling down",
@@ -375,18 +326,14 @@ RATE = (
         ),
         then=_rate("router_cooldown", Scope.MODEL),
     ),
-    when(words="all_deployments_in_cooldown", then=_rate("router_cooldown", Scope.MODEL)),
+    when(codes="all_deployments_in_cooldown", then=_rate("router_cooldown", Scope.MODEL)),
     when(
-        says=r"resource[ _]?(?:has been )?exhausted",
-        unless=(
-            r"quota exceeded for",
-            r"quotaid",
-            r"system memory",
-        ),
+        text=r"resource[ _]?(?:has been )?exhausted",
+        unless=(r"quota exceeded for", r"quotaid", r"system memory"),
         then=_throttle("shared_capacity"),
     ),
     when(
-        says=(
+        text=(
             r"error from provider",
             r"provider returned error",
             r"temporarily rate-limited",
@@ -397,38 +344,22 @@ RATE = (
         then=_throttle(None, Scope.MODEL),
     ),
     when(
-        says=(
-            r"input tokens? per min",
-            r"number of (?:request|input) tokens",
-        ),
-        then=_rate("itpm"),
+        text=(r"input tokens? per min", r"number of (?:request|input) tokens"), then=_rate("itpm")
     ),
+    when(text=(r"output tokens? per min", r"number of output tokens"), then=_rate("otpm")),
+    when(text=r"too many tokens", then=_rate("tpm", Scope.MODEL)),
     when(
-        says=(
-            r"output tokens? per min",
-            r"number of output tokens",
-        ),
-        then=_rate("otpm"),
+        text=(r"tokens? per min", r"\btpm\b", r"token rate limit", r"tokens/min"), then=_rate("tpm")
     ),
-    when(says=r"too many tokens", then=_rate("tpm", Scope.MODEL)),
+    when(text=r"number of tokens allowed", status=(429,), then=_rate("tpm")),
     when(
-        says=(
-            r"tokens? per min",
-            r"\btpm\b",
-            r"token rate limit",
-            r"tokens/min",
-        ),
-        then=_rate("tpm"),
-    ),
-    when(says=r"number of tokens allowed", status=(429,), then=_rate("tpm")),
-    when(
-        says=r"too many requests, please wait before",
-        words="throttlingexception",
+        text=r"too many requests, please wait before",
+        codes="throttlingexception",
         then=_rate("rpm", Scope.MODEL),
     ),
-    when(words="throttlingexception throttledexception", then=_rate(None, Scope.MODEL)),
+    when(codes="throttlingexception throttledexception", then=_rate(None, Scope.MODEL)),
     when(
-        says=(
+        text=(
             r"requests? per (?:min|sec)",
             r"rate limit specific to",
             r"\brpm\b",
@@ -439,28 +370,20 @@ RATE = (
         then=_rate("rpm"),
     ),
     when(
-        words="rate_limit_exceeded rate_limit_reached_error ratelimiterror requests tokens",
+        codes="rate_limit_exceeded rate_limit_reached_error ratelimiterror requests tokens",
         status=(429,),
         unless=r"^(?:api error: )?rate limit (?:reached|exceeded)\.?$",
         then=_rate(None),
     ),
-    when(says=r"provisioned throughput", status=(429,), then=_rate("provisioned")),
+    when(text=r"provisioned throughput", status=(429,), then=_rate("provisioned")),
     when(
-        says=(
-            r"wait a (?:moment|few)",
-            r"rate-limited",
-            r"rate limit exceeded",
-        ),
+        text=(r"wait a (?:moment|few)", r"rate-limited", r"rate limit exceeded"),
         provider="copilot",
         then=_throttle(None, Scope.ACCOUNT),
     ),
+    when(codes="rate_limited rate_limit", provider="copilot", then=_throttle(None, Scope.ACCOUNT)),
     when(
-        words="rate_limited rate_limit",
-        provider="copilot",
-        then=_throttle(None, Scope.ACCOUNT),
-    ),
-    when(
-        says=(
+        text=(
             r"request rejected \(429\)",
             r"your (?:[\w-]{1,20} )?(?:organi[sz]ation's |account's )?rate limit",
             r"rate limit (?:is |was |has been )?(?:reached|exceeded)(?: for|\.|!|:|,| in|$)",
@@ -469,10 +392,7 @@ RATE = (
             r"rate limit of",
             r"per-minute",
         ),
-        unless=(
-            r"^(?:api error: )?rate limit (?:reached|exceeded)\.?$",
-            r"exceeded retry limit",
-        ),
+        unless=(r"^(?:api error: )?rate limit (?:reached|exceeded)\.?$", r"exceeded retry limit"),
         then=_rate(None),
     ),
 )

@@ -1,6 +1,6 @@
-"""Recognise a provider in trouble, or a broken way to it: overload, timeouts, streams, network.
+"""Recognise a provider that fails, or a broken path to it: overload, timeouts, streams, network.
 
-Rules: (1) an overload says so in its code before its text; (2) what a proxy says about the
+Rules: (1) an overload is known by its code before its text; (2) what a proxy reports about the
 backend is the provider's fault, not the network's; a fault on this machine or its network is
 distinguished from the provider's; (3) a broken stream is distinguished from a late one; (4) a
 page where an answer should be comes from the network, whatever its status.
@@ -32,10 +32,10 @@ def _cut(sub: str) -> Verdict:
 
 
 OVERLOAD = (
-    when(words="overloaded_error server_is_overloaded overloadederror", then=_OVERLOADED),
-    when(says=r"reset reason: overflow", then=Verdict(Kind.OVERLOADED, "envoy_overflow")),
+    when(codes="overloaded_error server_is_overloaded overloadederror", then=_OVERLOADED),
+    when(text=r"reset reason: overflow", then=Verdict(Kind.OVERLOADED, "envoy_overflow")),
     when(
-        says=(
+        text=(
             rf"{_A_MODEL_IS} (?:overloaded|unavailable|at capacity)",
             rf"{_A_MODEL_IS} experiencing high (?:load|demand)",
         ),
@@ -43,7 +43,7 @@ OVERLOAD = (
         then=_MODEL_OVERLOADED,
     ),
     when(
-        says=(
+        text=(
             r"overload(?:ed|ing)?(?! ?(?:protection|resolution|method|operator|function))\b",
             r"overload ?ed_error",
             r"server (?:is )?busy",
@@ -59,46 +59,31 @@ OVERLOAD = (
             r"total request limit reached",
             r"maximum (?:queue|pending)",
         ),
-        unless=(
-            r"error 522",
-            r"origin",
-        ),
+        unless=(r"error 522", r"origin"),
         then=_OVERLOADED,
     ),
-    when(
-        words="serviceunavailableexception modelnotreadyexception",
-        then=_OVERLOADED,
-    ),
+    when(codes="serviceunavailableexception modelnotreadyexception", then=_OVERLOADED),
     when(status=(529,), then=_OVERLOADED),
     when(
-        says=(
-            r"experiencing high (?:load|demand)",
-            r"currently experiencing high",
-        ),
+        text=(r"experiencing high (?:load|demand)", r"currently experiencing high"),
         then=_OVERLOADED,
     ),
 )
 
 LATE = (
-    when(says=(r"litellm\.timeout", r"apitimeouterror"), then=_LATE),
-    when(words="modeltimeoutexception", then=_MODEL_LATE),
-    when(words="timeout_error", then=_LATE),
+    when(text=(r"litellm\.timeout", r"apitimeouterror"), then=_LATE),
+    when(codes="modeltimeoutexception", then=_MODEL_LATE),
+    when(codes="timeout_error", then=_LATE),
+    when(status=(524,), then=Verdict(Kind.TIMEOUT, "cloudflare_524")),
     when(
-        status=(524,),
-        then=Verdict(Kind.TIMEOUT, "cloudflare_524"),
-    ),
-    when(
-        says=(
-            r"524: a timeout occurred",
-            r"error code:? 524",
-        ),
+        text=(r"524: a timeout occurred", r"error code:? 524"),
         then=Verdict(Kind.TIMEOUT, "cloudflare_524"),
     ),
 )
 
 STREAM = (
     when(
-        says=(
+        text=(
             r"stream idle timeout(?! - no chunks)",
             r"stalled mid-stream",
             r"stopped arriving",
@@ -108,7 +93,7 @@ STREAM = (
         then=_cut("stalled"),
     ),
     when(
-        says=(
+        text=(
             r"(?:response|stream|turn) (?:above )?(?:may be|was|is) incomplete",
             r"mid-response",
             r"partial response",
@@ -116,7 +101,7 @@ STREAM = (
         then=_cut("partial_output"),
     ),
     when(
-        says=(
+        text=(
             r"before response\.completed",
             r"before (?:a )?finish_reason",
             r"closed before (?:the )?(?:response|message)",
@@ -125,7 +110,7 @@ STREAM = (
         then=_cut("no_terminal_event"),
     ),
     when(
-        says=(
+        text=(
             r"stream ended (?:before|without|unexpectedly|with empty)",
             r"ended before (?:the response|any complete)",
             r"without (?:sending )?(?:a )?message_stop",
@@ -136,15 +121,9 @@ STREAM = (
         ),
         then=_cut("no_message_stop"),
     ),
+    when(text=(r"stream_ended_no_result", r"stream closed"), then=_cut("silent")),
     when(
-        says=(
-            r"stream_ended_no_result",
-            r"stream closed",
-        ),
-        then=_cut("silent"),
-    ),
-    when(
-        says=(
+        text=(
             r"error decoding response body",
             r"incomplete(?: chunked)? ?read",
             r"chunkedencodingerror",
@@ -161,7 +140,7 @@ STREAM = (
         then=_cut("decode"),
     ),
     when(
-        says=(
+        text=(
             r"socket connection was closed unexpectedly",
             r"connection (?:was )?closed (?:unexpectedly|while|by (?:peer|server|remote))",
             r"connection lost (?:before|mid)",
@@ -169,31 +148,21 @@ STREAM = (
             r"other side closed",
             r"closed connection without sending complete",
         ),
-        unless=(
-            r"upstream connect error",
-            r"before headers",
-            r"mcp",
-        ),
+        unless=(r"upstream connect error", r"before headers", r"mcp"),
         then=_cut("server_fin"),
     ),
     when(
-        says=(
-            r"(?:^|[ :'\"])terminated['\"]?\.?$",
-            r"^typeerror: terminated",
-        ),
+        text=(r"(?:^|[ :'\"])terminated['\"]?\.?$", r"^typeerror: terminated"),
         unless=r"process",
         then=_cut("reset"),
     ),
 )
 
 BROKEN = (
+    when(codes="modelerrorexception modelstreamerrorexception", then=_MODEL_BROKEN),
+    when(codes="internalserverexception", then=_BROKEN),
     when(
-        words="modelerrorexception modelstreamerrorexception",
-        then=_MODEL_BROKEN,
-    ),
-    when(words="internalserverexception", then=_BROKEN),
-    when(
-        says=(
+        text=(
             r"upstream connect error",
             r"disconnect/reset before headers",
             r"reset reason: ",
@@ -204,36 +173,26 @@ BROKEN = (
     ),
     when(status=(520, 521, 522, 523, 525, 526, 527, 530), then=_CLOUDFLARE),
     when(
-        says=(
-            r"cloudflare",
-            r"error code:? 10\d\d",
-            r"web server is down",
-        ),
+        text=(r"cloudflare", r"error code:? 10\d\d", r"web server is down"),
         status=(500, 502, 503),
         then=_CLOUDFLARE,
     ),
+    when(codes="cmek_context_unavailable", then=Verdict(Kind.UPSTREAM_5XX, scope=Scope.ACCOUNT)),
     when(
-        words="cmek_context_unavailable",
-        then=Verdict(Kind.UPSTREAM_5XX, scope=Scope.ACCOUNT),
-    ),
-    when(
-        words="internal internal_error internal_server_error api_error server_error unknown_error"
+        codes="internal internal_error internal_server_error api_error server_error unknown_error"
         " finish_reason_error response_failed",
-        says=r"model",
+        text=r"model",
         status=(500, 502, 503),
-        unless=(
-            r"not found",
-            r"does not exist",
-        ),
+        unless=(r"not found", r"does not exist"),
         then=_MODEL_BROKEN,
     ),
     when(
-        words="api_error internal_server_error server_error internal internalservererror",
+        codes="api_error internal_server_error server_error internal internalservererror",
         unless=r"time(?:d)? ?-?out",
         then=_BROKEN,
     ),
     when(
-        says=(
+        text=(
             r"internal server error",
             r"bad gateway",
             r"service (?:is )?(?:temporarily )?unavailable",
@@ -257,7 +216,7 @@ BROKEN = (
 
 TIMEOUT = (
     when(
-        says=(
+        text=(
             r"tim(?:e|ed) ?-?out",
             r"deadline exceeded",
             r"didn't respond in time",
@@ -296,9 +255,9 @@ _PROXY = _edge("proxy", retry_same=False)
 _PORTAL = _edge("captive_portal", retry_same=False, failover_helps=False)
 
 BORDER = (
-    when(words="unsupported_country_region_territory", then=_REGION),
+    when(codes="unsupported_country_region_territory", then=_REGION),
     when(
-        says=(
+        text=(
             r"country, region,? or territory",
             r"(?:not available|unsupported) in your (?:country|region)",
             r"location is not supported",
@@ -311,18 +270,9 @@ BORDER = (
         unless=r"failed to connect",
         then=_REGION,
     ),
+    when(status=(403,), codes="forbidden", unless=(r"model", r"api key", r"token"), then=_REGION),
     when(
-        status=(403,),
-        words="forbidden",
-        unless=(
-            r"model",
-            r"api key",
-            r"token",
-        ),
-        then=_REGION,
-    ),
-    when(
-        says=(
+        text=(
             r"just a moment\.\.\.",
             r"challenge-platform",
             r"enable javascript and cookies",
@@ -331,11 +281,11 @@ BORDER = (
         then=_edge("cf_challenge"),
     ),
     when(
-        words="sandbox_egress_restricted",
+        codes="sandbox_egress_restricted",
         then=_edge("egress_policy", retry_same=False, failover_helps=False),
     ),
     when(
-        says=(
+        text=(
             r"virtual network",
             r"vnet",
             r"firewall rules",
@@ -346,7 +296,7 @@ BORDER = (
     ),
     when(status=(407,), then=_PROXY),
     when(
-        says=(
+        text=(
             r"internet access denied",
             r"access (?:to this (?:site|page|website) )?(?:has been |is )?(?:blocked|denied) by",
             r"web filter",
@@ -358,24 +308,16 @@ BORDER = (
             r"fortiguard",
             r"expected json, got html",
         ),
-        unless=(
-            r"aws",
-            r"iam",
-            r"certificate",
-        ),
+        unless=(r"aws", r"iam", r"certificate"),
         then=_PORTAL,
     ),
     when(
-        says=(
-            r"squid",
-            r"cache administrator",
-            r"access control configuration prevents",
-        ),
+        text=(r"squid", r"cache administrator", r"access control configuration prevents"),
         status=(403, 407, 502, 503),
         then=_PROXY,
     ),
     when(
-        says=(
+        text=(
             r"empty or malformed response",
             r"unexpected token '?<",
             r"<!doctype",
@@ -390,15 +332,14 @@ BORDER = (
 PATH = (
     # Our own words, of upstream/interface.py: asked again, it would be as large.
     when(
-        says=r"larger than limits\.answer allows",
-        then=_edge("answer_too_large", retry_same=False),
+        text=r"larger than limits\.answer allows", then=_edge("answer_too_large", retry_same=False)
     ),
     when(
-        says=r"longer than limits\.answer_time allows",
+        text=r"longer than limits\.answer_time allows",
         then=_edge("answer_too_long", retry_same=False),
     ),
     when(
-        says=(
+        text=(
             r"self[- ]signed",
             r"cert(?:ificate)?[_ ](?:verif|has|expired|is|was|not|signed|untrusted|common)",
             r"certificate",
@@ -417,7 +358,7 @@ PATH = (
         then=_TLS,
     ),
     when(
-        says=(
+        text=(
             r"err_proxy",
             r"proxy (?:authentication|refused|connection)",
             r"tunnel(?:ing)? (?:connection )?(?:failed|socket|refused)",
@@ -428,7 +369,7 @@ PATH = (
         then=_PROXY,
     ),
     when(
-        says=(
+        text=(
             r"enotfound",
             r"eai_again",
             r"eai_nodata",
@@ -450,7 +391,7 @@ PATH = (
         then=_edge("dns"),
     ),
     when(
-        says=(
+        text=(
             r"enetunreach",
             r"ehostunreach",
             r"enetdown",
@@ -464,7 +405,7 @@ PATH = (
         then=_edge("no_route", failover_helps=False),
     ),
     when(
-        says=(
+        text=(
             r"econnrefused",
             r"connection ?refused",
             r"winerror 10061",
@@ -476,7 +417,7 @@ PATH = (
         then=_edge("refused"),
     ),
     when(
-        says=(
+        text=(
             r"connect timeout",
             r"connecttimeout",
             r"und_err_connect_timeout",
@@ -488,7 +429,7 @@ PATH = (
         then=_edge("connect_timeout"),
     ),
     when(
-        says=(
+        text=(
             r"econnreset",
             r"econnaborted",
             r"epipe",
@@ -512,7 +453,7 @@ PATH = (
         then=_edge("reset"),
     ),
     when(
-        says=(
+        text=(
             r"ebadf",
             r"eaddrnotavail",
             r"emfile",
@@ -527,7 +468,7 @@ PATH = (
 # Words that say no more than "it did not work"; everything more telling has been tried by then.
 UNREACHABLE = (
     when(
-        says=(
+        text=(
             r"unable to connect",
             r"can't reach",
             r"cannot connect",

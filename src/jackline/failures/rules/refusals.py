@@ -1,7 +1,7 @@
 """Recognise what a provider refuses: the caller's credentials, the model, the content.
 
-Rules: (1) a person or a change has to act, so nothing here is retried unless the text says that
-it heals by itself; (2) a border or firewall that answers 403 is not a matter of credentials
+Rules: (1) a person has to change something, so nothing here is retried unless the text says that
+it recovers by itself; (2) a border or firewall that answers 403 is not a matter of credentials
 (outages.py); (3) a missing model is distinguished from a wrong address.
 Not here: money (limits.py), borders that answer 403 (outages.py).
 """
@@ -16,9 +16,9 @@ def _auth(sub: str, *, scope: Scope | None = None, retry_same: bool | None = Non
     return Verdict(Kind.AUTH, sub, scope, retry_same)
 
 
-HEALING_AUTH = (
+TRANSIENT_AUTH = (
     when(
-        says=(
+        text=(
             r"temporary network issue",
             r"service disruption",
             r"authentication service (?:is )?(?:down|unavailable)",
@@ -27,16 +27,16 @@ HEALING_AUTH = (
         then=_auth("transient", retry_same=True),
     ),
     when(
-        says=r"try again (?:after|in) \d{1,2} minutes?",
+        text=r"try again (?:after|in) \d{1,2} minutes?",
         status=(403,),
         then=_auth("propagation", scope=Scope.MODEL, retry_same=True),
     ),
 )
 
 AUTH = (
-    when(words="verification_required", then=_auth("verification")),
+    when(codes="verification_required", then=_auth("verification")),
     when(
-        says=(
+        text=(
             r"organi[sz]ation (?:has been|is|was) disabled",
             r"disabled organi[sz]ation",
             r"account (?:has been|is|was) (?:disabled|suspended|deactivated|on hold|banned)",
@@ -44,12 +44,12 @@ AUTH = (
         then=_auth("org_disabled"),
     ),
     when(
-        words="organization_on_hold account_on_hold organization_type_not_supported"
+        codes="organization_on_hold account_on_hold organization_type_not_supported"
         " claude_code_key_creator_not_member oauth_org_not_allowed",
         then=_auth("org_disabled"),
     ),
     when(
-        says=(
+        text=(
             r"(?:currently )?not allowed for this organi[sz]ation",
             r"organi[sz]ation has disabled",
             r"no longer a member",
@@ -62,10 +62,10 @@ AUTH = (
         ),
         then=_auth("org_policy"),
     ),
-    when(words="ftuformnotfilled", then=_auth("onboarding", scope=Scope.MODEL)),
-    when(says=r"revoked", then=_auth("revoked")),
+    when(codes="ftuformnotfilled", then=_auth("onboarding", scope=Scope.MODEL)),
+    when(text=r"revoked", then=_auth("revoked")),
     when(
-        says=(
+        text=(
             r"(?:token|session|login|credentials?|key)\b.{0,30}(?:has |have |is |are )?expired",
             r"expiredtoken",
             r"refresh token (?:was|has)",
@@ -75,9 +75,9 @@ AUTH = (
         ),
         then=_auth("expired"),
     ),
-    when(words="expiredtokenexception expiredtoken token_expired", then=_auth("expired")),
+    when(codes="expiredtokenexception expiredtoken token_expired", then=_auth("expired")),
     when(
-        says=(
+        text=(
             r"not logged in",
             r"no api key",
             r"missing (?:api key|authentication|bearer|credentials)",
@@ -102,7 +102,7 @@ AUTH = (
         then=_auth("missing"),
     ),
     when(
-        says=(
+        text=(
             r"scope requirement",
             r"required scopes?",
             r"insufficient (?:scope|permission)",
@@ -111,13 +111,13 @@ AUTH = (
         then=_auth("scope"),
     ),
     when(
-        words="authentication_error invalid_api_key unrecognizedclientexception"
+        codes="authentication_error invalid_api_key unrecognizedclientexception"
         " invalidsignatureexception api_key_invalid unauthenticated authentication_failed"
         " token_not_found_in_db auth_error invalid_token incompletesignature",
         then=_auth("invalid"),
     ),
     when(
-        says=(
+        text=(
             r"invalid (?:x-)?api[- ]?key",
             r"incorrect api key",
             r"api key (?:is )?(?:not valid|invalid)",
@@ -156,29 +156,21 @@ _NO_ACCESS = Verdict(Kind.MODEL_NOT_FOUND, "model_access")
 _ENDPOINT = _invalid("endpoint", failover_helps=True)
 
 POLICY = (
+    when(text=r"output blocked by content filter", then=_policy("output_filter", retry_same=True)),
     when(
-        says=r"output blocked by content filter",
-        then=_policy("output_filter", retry_same=True),
-    ),
-    when(
-        words="content_filter responsibleaipolicyviolation content_policy_violation"
+        codes="content_filter responsibleaipolicyviolation content_policy_violation"
         " invalid_prompt prohibited_content moderation_blocked",
-        says=(
-            r"prompt",
-            r"policy",
-            r"flagged",
-            r"violat",
-        ),
+        text=(r"prompt", r"policy", r"flagged", r"violat"),
         then=_policy("prompt_filter"),
     ),
     when(
-        words="content_filter responsibleaipolicyviolation content_policy_violation safety"
+        codes="content_filter responsibleaipolicyviolation content_policy_violation safety"
         " recitation prohibited_content blocklist spii guardrail_intervened",
         then=_policy("output_filter"),
     ),
-    when(words="refusal", then=_policy("refusal")),
+    when(codes="refusal", then=_policy("refusal")),
     when(
-        says=(
+        text=(
             r"violate (?:our|the) usage polic",
             r"usage policy",
             r"safeguards flagged",
@@ -187,7 +179,7 @@ POLICY = (
         then=_policy("refusal"),
     ),
     when(
-        says=(
+        text=(
             r"content (?:management|moderation|safety) policy",
             r"content exists risk",
             r"blocked due to safety",
@@ -208,7 +200,7 @@ POLICY = (
 
 MODEL = (
     when(
-        says=(
+        text=(
             r"(?:do|does)(?:n't| not) have access to (?:the |this )?(?:model|it|gpt|claude-)",
             r"not allowed to use publisher model",
             r"model access (?:is )?denied",
@@ -222,12 +214,12 @@ MODEL = (
         then=_NO_ACCESS,
     ),
     when(
-        words="model_not_found deploymentnotfound model_not_available model_not_supported"
+        codes="model_not_found deploymentnotfound model_not_available model_not_supported"
         " resourcenotfoundexception unsupported_model model_deprecated modelnotfounderror",
         then=_NO_MODEL,
     ),
     when(
-        says=(
+        text=(
             r"\bmodel:? [^ ]{0,120}[^·]{0,20}(?:not found|not exist|isn't available|not available)",
             r"\bmodel:? [^ ]{0,120}[^·]{0,20}(?:is not supported|has been deprecated)",
             r"issue with the selected model",
@@ -251,30 +243,24 @@ MODEL = (
             r"is not supported when using codex",
             r"model version .{0,40}end of",
         ),
-        unless=(
-            r"tool .{0,40}not found",
-            r"support tool use",
-        ),
+        unless=(r"tool .{0,40}not found", r"support tool use"),
         then=_NO_MODEL,
     ),
-    when(says=r"^model: [\w.-]{2,80}", status=(404,), then=_NO_MODEL),
+    when(text=r"^model: [\w.-]{2,80}", status=(404,), then=_NO_MODEL),
 )
 
 INVALID = (
     when(
-        says=(
-            r"max_tokens exceed context",
-            r"exceed context limit: \d",
-        ),
+        text=(r"max_tokens exceed context", r"exceed context limit: \d"),
         then=_invalid("max_tokens_overflow", retry_same=True),
     ),
     when(
-        words="context_length_exceeded exceed_context_size_error context_window_exceeded"
+        codes="context_length_exceeded exceed_context_size_error context_window_exceeded"
         " prompt_too_long",
         then=_TOO_LONG,
     ),
     when(
-        says=(
+        text=(
             r"prompt is too long",
             r"maximum context length",
             r"context (?:window|length|size|limit)",
@@ -294,11 +280,11 @@ INVALID = (
         then=_TOO_LONG,
     ),
     when(
-        words="request_body_too_large_after_decoding request_too_large",
+        codes="request_body_too_large_after_decoding request_too_large",
         then=_invalid("request_too_large"),
     ),
     when(
-        says=(
+        text=(
             r"invalid signature in thinking",
             r"thinking(?: or redacted_thinking)? blocks? .{0,80}cannot be modified",
             r"must (?:start|be|begin) (?:with )?(?:a )?thinking",
@@ -308,7 +294,7 @@ INVALID = (
         then=_invalid("thinking_signature", retry_same=True),
     ),
     when(
-        says=(
+        text=(
             r"tool_use_id",
             r"tool_use ids?",
             r"tool_result",
@@ -324,14 +310,10 @@ INVALID = (
         then=_invalid("tool_history"),
     ),
     when(
-        says=(
-            r"tool use concurrency issues",
-            r"duplicate tool_use",
-        ),
-        then=_invalid("tool_history"),
+        text=(r"tool use concurrency issues", r"duplicate tool_use"), then=_invalid("tool_history")
     ),
     when(
-        says=(
+        text=(
             r"non-empty content",
             r"empty text blocks?",
             r"text content blocks must be non-empty",
@@ -343,11 +325,11 @@ INVALID = (
         then=_invalid("empty_block"),
     ),
     when(
-        words="claude_code_version_too_old",
+        codes="claude_code_version_too_old",
         then=Verdict(Kind.INVALID_REQUEST, "client_version", Scope.ACCOUNT),
     ),
     when(
-        says=(
+        text=(
             r"(?:image|pdf|document|file|media)s?\b.{0,80}(?:too large|exceeds?|could not|maximum)",
             r"(?:image|pdf|document|file|media)s?\b.{0,80}(?:valid|password|unsupported|corrupt)",
             r"could not process (?:image|pdf|document)",
@@ -358,7 +340,7 @@ INVALID = (
         then=_invalid("media"),
     ),
     when(
-        says=(
+        text=(
             r"could not process (?:image|pdf)",
             r"image (?:base64|exceeds|was too large|dimensions)",
             r"pdf (?:too large|is password|has too many)",
@@ -367,7 +349,7 @@ INVALID = (
         then=_invalid("media"),
     ),
     when(
-        says=(
+        text=(
             r"request (?:body |entity |payload )?(?:is )?too large",
             r"payload too large",
             r"entity too large",
@@ -376,14 +358,11 @@ INVALID = (
         then=_invalid("request_too_large"),
     ),
     when(
-        says=(
-            r"output token maximum",
-            r"exceeded the \d{3,7} output token",
-        ),
+        text=(r"output token maximum", r"exceeded the \d{3,7} output token"),
         then=_invalid("output_limit"),
     ),
     when(
-        says=(
+        text=(
             r"invalid url",
             r"page not found",
             r"unknown (?:url|route|endpoint|path)",
@@ -396,7 +375,7 @@ INVALID = (
         then=_ENDPOINT,
     ),
     when(
-        says=(
+        text=(
             r"no conversation found",
             r"session id .{0,60}(?:in use|not found)",
             r"session not found",
@@ -408,20 +387,15 @@ INVALID = (
 # Codes that only say "not like this"; a person's credentials come before them.
 OTHERWISE_INVALID = (
     when(
-        words="invalid_request_error validationexception invalid_argument badrequesterror"
+        codes="invalid_request_error validationexception invalid_argument badrequesterror"
         " bad_request validation_error invalid_value unsupported_parameter unsupported_value"
         " malformedpolicydocument",
         status=(400, 404, 409, 413, 415, 422, 200),
-        unless=(
-            r"rate limit",
-            r"overloaded",
-            r"quota",
-            r"credit",
-        ),
+        unless=(r"rate limit", r"overloaded", r"quota", r"credit"),
         then=Verdict(Kind.INVALID_REQUEST),
     ),
     when(
-        says=(
+        text=(
             r"extra inputs are not permitted",
             r"unsupported parameter",
             r"field required",

@@ -1,7 +1,7 @@
 """Define, as data, which evidence leads to which verdict.
 
-Rules: (1) a rule holds when every condition of it holds; (2) the first rule of the table that
-holds decides; (3) patterns see folded lower-case text and have bounded repeats, so matching stays
+Rules: (1) a rule applies when all of its conditions are true; (2) the first rule of the table that
+applies decides; (3) patterns match folded lower-case text and have bounded repeats, so matching is
 linear; (4) every rule has at least one example in the tests.
 Not here: the tables (the other files of this folder), times (resets.py).
 """
@@ -17,7 +17,7 @@ from jackline.failures.failure import Kind, Scope
 from jackline.failures.observation import Where
 from jackline.failures.wording import compiled, redact
 
-# What holds for a kind unless a rule says otherwise: scope, retry_same, failover_helps.
+# The defaults of a kind: scope, retry_same, failover_helps.
 KIND_DEFAULTS: dict[Kind, tuple[Scope, bool, bool]] = {
     Kind.SERVER_THROTTLE: (Scope.UPSTREAM, True, True),
     Kind.RATE_LIMIT: (Scope.ACCOUNT, True, True),
@@ -55,32 +55,32 @@ class FailureRule:
     """One line of a table: conditions and the verdict they lead to."""
 
     verdict: Verdict
-    words: frozenset[str]
-    says: str
+    codes: frozenset[str]
+    text: str
     status: frozenset[int]
     where: frozenset[Where]
     provider: frozenset[str]
     unless: str
 
-    def evidence(self, reading: FailureSignals) -> str | None:
-        """What in `reading` makes the rule hold, or None when it does not."""
-        if self.status and reading.status not in self.status:
+    def evidence(self, signals: FailureSignals) -> str | None:
+        """What in `signals` makes the rule apply, or None when it does not."""
+        if self.status and signals.status not in self.status:
             return None
-        if self.where and reading.where not in self.where:
+        if self.where and signals.where not in self.where:
             return None
-        if self.provider and reading.provider not in self.provider:
+        if self.provider and signals.provider not in self.provider:
             return None
-        hits = self.words & reading.words
-        if self.words and not hits:
+        hits = self.codes & signals.codes
+        if self.codes and not hits:
             return None
-        match = compiled(self.says).search(reading.text) if self.says else None
-        if self.says and match is None:
+        match = compiled(self.text).search(signals.text) if self.text else None
+        if self.text and match is None:
             return None
-        if self.unless and compiled(self.unless).search(reading.text):
+        if self.unless and compiled(self.unless).search(signals.text):
             return None
         if match is not None:
             return f'text "{redact(match[0])[:120].strip()}"'
-        return f"code {min(hits)}" if hits else f"status {reading.status}"
+        return f"code {min(hits)}" if hits else f"status {signals.status}"
 
 
 Phrases: TypeAlias = str | tuple[str, ...]
@@ -88,8 +88,8 @@ Phrases: TypeAlias = str | tuple[str, ...]
 
 def when(
     *,
-    words: str = "",
-    says: Phrases = (),
+    codes: str = "",
+    text: Phrases = (),
     unless: Phrases = (),
     status: Iterable[int] = (),
     where: Iterable[Where] = (),
@@ -98,13 +98,13 @@ def when(
 ) -> FailureRule:
     """A rule from its conditions.
 
-    `words` (codes) and `provider` are lists separated by blanks, of which one has to be there;
-    `says` and `unless` are patterns, of which one has to match, or none may.
+    `codes` and `provider` are lists separated by blanks, of which one has to be there; `text` and
+    `unless` are patterns of the text, of which one has to match, or none may.
     """
     return FailureRule(
         verdict=then,
-        words=frozenset(words.split()),
-        says=_any_of(says),
+        codes=frozenset(codes.split()),
+        text=_any_of(text),
         unless=_any_of(unless),
         status=frozenset(status),
         where=frozenset(where),

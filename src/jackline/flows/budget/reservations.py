@@ -77,13 +77,13 @@ class RollingWindow:
             tokens, dollars = await self._engine.spent_since(since)
             underway = self._underway()
             everywhere = {Unit.TOKENS: tokens + underway[0], Unit.DOLLARS: dollars + underway[1]}
-            self._window.take(now, everywhere)
+            self._window.update(now, everywhere)
             return True
 
     def pause(self) -> float:
         """When to look again at a spent window, by the wall clock; the next call does look."""
-        self._window.look_again()
-        return self._clock.wall() + self._window.pause
+        self._window.expire()
+        return self._clock.wall() + self._window.check_after
 
     def _elapsed(self) -> float:
         """Real seconds, in sleep too."""
@@ -178,7 +178,7 @@ class Reservations:
 
     def ask(self, accounts: Iterable[Account], demand: CallDemand) -> Reservation:
         """A request that is granted or refused, or that `decided` must be awaited for."""
-        return self._ledger.ask(accounts, demand)
+        return self._ledger.reserve(accounts, demand)
 
     async def decided(self, request: Reservation) -> None:
         """Returns when the request waits no more, or when the run was interrupted.

@@ -109,7 +109,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 # The mark is "JKLF".
-FILE = VersionedFile(application=0x4A4B4C46, steps=MIGRATIONS, holds="the store of runs")
+FILE = VersionedFile(application=0x4A4B4C46, steps=MIGRATIONS, title="the store of runs")
 
 
 Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]

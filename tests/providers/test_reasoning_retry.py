@@ -1,4 +1,4 @@
-"""A signature that Claude refuses is mended by asking once more, visibly, and never in a loop."""
+"""A request with a refused signature is retried once without it, visibly, and never in a loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.reasoning import RefusedSignatures
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.upstream import UpstreamRequest
-from tests.providers.asking import CLIENT, answer
+from tests.providers.exchanges import CLIENT, answer
 from tests.upstream.loopback import Recorder, Server, Wire
 
 LANE = "claude/claude-opus-4-8#account"
@@ -32,7 +32,7 @@ def error(message: str) -> bytes:
 REFUSED = error("messages.1.content.0: Invalid `signature` in `thinking` block")
 
 
-def asked(*thoughts: dict[str, str]) -> UpstreamRequest:
+def requested(*thoughts: dict[str, str]) -> UpstreamRequest:
     turns = [
         {"role": "user", "content": "Hello."},
         {"role": "assistant", "content": [*thoughts, {"type": "text", "text": "Yes?"}]},
@@ -43,7 +43,7 @@ def asked(*thoughts: dict[str, str]) -> UpstreamRequest:
 
 
 class World:
-    """Claude with a script of answers, another family beside it, and what was told."""
+    """Claude with a script of answers, another family beside it, and what was reported."""
 
     def __init__(self, url: str, kind: UpstreamKind) -> None:
         claude = UpstreamSettings("claude", url)
@@ -54,10 +54,10 @@ class World:
         self.requests: list[dict[str, Any]] = []
 
     async def ask(self, message: UpstreamRequest) -> Recorder:
-        ear = Recorder()
-        self.upstream.start(message, LANE, ear)
-        await ear.last_word()
-        return ear
+        handler = Recorder()
+        self.upstream.start(message, LANE, handler)
+        await handler.last_word()
+        return handler
 
     def sent(self, number: int) -> list[str]:
         """The kinds of blocks of the assistant's turn in the request of this number."""
@@ -94,25 +94,29 @@ def play(
 NO, YES = (b"400 Bad Request", REFUSED), (b"200 OK", GOOD)
 
 
-def test_a_refused_signature_is_left_out_and_asked_again_once_and_told() -> None:
+def test_a_refused_signature_is_left_out_retried_once_and_reported() -> None:
     async def scene(world: World) -> None:
-        ear = await world.ask(asked(THOUGHT, HIDDEN))
-        assert (ear.status, ear.body, ear.words) == (200, GOOD, ["began", "heard", "ended"])
-        assert b"signature" in dict(ear.headers)[b"x-jackline-translated"]
+        handler = await world.ask(requested(THOUGHT, HIDDEN))
+        assert (handler.status, handler.body, handler.words) == (
+            200,
+            GOOD,
+            ["began", "heard", "ended"],
+        )
+        assert b"signature" in dict(handler.headers)[b"x-jackline-translated"]
 
     world = play([NO, YES], scene)
     assert world.sent(0) == ["thinking", "redacted_thinking", "text"]
     assert world.sent(1) == ["text"]
     ((lane, words),) = world.told
     assert lane == LANE
-    assert "asked again" in words
+    assert "retried without it" in words
 
 
-def test_what_was_refused_is_not_sent_again_and_what_claude_says_since_is_kept() -> None:
+def test_refused_reasoning_is_not_sent_again_and_later_reasoning_is() -> None:
     async def scene(world: World) -> None:
-        await world.ask(asked(THOUGHT))
-        ear = await world.ask(asked(THOUGHT, FRESH))
-        assert b"x-jackline-translated" in dict(ear.headers)
+        await world.ask(requested(THOUGHT))
+        handler = await world.ask(requested(THOUGHT, FRESH))
+        assert b"x-jackline-translated" in dict(handler.headers)
 
     world = play([NO, YES, YES], scene)
     assert world.sent(2) == ["thinking", "text"]
@@ -120,10 +124,14 @@ def test_what_was_refused_is_not_sent_again_and_what_claude_says_since_is_kept()
     assert len(world.told) == 1
 
 
-def test_a_second_refusal_is_told_as_it_came() -> None:
+def test_a_second_refusal_is_passed_on_as_it_came() -> None:
     async def scene(world: World) -> None:
-        ear = await world.ask(asked(THOUGHT))
-        assert (ear.status, ear.body, ear.words) == (400, REFUSED, ["began", "heard", "ended"])
+        handler = await world.ask(requested(THOUGHT))
+        assert (handler.status, handler.body, handler.words) == (
+            400,
+            REFUSED,
+            ["began", "heard", "ended"],
+        )
 
     play([NO, NO], scene)
 
@@ -131,45 +139,49 @@ def test_a_second_refusal_is_told_as_it_came() -> None:
 @pytest.mark.parametrize(
     ("message", "body"),
     [
-        (asked(), REFUSED),
-        (asked(THOUGHT), error("messages.0.content: Field required")),
-        (asked(THOUGHT), b"<html>a proxy's page</html>"),
-        (asked(THOUGHT), b""),
+        (requested(), REFUSED),
+        (requested(THOUGHT), error("messages.0.content: Field required")),
+        (requested(THOUGHT), b"<html>a proxy's page</html>"),
+        (requested(THOUGHT), b""),
     ],
 )
-def test_what_cannot_be_mended_is_told_as_it_came(message: UpstreamRequest, body: bytes) -> None:
+def test_an_error_that_a_retry_cannot_fix_is_passed_on_as_it_came(
+    message: UpstreamRequest, body: bytes
+) -> None:
     async def scene(world: World) -> None:
-        ear = await world.ask(message)
-        assert (ear.status, ear.body) == (400, body)
-        assert b"x-jackline-translated" not in dict(ear.headers)
+        handler = await world.ask(message)
+        assert (handler.status, handler.body) == (400, body)
+        assert b"x-jackline-translated" not in dict(handler.headers)
 
     world = play([(b"400 Bad Request", body)], scene)
     assert world.told == []
 
 
-def test_who_has_hung_up_hears_nothing_of_the_mending() -> None:
+def test_after_hang_up_nothing_of_the_retry_is_reported() -> None:
     async def scene(world: World) -> None:
-        ear = Recorder()
-        attempt = world.upstream.start(asked(THOUGHT), LANE, ear)
+        handler = Recorder()
+        attempt = world.upstream.start(requested(THOUGHT), LANE, handler)
         attempt.pause()
         attempt.resume()
         attempt.hang_up()
-        assert (await world.ask(asked())).status == 200
-        assert ear.words == []
+        assert (await world.ask(requested())).status == 200
+        assert handler.words == []
 
     play([YES], scene)
 
 
-def test_a_conversation_that_was_fitted_says_so() -> None:
+def test_a_changed_conversation_is_noted_in_a_header() -> None:
     async def scene(world: World) -> None:
-        ear = await world.ask(asked({"type": "thinking", "thinking": "Hm.", "signature": ""}))
-        assert b"thought" in dict(ear.headers)[b"x-jackline-translated"]
+        handler = await world.ask(
+            requested({"type": "thinking", "thinking": "Hm.", "signature": ""})
+        )
+        assert b"thought" in dict(handler.headers)[b"x-jackline-translated"]
 
     world = play([YES], scene)
     assert world.sent(0) == ["text"]
 
 
-def test_thoughts_that_another_server_encrypted_are_left_out_once_they_are_refused() -> None:
+def test_reasoning_of_another_server_is_left_out_once_it_was_refused() -> None:
     foreign = error("The encrypted content could not be verified.")
     items = [
         {"type": "message", "role": "user", "content": "hi"},
@@ -181,12 +193,12 @@ def test_thoughts_that_another_server_encrypted_are_left_out_once_they_are_refus
 
     async def scene(world: World) -> None:
         for _ in range(2):
-            ear = Recorder()
+            handler = Recorder()
             message = UpstreamRequest(b"POST", b"/v1/responses", headers, body)
-            world.upstream.start(message, "gpt/gpt-5.5#account", ear)
-            await ear.last_word()
-            assert (ear.status, ear.body) == (200, GOOD)
-            assert b"x-jackline-translated" in dict(ear.headers)
+            world.upstream.start(message, "gpt/gpt-5.5#account", handler)
+            await handler.last_word()
+            assert (handler.status, handler.body) == (200, GOOD)
+            assert b"x-jackline-translated" in dict(handler.headers)
 
     world = play([(b"400 Bad Request", foreign), YES, YES], scene, UpstreamKind.OPENAI_RESPONSES)
     for asked_then in world.requests[1:]:

@@ -1,4 +1,4 @@
-"""What is announced is kept: all of it, once, as it was, and for the owner only."""
+"""Announced events are saved: all of them, once, unchanged, and for the owner only."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tests.journal import made
 @settings(max_examples=60)
 @given(made.any_events)
 def test_whatever_is_announced_is_read_back_equal(events: list[Event]) -> None:
-    told: dict[type[Event], list[Event]] = defaultdict(list)
+    reported: dict[type[Event], list[Event]] = defaultdict(list)
     for event in events:
-        told[type(event)].append(event)
+        reported[type(event)].append(event)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "journal.db"
         with Journal(path, settings=_keeping_all(commit_records=50)) as journal:
@@ -41,14 +41,14 @@ def test_whatever_is_announced_is_read_back_equal(events: list[Event]) -> None:
                 journal.announce(event)
         with JournalReader(path) as reader:
             assert reader.calls(-made.FOREVER, made.FOREVER, 1000)[::-1] == _by_time(
-                told[CallEnded]
+                reported[CallEnded]
             )
             kept = reader.calls(-made.FOREVER, made.FOREVER, 1000)
             assert all(isinstance(call.stream, bool) for call in kept)
-            assert reader.lane_changes(-made.FOREVER) == _by_time(told[LaneChanged])
-            assert reader.notes(-made.FOREVER) == _by_time(told[ServiceNoted])
+            assert reader.lane_changes(-made.FOREVER) == _by_time(reported[LaneChanged])
+            assert reader.notes(-made.FOREVER) == _by_time(reported[ServiceNoted])
             assert reader.failed_attempts(-made.FOREVER, made.FOREVER, 1000)[::-1] == _by_time(
-                told[AttemptFailed]
+                reported[AttemptFailed]
             )
             learned = [(e.at, e.memory) for e in events if isinstance(e, LanesLearned)]
             assert reader.lane_memory() == (learned[-1] if learned else None)
@@ -90,7 +90,7 @@ def test_every_column_is_a_field_of_its_event_and_nothing_else_is_stored(tmp_pat
     file.close()
 
 
-def test_events_of_other_kinds_are_passed_over(tmp_path: Path) -> None:
+def test_events_of_other_kinds_are_ignored(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.db") as journal:
         journal.announce(TranscriptsRead(1, 2, 3, 4))
         assert journal.health.waiting == 0
@@ -118,24 +118,24 @@ def test_file_and_companions_are_for_their_owner_only_even_if_an_older_file_was_
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
-def test_records_get_to_the_disk_without_anyone_asking(tmp_path: Path) -> None:
+def test_records_are_written_without_a_flush(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with Journal(path) as journal:
         journal.announce(made.call(1))
-        made.until(journal, lambda: made.kept_numbers(path) == [1])
+        made.until(journal, lambda: made.saved_numbers(path) == [1])
 
 
-def test_what_was_announced_before_opening_and_at_the_very_end_is_kept(tmp_path: Path) -> None:
+def test_events_before_opening_and_at_the_very_end_are_saved(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.db")
     journal.announce(made.call(1))
     journal.open()
     journal.announce(made.call(2))
     journal.close()
     journal.close()
-    assert made.kept_numbers(tmp_path / "journal.db") == [1, 2]
+    assert made.saved_numbers(tmp_path / "journal.db") == [1, 2]
 
 
-def test_after_closing_nothing_is_taken_any_more(tmp_path: Path) -> None:
+def test_after_closing_nothing_is_recorded(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.db") as journal:
         pass
     journal.announce(made.call())
@@ -143,11 +143,11 @@ def test_after_closing_nothing_is_taken_any_more(tmp_path: Path) -> None:
     assert journal.flush()
 
 
-def test_a_second_run_goes_on_in_the_same_file(tmp_path: Path) -> None:
+def test_a_second_run_continues_the_same_file(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         with Journal(tmp_path / "journal.db") as journal:
             journal.announce(made.call(number))
-    assert made.kept_numbers(tmp_path / "journal.db") == [1, 2, 3]
+    assert made.saved_numbers(tmp_path / "journal.db") == [1, 2, 3]
 
 
 def test_two_gateways_may_write_to_one_journal(tmp_path: Path) -> None:
@@ -158,10 +158,10 @@ def test_two_gateways_may_write_to_one_journal(tmp_path: Path) -> None:
             other.announce(made.call(number + 1))
         made.written(one)
         made.written(other)
-    assert sorted(made.kept_numbers(path)) == list(range(200))
+    assert sorted(made.saved_numbers(path)) == list(range(200))
 
 
-def test_a_full_queue_gives_up_its_oldest_and_counts_them_and_spares_other_kinds() -> None:
+def test_a_full_queue_drops_and_counts_its_oldest_and_no_other_kinds() -> None:
     waiting = RecordQueue(bound=10)
     waiting.put(made.change())
     for number in range(25):
@@ -179,12 +179,12 @@ def test_a_full_queue_gives_up_its_oldest_and_counts_them_and_spares_other_kinds
 def test_the_writer_is_woken_from_sleep_only_and_only_once() -> None:
     waiting = RecordQueue(bound=10)
     waiting.put(made.call())
-    assert not waiting.sleep_until_rung(0)
+    assert not waiting.sleep_until_woken(0)
     assert waiting.sleep_until_put(0)
     waiting.take(10)
     assert not waiting.sleep_until_put(0)
     waiting._asleep = True
     waiting.put(made.call())
     waiting.put(made.call())
-    assert waiting.sleep_until_rung(0)
-    assert not waiting.sleep_until_rung(0)
+    assert waiting.sleep_until_woken(0)
+    assert not waiting.sleep_until_woken(0)

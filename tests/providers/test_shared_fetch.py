@@ -37,14 +37,14 @@ def test_many_wait_for_one_fetch_and_the_next_one_is_new() -> None:
     run(main())
 
 
-def test_what_goes_wrong_is_told_to_all_who_wait() -> None:
+def test_an_error_is_raised_to_all_who_wait() -> None:
     def fetch() -> None:
         raise ConnectionError("no")
 
     async def main() -> None:
         fetching = SharedFetch(fetch)
-        told = await asyncio.gather(fetching.once(), fetching.once(), return_exceptions=True)
-        assert [type(each) for each in told] == [ConnectionError] * 2
+        reported = await asyncio.gather(fetching.once(), fetching.once(), return_exceptions=True)
+        assert [type(each) for each in reported] == [ConnectionError] * 2
 
     run(main())
 

@@ -1,4 +1,4 @@
-"""The journal can be read at any time: it answers with the events as written, or says why not."""
+"""The journal can be read at any time: it returns the events as written, or says why not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_calls_come_latest_first_within_their_time_up_to_the_limit_and_by_sessio
 
         def numbers(since: float, until: float, limit: int, session: str | None) -> list[str]:
             found = reader.calls(made.NOON + since, made.NOON + until, limit, session)
-            return [kept.call.removeprefix("call-") for kept in found]
+            return [saved.call.removeprefix("call-") for saved in found]
 
         assert numbers(2, 6, 100, None) == ["5", "4", "3", "2"]
         assert numbers(0, 100, 3, None) == ["9", "8", "7"]
@@ -70,16 +70,16 @@ def test_totals_count_outcomes_held_calls_and_tokens_since_a_moment(tmp_path: Pa
 
 def test_the_failed_attempts_of_one_call_come_in_their_order(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    told = [made.attempt(7, at=made.NOON + second) for second in range(3)]
+    reported = [made.attempt(7, at=made.NOON + second) for second in range(3)]
     with Journal(path) as journal:
-        for failed in (*told, made.attempt(8)):
+        for failed in (*reported, made.attempt(8)):
             journal.announce(failed)
     with JournalReader(path) as reader:
-        assert reader.attempts("call-7") == told
+        assert reader.attempts("call-7") == reported
         assert reader.attempts("call-9") == []
 
 
-def test_a_reader_sees_each_commit_of_a_running_writer_and_keeps_it_from_nothing(
+def test_a_reader_sees_each_commit_of_a_running_writer_and_never_blocks_it(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "journal.db"
@@ -95,7 +95,7 @@ def test_a_reader_sees_each_commit_of_a_running_writer_and_keeps_it_from_nothing
         assert journal.health.ok
 
 
-def test_a_journal_can_be_read_after_its_writer_has_gone(tmp_path: Path) -> None:
+def test_a_journal_can_be_read_after_its_writer_has_ended(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with Journal(path) as journal:
         journal.announce(made.change())
@@ -106,12 +106,12 @@ def test_a_journal_can_be_read_after_its_writer_has_gone(tmp_path: Path) -> None
         assert reader.lane_memory() is None
 
 
-def test_an_odd_path_is_no_obstacle(tmp_path: Path) -> None:
+def test_any_path_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "50% off? #1 &mode=memory" / "jour nal.db"
     with Journal(path) as journal:
         journal.announce(made.call(1))
     assert path.is_file()
-    assert made.kept_numbers(path) == [1]
+    assert made.saved_numbers(path) == [1]
 
 
 def _missing(_path: Path) -> None:
@@ -153,7 +153,7 @@ def _newer(path: Path) -> None:
         (_newer, "written by a newer Jackline"),
     ],
 )
-def test_what_is_no_readable_journal_is_refused_with_words_and_advice(
+def test_what_is_no_readable_journal_is_refused_with_a_reason_and_advice(
     tmp_path: Path, make: object, words: str
 ) -> None:
     assert callable(make)
@@ -163,7 +163,7 @@ def test_what_is_no_readable_journal_is_refused_with_words_and_advice(
     assert refused.value.next
 
 
-def test_damage_found_while_reading_is_told_too(tmp_path: Path) -> None:
+def test_damage_found_while_reading_is_reported_too(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with Journal(path) as journal:
         for number in range(500):
@@ -178,5 +178,5 @@ def test_a_reader_cannot_write(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with Journal(path):
         pass
-    with JournalReader(path) as reader, pytest.raises(JournalError, match="may not be written"):
+    with JournalReader(path) as reader, pytest.raises(JournalError, match="is not writable"):
         reader._rows("DELETE FROM calls")

@@ -1,4 +1,4 @@
-"""What a Responses model thought before a call goes back to it with the call, to nobody else."""
+"""Reasoning of a Responses model goes back to it with the call that followed, to nobody else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jackline.providers.provider import Provider
 from jackline.providers.reasoning import ReasoningStore
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.upstream import UpstreamRequest
-from tests.providers.asking import CLIENT
+from tests.providers.exchanges import CLIENT
 from tests.upstream.loopback import Recorder
 
 THOUGHT: dict[str, Any] = {
@@ -48,7 +48,7 @@ def openai(model_host: str = "api.openai.com") -> Provider:
     return provider_for(settings, {})
 
 
-def asked(turns: list[dict[str, Any]], *, stream: bool) -> UpstreamRequest:
+def requested(turns: list[dict[str, Any]], *, stream: bool) -> UpstreamRequest:
     body = {"model": "claude-opus-4-8", "max_tokens": 99, "messages": turns, "stream": stream}
     return UpstreamRequest(b"POST", b"/v1/messages", CLIENT, json.dumps(body).encode())
 
@@ -57,16 +57,16 @@ USER: list[dict[str, Any]] = [{"role": "user", "content": "Look."}]
 
 
 def answer_of(provider: Provider, output: list[Any], *, stream: bool, model: str) -> list[Any]:
-    """The blocks that a client gets for this output; what it is asked is seen by `sent`."""
-    message = asked(USER, stream=stream)
+    """The blocks that a client gets for this output."""
+    message = requested(USER, stream=stream)
     provider.render(message, model)
     recorder = Recorder()
-    ear = provider.listen(recorder, message, model)
+    handler = provider.wrap_handler(recorder, message, model)
     whole = {"id": "resp_1", "status": "completed", "output": output}
     if not stream:
-        ear.began(200, [(b"content-type", b"application/json")])
-        ear.heard(json.dumps(whole).encode())
-        ear.ended()
+        handler.began(200, [(b"content-type", b"application/json")])
+        handler.heard(json.dumps(whole).encode())
+        handler.ended()
         blocks: list[Any] = json.loads(recorder.body)["content"]
         return blocks
     events: list[dict[str, Any]] = [{"type": "response.created", "response": {"id": "resp_1"}}]
@@ -74,18 +74,18 @@ def answer_of(provider: Provider, output: list[Any], *, stream: bool, model: str
         events.append({"type": "response.output_item.added", "output_index": place, "item": item})
         events.append({"type": "response.output_item.done", "output_index": place, "item": item})
     events.append({"type": "response.completed", "response": whole})
-    ear.began(200, [(b"content-type", b"text/event-stream")])
+    handler.began(200, [(b"content-type", b"text/event-stream")])
     for event in events:
-        ear.heard(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
-    ear.ended()
-    told = [
+        handler.heard(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+    handler.ended()
+    reported = [
         json.loads(line[6:]) for line in recorder.body.splitlines() if line.startswith(b"data:")
     ]
-    return [each["content_block"] for each in told if each["type"] == "content_block_start"]
+    return [each["content_block"] for each in reported if each["type"] == "content_block_start"]
 
 
 def sent(provider: Provider, blocks: list[Any], model: str) -> dict[str, Any]:
-    """What the upstream is asked when the results of these blocks' calls are there."""
+    """The request to the upstream with the results of these blocks' calls."""
     calls = [block for block in blocks if block["type"] == "tool_use"]
     results = [{"type": "tool_result", "tool_use_id": c["id"], "content": "seen"} for c in calls]
     turns = [
@@ -93,7 +93,9 @@ def sent(provider: Provider, blocks: list[Any], model: str) -> dict[str, Any]:
         {"role": "assistant", "content": [b for b in blocks if b.get("text") != ""]},
         {"role": "user", "content": results},
     ]
-    rendered: dict[str, Any] = json.loads(provider.render(asked(turns, stream=True), model).body)
+    rendered: dict[str, Any] = json.loads(
+        provider.render(requested(turns, stream=True), model).body
+    )
     return rendered
 
 
@@ -112,7 +114,7 @@ def kinds(request: dict[str, Any]) -> list[str]:
         ),
     ],
 )
-def test_a_thought_goes_back_in_front_of_its_call(
+def test_reasoning_is_sent_back_before_its_call(
     stream: bool, output: list[Any], order: list[str]
 ) -> None:
     provider = openai()
@@ -126,7 +128,7 @@ def test_a_thought_goes_back_in_front_of_its_call(
     assert thought["encrypted_content"] == "gAAAAsealed"
 
 
-def test_it_stands_before_the_words_that_were_said_after_it() -> None:
+def test_reasoning_is_placed_before_the_text_that_followed_it() -> None:
     provider = openai()
     blocks = answer_of(provider, [THOUGHT, WORDS, call(1)], stream=False, model="gpt-5.5")
     assert kinds(sent(provider, blocks, "gpt-5.5"))[1:4] == [
@@ -136,7 +138,7 @@ def test_it_stands_before_the_words_that_were_said_after_it() -> None:
     ]
 
 
-def test_another_model_account_or_server_is_not_told() -> None:
+def test_another_model_account_or_server_does_not_get_it() -> None:
     provider = openai()
     blocks = answer_of(provider, [THOUGHT, call(1)], stream=True, model="gpt-5.5")
     assert "reasoning" not in kinds(sent(provider, blocks, "gpt-5.4"))
@@ -147,26 +149,43 @@ def test_another_model_account_or_server_is_not_told() -> None:
     assert "reasoning" not in kinds(sent(elsewhere, blocks, "gpt-5.5"))
 
 
-def test_a_thought_that_no_call_follows_is_not_kept() -> None:
+@pytest.mark.parametrize(
+    ("model", "reasons"),
+    [
+        ("gpt-5.5", True),
+        ("gpt-5.1-codex", True),
+        ("gpt-5-mini", True),
+        ("o3", True),
+        ("gpt-5-chat-latest", False),
+        ("gpt-4o-mini", False),
+        ("gpt-4.1", False),
+        ("something-new", False),
+    ],
+)
+def test_only_models_that_reason_are_asked_for_their_reasoning(model: str, reasons: bool) -> None:
+    assert ("include" in sent(openai(), [], model)) is reasons
+
+
+def test_reasoning_without_a_following_call_is_not_stored() -> None:
     provider = openai()
     blocks = answer_of(provider, [call(1), THOUGHT, WORDS], stream=False, model="gpt-5.5")
     assert "reasoning" not in kinds(sent(provider, blocks, "gpt-5.5"))
 
 
-def test_what_is_kept_is_bounded() -> None:
-    kept = ReasoningStore(most=2, most_bytes=100)
+def test_the_store_is_bounded() -> None:
+    stored = ReasoningStore(most=2, most_bytes=100)
     small = StoredThought(msgspec.Raw(b'"x"'), before_words=False)
     for name in "abc":
-        kept.remember("me", name, [small])
-    assert [bool(kept.recall("me", name)) for name in "abc"] == [False, True, True]
-    assert not kept.recall("you", "c")
-    kept.remember(
+        stored.remember("me", name, [small])
+    assert [bool(stored.recall("me", name)) for name in "abc"] == [False, True, True]
+    assert not stored.recall("you", "c")
+    stored.remember(
         "me", "d", [StoredThought(msgspec.Raw(b'"' + b"y" * 98 + b'"'), before_words=False)]
     )
-    assert [bool(kept.recall("me", name)) for name in "bcd"] == [False, False, True]
+    assert [bool(stored.recall("me", name)) for name in "bcd"] == [False, False, True]
 
 
-def test_a_request_loses_its_thoughts_and_nothing_else() -> None:
+def test_a_request_loses_its_reasoning_and_nothing_else() -> None:
     body = (
         b'{"model":"m","input":[{"type":"message"},{"type":"reasoning"},{"x":1.50}],"store":false}'
     )

@@ -1,4 +1,4 @@
-"""A killed process loses nothing that was promised, keeps no record twice, and damages nothing."""
+"""A killed process loses no flushed record, saves none twice, and damages nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KILLS = 5
 
 def _write_and_be_killed(path: Path, start: int, manner: str, after: int) -> int:
     """Let a process write, and kill it while it does; the first number that was not promised."""
-    command = [sys.executable, "-m", "tests.journal.writing_process", str(path), str(start), manner]
+    command = [sys.executable, "-m", "tests.journal.endless_process", str(path), str(start), manner]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         promised = [process.stdout.readline() for _ in range(after)]
@@ -32,22 +32,22 @@ def _write_and_be_killed(path: Path, start: int, manner: str, after: int) -> int
 
 
 @pytest.mark.parametrize("manner", ["roomy", "cramped"])
-def test_kill_at_any_moment_keeps_all_that_was_promised_once_and_leaves_a_sound_file(
+def test_kill_at_any_moment_loses_and_doubles_no_flushed_record_and_damages_nothing(
     tmp_path: Path, manner: str
 ) -> None:
     path, start = tmp_path / "journal.db", 0
     lots = random.Random(manner)  # noqa: S311 -- moments to kill at
     for _ in range(KILLS):
         promised = _write_and_be_killed(path, start, manner, after=lots.randrange(1, 25))
-        kept = made.kept_numbers(path)
+        saved = made.saved_numbers(path)
         with closing(sqlite3.connect(path)) as file:
             assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert kept[-1] >= promised - 1
+        assert saved[-1] >= promised - 1
         # Without a gap and without a double: from the oldest one that retention left.
-        first = 0 if manner == "roomy" else kept[0]
-        assert kept == list(range(first, kept[-1] + 1))
-        start = kept[-1] + 1
+        first = 0 if manner == "roomy" else saved[0]
+        assert saved == list(range(first, saved[-1] + 1))
+        start = saved[-1] + 1
     with Journal(path, wall=lambda: made.NOON) as journal:
         journal.announce(made.call(start, at=made.NOON + start / 1000))
-    assert made.kept_numbers(path)[-1] == start
+    assert made.saved_numbers(path)[-1] == start
     assert not list(tmp_path.glob("*.damaged-*"))

@@ -1,4 +1,4 @@
-"""An upstream that fetches its login first delays its own attempts, and tells what fails."""
+"""An upstream that fetches its login first delays only its own attempts, and reports failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jackline.providers.anthropic import AnthropicProvider
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.providers.settings import UpstreamSettings
 from jackline.upstream import Origin, UpstreamRequest
-from tests.providers.asking import call
+from tests.providers.exchanges import call
 from tests.upstream.loopback import Recorder
 
 LANE = "far/claude-opus-4-8#account"
@@ -43,20 +43,20 @@ class SlowToPrepare(AnthropicProvider):
         return super().render(message, model)
 
 
-def heard(fails: Callable[[], Exception | None], *, hang_up: bool = False) -> Recorder:
+def record(fails: Callable[[], Exception | None], *, hang_up: bool = False) -> Recorder:
     async def main() -> Recorder:
         upstream = ProvidedUpstream({"far": SlowToPrepare(fails)})
-        ear = Recorder()
-        attempt = upstream.start(call(), LANE, ear)
+        handler = Recorder()
+        attempt = upstream.start(call(), LANE, handler)
         attempt.pause()
         if hang_up:
             attempt.hang_up()
             await asyncio.sleep(0.01)
         else:
             attempt.resume()
-            await ear.last_word()
+            await handler.last_word()
         await upstream.close()
-        return ear
+        return handler
 
     return run(main())
 
@@ -68,23 +68,23 @@ def heard(fails: Callable[[], Exception | None], *, hang_up: bool = False) -> Re
         (UsageError("The login has run out.", next="log in again"), 401, "log in again"),
     ],
 )
-def test_a_request_that_cannot_be_sent_is_told_to_whoever_waits(
+def test_a_request_that_cannot_be_sent_is_answered_with_an_error(
     error: Exception, status: int, words: str
 ) -> None:
-    ear = heard(lambda: error)
-    assert ear.status == status
-    told = json.loads(ear.body)["error"]["message"]
-    assert words in told
-    assert "sk-secret" not in told
+    handler = record(lambda: error)
+    assert handler.status == status
+    reported = json.loads(handler.body)["error"]["message"]
+    assert words in reported
+    assert "sk-secret" not in reported
 
 
 def test_a_login_that_cannot_be_reached_breaks_the_attempt() -> None:
-    assert heard(lambda: ConnectionRefusedError(111, "refused")).words == ["broke"]
+    assert record(lambda: ConnectionRefusedError(111, "refused")).words == ["broke"]
 
 
 def test_once_it_is_prepared_the_attempt_is_made() -> None:
-    assert heard(lambda: None).words == ["broke"], "nobody listens there"
+    assert record(lambda: None).words == ["broke"], "nobody listens there"
 
 
-def test_who_hangs_up_meanwhile_hears_nothing() -> None:
-    assert heard(lambda: None, hang_up=True).words == []
+def test_after_hang_up_nothing_is_reported() -> None:
+    assert record(lambda: None, hang_up=True).words == []

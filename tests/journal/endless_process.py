@@ -1,7 +1,7 @@
-"""A process that journals numbered calls without end, to be killed; run by test_killed.py.
+"""A process that journals numbered calls without end, to be killed; run by test_kill.py.
 
 Arguments: the journal's path, the first number, `roomy` or `cramped`. After each flush that was
-granted it prints the first number that is not yet promised to be kept.
+granted it prints the first number that is not yet saved for sure.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ask a provider's rendering over a real loopback connection, and hear what its ear tells."""
+"""Send a rendered request over a real loopback connection, and record what its handler gets."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ CLIENT = (
     (b"anthropic-version", b"2023-06-01"),
     (b"anthropic-beta", b"oauth-2025-04-20,interleaved-thinking-2025-05-14"),
 )
-ASKED = (
+BODY_OF_CLIENT = (
     b'{"model":"claude-opus-4-8","max_tokens":64,'
     b'"messages":[{"role":"user","content":"Say hello."}]}'
 )
-STREAMED = ASKED[:-1] + b',"stream":true}'
+STREAMED = BODY_OF_CLIENT[:-1] + b',"stream":true}'
 
 
-def call(body: bytes = ASKED, target: bytes = b"/v1/messages?beta=true") -> UpstreamRequest:
-    """What a client asks."""
+def call(
+    body: bytes = BODY_OF_CLIENT, target: bytes = b"/v1/messages?beta=true"
+) -> UpstreamRequest:
+    """A client's request."""
     return UpstreamRequest(b"POST", target, CLIENT, body)
 
 
@@ -62,12 +64,12 @@ def chunked(*pieces: bytes) -> bytes:
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n"
 
 
-class Spoken:
-    """One exchange: what the server got, and what the ear heard."""
+class Exchanged:
+    """One exchange: what the server got, and what the handler got."""
 
-    def __init__(self, request: bytes, ear: Recorder) -> None:
+    def __init__(self, request: bytes, handler: Recorder) -> None:
         self.request = request
-        self.ear = ear
+        self.handler = handler
 
     @property
     def request_line(self) -> bytes:
@@ -79,26 +81,26 @@ class Spoken:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {n.decode().lower(): v.decode() for n, v in self.ear.headers}
+        return {n.decode().lower(): v.decode() for n, v in self.handler.headers}
 
 
-async def spoken(
+async def exchange(
     provider: Provider, message: UpstreamRequest, model: str, got: list[bytes]
-) -> Spoken:
+) -> Exchanged:
     """Render, send, listen, as the gateway does."""
     if not provider.is_ready:
         await provider.prepare()
-    ear = Recorder()
+    handler = Recorder()
     async with Asking(provider.origin) as upstream:
         rendered = provider.render(message, model)
-        listening = provider.listen(ear, message, model)
+        listening = provider.wrap_handler(handler, message, model)
         bounded = BoundedAnswer(listening, AnswerLimits(1 << 26, 3600.0), UnpackingTurns())
         bounded.attempt = upstream.start(rendered, "a/model", bounded)
-        await ear.last_word()
-    return Spoken(got[-1], ear)
+        await handler.last_word()
+    return Exchanged(got[-1], handler)
 
 
-def saying(*pieces: bytes, got: list[bytes], cut: bool = False) -> Server:
+def replying(*pieces: bytes, got: list[bytes], cut: bool = False) -> Server:
     """A server that writes down each request and says these pieces."""
 
     async def handler(wire: Wire) -> None:

@@ -1,4 +1,4 @@
-"""What holds for every input, whatever it is."""
+"""Properties that are true for every input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jackline.errors import BadArgumentError
 from jackline.failures import Failure, Kind, Observation, Where, classify
-from jackline.failures.evidence import read
+from jackline.failures.evidence import signals_of
 from jackline.failures.observation import from_json
 from jackline.failures.waits import LONGEST, header_wait, read_epoch, read_moment, read_wait
 from jackline.failures.wording import fold
@@ -106,7 +106,7 @@ observations = st.builds(
 
 @settings(max_examples=600)
 @given(observations)
-def test_any_observation_gets_an_answer_and_the_same_one_twice(observation: Observation) -> None:
+def test_any_observation_gets_a_result_and_the_same_one_twice(observation: Observation) -> None:
     failure = classify(observation, now=NOW)
     assert isinstance(failure, Failure)
     assert classify(observation, now=NOW) == failure
@@ -120,7 +120,7 @@ def test_any_observation_gets_an_answer_and_the_same_one_twice(observation: Obse
 
 @settings(max_examples=600)
 @given(observations)
-def test_no_wall_stands_for_longer_than_any_window_lasts(observation: Observation) -> None:
+def test_no_reset_is_later_than_any_window_lasts(observation: Observation) -> None:
     failure = classify(observation, now=NOW)
     assert failure.wait_from(NOW) <= LONGEST
 
@@ -148,7 +148,7 @@ def test_quota_and_billing_are_never_retried(observation: Observation) -> None:
     quote=st.sampled_from(["'", "’", "‘"]),
     dot=st.sampled_from(["·", "∙", "•"]),
 )
-def test_the_look_of_a_text_does_not_change_the_answer(
+def test_the_form_of_a_text_does_not_change_the_result(
     row: object, space: str, quote: str, dot: str
 ) -> None:
     original = row.observation  # type: ignore[attr-defined]
@@ -210,20 +210,20 @@ def test_time_grows_no_faster_than_the_body(shape: str) -> None:
 
 @pytest.mark.parametrize("depth", [1_000, 100_000])
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"error":', b"}")])
-def test_deep_nesting_is_survived(depth: int, opening: bytes, closing: bytes) -> None:
+def test_deep_nesting_is_no_error(depth: int, opening: bytes, closing: bytes) -> None:
     body = opening * depth + b"1" + closing * depth
     assert classify(Observation(Where.HTTP, None, 429, {}, body), now=NOW).retry_same
 
 
 @pytest.mark.parametrize("place", ["beginning", "end"])
-def test_of_a_long_error_the_beginning_and_the_end_are_judged(place: str) -> None:
+def test_of_a_long_error_the_beginning_and_the_end_count(place: str) -> None:
     """Each of many patterns is searched for in it; what matters stands at either end."""
     wall, rest = "Your credit balance is too low.", "word " * 50_000
     text = f"{wall} {rest}" if place == "beginning" else f"{rest} {wall}"
     body = json.dumps({"type": "error", "error": {"type": "x", "message": text}})
     observation = Observation(Where.HTTP, "anthropic", 400, {}, body.encode(), None)
     assert classify(observation, now=NOW).kind is Kind.BILLING
-    reading = read(observation)
+    reading = signals_of(observation)
     assert len(reading.text) == len(reading.prose) <= 2 * 8192 + 1
 
 
@@ -238,7 +238,7 @@ def test_a_zone_in_the_text_beats_the_hosts() -> None:
     assert failure.resets_at == datetime(2026, 11, 15, 6, 0, tzinfo=UTC)
 
 
-def test_an_exact_reset_is_told_in_the_zone_of_the_text() -> None:
+def test_an_exact_reset_has_the_zone_of_the_text() -> None:
     observation = Observation(
         Where.TRANSCRIPT,
         status=429,
@@ -255,7 +255,7 @@ def test_an_exact_reset_is_told_in_the_zone_of_the_text() -> None:
 
 
 @pytest.mark.parametrize("digits", ["0" * 5000 + "429", "9" * 5000])
-def test_a_pasted_status_of_thousands_of_digits_is_refused_in_words(digits: str) -> None:
+def test_a_status_of_thousands_of_digits_is_refused_with_a_reason(digits: str) -> None:
     with pytest.raises(BadArgumentError, match="whole number"):
         from_json({"where": "http", "status": digits, "text": "no"})
 

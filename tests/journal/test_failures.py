@@ -1,4 +1,4 @@
-"""Whatever befalls the disk, traffic goes on, `health` says it, and recording comes back."""
+"""Whatever fails on the disk, traffic goes on, `health` reports it, and recording resumes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _locked(path: Path) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-def test_while_another_program_holds_the_lock_announcing_returns_and_records_wait(
+def test_while_another_program_has_the_lock_announcing_returns_and_records_wait(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "journal.db"
@@ -55,16 +55,16 @@ def test_while_another_program_holds_the_lock_announcing_returns_and_records_wai
             assert health.since == made.NOON
             assert (health.dropped, health.waiting) == (0, 1201)
             assert health.problem == (
-                f"another program holds it locked: 1201 records waiting in memory since {CLOCK}"
+                f"another program has locked it: 1201 records waiting in memory since {CLOCK}"
             )
         made.written(journal)
         assert journal.health.ok
         assert journal.health.problem == ""
         assert journal.health.since is None
-    assert made.kept_numbers(path) == list(range(1201))
+    assert made.saved_numbers(path) == list(range(1201))
 
 
-def test_a_lock_that_is_there_from_the_start_is_told_and_outlived(tmp_path: Path) -> None:
+def test_a_lock_from_the_start_is_reported_and_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with _opened(path) as journal:
         journal.announce(made.call(1))
@@ -75,14 +75,14 @@ def test_a_lock_that_is_there_from_the_start_is_told_and_outlived(tmp_path: Path
         journal.open()
         journal.announce(made.call(2))
         assert not journal.flush(made.PATIENCE)
-        assert journal.health.problem.startswith("another program holds it locked: 1 record ")
+        assert journal.health.problem.startswith("another program has locked it: 1 record ")
         other.execute("ROLLBACK")
     made.written(journal)
     journal.close()
-    assert made.kept_numbers(path) == [1, 2]
+    assert made.saved_numbers(path) == [1, 2]
 
 
-def test_announcing_never_waits_even_while_the_writer_sits_in_another_ones_lock(
+def test_announcing_never_waits_even_while_the_writer_waits_for_a_lock(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "journal.db"
@@ -90,28 +90,28 @@ def test_announcing_never_waits_even_while_the_writer_sits_in_another_ones_lock(
     with _opened(path, patient) as journal:
         with _locked(path):
             journal.announce(made.call(0))
-            ask = journal._writer.ask()
+            ask = journal._writer.flush()
             for number in range(1, 5000):
                 journal.announce(made.call(number))
             # The writer has not come back from its commit, and yet all were taken.
             assert not ask.done.is_set()
             assert journal.health.waiting == 5000
         made.written(journal)
-    assert made.kept_numbers(path) == list(range(5000))
+    assert made.saved_numbers(path) == list(range(5000))
 
 
-def test_recording_comes_back_without_anyone_asking(tmp_path: Path) -> None:
+def test_recording_resumes_without_a_flush(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with _opened(path, replace(made.AT_ONCE, retry_first=0.001, retry_longest=0.01)) as journal:
         with _locked(path):
             journal.announce(made.call(1))
             assert not journal.flush(made.PATIENCE)
-        made.until(journal, lambda: made.kept_numbers(path) == [1])
+        made.until(journal, lambda: made.saved_numbers(path) == [1])
         made.written(journal)
         assert journal.health.ok
 
 
-def test_beyond_the_bound_the_oldest_are_lost_and_the_gap_is_told_then_and_later(
+def test_beyond_the_bound_the_oldest_are_lost_and_the_gap_is_reported_then_and_later(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "journal.db"
@@ -124,19 +124,19 @@ def test_beyond_the_bound_the_oldest_are_lost_and_the_gap_is_told_then_and_later
             health = journal.health
             assert (health.dropped, health.waiting) == (5, 11)
             assert health.problem == (
-                "another program holds it locked: "
-                f"5 records not kept since {CLOCK}, 11 wait in memory"
+                "another program has locked it: "
+                f"5 records not saved since {CLOCK}, 11 wait in memory"
             )
         made.written(journal)
         made.written(journal)
         assert (journal.health.ok, journal.health.dropped) == (True, 5)
     # The first was in the writer's hands already; the newest ten are the others that were kept.
-    assert made.kept_numbers(path) == [0, *range(6, 16)]
+    assert made.saved_numbers(path) == [0, *range(6, 16)]
     with JournalReader(path) as reader:
         (note,) = reader.notes(0)
     assert note.what == "records lost"
     assert note.detail == (
-        f"another program holds it locked: 5 records not kept from {CLOCK} to {CLOCK}"
+        f"another program has locked it: 5 records not saved from {CLOCK} to {CLOCK}"
     )
 
 
@@ -152,7 +152,7 @@ class SmallDisk:
         return connection
 
 
-def test_a_full_disk_is_told_and_nothing_is_lost_or_doubled_once_there_is_room(
+def test_a_full_disk_is_reported_and_nothing_is_lost_or_doubled_once_there_is_space(
     tmp_path: Path,
 ) -> None:
     path, disk = tmp_path / "journal.db", SmallDisk()
@@ -173,7 +173,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost_or_doubled_once_there_is_room(
         disk.pages = 1_000_000
         made.written(journal)
         assert journal.health.ok
-    assert made.kept_numbers(path) == list(range(3000))
+    assert made.saved_numbers(path) == list(range(3000))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX limits a process like this")
@@ -181,33 +181,37 @@ def test_a_full_disk_is_told_and_nothing_is_lost_or_doubled_once_there_is_room(
     ("limit", "words"),
     [
         ("small-files", "the disk reports errors: "),
-        ("no-rights", "its folder or file may not be written to: "),
+        ("no-rights", "its folder or file is not writable: "),
     ],
 )
-def test_what_the_operating_system_refuses_is_told(tmp_path: Path, limit: str, words: str) -> None:
+def test_what_the_operating_system_refuses_is_reported(
+    tmp_path: Path, limit: str, words: str
+) -> None:
     path = tmp_path / "state" / "journal.db"
     command = [sys.executable, "-m", "tests.journal.limited_process", str(path), limit]
-    told = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
-    assert told.startswith(words)
+    reported = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    assert reported.startswith(words)
     if limit == "small-files":
-        assert made.kept_numbers(path) == list(range(4000))
+        assert made.saved_numbers(path) == list(range(4000))
 
 
-def test_a_place_that_cannot_be_is_told_and_used_as_soon_as_it_can(tmp_path: Path) -> None:
+def test_an_impossible_path_is_reported_and_used_as_soon_as_it_is_possible(tmp_path: Path) -> None:
     in_the_way = tmp_path / "state"
     in_the_way.write_text("a file where the folder should be")
     path = in_the_way / "journal.db"
     with _opened(path) as journal:
         journal.announce(made.call(1))
         assert not journal.flush(made.PATIENCE)
-        assert journal.health.problem.startswith("it cannot be opened at its place: 1 record ")
+        assert journal.health.problem.startswith("it cannot be opened at its path: 1 record ")
         in_the_way.unlink()
         made.written(journal)
         assert journal.health.ok
-    assert made.kept_numbers(path) == [1]
+    assert made.saved_numbers(path) == [1]
 
 
-def test_a_folder_at_the_journals_place_is_told(tmp_path: Path) -> None:
+def test_a_folder_at_the_journals_path_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     path.mkdir()
     with _opened(path) as journal:
@@ -217,7 +221,7 @@ def test_a_folder_at_the_journals_place_is_told(tmp_path: Path) -> None:
         assert path.is_dir()
 
 
-def test_a_file_that_may_only_be_read_is_told(tmp_path: Path) -> None:
+def test_a_read_only_file_is_reported(tmp_path: Path) -> None:
     # By SQLite's own means, since the owner of the machine may write to anything.
     def only_reading(path: Path, lock_seconds: float) -> sqlite3.Connection:
         connection = connect(path, lock_seconds)
@@ -227,7 +231,7 @@ def test_a_file_that_may_only_be_read_is_told(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.db", settings=made.AT_ONCE, connect=only_reading) as journal:
         journal.announce(made.call(1))
         assert not journal.flush(made.PATIENCE)
-        assert journal.health.problem.startswith("its folder or file may not be written to: ")
+        assert journal.health.problem.startswith("its folder or file is not writable: ")
 
 
 def test_a_file_damaged_under_the_running_writer_costs_no_waiting_record(tmp_path: Path) -> None:
@@ -245,9 +249,9 @@ def test_a_file_damaged_under_the_running_writer_costs_no_waiting_record(tmp_pat
             journal.announce(made.call(number))
         made.written(journal)
         assert journal.health.ok
-        assert "is kept as journal.db.damaged-1" in journal.health.notice
+        assert "renamed to journal.db.damaged-1" in journal.health.notice
     # Commits that went into the damaged file before SQLite noticed are in the file put aside.
-    kept = made.kept_numbers(path)
+    kept = made.saved_numbers(path)
     assert kept == list(range(kept[0], 4000))
 
 
@@ -261,7 +265,7 @@ def _damage_pages(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_damage_head, _damage_pages])
-def test_a_damaged_file_is_put_aside_and_a_new_one_begun_and_that_is_told(
+def test_a_damaged_file_is_renamed_and_a_new_one_created_and_that_is_reported(
     tmp_path: Path, damage: object
 ) -> None:
     assert callable(damage)
@@ -279,18 +283,18 @@ def test_a_damaged_file_is_put_aside_and_a_new_one_begun_and_that_is_told(
         assert health.ok
         assert health.dropped == 0
         assert health.notice == (
-            f"the journal was damaged and is kept as journal.db.damaged-{number};"
-            f" a new one was begun at {CLOCK}"
+            f"the journal was damaged and renamed to journal.db.damaged-{number};"
+            f" a new one was created at {CLOCK}"
         )
         assert (tmp_path / f"journal.db.damaged-{number}").read_bytes()[:4096] == spoilt[:4096]
-        assert made.kept_numbers(path) == [3]
+        assert made.saved_numbers(path) == [3]
         with JournalReader(path) as reader:
             assert [note.detail for note in reader.notes(0)] == [health.notice]
 
 
 @deleting_open_files
 @pytest.mark.parametrize("with_companions", [True, False])
-def test_a_deleted_file_is_begun_anew_with_what_lanes_had_learned(
+def test_a_deleted_file_is_created_again_with_the_state_of_the_lanes(
     tmp_path: Path, with_companions: bool
 ) -> None:
     path = tmp_path / "journal.db"
@@ -304,15 +308,15 @@ def test_a_deleted_file_is_begun_anew_with_what_lanes_had_learned(
         made.written(journal)
         assert journal.health.ok
         assert journal.health.notice == (
-            f"the journal file was taken away; a new one was begun at {CLOCK}"
+            f"the journal file was deleted; a new one was created at {CLOCK}"
         )
-        assert made.kept_numbers(path) == [2]
+        assert made.saved_numbers(path) == [2]
     with JournalReader(path) as reader:
         assert reader.lane_memory() == (made.NOON, b"a wall until ten")
 
 
 @deleting_open_files
-def test_a_file_deleted_in_the_midst_of_a_commit_costs_no_record_of_that_commit(
+def test_a_file_deleted_during_a_commit_costs_no_record_of_that_commit(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "journal.db"
@@ -335,8 +339,8 @@ def test_a_file_deleted_in_the_midst_of_a_commit_costs_no_record_of_that_commit(
         journal.announce(made.call(1))
         made.written(journal)
         assert not armed
-        assert journal.health.notice.startswith("the journal file was taken away; ")
-    assert made.kept_numbers(path) == [1]
+        assert journal.health.notice.startswith("the journal file was deleted; ")
+    assert made.saved_numbers(path) == [1]
 
 
 @deleting_open_files
@@ -349,16 +353,16 @@ def test_a_deleted_log_costs_no_record(tmp_path: Path, watched: bool) -> None:
         for number in range(5):
             journal.announce(made.call(number))
             made.written(journal)
-            assert made.kept_numbers(path) == list(range(number + 1))
+            assert made.saved_numbers(path) == list(range(number + 1))
             for file in companions(path):
                 file.unlink(missing_ok=True)
         made.written(journal)
         assert journal.health.ok
-    assert made.kept_numbers(path) == list(range(5))
+    assert made.saved_numbers(path) == list(range(5))
 
 
 @deleting_open_files
-def test_a_deleted_folder_is_made_again(tmp_path: Path) -> None:
+def test_a_deleted_folder_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "state" / "journal.db"
     with _opened(path) as journal:
         journal.announce(made.call(1))
@@ -368,10 +372,10 @@ def test_a_deleted_folder_is_made_again(tmp_path: Path) -> None:
         path.parent.rmdir()
         journal.announce(made.call(2))
         made.written(journal)
-    assert made.kept_numbers(path) == [2]
+    assert made.saved_numbers(path) == [2]
 
 
-def test_a_newer_journal_is_left_alone_and_that_is_told(tmp_path: Path) -> None:
+def test_a_newer_journal_is_not_changed_and_that_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with _opened(path) as journal:
         journal.announce(made.call(1))
@@ -388,7 +392,7 @@ def test_a_newer_journal_is_left_alone_and_that_is_told(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_another_programs_database_is_left_alone_and_that_is_told(tmp_path: Path) -> None:
+def test_another_programs_database_is_not_changed_and_that_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with closing(sqlite3.connect(path)) as file:
         file.execute("CREATE TABLE holiday_photos (name)")
@@ -396,7 +400,7 @@ def test_another_programs_database_is_left_alone_and_that_is_told(tmp_path: Path
     with _opened(path) as journal:
         journal.announce(made.call(1))
         assert not journal.flush(made.PATIENCE)
-        assert journal.health.problem.startswith("the file at the place of the journal belongs to ")
+        assert journal.health.problem.startswith("the file at the path of the journal belongs to ")
     assert path.read_bytes() == before
     assert not list(tmp_path.glob("*.damaged-*"))
 
@@ -421,10 +425,10 @@ def test_a_record_that_cannot_be_stored_costs_only_itself(tmp_path: Path, spoilt
         made.written(journal)
         assert journal.health.ok
         assert journal.health.dropped == 1
-    assert made.kept_numbers(tmp_path / "journal.db") == list(range(80))
+    assert made.saved_numbers(tmp_path / "journal.db") == list(range(80))
 
 
-def test_closing_in_trouble_ends_and_tells_what_was_not_kept(tmp_path: Path) -> None:
+def test_closing_during_a_failure_ends_and_reports_what_was_not_saved(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = _opened(path)
     journal.open()
@@ -433,7 +437,7 @@ def test_closing_in_trouble_ends_and_tells_what_was_not_kept(tmp_path: Path) -> 
         journal.close()
     health = journal.health
     assert (health.ok, health.dropped, health.waiting) == (False, 1, 0)
-    assert health.problem == f"another program holds it locked: 1 record not kept since {CLOCK}"
+    assert health.problem == f"another program has locked it: 1 record not saved since {CLOCK}"
     assert not journal._thread.is_alive()
 
 
@@ -441,12 +445,12 @@ def test_closing_in_trouble_ends_and_tells_what_was_not_kept(tmp_path: Path) -> 
     ("error", "cause"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), "the disk is full"),
-        (PermissionError(errno.EACCES, "no"), "its folder or file may not be written to"),
-        (OSError(errno.EROFS, "no"), "its folder or file may not be written to"),
+        (PermissionError(errno.EACCES, "no"), "its folder or file is not writable"),
+        (OSError(errno.EROFS, "no"), "its folder or file is not writable"),
         (OSError(errno.EIO, "no"), "the disk reports errors"),
-        (OSError(errno.ELOOP, "Too many links"), "the system says 'Too many links'"),
-        (sqlite3.OperationalError("odd"), "SQLite says 'odd'"),
+        (OSError(errno.ELOOP, "Too many links"), "the system reports 'Too many links'"),
+        (sqlite3.OperationalError("odd"), "SQLite reports 'odd'"),
     ],
 )
-def test_every_cause_has_words(error: OSError | sqlite3.Error, cause: str) -> None:
+def test_every_cause_has_a_text(error: OSError | sqlite3.Error, cause: str) -> None:
     assert cause_of(error) == cause
