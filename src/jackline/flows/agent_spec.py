@@ -13,19 +13,14 @@ Not here: running the agent (execution/agent_execution.py), the tools (batches/)
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
-from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 from jackline.agents.outcome import Outcome
-from jackline.batches.arguments import inside
-from jackline.batches.permission import is_in_git
-from jackline.batches.policy import names_git, names_settings
-from jackline.batches.threads import in_own_thread
-from jackline.batches.tool import JsonObject, Tool, ToolContext, ToolFailedError, ToolOutput
+from jackline.batches.tool import JsonObject, Tool
 from jackline.budgets.budget import Budget, Duration, seconds_of
 from jackline.errors import BadArgumentError
 from jackline.flows.actions import render_action
@@ -243,63 +238,6 @@ def _tool(given: object) -> Tool:
     return function_tool(given)
 
 
-def is_git_layout(names: Collection[str]) -> bool:
-    """Whether git takes a folder with these names, in lower case, for a repository's own."""
-    return "head" in names and ("objects" in names or "commondir" in names)
-
-
-class ClosedFilesTool:
-    """A tool that writes to `path`, and to no closed file."""
-
-    def __init__(self, tool: Tool) -> None:
-        self._tool = tool
-        self.name = tool.name
-        self.description = tool.description
-        self.input_schema = tool.input_schema
-
-    def read_only(self, arguments: JsonObject) -> bool:
-        """As the tool itself."""
-        return self._tool.read_only(arguments)
-
-    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
-        """What the tool gives; ToolFailedError for a closed file."""
-        path = arguments.get("path")
-        if isinstance(path, str):
-            await in_own_thread(lambda: _check(context.cwd, path), "jackline-closed-files")
-        return await self._tool.run(arguments, context)
-
-
-def _check(folder: Path, given: str) -> None:
-    path = inside(folder, given)
-    root = folder.resolve()
-    parts = path.relative_to(root).parts
-    below = [root.joinpath(*parts[:count]) for count in range(len(parts))]
-    if any(map(names_settings, parts)):
-        raise _closed(given, "settings that programs follow")
-    if any(map(names_git, parts)) or names_git(given) or is_in_git(path, root):
-        raise _closed(given, "a git folder, whose settings git follows")
-    if any(map(_becomes_git_folder, below, parts)):
-        raise _closed(given, "a git folder, whose settings git follows")
-
-
-def _becomes_git_folder(folder: Path, name: str) -> bool:
-    """Whether the folder is a repository's own as soon as there is something of this name."""
-    try:
-        names = {each.lower() for each in os.listdir(folder)}  # noqa: PTH208 -- names alone
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    # Some file systems ignore case, or what comes after a name.
-    return is_git_layout(names | {name.lower().partition(":")[0].rstrip(". ")})
-
-
-def _closed(given: str, what: str) -> ToolFailedError:
-    return ToolFailedError(
-        f"{given!r} is closed: it is part of {what}; name another file", ended_by="closed"
-    )
-
-
 _READY: Mapping[str, tuple[str, str]] = {
     "shell": ("jackline.batches.shell", "ShellTool"),
     "read": ("jackline.batches.files", "ReadTool"),
@@ -326,5 +264,6 @@ def _ready(name: str) -> Tool:
     made: Callable[[], Tool] = getattr(import_module(place[0]), place[1])
     if name not in _WRITING:
         return made()
+    from jackline.flows.protected_files import ProtectedFilesTool  # noqa: PLC0415 -- loads pydantic
 
-    return ClosedFilesTool(made())
+    return ProtectedFilesTool(made())

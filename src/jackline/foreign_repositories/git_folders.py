@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +60,11 @@ class GitFolders:
                     "its git folder is another one than git itself would have made"
                 )
         check_ways_out(own, common, allowed)
+
+
+def is_git_layout(names: Collection[str]) -> bool:
+    """Whether git takes a folder with these names, in lower case, for a repository's own."""
+    return "head" in names and ("objects" in names or "commondir" in names)
 
 
 def check_ways_out(own: Path, common: Path, allowed: list[Path]) -> None:

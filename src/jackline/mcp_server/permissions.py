@@ -24,9 +24,12 @@ from jackline.agents.claude_code.tool_rules import FILE_TOOLS, offered_only
 from jackline.agents.claude_code.tool_rules import base_of as base_tool
 from jackline.batches.policy import CLIENT_SETTINGS
 from jackline.errors import BadArgumentError, RefusedError
-from jackline.flows.agent_spec import is_git_layout
 from jackline.foreign_repositories import ForeignRepositoryError, ask_git
-from jackline.foreign_repositories.git_folders import MisplacedRepositoryError, nested_repositories
+from jackline.foreign_repositories.git_folders import (
+    MisplacedRepositoryError,
+    is_git_layout,
+    nested_repositories,
+)
 from jackline.foreign_repositories.guard import kind_of
 from jackline.mcp_server.agent_definitions import AgentDefinition
 from jackline.outside_names import cut_name, printable

@@ -58,10 +58,10 @@ def test_nothing_is_written_that_makes_a_program_start(project: Path, path: str)
     before = {each: each.read_bytes() for each in project.rglob("*") if each.is_file()}
     with pytest.raises(ToolFailedError) as refusal:
         _call(project, "write", path=path, content="[core]\n\tfsmonitor = touch ran\n")
-    assert refusal.value.ended_by == "closed"
+    assert refusal.value.ended_by == "protected"
     with pytest.raises(ToolFailedError) as refusal:
         _call(project, "edit", path=path, old="e", new="f", every=True)
-    assert refusal.value.ended_by == "closed"
+    assert refusal.value.ended_by == "protected"
     assert {each: each.read_bytes() for each in project.rglob("*") if each.is_file()} == before
 
 
