@@ -8,9 +8,10 @@ import pytest
 
 from jackline.agents.prices import Price
 from jackline.control.forecast import CacheAdvice, advice_for, advice_sentence, cost_of_wall
-from jackline.lanes import Call, CallUsage, ControllerSettings, KnownLimits, LaneSettings, LaneState
+from jackline.lanes import Call, CallUsage, ControllerSettings, KnownLimits, LaneSettings
 from jackline.lanes.lane import Lane
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE
+from jackline.states import LaneState
 from tests.lanes import failures_made as made
 
 NOW = datetime(2026, 11, 15, 20, 0, tzinfo=UTC)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.fleet import QUIET_AFTER, AgentState, Fleet, LiveCall
+from jackline.control.fleet import QUIET_AFTER, Fleet, LiveCall
 from jackline.control.status import WAITS, LaneStatus, count_agents, find_needs
 from jackline.events import CallEnded
+from jackline.states import AgentState
 
 NOW = 1_794_744_000.0
 

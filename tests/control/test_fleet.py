@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.fleet import _MOST_AGENTS, QUIET_AFTER, AgentState, Fleet, LiveCall, resting
+from jackline.control.fleet import _MOST_AGENTS, QUIET_AFTER, Fleet, LiveCall, resting
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
+from jackline.states import AgentState
 
 
 def ended(
@@ -69,7 +70,7 @@ def test_an_agent_that_was_refused_is_failed_and_says_why() -> None:
     fleet.attempt_failed(failed("c", "invalid_request"))
     fleet.call_ended(ended(100, took=1, outcome="refused"))
     (row,) = fleet.shown(101, (), since=0)
-    assert (row.doing, row.why, row.failed) == (AgentState.FAILED, "told why", 1)
+    assert (row.state, row.why, row.failed) == (AgentState.FAILED, "told why", 1)
 
 
 def test_a_call_under_way_shows_its_wait_and_until_when() -> None:
@@ -77,7 +78,7 @@ def test_a_call_under_way_shows_its_wait_and_until_when() -> None:
     fleet.call_ended(ended(100, took=10))
     live = LiveCall("s", "", "", "opus", "anthropic/opus", 105, AgentState.PARKED, "used up", 400.0)
     (row,) = fleet.shown(120, (live,), since=0)
-    assert (row.doing, row.why, row.until) == (AgentState.PARKED, "used up", 400.0)
+    assert (row.state, row.why, row.until) == (AgentState.PARKED, "used up", 400.0)
     assert row.stretches[-1] == (105, 120, "parked")
 
 
@@ -85,7 +86,7 @@ def test_who_is_long_silent_is_finished_and_leaves_when_out_of_sight() -> None:
     fleet = Fleet()
     fleet.call_ended(ended(100, took=10))
     (row,) = fleet.shown(2000, (), since=0)
-    assert row.doing is AgentState.FINISHED
+    assert row.state is AgentState.FINISHED
     assert fleet.shown(9000, (), since=8000) == []
 
 
@@ -126,7 +127,7 @@ def test_a_call_that_was_never_sent_waited_for_its_lane() -> None:
     """Only the first call meets the wall; the others wait without an attempt of their own."""
     fleet = Fleet()
     fleet.lane_changed(changed(40, "parked"))
-    fleet.lane_changed(changed(90, "probing"))
+    fleet.lane_changed(changed(90, "recovering"))
     fleet.call_ended(ended(100, took=50, waited=45))
     assert stretches(fleet, 100)[0] == ("parked", 45)
 
@@ -171,7 +172,7 @@ def test_who_failed_stays_failed_when_its_client_is_gone() -> None:
     fleet.call_ended(ended(100, took=5, outcome="refused"))
     fleet.ended("s", None, 101)
     (row,) = fleet.shown(102, (), since=0)
-    assert row.doing is AgentState.FAILED
+    assert row.state is AgentState.FAILED
 
 
 def test_an_end_is_news_once_and_of_strangers_none() -> None:

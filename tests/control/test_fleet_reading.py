@@ -8,7 +8,8 @@ from typing import Any
 from jackline.agents.prices import dollars
 from jackline.control.board import MOST_AGENTS, NO_FLOW_FACTS, Facts, fleet_reading
 from jackline.control.burn import Burn
-from jackline.control.fleet import AgentState, Fleet, LiveCall
+from jackline.control.fleet import Fleet, LiveCall
+from jackline.states import AgentState
 from tests.telemetry.test_tally import ended
 
 NOW = 1000.0
@@ -35,7 +36,7 @@ def read(given: Facts) -> dict[str, Any]:
 def test_an_agent_is_told_by_the_call_that_holds_it_up() -> None:
     told = read(facts([live("a", AgentState.ANSWERING), live("a", AgentState.PARKED, NOW + 60.4)]))
     (row,) = told["agents"]
-    assert (row["doing"], row["until"], row["why"]) == ("parked", 1061, "because")
+    assert (row["state"], row["until"], row["why"]) == ("parked", 1061, "because")
     assert told["agents_by_state"]["parked"] == 1
 
 

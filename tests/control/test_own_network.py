@@ -8,9 +8,7 @@ from jackline.control import LaneStatus
 from jackline.control.status import own_network
 
 
-def lane(
-    name: str, state: str = "broken", cause: tuple[str, str | None] | None = None
-) -> LaneStatus:
+def lane(name: str, state: str = "down", cause: tuple[str, str | None] | None = None) -> LaneStatus:
     return LaneStatus(name, state, "", None, 0, 1, 1, {}, cause)
 
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline.control import GatewayStatus, LaneStatus
-from jackline.control.fleet import AgentState
 from jackline.control.forecast import Forecast
 from jackline.control.status import AgentCounts, status_line
+from jackline.states import AgentState
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 AT = NOON.timestamp()
@@ -31,16 +31,19 @@ def picture(*lanes: LaneStatus, waiting: int = 0) -> GatewayStatus:
     [
         (picture(), "jackline ● open"),
         (picture(lane("a/opus", "open")), "jackline ● open"),
-        (picture(lane("a/opus", "limited"), waiting=3), "jackline ◐ a/opus throttled · 3 waiting"),
         (
-            picture(lane("a/x", "limited"), lane("a/opus", "parked", AT + 7500), waiting=9),
+            picture(lane("a/opus", "throttled"), waiting=3),
+            "jackline ◐ a/opus throttled · 3 waiting",
+        ),
+        (
+            picture(lane("a/x", "throttled"), lane("a/opus", "parked", AT + 7500), waiting=9),
             "jackline ■ a/opus parked until 14:05 · 9 waiting",
         ),
         (picture(lane("a/x", "parked", AT + 86400)), "jackline ■ a/x parked until Mon 12:00"),
-        (picture(lane("a/x", "broken", AT + 5)), "jackline ✗ a/x down"),
+        (picture(lane("a/x", "down", AT + 5)), "jackline ✕ a/x down"),
         (
-            picture(replace(lane("a/x", "broken"), paused=True)),
-            "jackline ✗ a/x paused by hand",
+            picture(replace(lane("a/x", "down"), paused=True)),
+            "jackline ✕ a/x paused by hand",
         ),
     ],
 )

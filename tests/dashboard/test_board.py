@@ -22,8 +22,9 @@ from jackline.control.board import (
     waiting_rows,
 )
 from jackline.control.burn import Burn
-from jackline.control.fleet import AgentState, Fleet, LiveCall
+from jackline.control.fleet import Fleet, LiveCall
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
+from jackline.states import AgentState
 from tests.planted import KEY, PROMPT
 
 EPOCH = 1_000_000.0
@@ -184,7 +185,7 @@ def test_an_agent_that_waits_says_for_what_and_until_when() -> None:
     ]
     world.look(EPOCH + 30)
     row = world.page().rows["s1|a"]
-    assert (row["doing"], row["why"], row["until"]) == ("parked", "up/m is parked", until)
+    assert (row["state"], row["why"], row["until"]) == ("parked", "up/m is parked", until)
     assert row["lane"] == "up/m"
     assert row["open"] == [[0, None, list(AgentState).index(AgentState.PARKED)]]
 
@@ -195,10 +196,10 @@ def test_the_wait_before_an_answer_is_drawn_as_a_wait() -> None:
     call = LiveCall("s1", "a", "", "m", "l", EPOCH + 60, AgentState.ANSWERING, "", None, waited)
     world.live = [call]
     world.look(EPOCH + 90)
-    doings = list(AgentState)
+    states = list(AgentState)
     assert world.page().rows["s1|a"]["open"] == [
-        [0, 600, doings.index(AgentState.THROTTLED)],
-        [600, None, doings.index(AgentState.ANSWERING)],
+        [0, 600, states.index(AgentState.THROTTLED)],
+        [600, None, states.index(AgentState.ANSWERING)],
     ]
 
 
@@ -208,16 +209,16 @@ def test_of_several_calls_the_one_that_waits_is_shown() -> None:
     waiting = LiveCall("s1", "a", "", "m", "l", EPOCH, AgentState.QUEUED, "full", None)
     world.live = [answering, waiting, answering]
     world.look(EPOCH + 1)
-    assert world.page().rows["s1|a"]["doing"] == "queued"
+    assert world.page().rows["s1|a"]["state"] == "queued"
 
 
 def test_a_flow_knows_that_its_agent_has_ended_before_silence_tells() -> None:
     world = World()
     world.end(ended(EPOCH + 10, "task-1"))
     world.look(EPOCH + 11)
-    assert world.page().rows["s1|task-1"]["doing"] == "between calls"
+    assert world.page().rows["s1|task-1"]["state"] == "between calls"
     world.flows = FlowFacts({}, {}, {}, {"task-1": AgentState.FINISHED})
-    assert world.look(EPOCH + 12)["agents"]["s1|task-1"]["doing"] == "finished"
+    assert world.look(EPOCH + 12)["agents"]["s1|task-1"]["state"] == "finished"
 
 
 def test_an_agent_whose_run_is_parked_is_parked_however_long_it_takes() -> None:
@@ -230,7 +231,7 @@ def test_an_agent_whose_run_is_parked_is_parked_however_long_it_takes() -> None:
     for at in (EPOCH + 12, EPOCH + 12 + PAST, wakes - 1):
         world.look(at)
         row = world.page().rows["s1|task-1"]
-        assert (row["doing"], row["why"], row["until"]) == ("parked", "the quota is gone", wakes)
+        assert (row["state"], row["why"], row["until"]) == ("parked", "the quota is gone", wakes)
     # It wakes a little later than was thought, and the page hears of it.
     world.flows = FlowFacts(
         {}, {}, {}, {"task-1": AgentState.PARKED}, rests={"task-1": WaitReason("", wakes + 9)}
@@ -243,7 +244,7 @@ def test_a_tool_that_takes_hours_is_no_end_of_its_agent() -> None:
     world.end(ended(EPOCH + 10, "task-1"))
     world.flows = FlowFacts({}, {}, {}, {"task-1": AgentState.BETWEEN})
     world.look(EPOCH + 2 * PAST)
-    assert world.page().rows["s1|task-1"]["doing"] == "between calls"
+    assert world.page().rows["s1|task-1"]["state"] == "between calls"
 
 
 def test_agents_that_were_silent_for_an_hour_are_taken_away() -> None:
@@ -262,7 +263,7 @@ def test_silence_is_told_in_the_second_in_which_it_has_a_new_name() -> None:
         if word is None:
             assert told is None, "nothing is told twice"
         else:
-            assert world.page().rows["s1|a"]["doing"] == word
+            assert world.page().rows["s1|a"]["state"] == word
 
 
 def test_an_end_that_somebody_told_is_shown_at_once() -> None:
@@ -271,7 +272,7 @@ def test_an_end_that_somebody_told_is_shown_at_once() -> None:
     world.look(EPOCH + 11)
     world.fleet.ended("s1", None, EPOCH + 12)
     world.look(EPOCH + 12)
-    assert world.page().rows["s1|a"]["doing"] == "finished"
+    assert world.page().rows["s1|a"]["state"] == "finished"
 
 
 def test_calls_without_a_session_belong_to_nobodys_timeline() -> None:
@@ -337,7 +338,7 @@ def test_a_lost_call_shows_why() -> None:
     world.end(call)
     world.look(EPOCH + 11)
     row = world.page().rows["s1|a"]
-    assert (row["doing"], row["why"]) == ("failed", "it said 500")
+    assert (row["state"], row["why"]) == ("failed", "it said 500")
     assert KEY not in repr(row)
     assert PROMPT not in repr(row)
 

@@ -46,7 +46,7 @@ SLEPT = """async (at) => {
 	const tenths = (at - state.epoch) * 10;
 	const then = (flat, i) => i % 3 === 0 && flat[i] <= tenths && tenths < flat[i + 1];
 	return [...state.stretches.values()].flatMap(({ flat }) =>
-		flat.flatMap((_, i) => then(flat, i) ? [state.doings[flat[i + 2]]] : []));
+		flat.flatMap((_, i) => then(flat, i) ? [state.agentStates[flat[i + 2]]] : []));
 }"""
 Play = Callable[[LiveView], Awaitable[object]]
 
@@ -71,7 +71,7 @@ def watched(
             pictures(page, pictured.parent, f"{pictured.name}-trouble")
 
     looks = watch(page, drill, once)
-    assert tops, [seen.doing for seen in looks]
+    assert tops, [seen.states for seen in looks]
     pictures(page, pictured.parent, f"{pictured.name}-end")
     return looks, tops[0]
 
@@ -201,12 +201,12 @@ def test_throttle_storm(browser: Browser, tmp_path: Path) -> None:
         assert min(seen.at for seen in stormy) >= min(e.arrived for e in refused) - give
         for seen in stormy:
             sonnet, haiku = seen.cards
-            assert "◐ limited" in sonnet
+            assert "◐ throttled" in sonnet
             # Alone in the moment between two tries each call has a reason of its own.
             assert re.search("asked to slow down|limit for now|finding out|[1-9] of", sonnet)
             assert "● open" in haiku, "who is not throttled is not said to be"
             assert "0 held" in haiku
-            assert seen.doing.get("throttled") == int(re.findall(r"(\d+) held", sonnet)[0])
+            assert seen.states.get("throttled") == int(re.findall(r"(\d+) held", sonnet)[0])
         sums_are_true(page, drill)
         agent_page_is_true(page, drill)
 
@@ -227,13 +227,13 @@ def test_outage_of_the_only_lane(browser: Browser, tmp_path: Path) -> None:
         top_is_true(top, entries, give)
         for seen in looks:
             (card,) = seen.cards
-            if "✕ broken" in card:
+            if "✕ down" in card:
                 # It is not called down before it refused, nor when it answers again.
                 behind = [e for e in entries if (e.ended or 9e9) < seen.at]
                 assert any(e.outcome != "completed" for e in behind)
                 assert "tried again" in card
                 assert "is down" in seen.verdict
-            if "✕ broken" in card:
+            if "✕ down" in card:
                 # Attempts that are silent, or still speak, are listened to and not hung up on.
                 listened = re.search(r"(\d+) of \d+ in flight", card)
                 still = 0 if listened is None else int(listened[1])
@@ -269,7 +269,7 @@ def test_session_limit_as_a_flow(browser: Browser, tmp_path: Path) -> None:
         for seen in at_the_wall:
             (card,), (shown,) = seen.cards, seen.runs
             finished = len({e.agent for e in entries if e.arrived < refused}) - seen.count("parked")
-            assert seen.doing == {
+            assert seen.states == {
                 word: count
                 for word, count in (("parked", abreast), ("finished", finished))
                 if count
@@ -281,9 +281,9 @@ def test_session_limit_as_a_flow(browser: Browser, tmp_path: Path) -> None:
             assert f"{abreast} parked" in shown
             assert f"{abreast} parked until {hour(wakes)}" in seen.verdict
         assert top["runs"][0]["state"] == "parked"
-        assert {a["doing"] for a in top["agents"]} <= {"parked", "finished"}
-        assert {a["until"] for a in top["agents"] if a["doing"] == "parked"} == {round(wakes)}
-        settled(page, lambda now: now.doing == {"finished": many})
+        assert {a["state"] for a in top["agents"]} <= {"parked", "finished"}
+        assert {a["until"] for a in top["agents"] if a["state"] == "parked"} == {round(wakes)}
+        settled(page, lambda now: now.states == {"finished": many})
         run, states, tokens = stored(drill)
         assert states == [CallState.DONE] * many
         # The wall stays where it was in the timeline: violet, not silence.
@@ -358,15 +358,15 @@ def test_lost_subagent(browser: Browser, tmp_path: Path) -> None:
         # Each process has a moment of its own to wake at, soon after the reset.
         minutes = {hour(resets + later) for later in (-0.6, 0, 60, 120)}
         for seen in at_the_wall:
-            assert seen.doing == {"parked": 1}
+            assert seen.states == {"parked": 1}
             assert minutes & set(re.findall(r"parked until ([\d:]+)", seen.runs[0]))
             assert told_as(resets) & set(re.findall(r"to reset, ([\d:]+)", seen.cards[0]))
         (agent,) = top["agents"]
-        assert agent["doing"] == "parked"
+        assert agent["state"] == "parked"
         assert agent["until"] == round(wakes)
         run, states, tokens = stored(drill)
         assert states == [CallState.DONE] * 3
-        settled(page, lambda now: now.doing == {"finished": 1})
+        settled(page, lambda now: now.states == {"finished": 1})
         settled(page, lambda now: f"3 done · {tokens:,} tokens" in now.runs[0])
         assert tokens == sum(entry.tokens for entry in completed(entries))
         expect(page.locator(".flows")).not_to_contain_text("gpu-1")
@@ -383,10 +383,10 @@ def test_cascade(browser: Browser, tmp_path: Path) -> None:
 
     with WatchedDrill(play) as drill, opened(browser, drill.url) as page:
         looks = watch(page, drill, lambda _seen: None)
-        assert {word for seen in looks for word in seen.doing} <= {"answering", "between calls"}
+        assert {word for seen in looks for word in seen.states} <= {"answering", "between calls"}
         run, states, tokens = stored(drill)
         assert states == [CallState.DONE]
-        settled(page, lambda now: now.doing == {"finished": 1})
+        settled(page, lambda now: now.states == {"finished": 1})
         words = f"1 done · {tokens:,} tokens"
         settled(page, lambda now: words in now.runs[0] and "✓ finished" in now.runs[0])
         assert tokens == sum(entry.tokens for entry in completed(drill.ledger()))

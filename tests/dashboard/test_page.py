@@ -322,7 +322,7 @@ def test_search_and_filters_stay_in_the_address(browser: Browser, tmp_path: Path
             expect(page.locator(".filters")).to_contain_text("1 of 60 agents")
             page.get_by_label("span").select_option("15 min")
             address = page.url
-            for each in ("q=session-0000", "doing=failed", "span=900"):
+            for each in ("q=session-0000", "state=failed", "span=900"):
                 assert each in address
         with opened(browser, address) as again:
             expect(again.locator(".filters")).to_contain_text("1 of 60 agents")
@@ -337,7 +337,7 @@ def test_a_filter_that_fits_nobody_any_more_can_still_be_taken_away(
     with ServiceThread(tmp_path) as service:
         events = hour_of_work(time.time(), 3)
         service.do(lambda running: announce(running, events))
-        with opened(browser, f"{service.url}/#/?doing=throttled") as page:
+        with opened(browser, f"{service.url}/#/?state=throttled") as page:
             expect(page.locator(".filters")).to_contain_text("0 of 3 agents")
             page.locator("button.key", has_text="throttled 0").click()
             expect(page.locator(".filters")).to_contain_text("3 agents")

@@ -13,12 +13,13 @@ from jackline.agents.prices import dollars
 from jackline.clock import VirtualClock
 from jackline.control.board import Facts, FlowFacts, WaitReason, fleet_reading
 from jackline.control.burn import Burn
-from jackline.control.fleet import AgentState, Fleet
+from jackline.control.fleet import Fleet
 from jackline.control.status import count_agents
 from jackline.dashboard.runs import StoredRuns
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.states import AgentState
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NOW = START.timestamp()
@@ -106,7 +107,7 @@ def test_the_verdict_counts_those_that_their_run_has_parked() -> None:
 
 @pytest.mark.parametrize(
     ("lane", "told"),
-    [("broken", AgentState.DOWN), ("parked", AgentState.PARKED), ("open", AgentState.THROTTLED)],
+    [("down", AgentState.DOWN), ("parked", AgentState.PARKED), ("open", AgentState.THROTTLED)],
 )
 def test_what_shuts_a_lane_is_what_its_calls_waited_for(lane: str, told: AgentState) -> None:
     """While it lasts all are said to wait for that, and so it is afterwards."""
@@ -118,7 +119,7 @@ def test_what_shuts_a_lane_is_what_its_calls_waited_for(lane: str, told: AgentSt
     fleet.call_ended(call(NOW + 100, "one", waited=90.0, took=95.0))
     member = fleet.member(("s1", "one"))
     assert member is not None
-    assert [each.doing for each in member.stretches] == [told, AgentState.ANSWERING]
+    assert [each.state for each in member.stretches] == [told, AgentState.ANSWERING]
 
 
 def test_agents_are_told_in_the_order_in_which_people_count() -> None:

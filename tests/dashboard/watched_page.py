@@ -46,17 +46,17 @@ class Seen:
     cards: list[str]
     runs: list[str]
     money: str
-    doing: dict[str, int] = field(default_factory=dict)
+    states: dict[str, int] = field(default_factory=dict)
 
     def count(self, *words: str) -> int:
-        return sum(self.doing.get(word, 0) for word in words)
+        return sum(self.states.get(word, 0) for word in words)
 
 
 def look(page: Page) -> Seen:
     told: dict[str, Any] = page.evaluate(LOOK)
     keys = [re.fullmatch(r"\S ([a-z ]+) ([\d,]+)", each) for each in told.pop("keys")]
-    doing = {key[1]: int(key[2].replace(",", "")) for key in keys if key is not None}
-    return Seen(**told, doing=doing)
+    states = {key[1]: int(key[2].replace(",", "")) for key in keys if key is not None}
+    return Seen(**told, states=states)
 
 
 def watch(page: Page, drill: WatchedDrill, besides: Callable[[Seen], None]) -> list[Seen]:

@@ -76,7 +76,7 @@ def test_a_refused_key_needs_a_person_and_old_refusals_are_no_news() -> None:
 def test_calls_that_another_upstream_answers_while_the_first_is_closed_have_moved() -> None:
     noticing = ConditionFinder()
     tally = {"bedrock/m": Counted(outcomes={"answered": 2})}
-    down = {"anthropic/m#1": lane("anthropic/m", "broken")}
+    down = {"anthropic/m#1": lane("anthropic/m", "down")}
     found = noticing.look(facts(down), tally, NOW)
     assert [each.about for each in found] == [IncidentKind.UPSTREAM_MOVED]
     assert found[0].text == "Calls are answered by bedrock, because anthropic is down."

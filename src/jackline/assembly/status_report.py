@@ -40,8 +40,9 @@ from jackline.gateway.live_calls import LiveCalls
 from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.status_picture import picture
 from jackline.journal import Journal
-from jackline.lanes.breaker import FLOWING, LaneState
+from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
+from jackline.states import LaneState
 from jackline.telemetry.observatory import Observatory, account_of_lane
 
 
@@ -101,7 +102,7 @@ class CacheWatch:
         return found
 
 
-_TROUBLED = (LaneState.BROKEN, LaneState.LIMITED)
+_TROUBLED = (LaneState.DOWN, LaneState.THROTTLED)
 _FLOWS_EVERY = 2.0
 # Counting takes a few microseconds an agent: of a large fleet it is done this often at most.
 _FEW = 100
@@ -324,7 +325,9 @@ class PageFacts:
 
 def aim(lane: Lane) -> int:
     """How many calls at once a lane is on its way back to; 0 where it is not on such a way."""
-    return round(lane.window.peak) if lane.state in (LaneState.LIMITED, LaneState.PROBING) else 0
+    return (
+        round(lane.window.peak) if lane.state in (LaneState.THROTTLED, LaneState.RECOVERING) else 0
+    )
 
 
 def _midnight(now: datetime) -> float:

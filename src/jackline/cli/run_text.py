@@ -34,10 +34,10 @@ from jackline.flows.settings import decode_settings, expected_cost, may_wake
 from jackline.flows.store.pending_calls import PendingSession, PendingToolCall
 from jackline.flows.store.run_store import NOT_OURS, how_to_accept
 from jackline.outside_names import printable
+from jackline.states import DerivedState
 
 _SHOWN_OF_VALUE = 400
 _LONGEST_ARGUMENTS = 20_000
-_GLYPHS = {CallState.DONE: "✓", CallState.FAILED: "✗", CallState.RUNNING: "…"}
 
 
 def run_line(run: RunRecord, now: datetime) -> str:
@@ -45,7 +45,7 @@ def run_line(run: RunRecord, now: datetime) -> str:
     state = run.state.value
     gone = run.lease_until < now.timestamp() or is_dead(run.owner)
     if run.state is RunState.RUNNING and gone:
-        state = "cut off"  # whoever carried it is gone, and left no word
+        state = DerivedState.CUT_OFF.value
     waits = until_words(run.wake_at, now) if run.state is RunState.PARKED else ""
     if run.state is RunState.PARKED and run.wake_at is None and not run.confirmed:
         step = f"jackline resume {run.run_id}"
@@ -114,7 +114,7 @@ def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:
         if call.phase != phase:
             phase = call.phase
             yield printable(f"{phase}:") if phase else ""
-        yield printable(f"  {_GLYPHS[call.state]} {call.label}{_call_words(call, now)}")
+        yield printable(f"  {call.state.glyph} {call.label}{_call_words(call, now)}")
 
 
 def _call_words(call: CallRecord, now: datetime) -> str:

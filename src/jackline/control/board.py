@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jackline.control.burn import Burn, Sums
 from jackline.control.fleet import (
-    AgentState,
     Fleet,
     Key,
     LiveCall,
@@ -31,16 +30,17 @@ from jackline.control.fleet import (
 )
 from jackline.control.text import whole_second
 from jackline.events import Event, LaneChanged, ServiceNoted
+from jackline.states import AgentState, LaneState, looks
 
 MINUTES = 60
 MOST_WAITING = 50
 _MOST_EVENTS = 80
 _MOST_RUNS = 40
 # What states mean whose reason is the same each time.
-_MEANS = {
-    "limited": "it asked to slow down",
-    "probing": "it is tried again, with few calls at first",
-    "open": "all is well again",
+_MEANS: dict[str, str] = {
+    LaneState.THROTTLED: "the provider asked to slow down",
+    LaneState.RECOVERING: "few calls at first",
+    LaneState.OPEN: "it takes calls again",
 }
 
 
@@ -148,7 +148,7 @@ DOINGS = tuple(AgentState)
 PAST = 3600.0
 """How far back the timeline goes."""
 
-_NUMBER = {doing.value: number for number, doing in enumerate(DOINGS)}
+_NUMBER = {state.value: number for number, state in enumerate(DOINGS)}
 # Agents that are long past, or were forgotten, are looked for so often; nothing is heard of them.
 _SWEEP_SECONDS = 20.0
 AGENTS_AT_A_TIME = 100
@@ -182,12 +182,12 @@ class FlowFacts:
 
     def really(self, stretch: Stretch, run: str) -> AgentState:
         """What an agent did in a stretch, which may have been its run's sleep."""
-        if stretch.doing in (AgentState.BETWEEN, AgentState.FINISHED):
+        if stretch.state in (AgentState.BETWEEN, AgentState.FINISHED):
             enough = (stretch.ends - stretch.begins) / 2
             for since, until in self.parkings.get(run, ()):
                 if min(until, stretch.ends) - max(since, stretch.begins) > enough:
                     return AgentState.PARKED
-        return stretch.doing
+        return stretch.state
 
     def is_present(self, task: str) -> bool:
         """Whether a run still goes on with this agent, however long it was silent."""
@@ -195,9 +195,9 @@ class FlowFacts:
 
     def resting(self, member: Member, now: float) -> tuple[AgentState, WaitReason]:
         """What an agent does that has no call under way, why and until when."""
-        doing = self.ended.get(member.agent) or resting(member, now)
+        state = self.ended.get(member.agent) or resting(member, now)
         rest = self.rests.get(member.agent)
-        return doing, rest or WaitReason(member.why if doing is AgentState.FAILED else "")
+        return state, rest or WaitReason(member.why if state is AgentState.FAILED else "")
 
 
 NO_FLOW_FACTS = FlowFacts({}, {}, {}, {})
@@ -298,7 +298,8 @@ class Board:
             "at": self._at,
             "epoch": self._epoch,
             "past": PAST,
-            "doings": list(DOINGS),
+            "agent_states": list(AgentState),
+            "looks": looks(),
             **self._parts,
         }
         keys = list(self._agents)
@@ -363,7 +364,7 @@ class Board:
             member, row = facts.fleet.member(key), self._agents.get(key)
             if key in self._live or member is None or row is None:
                 continue
-            if self._is_past(key, member) or row["doing"] != self._doing(member):
+            if self._is_past(key, member) or row["state"] != self._doing(member):
                 gone.append(key)
         return gone
 
@@ -376,9 +377,9 @@ class Board:
 
     def _row(self, member: Member, call: LiveCall | None) -> dict[str, object]:
         if call is not None:
-            doing, why, since, until = call.doing, call.why, call.since, call.until
+            state, why, since, until = call.state, call.why, call.since, call.until
         else:
-            doing, (why, until) = self._flows.resting(member, self._at)
+            state, (why, until) = self._flows.resting(member, self._at)
             since = member.last_end
         return {
             "session": member.session,
@@ -386,7 +387,7 @@ class Board:
             "tag": member.tag,
             "model": member.model if call is None else call.model,
             "lane": lane_label(member.lane if call is None else call.lane),
-            "doing": doing.value,
+            "state": state.value,
             "why": why,
             "since": round(since, 1),
             # Whole seconds: an estimate that wanders by milliseconds is no news.
@@ -395,15 +396,15 @@ class Board:
             "failed": member.failed,
             "tokens": member.tokens,
             "waited": round(member.waited, 1),
-            "open": self._open(member, call, doing),
+            "open": self._open(member, call, state),
         }
 
-    def _open(self, member: Member, call: LiveCall | None, doing: AgentState) -> list[list[object]]:
+    def _open(self, member: Member, call: LiveCall | None, state: AgentState) -> list[list[object]]:
         """The stretches that no ended call has closed yet; the last goes on until now."""
         if call is None:
-            if doing is AgentState.FINISHED or not member.last_end:
+            if state is AgentState.FINISHED or not member.last_end:
                 return []
-            return [[self._tenths(member.last_end), None, _NUMBER[doing.value]]]
+            return [[self._tenths(member.last_end), None, _NUMBER[state.value]]]
         begins, waited = (call.since, None) if call.waited is None else call.waited
         told: list[list[object]] = []
         if member.last_end and member.last_end < begins:
@@ -411,7 +412,7 @@ class Board:
             told.append(self._flat(before, self._flows.really(before, member.tag)))
         if waited is not None:
             told.append(self._flat(Stretch(begins, call.since, waited), waited))
-        return [*told, [self._tenths(call.since), None, _NUMBER[doing.value]]]
+        return [*told, [self._tenths(call.since), None, _NUMBER[state.value]]]
 
     def _stretches(self, key: Key, number: int) -> list[object] | None:
         member = self._fleet.member(key)
@@ -424,9 +425,9 @@ class Board:
             flat += self._flat(each, self._flows.really(each, member.tag))
         return [first + past, flat] if flat else None
 
-    def _flat(self, stretch: Stretch, doing: AgentState) -> list[object]:
+    def _flat(self, stretch: Stretch, state: AgentState) -> list[object]:
         begins, ends = self._tenths(stretch.begins), self._tenths(stretch.ends)
-        return [begins, ends, _NUMBER[doing.value]]
+        return [begins, ends, _NUMBER[state.value]]
 
     def _tenths(self, at: float) -> int:
         return round((at - self._epoch) * 10)
@@ -452,7 +453,7 @@ def _by_agent(live: Sequence[LiveCall]) -> dict[Key, LiveCall]:
         key = (call.session, call.agent)
         known = found.get(key)
         if known is None or (
-            known.doing is AgentState.ANSWERING and call.doing is not AgentState.ANSWERING
+            known.state is AgentState.ANSWERING and call.state is not AgentState.ANSWERING
         ):
             found[key] = call
     return found
@@ -470,8 +471,8 @@ _MOST_RUNS_LISTED = 20
 _PRESENT = 1800.0
 _WAITS = (AgentState.PARKED, AgentState.DOWN, AgentState.THROTTLED, AgentState.QUEUED)
 _ORDER = {
-    doing: rank
-    for rank, doing in enumerate(
+    state: rank
+    for rank, state in enumerate(
         (
             AgentState.FAILED,
             *_WAITS,
@@ -494,7 +495,7 @@ def fleet_reading(facts: Facts) -> dict[str, object]:
             continue
         if member.last_end > facts.at - _PRESENT or facts.flows.is_present(member.agent):
             rows.append(_resting_row(facts, key, member))
-    counted = Counter(str(row["doing"]) for row in rows)
+    counted = Counter(str(row["state"]) for row in rows)
     chosen = sorted(rows, key=_urgency)[:MOST_AGENTS]
     chosen.sort(key=_place)
     head = facts.head
@@ -506,7 +507,7 @@ def fleet_reading(facts: Facts) -> dict[str, object]:
         "calls_in_flight": head["calls_in_flight"],
         "calls_waiting": head["calls_waiting"],
         "lanes": list(facts.lanes.values()),
-        "agents_by_state": {doing.value: counted[doing.value] for doing in AgentState},
+        "agents_by_state": {state.value: counted[state.value] for state in AgentState},
         "agents": chosen,
         "more_agents": len(rows) - len(chosen),
         "spend": _spend(facts),
@@ -532,7 +533,7 @@ def _call_by_agent(facts: Facts) -> dict[Key, LiveCall]:
         key = (call.session, call.agent)
         known = found.get(key)
         # Of several calls that one which waits, since that is what holds the agent up.
-        if key != ("", "") and (known is None or known.doing is AgentState.ANSWERING):
+        if key != ("", "") and (known is None or known.state is AgentState.ANSWERING):
             found[key] = call
     return found
 
@@ -542,13 +543,13 @@ def _live_row(facts: Facts, key: Key, call: LiveCall) -> dict[str, object]:
     row = _row(facts, key, member)
     now_row = {"tag": call.tag or member.tag, "model": call.model, "lane": lane_label(call.lane)}
     until = None if call.until is None else whole_second(call.until)
-    return row | now_row | _doing(call.doing, call.why, call.since, until)
+    return row | now_row | _doing(call.state, call.why, call.since, until)
 
 
 def _resting_row(facts: Facts, key: Key, member: Member) -> dict[str, object]:
-    doing, (why, until) = facts.flows.resting(member, facts.at)
+    state, (why, until) = facts.flows.resting(member, facts.at)
     until = None if until is None else whole_second(until)
-    return _row(facts, key, member) | _doing(doing, why, member.last_end, until)
+    return _row(facts, key, member) | _doing(state, why, member.last_end, until)
 
 
 def _row(facts: Facts, key: Key, member: Member) -> dict[str, object]:
@@ -566,8 +567,8 @@ def _row(facts: Facts, key: Key, member: Member) -> dict[str, object]:
     }
 
 
-def _doing(doing: AgentState, why: str, since: float, until: int | None) -> dict[str, object]:
-    return {"doing": doing.value, "why": why, "since": round(since, 1), "until": until}
+def _doing(state: AgentState, why: str, since: float, until: int | None) -> dict[str, object]:
+    return {"state": state.value, "why": why, "since": round(since, 1), "until": until}
 
 
 def _place(row: Mapping[str, object]) -> tuple[object, ...]:
@@ -578,7 +579,7 @@ def _place(row: Mapping[str, object]) -> tuple[object, ...]:
 
 
 def _urgency(row: Mapping[str, object]) -> int:
-    return _ORDER[AgentState(str(row["doing"]))]
+    return _ORDER[AgentState(str(row["state"]))]
 
 
 def _runs(facts: Facts) -> list[dict[str, object]]:

@@ -1,4 +1,4 @@
-"""Remember what each agent was doing when: the timeline of the fleet.
+"""The timeline of the fleet: the states of each agent, and since when.
 
 Rules: (1) pure: facts and `now` come in; (2) bounded: the longest silent agents and the oldest
 stretches go first; (3) a stretch has one state, in the words of every other face; (4) nothing is
@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import islice
 from math import inf
 from typing import NamedTuple, TypeAlias
 
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
+from jackline.states import AgentState, LaneState
 
 _MOST_AGENTS = 5000
 _MOST_LANES = 2048
@@ -31,20 +31,6 @@ QUIET_AFTER = 120.0
 _SILENT = 900.0
 
 
-class AgentState(StrEnum):
-    """What an agent does, or waits for."""
-
-    ANSWERING = "answering"
-    BETWEEN = "between calls"
-    QUIET = "quiet"
-    QUEUED = "queued"
-    THROTTLED = "throttled"
-    PARKED = "parked"
-    DOWN = "upstream down"
-    FAILED = "failed"
-    FINISHED = "finished"
-
-
 # The kind of the last failed attempt says what a wait was for.
 _WAITED_FOR = {
     "server_throttle": AgentState.THROTTLED,
@@ -55,7 +41,11 @@ _WAITED_FOR = {
 }
 _LOST = ("refused", "broken")
 # What a call waits for that was never sent, because its lane was known to be shut.
-_SHUT = {"parked": AgentState.PARKED, "broken": AgentState.DOWN, "limited": AgentState.THROTTLED}
+_SHUT: dict[str, AgentState] = {
+    LaneState.PARKED: AgentState.PARKED,
+    LaneState.DOWN: AgentState.DOWN,
+    LaneState.THROTTLED: AgentState.THROTTLED,
+}
 # What a lane is shut for holds for every call on it, whatever its own last attempt met.
 _FOR_ALL = (AgentState.PARKED, AgentState.DOWN)
 
@@ -74,7 +64,7 @@ class Stretch:
 
     begins: float
     ends: float
-    doing: AgentState
+    state: AgentState
 
 
 @dataclass(slots=True)
@@ -98,15 +88,15 @@ class Member:
     waited: float = 0.0
     why: str = ""
 
-    def add(self, begins: float, ends: float, doing: AgentState) -> None:
+    def add(self, begins: float, ends: float, state: AgentState) -> None:
         """Remember a stretch, joined with the one before where it only goes on."""
         if ends - begins < _WORTH_KEEPING:
             return
         last = self.stretches[-1] if self.stretches else None
-        if last is not None and last.doing is doing and begins - last.ends < _WORTH_KEEPING:
+        if last is not None and last.state is state and begins - last.ends < _WORTH_KEEPING:
             last.ends = max(last.ends, ends)
         else:
-            self.stretches.append(Stretch(begins, ends, doing))
+            self.stretches.append(Stretch(begins, ends, state))
             self.kept += 1
 
     def stretches_from(self, number: int) -> tuple[int, list[Stretch]]:
@@ -124,7 +114,7 @@ class LiveCall(NamedTuple):
     model: str
     lane: str
     since: float
-    doing: AgentState
+    state: AgentState
     why: str
     until: float | None
     waited: tuple[float, AgentState] | None = None
@@ -140,7 +130,7 @@ class AgentRow:
     tag: str
     model: str
     lane: str
-    doing: AgentState
+    state: AgentState
     why: str
     since: float
     until: float | None
@@ -173,11 +163,11 @@ class Fleet:
 
     def lane_changed(self, event: LaneChanged) -> None:
         """A lane is shut, or open again: calls that wait meanwhile wait for that."""
-        doing = _SHUT.get(event.state)
+        state = _SHUT.get(event.state)
         known = self._shut.get(event.lane)
-        if doing is not None:
+        if state is not None:
             self._shut.pop(event.lane, None)
-            self._shut[event.lane] = (doing, event.at, inf)
+            self._shut[event.lane] = (state, event.at, inf)
             if len(self._shut) > _MOST_LANES:
                 del self._shut[next(iter(self._shut))]
         elif known is not None and known[2] == inf:
@@ -233,8 +223,8 @@ class Fleet:
                 member.gone_at += set_by
             self._changed[key] = None
         self._shut = {
-            lane: (doing, since + set_by, until + set_by)
-            for lane, (doing, since, until) in self._shut.items()
+            lane: (state, since + set_by, until + set_by)
+            for lane, (state, since, until) in self._shut.items()
         }
 
     def take_changed(self) -> list[Key]:
@@ -266,40 +256,40 @@ class Fleet:
             self._row(key, member, calls.get(key), now, since)
             for key, member in self._members.items()
         ]
-        rows = [row for row in rows if row.stretches or row.doing is not AgentState.FINISHED]
+        rows = [row for row in rows if row.stretches or row.state is not AgentState.FINISHED]
         first = {row.session: n for n, row in reversed(list(enumerate(rows)))}
         return sorted(rows, key=lambda row: (first[row.session], row.agent != "", row.agent))
 
     def _shut_between(self, lane: str, begins: float, ends: float) -> AgentState:
         if not self._shut:
             return AgentState.QUEUED
-        doing, since, until = self._shut.get(lane, (AgentState.QUEUED, 0.0, 0.0))
-        return doing if since < ends and begins < until else AgentState.QUEUED
+        state, since, until = self._shut.get(lane, (AgentState.QUEUED, 0.0, 0.0))
+        return state if since < ends and begins < until else AgentState.QUEUED
 
     def _row(
         self, key: Key, member: Member, call: LiveCall | None, now: float, since: float
     ) -> AgentRow:
         stretches = [
-            (max(each.begins, since), each.ends, each.doing.value)
+            (max(each.begins, since), each.ends, each.state.value)
             for each in member.stretches
             if each.ends > since
         ]
         if call is not None:
             begins = max(call.since, since)
-            stretches.append((begins, now, call.doing.value))
-            doing, why, at, until = call.doing, call.why, call.since, call.until
+            stretches.append((begins, now, call.state.value))
+            state, why, at, until = call.state, call.why, call.since, call.until
         else:
-            doing, at, until = resting(member, now), member.last_end, None
-            why = member.why if doing is AgentState.FAILED else ""
-            if doing in (AgentState.BETWEEN, AgentState.QUIET):
-                stretches.append((max(at, since), now, doing.value))
+            state, at, until = resting(member, now), member.last_end, None
+            why = member.why if state is AgentState.FAILED else ""
+            if state in (AgentState.BETWEEN, AgentState.QUIET):
+                stretches.append((max(at, since), now, state.value))
         return AgentRow(
             key[0],
             key[1],
             member.tag,
             member.model if call is None else call.model,
             member.lane if call is None else call.lane,
-            doing,
+            state,
             why,
             at,
             until,
@@ -327,7 +317,7 @@ class Fleet:
 
 def resting(member: Member, now: float) -> AgentState:
     """What an agent does that has no call under way."""
-    if member.stretches and member.stretches[-1].doing is AgentState.FAILED:
+    if member.stretches and member.stretches[-1].state is AgentState.FAILED:
         return AgentState.FAILED
     silent = now - member.last_end
     if silent >= _SILENT or 0 < member.last_end <= member.gone_at:

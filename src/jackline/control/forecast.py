@@ -23,11 +23,12 @@ from jackline.control.board import lane_label
 from jackline.control.fleet import QUIET_AFTER
 from jackline.control.text import counted, whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
-from jackline.lanes.breaker import FLOWING, LaneState
+from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, CachedConversation, counted_until
 from jackline.lanes.rate_limits import SeenWindow
 from jackline.outside_names import cut_name
+from jackline.states import LaneState
 
 _LEAST_DOLLARS = 0.5
 _LEAST_MINUTES = 1.0

@@ -13,7 +13,6 @@ from datetime import datetime
 from jackline.agents.outcome import Ending
 from jackline.control.text import counted, whole_second
 from jackline.failures.sentences import moment_in_words
-from jackline.flows.records import RunState
 from jackline.flows.run_events import (
     AT_WALL,
     AgentAnswered,
@@ -35,6 +34,7 @@ from jackline.flows.run_events import (
     StepEnded,
     Warned,
 )
+from jackline.states import RunState
 
 _MOST_WARNINGS = 5
 
@@ -90,11 +90,11 @@ class RunView:
         match event:
             case RunStarted():
                 self.run_id, self.flow = event.run_id, event.flow
-                self.state = "running"
+                self.state = RunState.RUNNING.value
             case RunParked():
-                self.state, self.why, self.until = "parked", event.why, event.wake_at
+                self.state, self.why, self.until = RunState.PARKED.value, event.why, event.wake_at
             case RunWoke():
-                self.state, self.why, self.until = "running", "", None
+                self.state, self.why, self.until = RunState.RUNNING.value, "", None
             case RunStopping():
                 self.state, self.why, self.until = "stopping", event.why, None
             case RunEnded():

@@ -15,12 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 
-from jackline.control.fleet import AgentState, Fleet, Key, LiveCall, resting
+from jackline.control.fleet import Fleet, Key, LiveCall, resting
 from jackline.control.forecast import Forecast
 from jackline.control.text import counted, whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.flows.records import ENDED
 from jackline.lanes.queue import Rank
 from jackline.lanes.queue_positions import QueuePosition
+from jackline.states import AgentState, DerivedState, LaneState, RunState
 
 SCHEMA = "jackline.status/1"
 
@@ -60,7 +62,7 @@ def lane_word(lane: Mapping[str, object]) -> str:
     """The word for how a lane stands, of a lane as the gateway tells it."""
     if not lane.get("paused"):
         return str(lane["state"])
-    return "draining" if lane["in_flight"] else "paused"
+    return (DerivedState.DRAINING if lane["in_flight"] else DerivedState.PAUSED).value
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,6 @@ _ALONE = (AgentState.BETWEEN, AgentState.QUIET)
 WAITS = (AgentState.PARKED, AgentState.DOWN, AgentState.THROTTLED, AgentState.QUEUED)
 # A refused key is a person's matter until a call gets through, and no news after so long.
 _REFUSED_LATELY = 900.0
-_ENDED = ("finished", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,31 +191,31 @@ def count_agents(
         key = (call.session, call.agent)
         known = calls.get(key)
         # Of several calls that one which waits, since that is what holds the agent up.
-        if key != ("", "") and (known is None or known.doing is AgentState.ANSWERING):
+        if key != ("", "") and (known is None or known.state is AgentState.ANSWERING):
             calls[key] = call
     waiting: dict[AgentState, int] = {}
     until: dict[AgentState, tuple[float, float]] = {}
 
-    def waits(doing: AgentState, its_end: float | None) -> None:
-        waiting[doing] = waiting.get(doing, 0) + 1
+    def waits(state: AgentState, its_end: float | None) -> None:
+        waiting[state] = waiting.get(state, 0) + 1
         if its_end is not None:
-            first, last = until.get(doing, (its_end, its_end))
-            until[doing] = (min(first, its_end), max(last, its_end))
+            first, last = until.get(state, (its_end, its_end))
+            until[state] = (min(first, its_end), max(last, its_end))
 
     for call in calls.values():
-        waits(call.doing, call.until)
+        waits(call.state, call.until)
     answering, failed, alone = waiting.pop(AgentState.ANSWERING, 0), 0, dict.fromkeys(_ALONE, 0)
     for key in fleet.known():
         member = fleet.member(key)
         if key in calls or member is None:
             continue
-        doing = ended.get(member.agent) or resting(member, now)
-        if doing in alone:
-            alone[doing] += 1
-        elif doing is AgentState.FAILED and now - member.last_end < _REFUSED_LATELY:
+        state = ended.get(member.agent) or resting(member, now)
+        if state in alone:
+            alone[state] += 1
+        elif state is AgentState.FAILED and now - member.last_end < _REFUSED_LATELY:
             failed += 1
-        elif doing in WAITS:
-            waits(doing, (rests or {}).get(member.agent, ("", None))[1])
+        elif state in WAITS:
+            waits(state, (rests or {}).get(member.agent, ("", None))[1])
     return AgentCounts(
         answering, waiting, until, failed, alone[AgentState.BETWEEN], alone[AgentState.QUIET]
     )
@@ -240,7 +241,7 @@ def find_needs(
             found.append(
                 f"{lane.name} is paused by hand, {held} held: jackline upstream resume {lane.name}"
             )
-        if lane.state == "parked" and lane.cause is not None and lane.cause[0] == "billing":
+        if lane.state == LaneState.PARKED and lane.cause is not None and lane.cause[0] == "billing":
             found.append(f"{place} takes no more calls: its credit is used up or its bill unpaid")
     found += [
         f"{place} refuses the key or login: sign in again"
@@ -254,10 +255,10 @@ def _run_needs(run: Mapping[str, object]) -> str:
     name = f"{run.get('flow')} ({run.get('run')})"
     if run.get("trusted") is False:
         accept = f"not written by this installation: jackline show {run.get('run')} --trust"
-        return "" if run.get("state") in _ENDED else f"{name} is not run, {accept}"
-    if run.get("state") == "cut off":
+        return "" if run.get("state") in ENDED else f"{name} is not run, {accept}"
+    if run.get("state") == DerivedState.CUT_OFF:
         return f"{name} was cut off: jackline resume {run.get('run')}"
-    if run.get("state") == "parked" and run.get("wake_at") is None:
+    if run.get("state") == RunState.PARKED and run.get("wake_at") is None:
         step, why = f"jackline resume {run.get('run')}", str(run.get("why") or "")
         return (
             f"{name} is parked: {why}"
@@ -267,7 +268,7 @@ def _run_needs(run: Mapping[str, object]) -> str:
     return ""
 
 
-_TROUBLED = ("parked", "broken")
+_TROUBLED = (LaneState.PARKED, LaneState.DOWN)
 _CONNECTION = "network_edge"
 _MOST_NEEDS = 3
 # Resets that are told within so many seconds of each other are one hour to a person.
@@ -284,9 +285,9 @@ def verdict(
     if network is not None:
         parts.append(network)
     parts += [_lane(lane, now) for lane in picture.lanes if lane.state in _TROUBLED]
-    limited = [lane.name for lane in picture.lanes if lane.state == "limited" and lane.waiting]
-    if limited:
-        parts.append(f"{', '.join(limited)} asked to slow down.")
+    slowed = [e.name for e in picture.lanes if e.state == LaneState.THROTTLED and e.waiting]
+    if slowed:
+        parts.append(f"{', '.join(slowed)} asked to slow down.")
     delivered = picture.held_and_delivered
     lost = picture.outcomes.get("refused", 0) + picture.outcomes.get("broken", 0)
     parts.append(f"{counted(delivered, 'call')} held and delivered, {lost} passed on as failed.")
@@ -304,8 +305,8 @@ def own_network(lanes: Sequence[LaneStatus]) -> str | None:
     failed, it is the network: at once if something stands in between (a log-in page, a changed
     certificate) or no name can be looked up, else only if several upstreams are out of reach.
     """
-    used = [lane for lane in lanes if lane.state != "open" or lane.in_flight]
-    down = [lane for lane in used if lane.state == "broken"]
+    used = [lane for lane in lanes if lane.state != LaneState.OPEN or lane.in_flight]
+    down = [lane for lane in used if lane.state == LaneState.DOWN]
     if not down or len(down) < len(used):
         return None
     causes = {lane.cause for lane in down if lane.cause is not None}
@@ -339,20 +340,20 @@ def _agents(picture: GatewayStatus, crew: AgentCounts, now: datetime) -> str:
     parts = [f"{crew.answering:,} of {counted(crew.total, 'agent')} {AgentState.ANSWERING.value}"]
     parts += [f"{crew.between:,} {AgentState.BETWEEN.value}"] if crew.between else []
     parts += [
-        f"{count:,} {doing.value}{_goes_on(crew, doing, now)}"
-        for doing in WAITS
-        if (count := crew.waiting.get(doing, 0))
+        f"{count:,} {state.value}{_goes_on(crew, state, now)}"
+        for state in WAITS
+        if (count := crew.waiting.get(state, 0))
     ]
     parts += [f"{crew.failed:,} {AgentState.FAILED.value}"] if crew.failed else []
     parts += [f"{crew.quiet:,} {AgentState.QUIET.value}"] if crew.quiet else []
     return f"{', '.join(parts)}."
 
 
-def _goes_on(crew: AgentCounts, doing: AgentState, now: datetime) -> str:
+def _goes_on(crew: AgentCounts, state: AgentState, now: datetime) -> str:
     """Until when they wait; only parking has an hour that a person plans by."""
-    if doing is not AgentState.PARKED or doing not in crew.until:
+    if state is not AgentState.PARKED or state not in crew.until:
         return ""
-    first, last = crew.until[doing]
+    first, last = crew.until[state]
     some = ", the first" if last - first > _SAME_HOUR else ""
     return ", about to go on" if first <= now.timestamp() else f"{some} {_until(first, now)}"
 
@@ -383,22 +384,20 @@ def _how_broken(lane: LaneStatus) -> str:
 def _lane(lane: LaneStatus, now: datetime) -> str:
     if lane.paused:
         return f"{lane.name} is paused by hand."
-    word = "is parked" if lane.state == "parked" else _how_broken(lane)
+    word = "is parked" if lane.state == LaneState.PARKED else _how_broken(lane)
     if lane.until is None:
         return f"{lane.name} {word}; when it comes back is not known."
     until = datetime.fromtimestamp(lane.until, now.tzinfo)
     if until <= now:
         return f"{lane.name} {word}; it is tried again with the next call."
-    if lane.state == "parked":
+    if lane.state == LaneState.PARKED:
         return f"{lane.name} {word} {_until(lane.until, now)}."
     left = duration_in_words(until - now)
     return f"{lane.name} {word}; it is tried again in {left}."
 
 
-_GLYPHS = {"open": "●", "limited": "◐", "parked": "■", "broken": "✗", "probing": "◌"}
-_WORDS = {"limited": "throttled", "broken": "down"}
 # Worst first: the line has room for one.
-_ORDER = ("parked", "broken", "probing", "limited")
+_ORDER = (LaneState.PARKED, LaneState.DOWN, LaneState.RECOVERING, LaneState.THROTTLED)
 _WORTH_TELLING = 0.5
 
 
@@ -428,21 +427,20 @@ def status_line(
 
 def _standing(picture: GatewayStatus, now: datetime) -> str:
     if own_network(picture.lanes) is not None:
-        return "✗ your network seems down"
+        return f"{LaneState.DOWN.glyph} your network seems down"
     troubled = [lane for lane in picture.lanes if lane.state in _ORDER]
     if not troubled:
-        return f"{_GLYPHS['open']} open"
-    worst = min(troubled, key=lambda lane: _ORDER.index(lane.state))
-    return f"{_GLYPHS[worst.state]} {worst.name} {_lane_words(worst, now)}"
+        return f"{LaneState.OPEN.glyph} {LaneState.OPEN.value}"
+    worst = min(troubled, key=lambda lane: _ORDER.index(LaneState(lane.state)))
+    return f"{LaneState(worst.state).glyph} {worst.name} {_lane_words(worst, now)}"
 
 
 def _lane_words(lane: LaneStatus, now: datetime) -> str:
     if lane.paused:
         return "paused by hand"
-    word = _WORDS.get(lane.state, lane.state)
-    if lane.state == "parked" and lane.until is not None:
-        return f"{word} until {_clock(lane.until, now)}"
-    return word
+    if lane.state == LaneState.PARKED and lane.until is not None:
+        return f"{lane.state} until {_clock(lane.until, now)}"
+    return lane.state
 
 
 def _clock(moment: float, now: datetime) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from jackline.clock import Clock
 from jackline.control.board import NO_FLOW_FACTS, FlowFacts, WaitReason
-from jackline.control.fleet import AgentState
 from jackline.control.text import whole_second
 from jackline.errors import JacklineError, JournalError
 from jackline.flows.execution.agent_cancellation import is_cancelled_by_person
@@ -38,6 +37,7 @@ from jackline.flows.records import (
 from jackline.flows.settings import decode_settings
 from jackline.flows.store.run_store import RunStore
 from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.states import AgentState, DerivedState
 
 
 def run_document(run: RunRecord, calls: Sequence[CallRecord], now: float) -> dict[str, object]:
@@ -45,7 +45,7 @@ def run_document(run: RunRecord, calls: Sequence[CallRecord], now: float) -> dic
     states = Counter(call.state for call in calls)
     state = run.state.value
     if run.state is RunState.RUNNING and run.lease_until < now:
-        state = "cut off"  # whoever carried it is gone, and left no word
+        state = DerivedState.CUT_OFF.value
     return {
         "run": run.run_id,
         "flow": run.flow,
@@ -116,7 +116,7 @@ def note_document(note: NoteRecord) -> dict[str, object]:
 def _can(run: RunRecord, state: str, *, failed: int) -> list[str]:
     """The orders that make sense for a run as it stands."""
     can = []
-    if state in ("parked", "stopped", "cut off", "failed") and run.source and run.trusted:
+    if state in _RESUMABLE and run.source and run.trusted:
         can.append("resume")
     if run.state in ENDED and failed and run.source and run.trusted:
         can.append("retry")
@@ -167,6 +167,7 @@ def _evidence(outcome: bytes) -> dict[str, object]:
     }
 
 
+_RESUMABLE = (RunState.PARKED, RunState.STOPPED, RunState.FAILED, DerivedState.CUT_OFF)
 _log = logging.getLogger(__name__)
 _ENDED = {CallState.DONE: AgentState.FINISHED, CallState.FAILED: AgentState.FAILED}
 _MOST_RUNS = 30
@@ -316,7 +317,7 @@ def parkings_of(notes: Sequence[NoteRecord]) -> list[tuple[float, float]]:
 
 def _meanwhile(run: RunRecord, state: str) -> tuple[AgentState, WaitReason | None]:
     """What the agents of a run do that have not ended, and have no call under way."""
-    if state == "cut off":
+    if state == DerivedState.CUT_OFF:
         return AgentState.FAILED, WaitReason(f"its run was cut off: jackline resume {run.run_id}")
     if state == RunState.STOPPED:
         return AgentState.PARKED, WaitReason(f"its run was stopped: jackline resume {run.run_id}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,6 +29,7 @@ from jackline.journal.store import (
     call_from,
 )
 from jackline.private_files import NotPrivateError
+from jackline.states import lane_state_name
 
 LOCK_SECONDS = 2.0
 # A call that waited for longer than this was held: a person would have noticed.
@@ -112,7 +113,8 @@ class JournalReader:
 
     def lane_changes(self, since: float) -> list[LaneChanged]:
         """The changes of lanes since then, in their order."""
-        return [LaneChanged(*row) for row in self._since(LANE_CHANGES.select, since)]
+        changes = [LaneChanged(*row) for row in self._since(LANE_CHANGES.select, since)]
+        return [replace(each, state=lane_state_name(each.state)) for each in changes]
 
     def notes(self, since: float) -> list[ServiceNoted]:
         """What was noted about the service since then, in its order."""

@@ -21,6 +21,7 @@ from jackline.control.text import counted, whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.records import RunState
 from jackline.notifications.settings import IncidentKind
+from jackline.states import LaneState
 
 # Shorter troubles are over before anybody has read of them; lanes of one account park together.
 WAIT = 10.0
@@ -129,7 +130,7 @@ def _message(about: IncidentKind, texts: list[str], now: float) -> IncidentMessa
 _AUTH = "auth"
 _BILLING = "billing"
 _ENDED = (RunState.FINISHED.value, RunState.FAILED.value, RunState.CANCELLED.value)
-_CLOSED = ("parked", "broken", "probing")
+_CLOSED = (LaneState.PARKED, LaneState.DOWN, LaneState.RECOVERING)
 # Calls that went elsewhere so lately say that they still do.
 _LATELY = 120.0
 _DELIVERED = ("answered", "shortened")
@@ -194,10 +195,9 @@ class ConditionFinder:
         closed = [state for state in _CLOSED if state in states]
         if not closed:
             return
-        word = {"broken": "down", "probing": "coming back"}.get(closed[0], closed[0])
         for place, at in self._elsewhere.items():
             if abs(now - at) < _LATELY:
-                words = f"Calls are answered by {place}, because {first} is {word}."
+                words = f"Calls are answered by {place}, because {first} is {closed[0].value}."
                 yield Condition(IncidentKind.UPSTREAM_MOVED, f"{first} to {place}", words)
 
     def _runs(self, runs: Mapping[str, object]) -> Iterator[Condition]:
@@ -243,7 +243,7 @@ class ConditionFinder:
 def _closed_accounts(lanes: Mapping[str, object], now: datetime) -> Iterator[Condition]:
     accounts: dict[str, list[Mapping[str, Any]]] = {}
     for name, row in lanes.items():
-        if isinstance(row, Mapping) and row["state"] == "parked":
+        if isinstance(row, Mapping) and row["state"] == LaneState.PARKED:
             # All lanes of an account park together: that is one incident.
             key = f"{row['upstream']}#{name.rpartition('#')[2]}"
             accounts.setdefault(key, []).append(row)

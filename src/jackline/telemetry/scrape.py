@@ -24,10 +24,10 @@ import msgspec
 from jackline.clock import Clock
 from jackline.control.board import Facts
 from jackline.control.face import ServiceRequest
-from jackline.control.fleet import AgentState, Key, resting
+from jackline.control.fleet import Key, resting
 from jackline.events import AttemptFailed, CallEnded
 from jackline.flows.records import RunState
-from jackline.lanes.breaker import LaneState
+from jackline.states import AgentState, LaneState
 from jackline.telemetry import metrics as c
 from jackline.telemetry.metrics import (
     CONTENT_TYPE,
@@ -307,20 +307,20 @@ def _windows(head: Mapping[str, Any]) -> dict[Metric, Samples]:
 
 
 def _agents(facts: Facts) -> Samples:
-    doing = dict.fromkeys(AgentState, 0)
+    counts = dict.fromkeys(AgentState, 0)
     live: dict[Key, AgentState] = {}
     for call in facts.live:
         key = (call.session, call.agent)
         # Of several calls that one which waits, since that is what holds the agent up.
         if key != ("", "") and live.get(key, AgentState.ANSWERING) is AgentState.ANSWERING:
-            live[key] = call.doing
+            live[key] = call.state
     for state in live.values():
-        doing[state] += 1
+        counts[state] += 1
     for key in facts.fleet.known():
         member = facts.fleet.member(key)
         if key not in live and member is not None:
-            doing[facts.flows.ended.get(member.agent) or resting(member, facts.at)] += 1
-    return {(state.value,): float(count) for state, count in doing.items()}
+            counts[facts.flows.ended.get(member.agent) or resting(member, facts.at)] += 1
+    return {(state.value,): float(count) for state, count in counts.items()}
 
 
 def _runs(runs: RunFigures | None) -> dict[Metric, Samples]:

@@ -9,13 +9,13 @@ import { events, flows, onFold } from "./flows.js";
 import { lanes } from "./lanes.js";
 import { onOrdered, takeToken, whyNot } from "./orders.js";
 import { waiting } from "./waiting.js";
-import { length } from "./words.js";
+import { length } from "./format.js";
 
 const top = document.getElementById("top");
 const main = document.getElementById("main");
 const spoken = document.getElementById("spoken");
 const PAUSE = 15_000;
-const FILTERS = ["q", "doing", "span", "burn"];
+const FILTERS = ["q", "state", "span", "burn"];
 let filter = {};
 let shownPath = "";
 let spokeAt = 0;

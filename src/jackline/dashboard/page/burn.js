@@ -3,7 +3,7 @@
 import { beside, dim, h, link, panel, runAt, table } from "./dom.js";
 import { now, state } from "./feed.js";
 import { bar } from "./lanes.js";
-import { dollars, moment, number, percent, plural, tokens } from "./words.js";
+import { dollars, moment, number, percent, plural, tokens } from "./format.js";
 
 const WIDE = 600;
 const TALL = 110;

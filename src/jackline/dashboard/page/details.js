@@ -3,7 +3,7 @@
 import { detail, dim, h, link, p, runAt, table } from "./dom.js";
 import { now, state } from "./feed.js";
 import { callOrders, resource, runOrders, stateWord, sums, tree } from "./flows.js";
-import { dollars, exact, length, moment, number, plural } from "./words.js";
+import { dollars, exact, length, moment, number, plural } from "./format.js";
 
 const asked = { address: "", changes: -1, told: null, failed: "" };
 const EVERY = 5;
@@ -49,7 +49,7 @@ export function agentPage(session, agent) {
 	const { flow, sums: sum, client } = told;
 	const run = state.runs[flow?.run];
 	return detail("Agent",
-		h("div.row", h("h2", flow?.label || state.labels[agent] || agent || "main", " ", h("small", `session ${session}`)), row && stateWord(row.doing, row.until)),
+		h("div.row", h("h2", flow?.label || state.labels[agent] || agent || "main", " ", h("small", `session ${session}`)), row && stateWord(row.state, row.until)),
 		row?.why && p(row.why),
 		p(`${plural(sum.calls, "call")} in the last day, ${plural(sum.attempts, "attempt")}, ${sum.lost} passed on as failed · waited ${length(sum.waited)} · ${number(sum.tokens)} tokens · ${dollars(sum.cost)}${sum.unpriced ? ", some models without a known price" : ""}`),
 		told.lapsed && p(told.lapsed),
@@ -68,7 +68,7 @@ export function agentPage(session, agent) {
 function wayOn(row, flow, run, session) {
 	if (run?.state === "parked" && run.wake_at) return `Nothing to do: its run wakes at ${moment(run.wake_at, now())}.`;
 	if (row?.until) return `Nothing to do: its call waits in the gateway and goes on at ${moment(row.until, now())}.`;
-	if (flow ? run?.state === "running" : WAITS.includes(row?.doing)) return "Nothing to do: it is under way.";
+	if (flow ? run?.state === "running" : WAITS.includes(row?.state)) return "Nothing to do: it is under way.";
 	if (flow) return flow.state === "done" ? "It is done." : ["To go on: ", h("code", `jackline resume ${flow.run}${flow.by_hand ? ` --only ${flow.task}` : ""}`)];
 	return session && ["If its client has ended, Claude Code goes on with: ", h("code", `jackline claude --resume ${session}`)];
 }

@@ -2,7 +2,7 @@
 
 const PLAIN = ["head", "lanes", "waiting", "burn", "spend", "runs", "resources", "labels", "events"];
 const nothing = () => Object.fromEntries(PLAIN.map((name) => [name, {}]));
-export const state = { at: 0, epoch: 0, past: 3600, doings: [], live: false, locked: false, heard: 0, changes: 0, agents: new Map(), stretches: new Map(), ...nothing() };
+export const state = { at: 0, epoch: 0, past: 3600, agentStates: [], looks: {}, live: false, locked: false, heard: 0, changes: 0, agents: new Map(), stretches: new Map(), ...nothing() };
 
 const SILENCE = 25_000;
 export const KEPT = "jackline-token";
@@ -74,10 +74,10 @@ function take(told) {
 }
 
 function begin(told) {
-	const { epoch, past, doings, head } = told;
+	const { epoch, past, agent_states: agentStates, looks, head } = told;
 	// Another service may need another page.
 	if (state.head.version && state.head.version !== head.version) location.reload();
-	Object.assign(state, { epoch, past, doings }, nothing());
+	Object.assign(state, { epoch, past, agentStates, looks }, nothing());
 	state.agents.clear();
 	state.stretches.clear();
 }

@@ -3,7 +3,7 @@
 import { agentAt, beside, dim, h, link, p, panel, runAt } from "./dom.js";
 import { now, state } from "./feed.js";
 import { orderButton } from "./orders.js";
-import { dollars, exact, length, look, moment, number, plural } from "./words.js";
+import { dollars, exact, length, look, moment, number, plural } from "./format.js";
 
 const opened = new Set();
 let redraw = () => {};

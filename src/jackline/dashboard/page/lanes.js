@@ -4,7 +4,7 @@ import { dim, h, p, panel } from "./dom.js";
 import { now, state } from "./feed.js";
 import { stateWord } from "./flows.js";
 import { orderButton } from "./orders.js";
-import { countdown, look, moment, percent, plural } from "./words.js";
+import { countdown, look, moment, percent, plural } from "./format.js";
 
 const NAMES = { requests: "req/min", input: "in tok/min", output: "out tok/min", tokens: "tok/min" };
 const MOST_SLOTS = 48;
