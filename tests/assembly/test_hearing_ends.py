@@ -15,7 +15,7 @@ import pytest
 from jackline import event_loop
 from jackline.assembly.agent_ends import AgentEndTracker, EndTrackingClients
 from jackline.clock import VirtualClock
-from jackline.control.fleet import Fleet, resting
+from jackline.control.fleet import Fleet
 from jackline.control.status import count_agents
 from jackline.events import CallEnded
 from jackline.hooks.hook_input import HookInput
@@ -33,7 +33,7 @@ def called(fleet: Fleet, at: float, agent: str, session: str = "s") -> None:
 
 def states(fleet: Fleet, clock: VirtualClock, session: str = "s") -> list[AgentState]:
     members = [fleet.member((session, agent)) for agent in AGENTS]
-    return [resting(member, clock.wall()) for member in members if member is not None]
+    return [member.resting_state(clock.wall()) for member in members if member is not None]
 
 
 @contextmanager

@@ -32,7 +32,7 @@ def test_tokens_and_dollars_by_minute_lane_and_run() -> None:
     assert [sum(s.tokens for s in minute.lanes.values()) for minute in series] == [0, 1500, 2000]
     assert burn.by_lane["a/opus"].tokens == 3000
     assert burn.by_tag["q"].dollars == 0.5
-    assert burn.dollars_since(120) == 2.0
+    assert burn.since(120).dollars == 2.0
     assert burn.dollars_per_hour(150) == 3.5 * 4
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.fleet import QUIET_AFTER, Fleet, LiveCall
-from jackline.control.status import WAITS, LaneStatus, count_agents, find_needs
+from jackline.control.fleet import QUIET_AFTER, WAITS, Fleet, LiveCall
+from jackline.control.status import LaneStatus, count_agents, find_needs
 from jackline.events import CallEnded
 from jackline.states import AgentState
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jackline.agents.prices import dollars
-from jackline.control.board import MOST_AGENTS, NO_FLOW_FACTS, Facts, fleet_reading
+from jackline.control.board import MAX_AGENTS_LISTED, NO_FLOW_FACTS, Facts, fleet_document
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet, LiveCall
 from jackline.states import AgentState
@@ -30,7 +30,7 @@ def facts(
 
 
 def read(given: Facts) -> dict[str, Any]:
-    return dict(fleet_reading(given))
+    return dict(fleet_document(given))
 
 
 def test_an_agent_is_told_by_the_call_that_holds_it_up() -> None:
@@ -52,9 +52,9 @@ def test_looking_changes_nothing() -> None:
 
 
 def test_of_a_large_fleet_those_are_told_who_need_somebody_and_the_true_length() -> None:
-    calls = [live(f"a{number}", AgentState.ANSWERING) for number in range(MOST_AGENTS + 50)]
+    calls = [live(f"a{number}", AgentState.ANSWERING) for number in range(MAX_AGENTS_LISTED + 50)]
     told = read(facts([*calls, live("stuck", AgentState.PARKED)]))
-    assert len(told["agents"]) == MOST_AGENTS
+    assert len(told["agents"]) == MAX_AGENTS_LISTED
     assert told["more_agents"] == 51
     assert "stuck" in {row["agent"] for row in told["agents"]}
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.run_view import until_words
-from jackline.control.text import whole_second
+from jackline.control.text import until_text, whole_second
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -24,4 +23,4 @@ def test_it_is_never_told_too_early_and_less_than_a_second_late(moment: float) -
     [(0.0, "12:00"), (0.0000005, "12:00"), (0.2, "12:00:01"), (0.8, "12:00:01"), (1.0, "12:00:01")],
 )
 def test_a_part_of_a_second_is_told_as_the_next_one(after: float, told: str) -> None:
-    assert until_words(NOW.timestamp() + after, NOW) == f" until {told} UTC"
+    assert until_text(NOW.timestamp() + after, NOW) == f" until {told} UTC"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jackline.agents.prices import dollars
 from jackline.control.board import (
     AGENTS_AT_A_TIME,
-    MOST_WAITING,
+    MAX_WAITING,
     PAST,
     Board,
     Facts,
@@ -227,14 +227,18 @@ def test_an_agent_whose_run_is_parked_is_parked_however_long_it_takes() -> None:
     world.look(EPOCH + 11)
     wakes = EPOCH + 5 * 3600
     rest = {"task-1": WaitReason("the quota is gone", wakes)}
-    world.flows = FlowFacts({}, {}, {}, {"task-1": AgentState.PARKED}, rests=rest)
+    world.flows = FlowFacts({}, {}, {}, {"task-1": AgentState.PARKED}, wait_reasons=rest)
     for at in (EPOCH + 12, EPOCH + 12 + PAST, wakes - 1):
         world.look(at)
         row = world.page().rows["s1|task-1"]
         assert (row["state"], row["why"], row["until"]) == ("parked", "the quota is gone", wakes)
     # It wakes a little later than was thought, and the page hears of it.
     world.flows = FlowFacts(
-        {}, {}, {}, {"task-1": AgentState.PARKED}, rests={"task-1": WaitReason("", wakes + 9)}
+        {},
+        {},
+        {},
+        {"task-1": AgentState.PARKED},
+        wait_reasons={"task-1": WaitReason("", wakes + 9)},
     )
     assert world.look(wakes)["agents"]["s1|task-1"]["until"] == wakes + 9
 
@@ -363,7 +367,7 @@ def test_of_those_who_wait_the_first_are_told_with_the_reason_for_their_place() 
         "why": "it lost its cache of 900 tokens",
     }
     rows = waiting_rows([waiting_call(1, **turn), *(waiting_call(n) for n in range(2, 5000))])
-    assert len(rows) == MOST_WAITING
+    assert len(rows) == MAX_WAITING
     first, second = rows["c1"], rows["c2"]
     assert (first["order"], first["rank"], first["cost"]) == (0, "lapsed", 1000)
     assert (first["cached"], first["cached_until"]) == (900, EPOCH)

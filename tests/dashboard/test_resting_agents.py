@@ -11,7 +11,7 @@ import pytest
 from jackline import event_loop
 from jackline.agents.prices import dollars
 from jackline.clock import VirtualClock
-from jackline.control.board import Facts, FlowFacts, WaitReason, fleet_reading
+from jackline.control.board import Facts, FlowFacts, WaitReason, fleet_document
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
 from jackline.control.status import count_agents
@@ -83,13 +83,13 @@ def test_an_agent_under_way_shares_the_fate_of_its_run(
     tmp_path: Path, state: RunState, later: float, doing: AgentState, rest: WaitReason | None
 ) -> None:
     told = book_of(tmp_path, state, later)
-    assert told.ended == {
+    assert told.agent_states == {
         "working": doing,
         "done": AgentState.FINISHED,
         "failed": AgentState.FAILED,
     }
-    assert told.rests.get("working") == rest
-    assert "done" not in told.rests
+    assert told.wait_reasons.get("working") == rest
+    assert "done" not in told.wait_reasons
     run = told.runs["r1"]
     assert isinstance(run, dict)
     assert run["tokens"] == 14, "calls tell their tokens when they end, runs now and then"
@@ -127,7 +127,7 @@ def test_agents_are_told_in_the_order_in_which_people_count() -> None:
     for agent in ("part-10", "part-9", "", "part-1"):
         fleet.call_ended(call(NOW, agent))
     head = {"verdict": "", "url": "", "calls_in_flight": 0, "calls_waiting": 0, "forecast": []}
-    told = fleet_reading(Facts(NOW + 1, head, {}, [], fleet, Burn(dollars), NOW))
+    told = fleet_document(Facts(NOW + 1, head, {}, [], fleet, Burn(dollars), NOW))
     agents = told["agents"]
     assert isinstance(agents, list)
     assert [row["agent"] for row in agents] == ["", "part-1", "part-9", "part-10"]

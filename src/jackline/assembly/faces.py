@@ -21,8 +21,8 @@ from pathlib import Path
 from jackline.assembly.agent_ends import AgentEndTracker, EndTrackingHooks
 from jackline.assembly.traces import JoinedDetails
 from jackline.clock import Clock, SystemClock
-from jackline.control.board import NO_FLOW_FACTS, Facts, FlowFacts, fleet_reading
-from jackline.control.face import Face, ServiceRequest
+from jackline.control.board import NO_FLOW_FACTS, Facts, FlowFacts, fleet_document
+from jackline.control.http_handler import HttpHandler, ServiceRequest
 from jackline.dashboard.face import CarryOut, DashboardFace, OrderAccess
 from jackline.dashboard.feed import Feed
 from jackline.dashboard.runs import StoredRuns
@@ -86,7 +86,7 @@ class ServiceMetrics:
         )
 
     def _fleet(self) -> dict[str, object]:
-        return fleet_reading(self._facts(self._flows))
+        return fleet_document(self._facts(self._flows))
 
     def _look(self) -> ScrapeFacts:
         # First the facts: looking at the fleet counts what was put aside.
@@ -187,7 +187,7 @@ class Notifier:
 class Faces:
     """All faces, and what keeps them going."""
 
-    shown: tuple[Face, ...]
+    shown: tuple[HttpHandler, ...]
     work: tuple[Callable[[], Coroutine[object, object, None]], ...]
 
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from jackline.autopsy.figures import counted
-from jackline.control.run_view import until_words
-from jackline.control.text import whole_second
+from jackline.control.text import until_text, whole_second
 from jackline.errors import UsageError
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.actions import shown_action
@@ -46,7 +45,7 @@ def run_line(run: RunRecord, now: datetime) -> str:
     gone = run.lease_until < now.timestamp() or is_dead(run.owner)
     if run.state is RunState.RUNNING and gone:
         state = DerivedState.CUT_OFF.value
-    waits = until_words(run.wake_at, now) if run.state is RunState.PARKED else ""
+    waits = until_text(run.wake_at, now) if run.state is RunState.PARKED else ""
     if run.state is RunState.PARKED and run.wake_at is None and not run.confirmed:
         step = f"jackline resume {run.run_id}"
         waits = ", waits for you" if step in run.why else f", waits for you ({step})"
@@ -124,7 +123,7 @@ def _call_words(call: CallRecord, now: datetime) -> str:
     if call.state is CallState.DONE or call.outcome is None:
         return words
     evidence = decode_outcome(call.outcome).evidence
-    until = until_words(None if evidence.resets_at is None else evidence.resets_at.timestamp(), now)
+    until = until_text(None if evidence.resets_at is None else evidence.resets_at.timestamp(), now)
     return f"  {call.terminated_by}: {evidence.says}{until}{words}, task {call.task_id}"
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from jackline.control.status import WAITS, lane_word
-from jackline.control.text import counted, whole_second
+from jackline.control.fleet import WAITS
+from jackline.control.text import counted, lane_state, whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.states import AgentState, RunState, looks
 
@@ -76,7 +76,7 @@ def _part(name: str, lines: Sequence[Text], most: int, summary: str = "") -> lis
 
 def _lanes(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
     for lane in told["lanes"]:
-        line = _stated(lane_word(lane), f"{lane['name']}  ")
+        line = _stated(lane_state(lane), f"{lane['name']}  ")
         line.append(f"  {lane['in_flight']} of {lane['window']} in flight")
         if lane["waiting"]:
             line.append(f", {lane['waiting']} waiting")

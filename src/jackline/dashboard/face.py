@@ -25,8 +25,8 @@ from jackline.agents.outcome import TokenUsage
 from jackline.agents.prices import cache_prices, dollars
 from jackline.autopsy.lapsed_caches import lapsed_waits, waits_sentence
 from jackline.clock import Clock
-from jackline.control.board import lane_label
-from jackline.control.face import ServiceRequest
+from jackline.control.http_handler import ServiceRequest
+from jackline.control.text import lane_label
 from jackline.dashboard.feed import Feed
 from jackline.dashboard.runs import (
     StoredRuns,

@@ -16,7 +16,7 @@ import msgspec
 
 from jackline.clock import Clock
 from jackline.control.board import Board, Facts, FlowFacts
-from jackline.control.face import ServiceRequest
+from jackline.control.http_handler import ServiceRequest
 from jackline.dashboard.runs import StoredRuns
 
 MOST_WATCHERS = 64

@@ -21,8 +21,8 @@ from urllib.parse import parse_qs, quote
 
 import msgspec
 
-from jackline.control.face import ServiceRequest
 from jackline.control.fleet import Member
+from jackline.control.http_handler import ServiceRequest
 from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
 from jackline.outside_names import cut_name
 from jackline.telemetry.export_filter import Document, fit_attributes, fit_export, fit_integer, maps

@@ -143,7 +143,7 @@ class Observatory:
                 self._follow_clock(event.set_by)
             elif isinstance(event, WindowsReported):
                 windows = (SeenWindow(*each) for each in event.windows)
-                self._windows.heard(event.at, account_of_lane(event.lane), windows)
+                self._windows.add(event.at, account_of_lane(event.lane), windows)
             elif isinstance(event, LaneChanged | ServiceNoted):
                 self.news.append(event)
                 if isinstance(event, LaneChanged):

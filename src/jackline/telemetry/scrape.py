@@ -23,8 +23,8 @@ import msgspec
 
 from jackline.clock import Clock
 from jackline.control.board import Facts
-from jackline.control.face import ServiceRequest
-from jackline.control.fleet import Key, resting
+from jackline.control.fleet import calls_by_agent
+from jackline.control.http_handler import ServiceRequest
 from jackline.events import AttemptFailed, CallEnded
 from jackline.flows.records import RunState
 from jackline.states import AgentState, LaneState
@@ -307,19 +307,15 @@ def _windows(head: Mapping[str, Any]) -> dict[Metric, Samples]:
 
 
 def _agents(facts: Facts) -> Samples:
+    live = calls_by_agent(facts.live)
     counts = dict.fromkeys(AgentState, 0)
-    live: dict[Key, AgentState] = {}
-    for call in facts.live:
-        key = (call.session, call.agent)
-        # Of several calls that one which waits, since that is what holds the agent up.
-        if key != ("", "") and live.get(key, AgentState.ANSWERING) is AgentState.ANSWERING:
-            live[key] = call.state
-    for state in live.values():
-        counts[state] += 1
+    for call in live.values():
+        counts[call.state] += 1
     for key in facts.fleet.known():
         member = facts.fleet.member(key)
         if key not in live and member is not None:
-            counts[facts.flows.ended.get(member.agent) or resting(member, facts.at)] += 1
+            state = facts.flows.agent_states.get(member.agent) or member.resting_state(facts.at)
+            counts[state] += 1
     return {(state.value,): float(count) for state, count in counts.items()}
 
 

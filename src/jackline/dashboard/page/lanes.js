@@ -25,7 +25,7 @@ function card([key, lane]) {
 		left > 0 && p(h("b", { class: `big ${colour}` }, countdown(left)),
 			` to ${lane.state === "parked" ? "reset" : "the next try"}, ${moment(lane.until, now())}`),
 		Object.entries(lane.limits).map(([name, share]) => bar(NAMES[name] || name, 1 - share)),
-		lane.limit_words && dim(`limits: ${lane.limit_words}`),
+		lane.limit_text && dim(`limits: ${lane.limit_text}`),
 		slots(lane),
 		h("p.figures", `${lane.in_flight} of ${lane.window} in flight · ${lane.waiting} held`, lane.aim > lane.window && ` · grows back to ${lane.aim}`, lane.first_byte > 0 && ` · first byte after ${lane.first_byte} s`),
 		lane.paused && dim(lane.in_flight ? `it drains: ${lane.in_flight} still in flight` : "drained: nothing is in flight"),
