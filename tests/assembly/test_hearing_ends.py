@@ -196,7 +196,7 @@ def test_a_sub_agent_ends_when_its_parent_has_its_result_and_its_siblings_do_not
 def test_a_sub_agent_ends_by_the_telemetry_of_its_client() -> None:
     async def play(ends: AgentEndTracker, fleet: Fleet, clock: VirtualClock) -> None:
         book = EndTrackingClients(ends.agent_ended)
-        book.heard(ClientEvent(clock.wall(), SUB_AGENT, "s", "a2", {}, traced=False))
+        book.add(ClientEvent(clock.wall(), SUB_AGENT, "s", "a2", {}, traced=False))
         assert states(fleet, clock) == [AgentState.BETWEEN, AgentState.BETWEEN, AgentState.FINISHED]
         told = book.of_agent("s", "a2")
         assert told is not None

@@ -124,7 +124,7 @@ def test_what_a_client_tells_of_its_agent_stands_beside_what_was_seen(
         told = [(API_REQUEST, used), *((TOOL_RESULT, each) for each in tools)]
         for what, about in told:
             event = ClientEvent(time.time(), what, "s1", "a1", about, traced=False)
-            service.do(lambda _running, event=event: book.heard(event))  # type: ignore[misc]
+            service.do(lambda _running, event=event: book.add(event))  # type: ignore[misc]
         with opened(browser, f"{service.url}/#/agent/s1/a1") as page:
             detail = page.locator(".detail")
             expect(detail).to_contain_text("0 calls in the last day")

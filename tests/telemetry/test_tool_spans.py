@@ -106,7 +106,9 @@ def test_each_call_of_a_batch_has_a_span_under_the_session_that_asked(tmp_path: 
 def test_a_tool_is_placed_with_the_calls_of_its_agent_and_else_with_its_session() -> None:
     tracer = Tracer(str)
     tracer.call_ended(ended()._replace(session="s1", agent="a1", tag="r1"))
-    tool = ToolRan("s1", "a1", "Bash", 10.0, 11.0, ok=False, told_by="client", error="ShellError")
+    tool = ToolRan(
+        "s1", "a1", "Bash", 10.0, 11.0, ok=False, reported_by="client", error="ShellError"
+    )
     tracer.tool_ran(tool)
     tracer.tool_ran(replace(tool, session="never heard of", agent=""))
     found = tracer.take(0.0, all_of_them=True)

@@ -169,8 +169,8 @@ class EndTrackingClients(ClientReports):
         super().__init__()
         self._ended = ended
 
-    def heard(self, event: ClientEvent) -> None:
+    def add(self, event: ClientEvent) -> None:
         """Take in one thing that a client told."""
-        super().heard(event)
+        super().add(event)
         if event.what == SUB_AGENT and event.agent:
             self._ended(event.session, event.agent)

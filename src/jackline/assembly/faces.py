@@ -51,9 +51,9 @@ from jackline.telemetry.observatory import Observatory
 from jackline.telemetry.scrape import (
     JournalFigures,
     OwnProcess,
-    ReadingsFace,
     RunFigures,
     ScrapeFacts,
+    ScrapeHandler,
 )
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class ServiceMetrics:
         self._flows = NO_FLOW_FACTS
         self._runs: RunFigures | None = None
         self._process = OwnProcess(clock)
-        self.face = ReadingsFace(self._look, self._fleet, self._refresh, clock)
+        self.face = ScrapeHandler(self._look, self._fleet, self._refresh, clock)
         self.work: tuple[Callable[[], Coroutine[object, object, None]], ...] = (
             self.face.serve,
             self._process.watch,
@@ -94,7 +94,7 @@ class ServiceMetrics:
         health, times = self._journal.health, self._journal.commit_times
         commits = Histogram.of(BOUNDS, times.counts, times.seconds)
         journal = JournalFigures(health.ok, health.dropped, health.waiting, commits)
-        watched, process = self._observatory, self._process.told()
+        watched, process = self._observatory, self._process.figures()
         return ScrapeFacts(facts, watched.tally, journal, process, self._runs, watched.spent_before)
 
     async def _refresh(self) -> None:

@@ -102,7 +102,7 @@ class TracedDesk(CallIntake):
                         tool.begins,
                         tool.begins + tool.seconds,
                         ok=tool.ok,
-                        told_by="agent",
+                        reported_by="agent",
                         error=tool.ended_by,
                     )
                 )
@@ -175,7 +175,7 @@ def batch_tracer(tracing: Tracing, clock: Clock) -> CallListener:
                 ends - result.seconds,
                 ends,
                 ok=result.ok,
-                told_by="batch",
+                reported_by="batch",
                 call_id=call.id,
                 error=result.ended_by,
             )

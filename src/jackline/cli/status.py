@@ -57,7 +57,7 @@ def print_client_report(running: RunningGateway, session: str, *, as_json: bool)
 
 
 def _lines(agent: Mapping[str, Any]) -> Iterator[str]:
-    told, seen = agent["told"], agent["seen"]
+    told, seen = agent["reported"], agent["seen"]
     kind = f" ({told['name']})" if told["name"] else ""
     who = f"agent {agent['agent']}{kind}" if agent["agent"] else "main thread"
     yield f"session {agent['session'][:8]}, {who}"

@@ -61,10 +61,10 @@ class ServiceRequest(Protocol):
 class HttpHandler(Protocol):
     """Answers some of the service's paths."""
 
-    def knows(self, asked: ServiceRequest) -> bool:
+    def knows(self, request: ServiceRequest) -> bool:
         """Whether this handler answers the request."""
         ...
 
-    def answer(self, asked: ServiceRequest) -> None:
+    def answer(self, request: ServiceRequest) -> None:
         """Answer it, now or later."""
         ...

@@ -31,7 +31,7 @@ LANE = "jackline.lane"
 OUTCOME = "jackline.outcome"
 ATTEMPTS = "jackline.attempts"
 HELD = "jackline.held_seconds"
-TOLD_BY = "jackline.told_by"
+REPORTED_BY = "jackline.reported_by"
 REQUEST_ID = "jackline.upstream_request_id"
 
 # What the conventions call the providers that Jackline has kinds for.
