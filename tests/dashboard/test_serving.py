@@ -14,8 +14,8 @@ import pytest
 
 from jackline.assembly import Service
 from jackline.control.board import merged
-from jackline.dashboard.face import DashboardFace, PageFiles
 from jackline.dashboard.feed import MOST_WATCHERS
+from jackline.dashboard.handler import DashboardHandler, PageFiles
 from jackline.flows.records import (
     CallKind,
     CallRecord,
@@ -89,8 +89,8 @@ async def watching(url: str) -> AsyncIterator[Stream]:
         writer.transport.abort()
 
 
-def face(service: Service) -> DashboardFace:
-    return next(each for each in service._faces.shown if isinstance(each, DashboardFace))
+def face(service: Service) -> DashboardHandler:
+    return next(each for each in service._faces.shown if isinstance(each, DashboardHandler))
 
 
 def order(path: bytes, body: object, token: str | None, *more: tuple[bytes, bytes]) -> bytes:

@@ -23,8 +23,8 @@ from jackline.assembly.traces import JoinedDetails
 from jackline.clock import Clock, SystemClock
 from jackline.control.board import NO_FLOW_FACTS, Facts, FlowFacts, fleet_document
 from jackline.control.http_handler import HttpHandler, ServiceRequest
-from jackline.dashboard.face import CarryOut, DashboardFace, OrderAccess
 from jackline.dashboard.feed import Feed
+from jackline.dashboard.handler import CarryOut, DashboardHandler, OrderAccess
 from jackline.dashboard.runs import StoredRuns
 from jackline.errors import JacklineError
 from jackline.flows.records import RunState
@@ -259,7 +259,7 @@ def make_faces(
 ) -> Faces:
     """The faces of one service."""
     flows = watched.flows
-    page = DashboardFace(
+    page = DashboardHandler(
         # By the clock of who looks at it: in a drill the service's own may run much faster.
         Feed(watched.facts, flows, SystemClock(), watched.stopping),
         flows,

@@ -17,7 +17,7 @@ from jackline.agents.runner import TOOLS_HEADER, parse_tool_runs
 from jackline.assembly.agent_ends import EndTrackingClients
 from jackline.batches.tool import BatchCall, CallResult
 from jackline.clock import Clock
-from jackline.dashboard.face import Details
+from jackline.dashboard.handler import Details
 from jackline.dashboard.runs import StoredRuns
 from jackline.events import AttemptFailed, CallEnded, Event
 from jackline.gateway.call_intake import CallIntake
