@@ -129,10 +129,10 @@ def test_what_a_client_tells_of_its_agent_stands_beside_what_was_seen(
             detail = page.locator(".detail")
             expect(detail).to_contain_text("0 calls in the last day")
             expect(detail).to_contain_text(
-                "Its client says: Explore, 1 call, 0 failed · 2,300 tokens · $0.25"
+                "Its client reports: Explore, 1 call, 0 failed · 2,300 tokens · $0.25"
             )
-            table = page.get_by_role("region", name="tools, as its client tells them")
+            table = page.get_by_role("region", name="tools, as its client reports them")
             expect(table.locator("tbody tr")).to_have_text(["Bash216 s"])
             page.goto(f"{service.url}/#/agent/s1/a2")
             expect(detail).to_contain_text("0 calls in the last day")
-            expect(detail).not_to_contain_text("Its client says")
+            expect(detail).not_to_contain_text("Its client reports")

@@ -207,7 +207,7 @@ def test_what_is_left_over_is_given_back_by_order(browser: Browser, tmp_path: Pa
         with opened(browser, f"{service.url}/#token={service.token}") as page:
             held = page.locator(".flows", has_text="vm-7")
             expect(held).to_contain_text("its release failed")
-            page.get_by_role("button", name="give back vm-7").click()
+            page.get_by_role("button", name="release vm-7").click()
             (tmp_path / "may-go").touch()
             page.locator("dialog .do").click()
             # The service tries again by itself, too, and may have been first.

@@ -1,4 +1,4 @@
-// What calls take: tokens or dollars of the last hour, by lane and by run, and how long it lasts.
+// What calls use: tokens or dollars of the last hour, by lane and by run, and the forecast.
 
 import { beside, dim, h, link, panel, runAt, table } from "./dom.js";
 import { now, state } from "./feed.js";

@@ -58,7 +58,7 @@ export function detach() { parts = null; }
 export const outdated = () => { view.made = ""; };
 export const counted = () => view.counts;
 
-/** Which rows are there? Looked at anew when agents or the filter change. */
+/** The rows, computed again when agents or the filter change. */
 export function refresh(filter) {
 	const wanted = JSON.stringify(filter);
 	if (view.made === wanted) return;
@@ -222,7 +222,7 @@ function drawGroup(row, top, { x, at, from }) {
 	const y = row.y - top + TOP + 4;
 	const wide = (x(at) - x(from)) / row.group.agents.length;
 	let left = x(from);
-	write("dim", words(row.group.counts), "left", left, y + 8, x(at) - left);
+	write("dim", countsText(row.group.counts), "left", left, y + 8, x(at) - left);
 	for (const kind of state.agentStates) {
 		const many = row.group.counts[kind] || 0;
 		if (many) rect(kind, left, y + 12, Math.max(1, many * wide - 1), 3);
@@ -230,7 +230,7 @@ function drawGroup(row, top, { x, at, from }) {
 	}
 }
 
-const words = (counts) => state.agentStates.filter((kind) => counts[kind]).map((kind) => `${number(counts[kind])} ${kind}`).join(", ");
+const countsText = (counts) => state.agentStates.filter((kind) => counts[kind]).map((kind) => `${number(counts[kind])} ${kind}`).join(", ");
 
 function lines({ x, at, width }, tall) {
 	const mark = (time, colour, words, align, place) => {
@@ -255,12 +255,12 @@ function name(seen) {
 	fill(parts.names, [...seen, ...kept].map((row) => {
 		const props = { key: row.key, "--y": `${row.y}px`, class: row.group ? "group" : "" };
 		if (row.group) {
-			return h("li", props, h("button", { "aria-expanded": String(!row.group.folded), "aria-label": says(row), onclick: () => choose(row) },
+			return h("li", props, h("button", { "aria-expanded": String(!row.group.folded), "aria-label": describe(row), onclick: () => choose(row) },
 				`${row.group.folded ? "▸" : "▾"} ${row.group.label}`), row.group.run && h("a", { href: runAt(row.group.run), "aria-label": `run ${row.group.run}` }, "↗"));
 		}
 		const { agent } = row;
 		const [glyph, colour] = look(agent.state);
-		return h("li", props, h("a", { href: agentAt(agent.session, agent.agent), "aria-label": says(row) },
+		return h("li", props, h("a", { href: agentAt(agent.session, agent.agent), "aria-label": describe(row) },
 			h("span", { class: `glyph ${colour}`, "aria-hidden": "true" }, glyph), row.name));
 	}));
 }
@@ -280,16 +280,16 @@ function rowAt(event) {
 	return inSight(y, y + 1)[0];
 }
 
-function says({ group, name, agent }) {
-	if (group) return `${group.label}: ${words(group.counts)}`;
+function describe({ group, name, agent }) {
+	if (group) return `${group.label}: ${countsText(group.counts)}`;
 	const until = agent.until ? ` until ${moment(agent.until, now())}` : "";
 	return `${name}: ${agent.state}${until}${agent.why ? `, ${agent.why}` : ""}`;
 }
 
 function tip(row) {
-	if (!row?.agent) return row ? says(row) : "";
+	if (!row?.agent) return row ? describe(row) : "";
 	const { since, model, lane, calls } = row.agent;
-	return `${says(row)} · for ${length(now() - since)} · ${model} on ${lane} · ${plural(calls, "call")}`;
+	return `${describe(row)} · for ${length(now() - since)} · ${model} on ${lane} · ${plural(calls, "call")}`;
 }
 
 export function recolour() {
