@@ -1,4 +1,4 @@
-"""The fleet's timeline holds what happened, is bounded, and says what each wait was for."""
+"""The fleet's timeline holds what happened, is bounded, and has the reason of each wait."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_call_is_its_wait_and_its_answer() -> None:
     ]
 
 
-def test_what_is_waited_for_is_told_by_the_failure_before() -> None:
+def test_what_is_waited_for_is_reported_by_the_failure_before() -> None:
     for kind, state in (
         ("account_quota", "parked"),
         ("rate_limit", "throttled"),
@@ -123,7 +123,7 @@ def test_who_is_long_silent_is_finished_and_leaves_when_out_of_sight() -> None:
     assert rows(fleet, 9000) == []
 
 
-def test_agents_of_a_session_stand_together_main_thread_first() -> None:
+def test_agents_of_a_session_are_listed_together_main_thread_first() -> None:
     fleet = Fleet()
     for session, agent in (("a", "x"), ("b", None), ("a", None), ("b", "y")):
         fleet.call_ended(ended(100, took=1, session=session, agent=agent))

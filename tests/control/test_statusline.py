@@ -27,7 +27,7 @@ def picture(*lanes: LaneStatus, waiting: int = 0) -> GatewayStatus:
 
 
 @pytest.mark.parametrize(
-    ("shown", "told"),
+    ("shown", "result"),
     [
         (picture(), "jackline ● open"),
         (picture(lane("a/opus", "open")), "jackline ● open"),
@@ -47,11 +47,11 @@ def picture(*lanes: LaneStatus, waiting: int = 0) -> GatewayStatus:
         ),
     ],
 )
-def test_the_line_says_what_stands_in_the_way(shown: GatewayStatus, told: str) -> None:
-    assert status_line(shown, (), NOON) == told
+def test_the_line_names_the_worst_trouble(shown: GatewayStatus, result: str) -> None:
+    assert status_line(shown, (), NOON) == result
 
 
-def test_the_fullest_window_and_its_end_are_told() -> None:
+def test_the_fullest_window_and_its_end_are_reported() -> None:
     near = Forecast("max", "5h", 0.82, AT + 9000, 0.3, AT + 2160)
     calm = Forecast("max", "7d", 0.4, AT + 90000, 0.01, None)
     assert status_line(picture(), (calm, near), NOON) == (
@@ -60,9 +60,9 @@ def test_the_fullest_window_and_its_end_are_told() -> None:
     assert status_line(picture(), (calm,), NOON) == "jackline ● open"
 
 
-def test_who_needs_a_person_and_how_many_are_answered_is_told_in_short() -> None:
+def test_who_needs_a_person_and_how_many_are_answered_is_reported_in_short() -> None:
     crew = AgentCounts(20, {AgentState.PARKED: 9}, failed=1, quiet=3)
     shown = picture(lane("a/opus", "parked", AT + 7500), waiting=9)
-    told = status_line(shown, (), NOON, crew, ["many (9f3c) is parked"])
-    assert told == "jackline ■ a/opus parked until 14:05 · 1 needs you · 20 of 33 answering"
+    result = status_line(shown, (), NOON, crew, ["many (9f3c) is parked"])
+    assert result == "jackline ■ a/opus parked until 14:05 · 1 needs you · 20 of 33 answering"
     assert status_line(picture(), (), NOON, AgentCounts(5)) == "jackline ● open"

@@ -18,8 +18,8 @@ BOUNDS = (0.1, 1.0, 10.0)
 
 
 def test_a_metric_has_help_and_type_also_without_samples() -> None:
-    told = render({GAUGE: {}}).decode()
-    assert told == "# HELP jackline_things Things there are.\n# TYPE jackline_things gauge\n"
+    shown = render({GAUGE: {}}).decode()
+    assert shown == "# HELP jackline_things Things there are.\n# TYPE jackline_things gauge\n"
 
 
 @given(st.text())
@@ -39,10 +39,10 @@ def test_buckets_hold_everything_that_is_not_above_them(values: list[float]) -> 
     histogram = Histogram(BOUNDS)
     for value in values:
         histogram.observe(value)
-    told = dict(histogram.cumulative())
+    shown = dict(histogram.cumulative())
     for bound in BOUNDS:
-        assert told[number(bound)] == sum(value <= bound for value in values)
-    assert told["+Inf"] == len(values) == histogram.count
+        assert shown[number(bound)] == sum(value <= bound for value in values)
+    assert shown["+Inf"] == len(values) == histogram.count
     assert histogram.sum == pytest.approx(sum(values))
 
 

@@ -24,7 +24,7 @@ def live(agent: str, doing: AgentState, until: float | None = None) -> LiveCall:
     return LiveCall("s", agent, "", "m", "anthropic/m#1", NOW - 5, doing, "", until)
 
 
-def test_who_is_answered_waits_failed_or_is_alone_is_told_apart() -> None:
+def test_who_is_answered_waits_failed_or_is_alone_is_distinguished() -> None:
     fleet = Fleet()
     for event in (
         ended("s", "between", 10),

@@ -1,4 +1,4 @@
-"""Limits are told with where their numbers came from, in the same words everywhere."""
+"""Limits are shown with the origin of their numbers, in the same text everywhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def limit(per_minute: float, origin: str, read_at: float | None = None) -> dict[
     return {"per_minute": per_minute, "origin": origin, "read_at": read_at}
 
 
-def test_each_origin_is_told_once() -> None:
+def test_each_origin_is_reported_once() -> None:
     known = {
         "requests": limit(50, "vendor", READ),
         "input": limit(30_000, "vendor", READ),
@@ -27,16 +27,16 @@ def test_each_origin_is_told_once() -> None:
     )
 
 
-def test_what_the_user_wrote_is_told_as_that() -> None:
+def test_what_the_user_wrote_is_reported_as_that() -> None:
     known = {"requests": limit(3, "written")}
     assert limit_text({"known_limits": known}, NOW) == "3 requests a minute (written by you)"
 
 
-def test_a_reading_of_another_day_is_told_with_its_date() -> None:
+def test_a_reading_of_another_day_is_reported_with_its_date() -> None:
     known = {"requests": limit(3, "vendor", READ - 86_400)}
     assert limit_text({"known_limits": known}, NOW).endswith("read 10:02 on 15 November)")
 
 
-def test_nothing_is_told_where_nothing_is_known() -> None:
+def test_nothing_is_reported_where_nothing_is_known() -> None:
     assert limit_text({"known_limits": {}}, NOW) == ""
     assert limit_text({}, NOW) == ""  # an older gateway

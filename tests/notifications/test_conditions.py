@@ -1,4 +1,4 @@
-"""What holds that a person would want to hear of."""
+"""Conditions that a person should know of."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_budget_is_near_from_its_share_on() -> None:
 
 
 def test_a_window_that_will_end_before_it_refills_is_a_budget_too() -> None:
-    told = {"account": "x", "window": "5h", "resets_at": 9e9, "used": 0.9, "ends_at": 1794748000.0}
-    assert len(ConditionFinder().look(facts(forecast=[told]), {}, NOW)) == 1
-    assert ConditionFinder().look(facts(forecast=[told | {"used": 1.0}]), {}, NOW) == []
-    assert ConditionFinder().look(facts(forecast=[told | {"ends_at": None}]), {}, NOW) == []
+    shown = {"account": "x", "window": "5h", "resets_at": 9e9, "used": 0.9, "ends_at": 1794748000.0}
+    assert len(ConditionFinder().look(facts(forecast=[shown]), {}, NOW)) == 1
+    assert ConditionFinder().look(facts(forecast=[shown | {"used": 1.0}]), {}, NOW) == []
+    assert ConditionFinder().look(facts(forecast=[shown | {"ends_at": None}]), {}, NOW) == []
