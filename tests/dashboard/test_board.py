@@ -48,18 +48,18 @@ def ended(
 
 
 class Page:
-    """Merges what it is told, as the script in the browser does."""
+    """Merges what it receives, as the script in the browser does."""
 
     def __init__(self) -> None:
         self.parts: dict[str, dict[str, Any]] = {}
         self.rows: dict[str, Any] = {}
         self.stretches: dict[str, tuple[int, list[int]]] = {}
 
-    def take(self, told: dict[str, Any]) -> None:
-        told = msgspec.json.decode(msgspec.json.encode(told))
-        if "schema" in told:
+    def take(self, shown: dict[str, Any]) -> None:
+        shown = msgspec.json.decode(msgspec.json.encode(shown))
+        if "schema" in shown:
             self.__init__()  # type: ignore[misc]
-        for name, news in told.items():
+        for name, news in shown.items():
             if name == "agents":
                 for key, row in news.items():
                     if row is None:
@@ -132,7 +132,7 @@ def test_a_document_and_its_delta_make_the_next_document(
     assert merged(before, delta(before, after)) == after
 
 
-def test_what_did_not_change_is_not_told_again() -> None:
+def test_what_did_not_change_is_not_reported_again() -> None:
     world = World()
     world.end(ended(EPOCH + 10))
     assert "agents" in world.look(EPOCH + 11)
@@ -173,8 +173,8 @@ def test_who_follows_the_changes_sees_what_a_newcomer_sees(
     assert follower.rows == newcomer.rows
     for key in newcomer.rows:
         # The one who was there all the time may remember more of what is past the edge.
-        told = newcomer.bars(key)
-        assert follower.bars(key)[-len(told) :] == told or not told
+        shown = newcomer.bars(key)
+        assert follower.bars(key)[-len(shown) :] == shown or not shown
 
 
 def test_an_agent_that_waits_says_for_what_and_until_when() -> None:
@@ -212,7 +212,7 @@ def test_of_several_calls_the_one_that_waits_is_shown() -> None:
     assert world.page().rows["s1|a"]["state"] == "queued"
 
 
-def test_a_flow_knows_that_its_agent_has_ended_before_silence_tells() -> None:
+def test_a_flow_knows_that_its_agent_has_ended_before_silence_shows_it() -> None:
     world = World()
     world.end(ended(EPOCH + 10, "task-1"))
     world.look(EPOCH + 11)
@@ -259,18 +259,18 @@ def test_agents_that_were_silent_for_an_hour_are_taken_away() -> None:
     assert world.page().rows == {}
 
 
-def test_silence_is_told_in_the_second_in_which_it_has_a_new_name() -> None:
+def test_silence_is_reported_in_the_second_in_which_it_has_a_new_name() -> None:
     world = World()
     world.end(ended(EPOCH + 10))
     for later, word in ((1, "between calls"), (120, "quiet"), (121, None), (900, "finished")):
-        told = world.look(EPOCH + 10 + later).get("agents")
+        shown = world.look(EPOCH + 10 + later).get("agents")
         if word is None:
-            assert told is None, "nothing is told twice"
+            assert shown is None, "nothing is sent twice"
         else:
             assert world.page().rows["s1|a"]["state"] == word
 
 
-def test_an_end_that_somebody_told_is_shown_at_once() -> None:
+def test_an_end_that_was_reported_is_shown_at_once() -> None:
     world = World()
     world.end(ended(EPOCH + 10))
     world.look(EPOCH + 11)
@@ -287,7 +287,7 @@ def test_calls_without_a_session_belong_to_nobodys_timeline() -> None:
 
 
 def test_a_second_of_quiet_is_no_work_for_thousands_of_agents() -> None:
-    """Only agents about which something was heard are looked at."""
+    """Only agents that have changed are read."""
     world = World()
     for number in range(2000):
         world.end(ended(EPOCH + 10, f"agent-{number}"))
@@ -306,7 +306,7 @@ def test_a_large_fleet_comes_in_pieces() -> None:
     assert len(world.page().rows) == 1200
 
 
-def test_burn_adds_up_to_what_the_calls_told() -> None:
+def test_burn_adds_up_to_what_the_calls_used() -> None:
     world = World()
     world.end(ended(EPOCH + 10))
     world.end(ended(EPOCH + 70, "b"))
@@ -318,7 +318,7 @@ def test_burn_adds_up_to_what_the_calls_told() -> None:
     assert page.parts["spend"]["runs"]["run1"]["calls"] == 2
 
 
-def test_events_are_told_in_words_and_without_fingerprints() -> None:
+def test_events_are_reported_as_text_and_without_fingerprints() -> None:
     world = World()
     why = "anthropic/m#12ab is parked: its limit is used up"
     world.news = [
@@ -357,7 +357,7 @@ def waiting_call(number: int, **turn: Any) -> dict[str, Any]:
     } | who
 
 
-def test_of_those_who_wait_the_first_are_told_with_the_reason_for_their_place() -> None:
+def test_of_those_who_wait_the_first_are_reported_with_the_reason_for_their_place() -> None:
     turn = {
         "place": 1,
         "rank": "lapsed",

@@ -1,4 +1,4 @@
-"""The five drills, watched in a browser and in `top`: what is said there is true by the ledger."""
+"""The five drills, watched in a browser and in `top`: what is shown agrees with the ledger."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def crew(part: CrewPart, speed: float) -> Play:
 def watched(
     drill: WatchedDrill, page: Page, pictured: Path, trouble: Callable[[Seen], bool]
 ) -> tuple[list[Seen], dict[str, Any]]:
-    """Every look at the page until the drill was over, and what `top` said in the trouble."""
+    """Every look at the page until the drill was over, and what `top` showed during the trouble."""
     tops: list[dict[str, Any]] = []
 
     def once(seen: Seen) -> None:
@@ -86,7 +86,7 @@ def top_is_true(top: dict[str, Any], entries: list[Entry], give: float) -> None:
     assert {agent["agent"] for agent in top["agents"]} <= everyone
     for agent in top["agents"]:
         before = [e for e in entries if e.agent == agent["agent"] and (e.ended or 9e9) < top["at"]]
-        # A call that has just ended may be told with the next look.
+        # A call that has just ended may be shown with the next look.
         assert abs(agent["tokens"] - sum(e.tokens for e in completed(before))) <= _latest(before)
 
 
@@ -128,7 +128,7 @@ def sums_are_true(page: Page, drill: WatchedDrill) -> Seen:
 
 
 def agent_page_is_true(page: Page, drill: WatchedDrill) -> None:
-    """The page of the agent with the most failures tells each of them, and its sums."""
+    """The page of the agent with the most failures lists each of them, and its sums."""
     calls, failed = drill.journal()
     owner = {call.call: call.agent or "" for call in calls}
     counts: dict[str, int] = {}
@@ -143,8 +143,8 @@ def agent_page_is_true(page: Page, drill: WatchedDrill) -> None:
     table = detail.get_by_role("region", name="attempts that failed").locator("tbody tr")
     expect(table).to_have_count(counts[unlucky])
     kinds = sorted(each.kind for each in failed if owner[each.call] == unlucky)
-    told = [row.split("\t")[1].partition(",")[0] for row in table.all_inner_texts()]
-    assert sorted(told) == kinds
+    found = [row.split("\t")[1].partition(",")[0] for row in table.all_inner_texts()]
+    assert sorted(found) == kinds
     own = [entry for entry in drill.ledger() if entry.agent == unlucky]
     statuses = {str(row.split("\t")[3]) for row in table.all_inner_texts()} - {"none", "200"}
     assert statuses <= {entry.why for entry in own}
@@ -317,7 +317,7 @@ def of_two_processes(
 
 @tried_again_after_a_hiccup(0.2)
 def test_lost_subagent(browser: Browser, tmp_path: Path) -> None:
-    """An agent with a rented machine meets a wall; its process goes home, and another goes on."""
+    """An agent with a rented machine meets a wall; its process ends, and another resumes it."""
     speed = 120.0
     (part,) = drill_named("lost-subagent").programs
 
@@ -374,7 +374,7 @@ def test_lost_subagent(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_cascade(browser: Browser, tmp_path: Path) -> None:
-    """Fourteen calls in one turn, of which one fails: the agent goes on, and nobody says else."""
+    """Fourteen calls in one turn, of which one fails: the agent goes on, and the page shows so."""
     (part,) = drill_named("cascade").programs
 
     def play(lookout: LiveView) -> Awaitable[object]:
