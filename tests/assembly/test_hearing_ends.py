@@ -15,10 +15,11 @@ import pytest
 from jackline import event_loop
 from jackline.assembly.agent_ends import AgentEndTracker, EndTrackingClients
 from jackline.clock import VirtualClock
-from jackline.control.fleet import AgentState, Fleet, resting
+from jackline.control.fleet import Fleet
 from jackline.control.status import count_agents
 from jackline.events import CallEnded
 from jackline.hooks.hook_input import HookInput
+from jackline.states import AgentState
 from jackline.telemetry.client_telemetry import SUB_AGENT, ClientEvent
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
@@ -30,9 +31,9 @@ def called(fleet: Fleet, at: float, agent: str, session: str = "s") -> None:
     fleet.call_ended(CallEnded(at, f"c{at}{agent}", "answered", "anthropic/m#1", "m", *who))
 
 
-def doings(fleet: Fleet, clock: VirtualClock, session: str = "s") -> list[AgentState]:
+def states(fleet: Fleet, clock: VirtualClock, session: str = "s") -> list[AgentState]:
     members = [fleet.member((session, agent)) for agent in AGENTS]
-    return [resting(member, clock.wall()) for member in members if member is not None]
+    return [member.resting_state(clock.wall()) for member in members if member is not None]
 
 
 @contextmanager
@@ -85,15 +86,15 @@ def test_a_session_whose_client_is_gone_is_finished_at_once_with_all_its_agents(
             await met(ends, PROMPT, client.pid, shell.pid)
             await clock.advance(10)
             await ends.look()
-            assert doings(fleet, clock) == [AgentState.BETWEEN] * 3
+            assert states(fleet, clock) == [AgentState.BETWEEN] * 3
             end(client)
             await ends.look()
-            assert doings(fleet, clock) == [AgentState.FINISHED] * 3
+            assert states(fleet, clock) == [AgentState.FINISHED] * 3
             assert count_agents([], fleet, {}, clock.wall()).total == 1, (
                 "the other session is none's"
             )
             called(fleet, clock.wall() + 1, "")
-            assert doings(fleet, clock)[0] is AgentState.BETWEEN, "it was resumed"
+            assert states(fleet, clock)[0] is AgentState.BETWEEN, "it was resumed"
 
     with_fleet(play)
 
@@ -106,10 +107,10 @@ def test_the_shell_that_called_a_hook_is_not_its_client() -> None:
             for _ in range(3):
                 await clock.advance(10)
                 await ends.look()
-            assert doings(fleet, clock) == [AgentState.BETWEEN] * 3
+            assert states(fleet, clock) == [AgentState.BETWEEN] * 3
             end(client)
             await ends.look()
-            assert doings(fleet, clock) == [AgentState.FINISHED] * 3
+            assert states(fleet, clock) == [AgentState.FINISHED] * 3
 
     with_fleet(play)
 
@@ -120,10 +121,10 @@ def test_a_client_that_is_gone_before_it_is_known_is_missed_only_with_all_above_
             await met(ends, PROMPT, client.pid, starter.pid)
             end(client)
             await ends.look()
-            assert doings(fleet, clock) == [AgentState.BETWEEN] * 3, "it may have been a shell"
+            assert states(fleet, clock) == [AgentState.BETWEEN] * 3, "it may have been a shell"
             end(starter)
             await ends.look()
-            assert doings(fleet, clock) == [AgentState.FINISHED] * 3
+            assert states(fleet, clock) == [AgentState.FINISHED] * 3
 
     with_fleet(play)
 
@@ -141,10 +142,10 @@ def test_a_client_that_is_known_by_its_name_may_be_gone_at_once(
             if client:
                 end(both[0])
                 await ends.look()
-                assert doings(fleet, clock) == [AgentState.BETWEEN] * 3
+                assert states(fleet, clock) == [AgentState.BETWEEN] * 3
             end(both[client])
             await ends.look()
-            assert doings(fleet, clock) == [AgentState.FINISHED] * 3
+            assert states(fleet, clock) == [AgentState.FINISHED] * 3
 
     with_fleet(play, names)
 
@@ -156,7 +157,7 @@ def test_shells_alone_are_nobodys_client() -> None:
             end(nearest)
             end(above)
             await ends.look()
-            assert doings(fleet, clock) == [AgentState.BETWEEN] * 3
+            assert states(fleet, clock) == [AgentState.BETWEEN] * 3
 
     with_fleet(play, ["sh", "bash"])
 
@@ -167,7 +168,7 @@ def test_processes_that_were_never_seen_alive_prove_nothing() -> None:
             end(gone)
             await met(ends, PROMPT, gone.pid)
         await ends.look()
-        assert doings(fleet, clock) == [AgentState.BETWEEN] * 3
+        assert states(fleet, clock) == [AgentState.BETWEEN] * 3
 
     with_fleet(play)
 
@@ -179,11 +180,11 @@ def test_a_sub_agent_ends_when_its_parent_has_its_result_and_its_siblings_do_not
     async def play(ends: AgentEndTracker, fleet: Fleet, clock: VirtualClock) -> None:
         started = {"agentId": "a1", "status": "async_launched"}
         await met(ends, HookInput("PostToolUse", "s", tool_response=started), os.getpid())
-        assert doings(fleet, clock) == [AgentState.BETWEEN] * 3, "started is not ended"
+        assert states(fleet, clock) == [AgentState.BETWEEN] * 3, "started is not ended"
         await met(ends, HookInput("PostToolUse", "s", tool_response=result), os.getpid())
-        assert doings(fleet, clock) == [AgentState.BETWEEN, AgentState.FINISHED, AgentState.BETWEEN]
+        assert states(fleet, clock) == [AgentState.BETWEEN, AgentState.FINISHED, AgentState.BETWEEN]
         await met(ends, HookInput("UserPromptSubmit", "s", prompt=note), os.getpid())
-        assert doings(fleet, clock) == [
+        assert states(fleet, clock) == [
             AgentState.BETWEEN,
             AgentState.FINISHED,
             AgentState.FINISHED,
@@ -195,8 +196,8 @@ def test_a_sub_agent_ends_when_its_parent_has_its_result_and_its_siblings_do_not
 def test_a_sub_agent_ends_by_the_telemetry_of_its_client() -> None:
     async def play(ends: AgentEndTracker, fleet: Fleet, clock: VirtualClock) -> None:
         book = EndTrackingClients(ends.agent_ended)
-        book.heard(ClientEvent(clock.wall(), SUB_AGENT, "s", "a2", {}, traced=False))
-        assert doings(fleet, clock) == [AgentState.BETWEEN, AgentState.BETWEEN, AgentState.FINISHED]
+        book.add(ClientEvent(clock.wall(), SUB_AGENT, "s", "a2", {}, traced=False))
+        assert states(fleet, clock) == [AgentState.BETWEEN, AgentState.BETWEEN, AgentState.FINISHED]
         told = book.of_agent("s", "a2")
         assert told is not None
         assert told.ended

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from jackline.assembly import Service
-from jackline.control.text import limit_words
+from jackline.control.text import limit_text
 from jackline.lanes import KnownLimits
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.simulator.limits import BucketSettings, Counts
@@ -141,7 +141,7 @@ def test_every_limit_is_shown_with_its_origin(tmp_path: Path) -> None:
                     "output": {"per_minute": 9_000, "origin": "vendor", "read_at": at},
                 }
                 now = datetime.fromtimestamp(at, UTC)
-                assert limit_words(lane_of(service), now) == (
+                assert limit_text(lane_of(service), now) == (
                     "3 requests a minute (written by you); 40,000 input tokens, 9,000 output tokens"
                     f" a minute (from the vendor's rate-limits API, read {now:%H:%M})"
                 )

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline.control import GatewayStatus, LaneStatus, verdict
-from jackline.control.fleet import AgentState
 from jackline.control.status import AgentCounts
+from jackline.states import AgentState
 
 NOW = datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
 TEN_PAST_TEN = datetime(2026, 11, 15, 22, 10, tzinfo=UTC).timestamp()
@@ -67,7 +67,7 @@ def picture(
                 picture(lane(state, paused=True)),
                 f"Nothing is under way. {CALM} anthropic/m is paused by hand. {COUNTS}",
             )
-            for state in ("parked", "broken")
+            for state in ("parked", "down")
         ),
         (
             picture(lane("parked", NOW.timestamp())),
@@ -77,10 +77,10 @@ def picture(
             ),
         ),
         (
-            picture(lane("limited", waiting=3), running=1, waiting=3),
+            picture(lane("throttled", waiting=3), running=1, waiting=3),
             f"1 call running, 3 waiting. {CALM} anthropic/m asked to slow down. {COUNTS}",
         ),
-        (picture(lane("limited")), f"Nothing is under way. {CALM} {COUNTS}"),
+        (picture(lane("throttled")), f"Nothing is under way. {CALM} {COUNTS}"),
         (
             picture(delivered=1, refused=2, broken=1),
             f"Nothing is under way. {CALM} 1 call held and delivered, 3 passed on as failed.",
@@ -149,12 +149,12 @@ def test_whether_anything_needs_a_person_is_always_said(needs: list[str], senten
 
 
 def test_a_moment_that_has_passed_is_not_told_as_a_negative_time() -> None:
-    shown = picture(lane("broken", NOW.timestamp() - 5))
+    shown = picture(lane("down", NOW.timestamp() - 5))
     assert "-" not in verdict(shown, NOW)
 
 
 def down(name: str, kind: str = "network_edge", sub: str = "refused") -> LaneStatus:
-    return LaneStatus(f"{name}/m", "broken", "", None, 0, 4, 1, {}, (kind, sub))
+    return LaneStatus(f"{name}/m", "down", "", None, 0, 4, 1, {}, (kind, sub))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def down(name: str, kind: str = "network_edge", sub: str = "refused") -> LaneSta
         ([down("one", sub="tls")], True),
         ([down("one")], False),
         ([down("one"), down("two", kind="upstream_5xx", sub="500")], False),
-        ([down("one"), down("two"), lane("limited")], False),
+        ([down("one"), down("two"), lane("throttled")], False),
         ([lane("open")], False),
         ([], False),
     ],

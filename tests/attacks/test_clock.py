@@ -220,7 +220,7 @@ def test_a_broken_lane_is_tried_again_after_its_pause(jump: float) -> None:
 
     async def scene(world: World) -> None:
         clients = [world.ask(agent=f"a{n}") for n in range(8)]
-        while not any(isinstance(e, LaneChanged) and e.state == "broken" for e in world.events):
+        while not any(isinstance(e, LaneChanged) and e.state == "down" for e in world.events):
             await world.pass_time(1)
             assert world.clock.monotonic() < 60
         before = len(world.upstream.attempts)

@@ -11,7 +11,6 @@ import pytest
 from jackline.calls import CallManager
 from jackline.cli.journal_views import LogFollower
 from jackline.clock import VirtualClock
-from jackline.control.fleet import resting
 from jackline.events import ClockMoved, WindowsReported
 from jackline.journal import Journal, JournalReader
 from jackline.lanes import LaneController
@@ -127,7 +126,7 @@ class _Watched:
     def doing(self) -> str:
         (member,) = map(self.observatory.fleet.member, self.observatory.fleet.known())
         assert member is not None
-        return resting(member, self.clock.wall()).value
+        return member.resting_state(self.clock.wall()).value
 
 
 @pytest.mark.parametrize("jump", JUMPS)

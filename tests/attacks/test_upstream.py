@@ -17,8 +17,8 @@ import pytest
 
 from jackline.assembly import Service
 from jackline.gateway.settings import LimitSettings
-from jackline.lanes.breaker import LaneState
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.states import LaneState
 from tests.assembly.world import (
     Got,
     answered,

@@ -14,7 +14,7 @@ import pytest
 from jackline.calls import CallAnswer, CallRequest, HoldLimits, complete_call
 from jackline.calls.request import Dialect
 from jackline.errors import GaveUpError
-from jackline.lanes.breaker import LaneState
+from jackline.states import LaneState
 from jackline.testing import Step
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import START, World, play

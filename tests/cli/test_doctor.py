@@ -205,7 +205,7 @@ def test_limits_are_read_where_an_admin_key_is_named(place: Place) -> None:
         found = told(printed)
     good, bad, lost = (found[f"limits {name}"] for name in ("good", "bad", "lost"))
     assert (good["mark"], bad["mark"], lost["mark"]) == ("ok", "warn", "warn")
-    assert "tells those of 1 model" in good["says"]
+    assert "lists 1 model" in good["says"]
     assert "status 404" in bad["says"]
     assert "leave admin_key out" in bad["fix"]
     assert "the environment variable NOWHERE is not set" in lost["says"]

@@ -57,7 +57,7 @@ def watched() -> tuple[World, RunView, list[FlowEvent]]:
 
     class Ears(list[FlowEvent]):
         def append(self, event: FlowEvent, /) -> None:
-            view.heard(event)
+            view.apply(event)
             heard.append(event)
 
     w.heard = Ears()
@@ -109,9 +109,9 @@ def test_a_parked_run_shows_the_reason_and_the_reset_and_so_does_every_agent() -
 def test_who_waits_is_shown_first_with_why_and_until_when() -> None:
     view = RunView()
     for number, label in enumerate(("busy", "held")):
-        view.heard(AgentBegan(EPOCH.timestamp() + number, label, label, "", "messages", None, 1))
+        view.apply(AgentBegan(EPOCH.timestamp() + number, label, label, "", "messages", None, 1))
     waits = AgentWaits(EPOCH.timestamp(), "held", "held", "outage, tried again", RESET.timestamp())
-    view.heard(waits)
+    view.apply(waits)
     w = world()
     assert view.sentence(EPOCH) == "Starting: 1 working, 1 waiting, 0 ok."
     lines = [line.strip() for line in picture(view, w).splitlines()]
@@ -120,7 +120,7 @@ def test_who_waits_is_shown_first_with_why_and_until_when() -> None:
         place for place, line in enumerate(lines) if line.startswith("busy")
     )
     assert event_line(waits, EPOCH) == "held waits until 15:00 UTC: outage, tried again"
-    view.heard(AgentWaits(EPOCH.timestamp(), "held", "held", "", None))
+    view.apply(AgentWaits(EPOCH.timestamp(), "held", "held", "", None))
     assert view.sentence(EPOCH) == "Starting: 2 working, 0 ok."
 
 
@@ -140,7 +140,7 @@ def test_a_resumed_run_tells_what_was_kept() -> None:
         heard.clear()
         await w.resume(twice)
         assert event_line(heard[0], w.clock.now()) == "twice resumed as r1, 1 call kept"
-        assert view.kept == 1
+        assert view.replayed == 1
 
     played(test)
 
@@ -148,7 +148,7 @@ def test_a_resumed_run_tells_what_was_kept() -> None:
 def test_a_failed_clean_up_is_shown_as_a_warning() -> None:
     view = RunView()
     failed = CleanupEnded(EPOCH.timestamp(), "release vast.ai/1", "worker", "exit 1: no such box")
-    view.heard(failed)
+    view.apply(failed)
     assert "! clean-up release vast.ai/1 of worker failed: exit 1: no such box" in picture(
         view, world()
     )
@@ -172,7 +172,7 @@ def test_away_from_a_terminal_each_event_is_a_line_on_stderr_and_a_common_wait_i
 
 def test_a_phase_is_shown_as_soon_as_it_begins() -> None:
     view = RunView()
-    view.heard(PhaseBegan(EPOCH.timestamp(), "scope"))
+    view.apply(PhaseBegan(EPOCH.timestamp(), "scope"))
     assert "scope 0/0" in picture(view, world())
     assert event_line(PhaseBegan(EPOCH.timestamp(), "scope"), EPOCH) == "phase scope"
 

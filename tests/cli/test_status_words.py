@@ -60,7 +60,7 @@ def test_an_hour_that_has_passed_is_not_told_as_one_to_wait_for(ago: float) -> N
     assert told[1] == "  for anthropic/opus, about to go on:"
     why = "anthropic/opus is down; it is tried again with one call"
     figures = {"in_flight": 0, "window": 4, "waiting": 0, "limits": {}}
-    row = {"name": "anthropic/opus", "state": "broken", "why": why, "until": UNTIL, **figures}
+    row = {"name": "anthropic/opus", "state": "down", "why": why, "until": UNTIL, **figures}
     before, after = (
         lane_line(row, datetime.fromtimestamp(at, UTC)) for at in (UNTIL - 60, UNTIL + ago)
     )

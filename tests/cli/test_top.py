@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from jackline.cli.top_screen import frame
-from jackline.control.fleet import AgentState
-from jackline.lanes.breaker import LaneState
+from jackline.states import AgentState, LaneState
 from jackline.testing import SimulatedProvider
 from tests.cli.gateways import PATIENCE, Place, call, until
 
@@ -33,10 +32,10 @@ def lane(state: str = "open", **more: Any) -> dict[str, Any]:
     return {**row, "window": 8, "waiting": 0, "limits": {}, "paused": False, **more}
 
 
-def agent(doing: str, **more: Any) -> dict[str, Any]:
+def agent(state: str, **more: Any) -> dict[str, Any]:
     row = {"session": "s1", "agent": "a1", "label": "", "tag": "", "model": "opus", "lane": "l"}
     sums = {"calls": 4, "failed": 0, "tokens": 1234, "waited": 0.0}
-    return {**row, **sums, "doing": doing, "why": "", "since": AT - 12, "until": None, **more}
+    return {**row, **sums, "state": state, "why": "", "since": AT - 12, "until": None, **more}
 
 
 def document(**more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What calls take is counted by minute, lane and run, and an unknown price is not nothing."""
+"""What calls use is counted by minute, lane and run, and an unknown price is not zero."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def test_tokens_and_dollars_by_minute_lane_and_run() -> None:
     assert [sum(s.tokens for s in minute.lanes.values()) for minute in series] == [0, 1500, 2000]
     assert burn.by_lane["a/opus"].tokens == 3000
     assert burn.by_tag["q"].dollars == 0.5
-    assert burn.dollars_since(120) == 2.0
+    assert burn.since(120).dollars == 2.0
     assert burn.dollars_per_hour(150) == 3.5 * 4
 
 
-def test_an_unknown_price_is_told_as_unknown() -> None:
+def test_an_unknown_price_is_reported_as_unknown() -> None:
     burn = Burn(price)
     burn.calls_ended([ended(60, 700, model="mystery")])
     assert (burn.total.dollars, burn.total.unpriced) == (0.0, 700)

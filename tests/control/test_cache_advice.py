@@ -1,4 +1,4 @@
-"""What lapsed prompt caches cost is told in figures, where it matters and nowhere else."""
+"""The cost of lapsed prompt caches is reported in figures, where it matters and nowhere else."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import pytest
 
 from jackline.agents.prices import Price
 from jackline.control.forecast import CacheAdvice, advice_for, advice_sentence, cost_of_wall
-from jackline.lanes import Call, CallUsage, ControllerSettings, KnownLimits, LaneSettings, LaneState
+from jackline.lanes import Call, CallUsage, ControllerSettings, KnownLimits, LaneSettings
 from jackline.lanes.lane import Lane
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE
+from jackline.states import LaneState
 from tests.lanes import failures_made as made
 
 NOW = datetime(2026, 11, 15, 20, 0, tzinfo=UTC)
@@ -46,12 +47,12 @@ def waiting(count: int) -> set[str]:
     return {f"s/{number}" for number in range(count)}
 
 
-def told(one: Lane, names: set[str], price: Price | None = OPUS) -> CacheAdvice | None:
+def shown(one: Lane, names: set[str], price: Price | None = OPUS) -> CacheAdvice | None:
     return advice_for(one, names, price, AT, wall_ahead=0.0)
 
 
 def test_the_example_of_the_design_64_conversations_of_64k_tokens_at_a_wall() -> None:
-    advice = told(parked(lane(), 1800.0), set())
+    advice = shown(parked(lane(), 1800.0), set())
     assert advice is not None
     assert (advice.lost, advice.losing) == (0, 64)
     assert advice.again.tokens == 4_096_000
@@ -69,13 +70,13 @@ def test_the_example_of_the_design_64_conversations_of_64k_tokens_at_a_wall() ->
     )
 
 
-def test_who_has_lost_its_cache_is_told_apart_from_who_will() -> None:
+def test_who_has_lost_its_cache_is_distinguished_from_who_will() -> None:
     one = lane(7, sent=-400.0)
     for number in range(7, 11):
         sent_at = AT - 60 + 60 * (number % 2)
         call = Call(number, (), conversation=f"s/{number}")
         one.caches.answered(call, sent_at, 0.0, CallUsage(3, 10, 0, 64_000))
-    advice = told(parked(one, 1800.0), waiting(11))
+    advice = shown(parked(one, 1800.0), waiting(11))
     assert advice is not None
     assert (advice.lost, advice.losing) == (7, 4)
     assert advice_sentence(advice, NOW).startswith(
@@ -84,8 +85,8 @@ def test_who_has_lost_its_cache_is_told_apart_from_who_will() -> None:
     )
 
 
-def test_all_that_was_lost_at_a_wall_is_told_with_the_hour_at_which_it_is_paid_for() -> None:
-    advice = told(parked(lane(2, sent=-400.0), 1800.0), waiting(2))
+def test_all_that_was_lost_at_a_wall_is_reported_with_the_hour_at_which_it_is_paid_for() -> None:
+    advice = shown(parked(lane(2, sent=-400.0), 1800.0), waiting(2))
     assert advice is not None
     assert advice_sentence(advice, NOW).startswith(
         "anthropic/opus: 2 conversations have lost their prompt caches and go on at 20:30 UTC:"
@@ -98,13 +99,13 @@ def test_all_that_was_lost_at_a_wall_is_told_with_the_hour_at_which_it_is_paid_f
     [(120.0, 0), (238.0, 0), (240.0, 64), (1800.0, 64), (None, 64)],
 )
 def test_caches_that_outlast_the_wall_are_not_spoken_of(seconds: float | None, losing: int) -> None:
-    advice = told(parked(lane(), seconds), waiting(64))
+    advice = shown(parked(lane(), seconds), waiting(64))
     assert (advice.losing if advice else 0) == losing
 
 
 def test_caches_of_an_hour_outlast_a_short_wall_and_need_no_advice_at_a_long_one() -> None:
-    assert told(parked(lane(long=True), 1800.0), waiting(64)) is None
-    advice = told(parked(lane(long=True), LONG_LIFE + 600.0), waiting(64))
+    assert shown(parked(lane(long=True), 1800.0), waiting(64)) is None
+    advice = shown(parked(lane(long=True), LONG_LIFE + 600.0), waiting(64))
     assert advice is not None
     assert advice.again.dollars == pytest.approx(4.096 * 10.0), "they were written for an hour"
     assert advice.dollars_1h is None
@@ -112,7 +113,7 @@ def test_caches_of_an_hour_outlast_a_short_wall_and_need_no_advice_at_a_long_one
 
 
 def test_a_life_of_an_hour_is_not_advised_where_the_wall_lasts_longer() -> None:
-    advice = told(parked(lane(), 2 * LONG_LIFE), waiting(64))
+    advice = shown(parked(lane(), 2 * LONG_LIFE), waiting(64))
     assert advice is not None
     assert advice.losing == 64
     assert "cache.ttl" not in advice_sentence(advice, NOW)
@@ -121,20 +122,20 @@ def test_a_life_of_an_hour_is_not_advised_where_the_wall_lasts_longer() -> None:
 def test_an_outage_has_no_hour_and_only_what_lapses_soon_is_counted() -> None:
     one = lane()
     one.break_down(made.server_error(), AT)
-    advice = told(one, set())
+    advice = shown(one, set())
     assert advice is not None
     assert advice.back_at is None
     assert "in 4 min unless it is back by then: 4,096,000 tokens" in advice_sentence(advice, NOW)
     hour = lane(long=True)
     hour.break_down(made.server_error(), AT)
-    assert told(hour, waiting(64)) is None
+    assert shown(hour, waiting(64)) is None
 
 
 def test_on_a_lane_that_flows_only_waiting_calls_count_that_have_lost_theirs() -> None:
     one = lane(11, sent=-SHORT_LIFE, per_minute=176_000)
     assert one.state is LaneState.OPEN
-    assert told(one, set()) is None, "nobody waits"
-    advice = told(one, waiting(11))
+    assert shown(one, set()) is None, "nobody waits"
+    advice = shown(one, waiting(11))
     assert advice is not None
     assert (advice.lost, advice.losing) == (11, 0)
     assert advice_sentence(advice, NOW) == (
@@ -142,13 +143,13 @@ def test_on_a_lane_that_flows_only_waiting_calls_count_that_have_lost_theirs() -
         " again, $4.40 instead of $0.35, 4 min of its input limit. A life of 1 h"
         ' (cache.ttl = "1h") would have kept them for $2.64 more.'
     )
-    assert told(lane(11), waiting(11)) is None, "they are warm: the order takes care of them"
+    assert shown(lane(11), waiting(11)) is None, "they are warm: the order takes care of them"
 
 
 def test_of_a_shut_lane_who_asked_nothing_for_minutes_before_is_taken_to_have_ended() -> None:
-    assert told(parked(lane(sent=-121.0), 1800.0), set()) is None
-    assert told(parked(lane(sent=-121.0), 1800.0), waiting(1)) is None, "$0.37 and 2 s"
-    advice = told(parked(lane(sent=-119.0), 1800.0), set())
+    assert shown(parked(lane(sent=-121.0), 1800.0), set()) is None
+    assert shown(parked(lane(sent=-121.0), 1800.0), waiting(1)) is None, "$0.37 and 2 s"
+    advice = shown(parked(lane(sent=-119.0), 1800.0), set())
     assert advice is not None
     assert advice.losing == 64
 
@@ -156,8 +157,8 @@ def test_of_a_shut_lane_who_asked_nothing_for_minutes_before_is_taken_to_have_en
 def test_a_lane_that_is_paused_by_hand_loses_what_waits_for_it() -> None:
     one = lane()
     one.paused = True
-    assert told(one, set()) is None
-    advice = told(one, waiting(64))
+    assert shown(one, set()) is None
+    advice = shown(one, waiting(64))
     assert advice is not None
     assert (advice.losing, advice.back_at) == (64, None)
 
@@ -173,15 +174,15 @@ def test_a_lane_that_is_paused_by_hand_loses_what_waits_for_it() -> None:
         (100_000, None, None, True),
     ],
 )
-def test_it_is_told_from_half_a_dollar_or_a_minute_of_the_limit_on(
+def test_it_is_reported_from_half_a_dollar_or_a_minute_of_the_limit_on(
     tokens: int, price: Price | None, per_minute: float | None, matters: bool
 ) -> None:
     one = parked(lane(1, tokens, per_minute=per_minute), 1800.0)
-    assert (told(one, waiting(1), price) is not None) is matters
+    assert (shown(one, waiting(1), price) is not None) is matters
 
 
-def test_a_model_without_a_known_price_is_told_in_tokens_alone() -> None:
-    advice = told(parked(lane(1, 150_000, per_minute=None), 1800.0), waiting(1), None)
+def test_a_model_without_a_known_price_is_reported_in_tokens_alone() -> None:
+    advice = shown(parked(lane(1, 150_000, per_minute=None), 1800.0), waiting(1), None)
     assert advice is not None
     assert (advice.again.dollars, advice.dollars_1h) == (None, None)
     assert advice_sentence(advice, NOW) == (
@@ -195,16 +196,16 @@ def test_where_cached_tokens_count_like_any_others_there_is_nothing_to_say() -> 
     given = LaneSettings("openai/gpt#1", cached_counts=True)
     one = Lane(given, ControllerSettings(), lambda: 0.5, AT)
     one.caches.answered(Call(1, (), conversation="s/0"), AT - 60, 0.0, CallUsage(3, 10, 0, 900_000))
-    assert told(parked(one, 1800.0), waiting(1)) is None
+    assert shown(parked(one, 1800.0), waiting(1)) is None
 
 
 def test_conversations_that_are_not_cached_after_all_cost_nothing_more() -> None:
     one = lane(1, 900_000)
     one.caches.conversations["s/0"].misses = 2
-    assert told(parked(one, 1800.0), waiting(1)) is None
+    assert shown(parked(one, 1800.0), waiting(1)) is None
 
 
-def test_what_a_wall_that_is_foretold_will_cost() -> None:
+def test_what_a_wall_that_is_forecast_will_cost() -> None:
     sonnet = lane(2, 100_000)
     cost = cost_of_wall([(lane(), OPUS), (sonnet, None)], AT, begins=AT + 600, ends=AT + 4000)
     assert cost is not None

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.event_lines import LoggedEvent, event_from, event_json, event_words
+from jackline.control.event_lines import LoggedEvent, event_from, event_json, event_text
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -34,14 +34,14 @@ def test_a_line_of_json_is_read_back_as_the_same_event(event: LoggedEvent) -> No
 
 
 def test_every_line_names_its_schema_and_holds_every_field() -> None:
-    told = event_json(LaneChanged(AT, "a/m#1", "parked", "why", None))
-    assert told["schema"] == "jackline.event/1"
-    assert told["event"] == "lane_changed"
-    assert {field.name for field in fields(LaneChanged)} <= told.keys()
+    shown = event_json(LaneChanged(AT, "a/m#1", "parked", "why", None))
+    assert shown["schema"] == "jackline.event/1"
+    assert shown["event"] == "lane_changed"
+    assert {field.name for field in fields(LaneChanged)} <= shown.keys()
 
 
 @pytest.mark.parametrize(
-    "told",
+    "shown",
     [
         {},
         {"schema": "jackline.event/1", "event": "unheard_of"},
@@ -49,19 +49,19 @@ def test_every_line_names_its_schema_and_holds_every_field() -> None:
         {"schema": "jackline.event/1", "event": "service_noted", "other": 1},
     ],
 )
-def test_what_is_no_such_line_is_refused(told: dict[str, Any]) -> None:
+def test_what_is_no_such_line_is_refused(shown: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not a line of"):
-        event_from(told)
+        event_from(shown)
 
 
-def test_words_name_the_lane_without_the_account_and_say_until_when() -> None:
+def test_texts_name_the_lane_without_the_account_and_say_until_when() -> None:
     changed = LaneChanged(AT, "a/m#f1", "parked", "a/m#f1 has used up its quota", AT + 780)
-    assert event_words(changed, NOW) == (
+    assert event_text(changed, NOW) == (
         "12:00:00 a/m is parked, until 12:13 UTC. a/m has used up its quota"
     )
     failed = AttemptFailed(
         AT, "c1", "a/m#f1", "overloaded", None, 529, None, 1.0, None, "overloaded"
     )
-    assert event_words(failed, NOW) == "12:00:00 a/m: attempt failed, overloaded (c1)"
+    assert event_text(failed, NOW) == "12:00:00 a/m: attempt failed, overloaded (c1)"
     noted = ServiceNoted(AT - 86400, "started", "http://x")
-    assert event_words(noted, NOW) == "2026-11-14 12:00:00 service started: http://x"
+    assert event_text(noted, NOW) == "2026-11-14 12:00:00 service started: http://x"

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline.control import GatewayStatus, LaneStatus
-from jackline.control.fleet import AgentState
 from jackline.control.forecast import Forecast
 from jackline.control.status import AgentCounts, status_line
+from jackline.states import AgentState
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 AT = NOON.timestamp()
@@ -27,28 +27,31 @@ def picture(*lanes: LaneStatus, waiting: int = 0) -> GatewayStatus:
 
 
 @pytest.mark.parametrize(
-    ("shown", "told"),
+    ("shown", "result"),
     [
         (picture(), "jackline ● open"),
         (picture(lane("a/opus", "open")), "jackline ● open"),
-        (picture(lane("a/opus", "limited"), waiting=3), "jackline ◐ a/opus throttled · 3 waiting"),
         (
-            picture(lane("a/x", "limited"), lane("a/opus", "parked", AT + 7500), waiting=9),
+            picture(lane("a/opus", "throttled"), waiting=3),
+            "jackline ◐ a/opus throttled · 3 waiting",
+        ),
+        (
+            picture(lane("a/x", "throttled"), lane("a/opus", "parked", AT + 7500), waiting=9),
             "jackline ■ a/opus parked until 14:05 · 9 waiting",
         ),
         (picture(lane("a/x", "parked", AT + 86400)), "jackline ■ a/x parked until Mon 12:00"),
-        (picture(lane("a/x", "broken", AT + 5)), "jackline ✗ a/x down"),
+        (picture(lane("a/x", "down", AT + 5)), "jackline ✕ a/x down"),
         (
-            picture(replace(lane("a/x", "broken"), paused=True)),
-            "jackline ✗ a/x paused by hand",
+            picture(replace(lane("a/x", "down"), paused=True)),
+            "jackline ✕ a/x paused by hand",
         ),
     ],
 )
-def test_the_line_says_what_stands_in_the_way(shown: GatewayStatus, told: str) -> None:
-    assert status_line(shown, (), NOON) == told
+def test_the_line_names_the_worst_trouble(shown: GatewayStatus, result: str) -> None:
+    assert status_line(shown, (), NOON) == result
 
 
-def test_the_fullest_window_and_its_end_are_told() -> None:
+def test_the_fullest_window_and_its_end_are_reported() -> None:
     near = Forecast("max", "5h", 0.82, AT + 9000, 0.3, AT + 2160)
     calm = Forecast("max", "7d", 0.4, AT + 90000, 0.01, None)
     assert status_line(picture(), (calm, near), NOON) == (
@@ -57,9 +60,9 @@ def test_the_fullest_window_and_its_end_are_told() -> None:
     assert status_line(picture(), (calm,), NOON) == "jackline ● open"
 
 
-def test_who_needs_a_person_and_how_many_are_answered_is_told_in_short() -> None:
+def test_who_needs_a_person_and_how_many_are_answered_is_reported_in_short() -> None:
     crew = AgentCounts(20, {AgentState.PARKED: 9}, failed=1, quiet=3)
     shown = picture(lane("a/opus", "parked", AT + 7500), waiting=9)
-    told = status_line(shown, (), NOON, crew, ["many (9f3c) is parked"])
-    assert told == "jackline ■ a/opus parked until 14:05 · 1 needs you · 20 of 33 answering"
+    result = status_line(shown, (), NOON, crew, ["many (9f3c) is parked"])
+    assert result == "jackline ■ a/opus parked until 14:05 · 1 needs you · 20 of 33 answering"
     assert status_line(picture(), (), NOON, AgentCounts(5)) == "jackline ● open"

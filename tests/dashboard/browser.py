@@ -93,7 +93,7 @@ def opened(
     errors_expected: bool = False,
     live: bool = True,
 ) -> Iterator[Page]:
-    """The page at this address, once its stream has told all there is."""
+    """The page at this address, once its stream has sent everything."""
     said: list[str] = []
 
     def heard(message: ConsoleMessage) -> None:

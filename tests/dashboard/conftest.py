@@ -22,7 +22,7 @@ def browser() -> Iterator[Browser]:
 def young_day(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A zone in which it is three in the morning: what takes hours there is done on one day.
 
-    Sums are told for today, and of moments on other days the day is told, too.
+    Sums are those of today, and moments on other days are shown with their day.
     """
     if os.name == "nt":
         yield  # it has one zone for all processes

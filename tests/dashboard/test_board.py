@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jackline.agents.prices import dollars
 from jackline.control.board import (
     AGENTS_AT_A_TIME,
-    MOST_WAITING,
+    MAX_WAITING,
     PAST,
     Board,
     Facts,
@@ -22,8 +22,9 @@ from jackline.control.board import (
     waiting_rows,
 )
 from jackline.control.burn import Burn
-from jackline.control.fleet import AgentState, Fleet, LiveCall
+from jackline.control.fleet import Fleet, LiveCall
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
+from jackline.states import AgentState
 from tests.planted import KEY, PROMPT
 
 EPOCH = 1_000_000.0
@@ -47,18 +48,18 @@ def ended(
 
 
 class Page:
-    """Merges what it is told, as the script in the browser does."""
+    """Merges what it receives, as the script in the browser does."""
 
     def __init__(self) -> None:
         self.parts: dict[str, dict[str, Any]] = {}
         self.rows: dict[str, Any] = {}
         self.stretches: dict[str, tuple[int, list[int]]] = {}
 
-    def take(self, told: dict[str, Any]) -> None:
-        told = msgspec.json.decode(msgspec.json.encode(told))
-        if "schema" in told:
+    def take(self, shown: dict[str, Any]) -> None:
+        shown = msgspec.json.decode(msgspec.json.encode(shown))
+        if "schema" in shown:
             self.__init__()  # type: ignore[misc]
-        for name, news in told.items():
+        for name, news in shown.items():
             if name == "agents":
                 for key, row in news.items():
                     if row is None:
@@ -131,7 +132,7 @@ def test_a_document_and_its_delta_make_the_next_document(
     assert merged(before, delta(before, after)) == after
 
 
-def test_what_did_not_change_is_not_told_again() -> None:
+def test_what_did_not_change_is_not_reported_again() -> None:
     world = World()
     world.end(ended(EPOCH + 10))
     assert "agents" in world.look(EPOCH + 11)
@@ -172,8 +173,8 @@ def test_who_follows_the_changes_sees_what_a_newcomer_sees(
     assert follower.rows == newcomer.rows
     for key in newcomer.rows:
         # The one who was there all the time may remember more of what is past the edge.
-        told = newcomer.bars(key)
-        assert follower.bars(key)[-len(told) :] == told or not told
+        shown = newcomer.bars(key)
+        assert follower.bars(key)[-len(shown) :] == shown or not shown
 
 
 def test_an_agent_that_waits_says_for_what_and_until_when() -> None:
@@ -184,7 +185,7 @@ def test_an_agent_that_waits_says_for_what_and_until_when() -> None:
     ]
     world.look(EPOCH + 30)
     row = world.page().rows["s1|a"]
-    assert (row["doing"], row["why"], row["until"]) == ("parked", "up/m is parked", until)
+    assert (row["state"], row["why"], row["until"]) == ("parked", "up/m is parked", until)
     assert row["lane"] == "up/m"
     assert row["open"] == [[0, None, list(AgentState).index(AgentState.PARKED)]]
 
@@ -195,10 +196,10 @@ def test_the_wait_before_an_answer_is_drawn_as_a_wait() -> None:
     call = LiveCall("s1", "a", "", "m", "l", EPOCH + 60, AgentState.ANSWERING, "", None, waited)
     world.live = [call]
     world.look(EPOCH + 90)
-    doings = list(AgentState)
+    states = list(AgentState)
     assert world.page().rows["s1|a"]["open"] == [
-        [0, 600, doings.index(AgentState.THROTTLED)],
-        [600, None, doings.index(AgentState.ANSWERING)],
+        [0, 600, states.index(AgentState.THROTTLED)],
+        [600, None, states.index(AgentState.ANSWERING)],
     ]
 
 
@@ -208,16 +209,16 @@ def test_of_several_calls_the_one_that_waits_is_shown() -> None:
     waiting = LiveCall("s1", "a", "", "m", "l", EPOCH, AgentState.QUEUED, "full", None)
     world.live = [answering, waiting, answering]
     world.look(EPOCH + 1)
-    assert world.page().rows["s1|a"]["doing"] == "queued"
+    assert world.page().rows["s1|a"]["state"] == "queued"
 
 
-def test_a_flow_knows_that_its_agent_has_ended_before_silence_tells() -> None:
+def test_a_flow_knows_that_its_agent_has_ended_before_silence_shows_it() -> None:
     world = World()
     world.end(ended(EPOCH + 10, "task-1"))
     world.look(EPOCH + 11)
-    assert world.page().rows["s1|task-1"]["doing"] == "between calls"
+    assert world.page().rows["s1|task-1"]["state"] == "between calls"
     world.flows = FlowFacts({}, {}, {}, {"task-1": AgentState.FINISHED})
-    assert world.look(EPOCH + 12)["agents"]["s1|task-1"]["doing"] == "finished"
+    assert world.look(EPOCH + 12)["agents"]["s1|task-1"]["state"] == "finished"
 
 
 def test_an_agent_whose_run_is_parked_is_parked_however_long_it_takes() -> None:
@@ -226,14 +227,18 @@ def test_an_agent_whose_run_is_parked_is_parked_however_long_it_takes() -> None:
     world.look(EPOCH + 11)
     wakes = EPOCH + 5 * 3600
     rest = {"task-1": WaitReason("the quota is gone", wakes)}
-    world.flows = FlowFacts({}, {}, {}, {"task-1": AgentState.PARKED}, rests=rest)
+    world.flows = FlowFacts({}, {}, {}, {"task-1": AgentState.PARKED}, wait_reasons=rest)
     for at in (EPOCH + 12, EPOCH + 12 + PAST, wakes - 1):
         world.look(at)
         row = world.page().rows["s1|task-1"]
-        assert (row["doing"], row["why"], row["until"]) == ("parked", "the quota is gone", wakes)
+        assert (row["state"], row["why"], row["until"]) == ("parked", "the quota is gone", wakes)
     # It wakes a little later than was thought, and the page hears of it.
     world.flows = FlowFacts(
-        {}, {}, {}, {"task-1": AgentState.PARKED}, rests={"task-1": WaitReason("", wakes + 9)}
+        {},
+        {},
+        {},
+        {"task-1": AgentState.PARKED},
+        wait_reasons={"task-1": WaitReason("", wakes + 9)},
     )
     assert world.look(wakes)["agents"]["s1|task-1"]["until"] == wakes + 9
 
@@ -243,7 +248,7 @@ def test_a_tool_that_takes_hours_is_no_end_of_its_agent() -> None:
     world.end(ended(EPOCH + 10, "task-1"))
     world.flows = FlowFacts({}, {}, {}, {"task-1": AgentState.BETWEEN})
     world.look(EPOCH + 2 * PAST)
-    assert world.page().rows["s1|task-1"]["doing"] == "between calls"
+    assert world.page().rows["s1|task-1"]["state"] == "between calls"
 
 
 def test_agents_that_were_silent_for_an_hour_are_taken_away() -> None:
@@ -254,24 +259,24 @@ def test_agents_that_were_silent_for_an_hour_are_taken_away() -> None:
     assert world.page().rows == {}
 
 
-def test_silence_is_told_in_the_second_in_which_it_has_a_new_name() -> None:
+def test_silence_is_reported_in_the_second_in_which_it_has_a_new_name() -> None:
     world = World()
     world.end(ended(EPOCH + 10))
     for later, word in ((1, "between calls"), (120, "quiet"), (121, None), (900, "finished")):
-        told = world.look(EPOCH + 10 + later).get("agents")
+        shown = world.look(EPOCH + 10 + later).get("agents")
         if word is None:
-            assert told is None, "nothing is told twice"
+            assert shown is None, "nothing is sent twice"
         else:
-            assert world.page().rows["s1|a"]["doing"] == word
+            assert world.page().rows["s1|a"]["state"] == word
 
 
-def test_an_end_that_somebody_told_is_shown_at_once() -> None:
+def test_an_end_that_was_reported_is_shown_at_once() -> None:
     world = World()
     world.end(ended(EPOCH + 10))
     world.look(EPOCH + 11)
     world.fleet.ended("s1", None, EPOCH + 12)
     world.look(EPOCH + 12)
-    assert world.page().rows["s1|a"]["doing"] == "finished"
+    assert world.page().rows["s1|a"]["state"] == "finished"
 
 
 def test_calls_without_a_session_belong_to_nobodys_timeline() -> None:
@@ -282,7 +287,7 @@ def test_calls_without_a_session_belong_to_nobodys_timeline() -> None:
 
 
 def test_a_second_of_quiet_is_no_work_for_thousands_of_agents() -> None:
-    """Only agents about which something was heard are looked at."""
+    """Only agents that have changed are read."""
     world = World()
     for number in range(2000):
         world.end(ended(EPOCH + 10, f"agent-{number}"))
@@ -301,7 +306,7 @@ def test_a_large_fleet_comes_in_pieces() -> None:
     assert len(world.page().rows) == 1200
 
 
-def test_burn_adds_up_to_what_the_calls_told() -> None:
+def test_burn_adds_up_to_what_the_calls_used() -> None:
     world = World()
     world.end(ended(EPOCH + 10))
     world.end(ended(EPOCH + 70, "b"))
@@ -313,7 +318,7 @@ def test_burn_adds_up_to_what_the_calls_told() -> None:
     assert page.parts["spend"]["runs"]["run1"]["calls"] == 2
 
 
-def test_events_are_told_in_words_and_without_fingerprints() -> None:
+def test_events_are_reported_as_text_and_without_fingerprints() -> None:
     world = World()
     why = "anthropic/m#12ab is parked: its limit is used up"
     world.news = [
@@ -337,7 +342,7 @@ def test_a_lost_call_shows_why() -> None:
     world.end(call)
     world.look(EPOCH + 11)
     row = world.page().rows["s1|a"]
-    assert (row["doing"], row["why"]) == ("failed", "it said 500")
+    assert (row["state"], row["why"]) == ("failed", "it said 500")
     assert KEY not in repr(row)
     assert PROMPT not in repr(row)
 
@@ -352,7 +357,7 @@ def waiting_call(number: int, **turn: Any) -> dict[str, Any]:
     } | who
 
 
-def test_of_those_who_wait_the_first_are_told_with_the_reason_for_their_place() -> None:
+def test_of_those_who_wait_the_first_are_reported_with_the_reason_for_their_place() -> None:
     turn = {
         "place": 1,
         "rank": "lapsed",
@@ -362,7 +367,7 @@ def test_of_those_who_wait_the_first_are_told_with_the_reason_for_their_place() 
         "why": "it lost its cache of 900 tokens",
     }
     rows = waiting_rows([waiting_call(1, **turn), *(waiting_call(n) for n in range(2, 5000))])
-    assert len(rows) == MOST_WAITING
+    assert len(rows) == MAX_WAITING
     first, second = rows["c1"], rows["c2"]
     assert (first["order"], first["rank"], first["cost"]) == (0, "lapsed", 1000)
     assert (first["cached"], first["cached_until"]) == (900, EPOCH)

@@ -1,4 +1,4 @@
-"""The five drills, watched in a browser and in `top`: what is said there is true by the ledger."""
+"""The five drills, watched in a browser and in `top`: what is shown agrees with the ledger."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SLEPT = """async (at) => {
 	const tenths = (at - state.epoch) * 10;
 	const then = (flat, i) => i % 3 === 0 && flat[i] <= tenths && tenths < flat[i + 1];
 	return [...state.stretches.values()].flatMap(({ flat }) =>
-		flat.flatMap((_, i) => then(flat, i) ? [state.doings[flat[i + 2]]] : []));
+		flat.flatMap((_, i) => then(flat, i) ? [state.agentStates[flat[i + 2]]] : []));
 }"""
 Play = Callable[[LiveView], Awaitable[object]]
 
@@ -68,7 +68,7 @@ async def program(part: ProgramPart, folder: Path, speed: float, lookout: LiveVi
 def watched(
     drill: WatchedDrill, page: Page, pictured: Path, trouble: Callable[[Seen], bool]
 ) -> tuple[list[Seen], dict[str, Any]]:
-    """Every look at the page until the drill was over, and what `top` said in the trouble."""
+    """Every look at the page until the drill was over, and what `top` showed during the trouble."""
     tops: list[dict[str, Any]] = []
 
     def once(seen: Seen) -> None:
@@ -77,7 +77,7 @@ def watched(
             pictures(page, pictured.parent, f"{pictured.name}-trouble")
 
     looks = watch(page, drill, once)
-    assert tops, [seen.doing for seen in looks]
+    assert tops, [seen.states for seen in looks]
     pictures(page, pictured.parent, f"{pictured.name}-end")
     return looks, tops[0]
 
@@ -92,7 +92,7 @@ def top_is_true(top: dict[str, Any], entries: list[Entry], give: float) -> None:
     assert {agent["agent"] for agent in top["agents"]} <= everyone
     for agent in top["agents"]:
         before = [e for e in entries if e.agent == agent["agent"] and (e.ended or 9e9) < top["at"]]
-        # A call that has just ended may be told with the next look.
+        # A call that has just ended may be shown with the next look.
         assert abs(agent["tokens"] - sum(e.tokens for e in completed(before))) <= _latest(before)
 
 
@@ -134,7 +134,7 @@ def sums_are_true(page: Page, drill: WatchedDrill) -> Seen:
 
 
 def agent_page_is_true(page: Page, drill: WatchedDrill) -> None:
-    """The page of the agent with the most failures tells each of them, and its sums."""
+    """The page of the agent with the most failures lists each of them, and its sums."""
     calls, failed = drill.journal()
     owner = {call.call: call.agent or "" for call in calls}
     counts: dict[str, int] = {}
@@ -149,8 +149,8 @@ def agent_page_is_true(page: Page, drill: WatchedDrill) -> None:
     table = detail.get_by_role("region", name="attempts that failed").locator("tbody tr")
     expect(table).to_have_count(counts[unlucky])
     kinds = sorted(each.kind for each in failed if owner[each.call] == unlucky)
-    told = [row.split("\t")[1].partition(",")[0] for row in table.all_inner_texts()]
-    assert sorted(told) == kinds
+    found = [row.split("\t")[1].partition(",")[0] for row in table.all_inner_texts()]
+    assert sorted(found) == kinds
     own = [entry for entry in drill.ledger() if entry.agent == unlucky]
     statuses = {str(row.split("\t")[3]) for row in table.all_inner_texts()} - {"none", "200"}
     assert statuses <= {entry.why for entry in own}
@@ -207,12 +207,12 @@ def test_throttle_storm(browser: Browser, tmp_path: Path) -> None:
         assert min(seen.at for seen in stormy) >= min(e.arrived for e in refused) - give
         for seen in stormy:
             sonnet, haiku = seen.cards
-            assert "◐ limited" in sonnet
+            assert "◐ throttled" in sonnet
             # Alone in the moment between two tries each call has a reason of its own.
             assert re.search("asked to slow down|limit for now|finding out|[1-9] of", sonnet)
             assert "● open" in haiku, "who is not throttled is not said to be"
             assert "0 held" in haiku
-            assert seen.doing.get("throttled") == int(re.findall(r"(\d+) held", sonnet)[0])
+            assert seen.states.get("throttled") == int(re.findall(r"(\d+) held", sonnet)[0])
         sums_are_true(page, drill)
         agent_page_is_true(page, drill)
 
@@ -233,13 +233,13 @@ def test_outage_of_the_only_lane(browser: Browser, tmp_path: Path) -> None:
         top_is_true(top, entries, give)
         for seen in looks:
             (card,) = seen.cards
-            if "✕ broken" in card:
+            if "✕ down" in card:
                 # It is not called down before it refused, nor when it answers again.
                 behind = [e for e in entries if (e.ended or 9e9) < seen.at]
                 assert any(e.outcome != "completed" for e in behind)
                 assert "tried again" in card
                 assert "is down" in seen.verdict
-            if "✕ broken" in card:
+            if "✕ down" in card:
                 # Attempts that are silent, or still speak, are listened to and not hung up on.
                 listened = re.search(r"(\d+) of \d+ in flight", card)
                 still = 0 if listened is None else int(listened[1])
@@ -279,7 +279,7 @@ def test_session_limit_as_a_flow(browser: Browser, tmp_path: Path) -> None:
         for seen in at_the_wall:
             (card,), (shown,) = seen.cards, seen.runs
             finished = len({e.agent for e in entries if e.arrived < refused}) - seen.count("parked")
-            assert seen.doing == {
+            assert seen.states == {
                 word: count
                 for word, count in (("parked", abreast), ("finished", finished))
                 if count
@@ -291,9 +291,9 @@ def test_session_limit_as_a_flow(browser: Browser, tmp_path: Path) -> None:
             assert f"{abreast} parked" in shown
             assert f"{abreast} parked until {hour(wakes)}" in seen.verdict
         assert top["runs"][0]["state"] == "parked"
-        assert {a["doing"] for a in top["agents"]} <= {"parked", "finished"}
-        assert {a["until"] for a in top["agents"] if a["doing"] == "parked"} == {round(wakes)}
-        settled(page, lambda now: now.doing == {"finished": many})
+        assert {a["state"] for a in top["agents"]} <= {"parked", "finished"}
+        assert {a["until"] for a in top["agents"] if a["state"] == "parked"} == {round(wakes)}
+        settled(page, lambda now: now.states == {"finished": many})
         run, states, tokens = stored(drill)
         assert states == [CallState.DONE] * many
         # The wall stays where it was in the timeline: violet, not silence.
@@ -327,7 +327,7 @@ def of_two_processes(
 
 @tried_again_after_a_hiccup(0.2)
 def test_lost_subagent(browser: Browser, tmp_path: Path) -> None:
-    """An agent with a rented machine meets a wall; its process goes home, and another goes on."""
+    """An agent with a rented machine meets a wall; its process ends, and another resumes it."""
     speed = 120.0
     (part,) = drill_named("lost-subagent").programs
 
@@ -367,15 +367,15 @@ def test_lost_subagent(browser: Browser, tmp_path: Path) -> None:
         # Each process has a moment of its own to wake at, soon after the reset.
         minutes = {hour(resets + later) for later in (-0.6, 0, 60, 120)}
         for seen in at_the_wall:
-            assert seen.doing == {"parked": 1}
+            assert seen.states == {"parked": 1}
             assert minutes & set(re.findall(r"parked until ([\d:]+)", seen.runs[0]))
             assert told_as(resets) & set(re.findall(r"to reset, ([\d:]+)", seen.cards[0]))
         (agent,) = top["agents"]
-        assert agent["doing"] == "parked"
+        assert agent["state"] == "parked"
         assert agent["until"] == round(wakes)
         run, states, tokens = stored(drill)
         assert states == [CallState.DONE] * 3
-        settled(page, lambda now: now.doing == {"finished": 1})
+        settled(page, lambda now: now.states == {"finished": 1})
         settled(page, lambda now: f"3 done · {tokens:,} tokens" in now.runs[0])
         assert tokens == sum(entry.tokens for entry in completed(entries))
         expect(page.locator(".flows")).not_to_contain_text("gpu-1")
@@ -383,7 +383,7 @@ def test_lost_subagent(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_cascade(browser: Browser, tmp_path: Path) -> None:
-    """Fourteen calls in one turn, of which one fails: the agent goes on, and nobody says else."""
+    """Fourteen calls in one turn, of which one fails: the agent goes on, and the page shows so."""
     (part,) = drill_named("cascade").programs
 
     def play(lookout: LiveView) -> Awaitable[object]:
@@ -391,10 +391,10 @@ def test_cascade(browser: Browser, tmp_path: Path) -> None:
 
     with WatchedDrill(play) as drill, opened(browser, drill.url) as page:
         looks = watch(page, drill, lambda _seen: None)
-        assert {word for seen in looks for word in seen.doing} <= {"answering", "between calls"}
+        assert {word for seen in looks for word in seen.states} <= {"answering", "between calls"}
         run, states, tokens = stored(drill)
         assert states == [CallState.DONE]
-        settled(page, lambda now: now.doing == {"finished": 1})
+        settled(page, lambda now: now.states == {"finished": 1})
         words = f"1 done · {tokens:,} tokens"
         settled(page, lambda now: words in now.runs[0] and "✓ finished" in now.runs[0])
         assert tokens == sum(entry.tokens for entry in completed(drill.ledger()))

@@ -28,7 +28,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class PageOnPaper:
-    """A request for the stream that keeps what it is told."""
+    """A request for the stream that saves what it receives."""
 
     method, path, query = b"GET", b"/_jackline/feed", b""
     headers: list[tuple[bytes, bytes]]
@@ -41,7 +41,7 @@ class PageOnPaper:
         self.on_resume: Callable[[], None] | None = None
         self.paused = False
         self.heads: list[object] = []
-        self.told: list[dict[str, Any]] = []
+        self.shown: list[dict[str, Any]] = []
         self.finished = False
 
     def header(self, lowercase_name: bytes) -> bytes | None:
@@ -58,7 +58,7 @@ class PageOnPaper:
     def send(self, data: bytes) -> None:
         for line in data.split(b"\n"):
             if line.startswith(b"data: "):
-                self.told.append(json.loads(line[6:]))
+                self.shown.append(json.loads(line[6:]))
 
     def finish(self) -> None:
         self.finished = True
@@ -121,7 +121,7 @@ def test_while_nobody_watches_nothing_is_gathered(tmp_path: Path) -> None:
         await world.clock.advance(3600)
         assert world.feed.looks == 0
         page = world.open()
-        await until(lambda: len(page.told) == 1)
+        await until(lambda: len(page.shown) == 1)
         page.leave()
         assert world.feed.watchers == 0
         looks = world.feed.looks
@@ -131,43 +131,43 @@ def test_while_nobody_watches_nothing_is_gathered(tmp_path: Path) -> None:
     playing(tmp_path, play)
 
 
-def test_what_one_look_finds_is_told_to_all(tmp_path: Path) -> None:
+def test_what_one_look_finds_is_reported_to_all(tmp_path: Path) -> None:
     async def play(world: World) -> None:
         pages = [world.open() for _ in range(5)]
-        await until(lambda: all(page.told for page in pages))
+        await until(lambda: all(page.shown for page in pages))
         looks = world.feed.looks
         world.verdict = "1 call running, none waiting."
         await world.look()
-        await until(lambda: all(len(page.told) == 2 for page in pages))
+        await until(lambda: all(len(page.shown) == 2 for page in pages))
         assert world.feed.looks == looks + 1
-        assert {page.told[-1]["head"]["verdict"] for page in pages} == {world.verdict}
+        assert {page.shown[-1]["head"]["verdict"] for page in pages} == {world.verdict}
 
     playing(tmp_path, play)
 
 
-def test_quiet_is_not_told_but_every_tenth_time_as_a_sign_of_life(tmp_path: Path) -> None:
+def test_quiet_is_not_reported_but_every_tenth_time_as_a_sign_of_life(tmp_path: Path) -> None:
     async def play(world: World) -> None:
         page = world.open()
-        await until(lambda: bool(page.told))
+        await until(lambda: bool(page.shown))
         for _ in range(10):
             await world.look()
-        await until(lambda: len(page.told) == 2)
-        assert set(page.told[1]) == {"at"}
+        await until(lambda: len(page.shown) == 2)
+        assert set(page.shown[1]) == {"at"}
 
     playing(tmp_path, play)
 
 
-def test_a_clock_that_runs_faster_than_the_watchers_is_told_each_time(tmp_path: Path) -> None:
-    """In a hurried drill the page could not tell the time by its own clock."""
+def test_a_clock_that_runs_faster_than_the_watchers_is_reported_each_time(tmp_path: Path) -> None:
+    """In a drill at high speed the page cannot know the time by its own clock."""
 
     async def play(world: World) -> None:
         page = world.open()
-        await until(lambda: bool(page.told))
+        await until(lambda: bool(page.shown))
         for _ in range(3):
             world.ahead += 30
             await world.look()
-        await until(lambda: len(page.told) == 4)
-        assert [set(told) for told in page.told[1:]] == [{"at"}] * 3
+        await until(lambda: len(page.shown) == 4)
+        assert [set(shown) for shown in page.shown[1:]] == [{"at"}] * 3
 
     playing(tmp_path, play)
 
@@ -175,18 +175,18 @@ def test_a_clock_that_runs_faster_than_the_watchers_is_told_each_time(tmp_path: 
 def test_who_is_behind_gets_all_there_is_when_it_has_caught_up(tmp_path: Path) -> None:
     async def play(world: World) -> None:
         page = world.open()
-        await until(lambda: len(page.told) == 1)
+        await until(lambda: len(page.shown) == 1)
         page.paused = True
         world.verdict = "first"
         await world.look()
         world.verdict = "second"
         await world.look()
-        assert len(page.told) == 1
+        assert len(page.shown) == 1
         page.paused = False
         await world.look()
-        await until(lambda: len(page.told) == 2)
-        assert page.told[1]["schema"]
-        assert page.told[1]["head"]["verdict"] == "second"
+        await until(lambda: len(page.shown) == 2)
+        assert page.shown[1]["schema"]
+        assert page.shown[1]["head"]["verdict"] == "second"
 
     playing(tmp_path, play)
 
@@ -194,7 +194,7 @@ def test_who_is_behind_gets_all_there_is_when_it_has_caught_up(tmp_path: Path) -
 def test_no_open_page_keeps_a_service_from_stopping(tmp_path: Path) -> None:
     async def play(world: World) -> None:
         page = world.open()
-        await until(lambda: bool(page.told))
+        await until(lambda: bool(page.shown))
         world.stopping = True
         await world.clock.advance(2)
         await until(lambda: page.finished)
@@ -210,7 +210,7 @@ def test_when_the_service_ends_every_stream_ends_cleanly(tmp_path: Path) -> None
 
     async def play(world: World) -> None:
         pages.append(world.open())
-        await until(lambda: bool(pages[0].told))
+        await until(lambda: bool(pages[0].shown))
 
     playing(tmp_path, play)
     assert pages[0].finished
@@ -230,7 +230,7 @@ def test_the_store_of_runs_is_read_only_when_it_was_written(tmp_path: Path) -> N
             await clock.advance(5)
             assert await book.look() is known
         assert book.reads == 1
-        # Its owner died: nobody writes that down, and yet it is told.
+        # Its owner died: nobody writes that down, and yet it is shown.
         await clock.advance(60)
         cut = (await book.look()).runs["r1"]
         assert isinstance(cut, dict)

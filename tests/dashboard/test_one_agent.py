@@ -1,4 +1,4 @@
-"""One agent on its own page and row: what its client tells, and orders that are about it alone."""
+"""One agent on its own page and row: what its client reports, and orders to it alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jackline.flows.store.sqlite import SqliteRunStore
 from jackline.telemetry.client_telemetry import API_REQUEST, TOOL_RESULT, ClientEvent
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
-from tests.dashboard.test_everyone import faults
+from tests.dashboard.test_accessibility import faults
 
 pytestmark = pytest.mark.xdist_group("browser")
 RUN = "r1"
@@ -35,7 +35,7 @@ async def a_parked_run(store: Path) -> None:
                 await engine.end_call(claim, replace(call, state=state, terminated_by="error"))
         record = await engine.run(RUN)
         assert record is not None
-        await engine.let_go(claim, replace(record, state=RunState.PARKED, why="told to"))
+        await engine.let_go(claim, replace(record, state=RunState.PARKED, why="by request"))
     finally:
         await engine.close()
 
@@ -91,7 +91,7 @@ def test_one_agent_is_cancelled_from_its_own_page_and_its_siblings_are_not(
 def test_the_way_back_that_the_service_names_is_offered_and_taken(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """The answer is given here: how long a process takes to start decides nothing."""
+    """The answer is made here, so that the time a process takes to start does not matter."""
     undo = {"order": "resume", "run": RUN, "only": "task-0"}
     with ServiceThread(tmp_path) as service:
         service.wait(a_parked_run(service.folder / "flows.db"))
@@ -104,13 +104,13 @@ def test_the_way_back_that_the_service_names_is_offered_and_taken(
             expect(page.locator("#toast")).to_contain_text("Cancel reader: done.")
             with page.expect_request("**/run/resume") as ordered:
                 page.get_by_role("button", name="Undo").click()
-            told = ordered.value.post_data_json
-            assert told is not None
-            assert (told["run"], told["only"]) == (RUN, "task-0")
+            shown = ordered.value.post_data_json
+            assert shown is not None
+            assert (shown["run"], shown["only"]) == (RUN, "task-0")
             expect(page.locator("#toast")).to_contain_text("It is as it was before.")
 
 
-def test_what_a_client_tells_of_its_agent_stands_beside_what_was_seen(
+def test_what_a_client_reports_of_its_agent_is_shown_beside_what_was_seen(
     browser: Browser, tmp_path: Path
 ) -> None:
     used: dict[str, str | float | bool]
@@ -121,18 +121,18 @@ def test_what_a_client_tells_of_its_agent_stands_beside_what_was_seen(
     )
     with ServiceThread(tmp_path) as service:
         book = service.service._clients.book
-        told = [(API_REQUEST, used), *((TOOL_RESULT, each) for each in tools)]
-        for what, about in told:
+        shown = [(API_REQUEST, used), *((TOOL_RESULT, each) for each in tools)]
+        for what, about in shown:
             event = ClientEvent(time.time(), what, "s1", "a1", about, traced=False)
-            service.do(lambda _running, event=event: book.heard(event))  # type: ignore[misc]
+            service.do(lambda _running, event=event: book.add(event))  # type: ignore[misc]
         with opened(browser, f"{service.url}/#/agent/s1/a1") as page:
             detail = page.locator(".detail")
             expect(detail).to_contain_text("0 calls in the last day")
             expect(detail).to_contain_text(
-                "Its client says: Explore, 1 call, 0 failed · 2,300 tokens · $0.25"
+                "Its client reports: Explore, 1 call, 0 failed · 2,300 tokens · $0.25"
             )
-            table = page.get_by_role("region", name="tools, as its client tells them")
+            table = page.get_by_role("region", name="tools, as its client reports them")
             expect(table.locator("tbody tr")).to_have_text(["Bash216 s"])
             page.goto(f"{service.url}/#/agent/s1/a2")
             expect(detail).to_contain_text("0 calls in the last day")
-            expect(detail).not_to_contain_text("Its client says")
+            expect(detail).not_to_contain_text("Its client reports")

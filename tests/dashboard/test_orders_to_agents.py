@@ -1,4 +1,4 @@
-"""Orders to single agents over the control API: what may be ordered is told, and so is the undo."""
+"""Orders to single agents over the control API: possible orders and their undo are listed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANSWERS = Rule(Say("done"))
 
 
 def asked(service: ServiceThread, path: str, order: object = None) -> tuple[int, Any]:
-    """The status and the document; an order is given with the control token."""
+    """The status and the document; an order is sent with the control token."""
     place = urlsplit(service.url)
     line = http.client.HTTPConnection(place.hostname or "", place.port, timeout=PATIENCE)
     try:
@@ -89,9 +89,9 @@ def test_one_agent_is_cancelled_and_gone_on_with_and_its_sibling_is_left_alone(
             found = calls(service, run)
             assert (found["quick"]["can"], found["slow"]["can"]) == ([], ["cancel"])
             given = {"run": run, "only": found["slow"]["task"]}
-            status, told = asked(service, "run/cancel", given)
+            status, shown = asked(service, "run/cancel", given)
             assert status == 200
-            assert told["undo"] == {"order": "resume", **given}
+            assert shown["undo"] == {"order": "resume", **given}
             out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, "1 of 2 ok, 1 failed: 1 cancelled" in out) == (3, True), err
         slow = calls(service, run)["slow"]
@@ -99,7 +99,7 @@ def test_one_agent_is_cancelled_and_gone_on_with_and_its_sibling_is_left_alone(
         assert slow["can"] == ["resume", "retry"]
         assert "A person cancelled it" in slow["says"]
         provider.says(ANSWERS)
-        status, told = asked(service, "run/resume", given)
+        status, shown = asked(service, "run/resume", given)
         assert status == 200
         while calls(service, run)["slow"]["state"] != "done":
             assert asked(service, f"run?id={run}")[1]["state"] in ("running", "finished")

@@ -126,7 +126,7 @@ async def _leave_parked(store: Path) -> None:
         claim = await engine.create(run, owner="x", lease=60)
         record = await engine.run("parked")
         assert record is not None
-        await engine.let_go(claim, replace(record, state=RunState.PARKED, why="it was told to"))
+        await engine.let_go(claim, replace(record, state=RunState.PARKED, why="by request"))
     finally:
         await engine.close()
 
@@ -134,12 +134,12 @@ async def _leave_parked(store: Path) -> None:
 def test_a_button_stays_itself_while_the_page_is_drawn_anew(
     browser: Browser, tmp_path: Path
 ) -> None:
-    """Whoever presses it in the moment in which something changes around it has pressed it."""
+    """A press counts also in the moment in which something changes around the button."""
     with ServiceThread(tmp_path) as service:
         service.do(lambda running: running.desk.open_lane("anthropic/claude-opus-4-8#00"))
         service.wait(_leave_parked(service.folder / "flows.db"))
         with opened(browser, f"{service.url}/#token={service.token}") as page:
-            expect(page.locator(".run")).to_contain_text("it was told to")
+            expect(page.locator(".run")).to_contain_text("by request")
             pressed = page.evaluate_handle("() => [...document.querySelectorAll('button.order')]")
             names = pressed.evaluate("all => all.map((each) => each.ariaLabel)")
             assert "cancel run parked" in names
@@ -148,7 +148,7 @@ def test_a_button_stays_itself_while_the_page_is_drawn_anew(
             lane = service.service.carrier.controller.lanes["anthropic/claude-opus-4-8#00"]
             now = service.service.desk.now()
             service.do(lambda _running: lane.park(None, now + 3600, now))
-            expect(page.locator(".run")).not_to_contain_text("it was told to")
+            expect(page.locator(".run")).not_to_contain_text("by request")
             expect(page.locator(".card")).to_contain_text("to reset")
             assert pressed.evaluate("all => all.every((each) => each.isConnected)")
 
@@ -193,7 +193,7 @@ def test_calls_for_a_model_are_sent_elsewhere_and_back(browser: Browser, tmp_pat
             assert service.service.desk.chooser.orders == ()
 
 
-def test_what_is_left_over_is_given_back_by_order(browser: Browser, tmp_path: Path) -> None:
+def test_what_is_left_over_is_released_by_order(browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "renting.py").write_text(
         "from jackline import ctx, flow\n\n"
         "@flow\n"
@@ -207,7 +207,7 @@ def test_what_is_left_over_is_given_back_by_order(browser: Browser, tmp_path: Pa
         with opened(browser, f"{service.url}/#token={service.token}") as page:
             held = page.locator(".flows", has_text="vm-7")
             expect(held).to_contain_text("its release failed")
-            page.get_by_role("button", name="give back vm-7").click()
+            page.get_by_role("button", name="release vm-7").click()
             (tmp_path / "may-go").touch()
             page.locator("dialog .do").click()
             # The service tries again by itself, too, and may have been first.

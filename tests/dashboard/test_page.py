@@ -86,7 +86,7 @@ def held(port: int, agents: int) -> Iterator[None]:
 
 
 def tell(words: str) -> None:
-    """Figures for whoever reads the log; nothing depends on them."""
+    """Figures for readers of the log; nothing depends on them."""
     sys.stdout.write(f"{words}\n")
 
 
@@ -95,8 +95,8 @@ def status(port: int) -> dict[str, Any]:
     line = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         line.request("GET", "/_jackline/status")
-        told: dict[str, Any] = json.load(line.getresponse())
-        return told
+        result: dict[str, Any] = json.load(line.getresponse())
+        return result
     finally:
         line.close()
 
@@ -107,14 +107,14 @@ def verdict(page: Page) -> str:
 
 def figures(page: Page) -> list[dict[str, Any]]:
     """The frames since the page was opened with `FRAMES`."""
-    told: list[dict[str, Any]] = page.evaluate("frames_seen")
-    return told
+    result: list[dict[str, Any]] = page.evaluate("frames_seen")
+    return result
 
 
 # --- it is true -----------------------------------------------------------------------------------
 
 
-def test_words_and_numbers_are_those_of_status_and_of_the_ledger(
+def test_texts_and_numbers_are_those_of_status_and_of_the_ledger(
     browser: Browser, tmp_path: Path
 ) -> None:
     """A quota wall in the middle of work, seen through a real gateway."""
@@ -177,7 +177,7 @@ def test_the_page_lives_again_after_the_service_was_killed_and_started_anew(
                 began = time.monotonic()
                 page.locator(".live.go").wait_for()
                 tell(f"live again {time.monotonic() - began:.1f} s after the restart")
-                # All there is was told anew, with what the journal knows of before.
+                # Everything was sent again, with what the journal knows of before.
                 ask(place.port, "restarted")
                 page.locator(".names a", has_text="restarted").wait_for()
                 page.locator(".names a", has_text="before").wait_for()
@@ -186,7 +186,7 @@ def test_the_page_lives_again_after_the_service_was_killed_and_started_anew(
 # --- orders ---------------------------------------------------------------------------------------
 
 
-def test_an_order_says_what_will_happen_asks_and_can_be_undone(
+def test_an_order_shows_what_will_happen_asks_and_can_be_undone(
     browser: Browser, tmp_path: Path
 ) -> None:
     with SimulatedProvider() as provider, ServiceThread(tmp_path, provider.url) as service:
@@ -218,7 +218,7 @@ def in_vain(port: int) -> None:
         ask(port, "session-1", "agent-1")
 
 
-def test_a_lane_is_drained_says_what_is_left_and_is_resumed(
+def test_a_lane_is_drained_shows_what_is_left_and_is_resumed(
     browser: Browser, tmp_path: Path
 ) -> None:
     with SimulatedProvider() as provider:
@@ -322,7 +322,7 @@ def test_search_and_filters_stay_in_the_address(browser: Browser, tmp_path: Path
             expect(page.locator(".filters")).to_contain_text("1 of 60 agents")
             page.get_by_label("span").select_option("15 min")
             address = page.url
-            for each in ("q=session-0000", "doing=failed", "span=900"):
+            for each in ("q=session-0000", "state=failed", "span=900"):
                 assert each in address
         with opened(browser, address) as again:
             expect(again.locator(".filters")).to_contain_text("1 of 60 agents")
@@ -337,7 +337,7 @@ def test_a_filter_that_fits_nobody_any_more_can_still_be_taken_away(
     with ServiceThread(tmp_path) as service:
         events = hour_of_work(time.time(), 3)
         service.do(lambda running: announce(running, events))
-        with opened(browser, f"{service.url}/#/?doing=throttled") as page:
+        with opened(browser, f"{service.url}/#/?state=throttled") as page:
             expect(page.locator(".filters")).to_contain_text("0 of 3 agents")
             page.locator("button.key", has_text="throttled 0").click()
             expect(page.locator(".filters")).to_contain_text("3 agents")
@@ -369,12 +369,12 @@ def test_a_frame_touches_only_what_is_in_sight(
             events = hour_of_work(time.time(), 20)
             service.do(lambda running: announce(running, events))
             page.wait_for_timeout(1500)
-            told = [each for each in figures(page) if each["agents"] == agents]
+            result = [each for each in figures(page) if each["agents"] == agents]
             height = page.locator(".scroller").evaluate("e => e.clientHeight")
-            assert told
-            assert max(each["rows"] for each in told) <= height / 16 + 2
-            took = sorted(each["took"] for each in told)
+            assert result
+            assert max(each["rows"] for each in result) <= height / 16 + 2
+            took = sorted(each["took"] for each in result)
             tell(
-                f"{agents} agents: {len(told)} frames, median {took[len(took) // 2]:.1f} ms,"
-                f" longest {took[-1]:.1f} ms, at most {max(e['rows'] for e in told)} rows"
+                f"{agents} agents: {len(result)} frames, median {took[len(took) // 2]:.1f} ms,"
+                f" longest {took[-1]:.1f} ms, at most {max(e['rows'] for e in result)} rows"
             )

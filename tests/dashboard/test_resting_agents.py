@@ -1,4 +1,4 @@
-"""What agents do while they call nobody: their run knows, and every face takes its word."""
+"""States of agents without a call: their run knows them, and every interface shows them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import pytest
 from jackline import event_loop
 from jackline.agents.prices import dollars
 from jackline.clock import VirtualClock
-from jackline.control.board import Facts, FlowFacts, WaitReason, fleet_reading
+from jackline.control.board import Facts, FlowFacts, WaitReason, fleet_document
 from jackline.control.burn import Burn
-from jackline.control.fleet import AgentState, Fleet
+from jackline.control.fleet import Fleet
 from jackline.control.status import count_agents
 from jackline.dashboard.runs import StoredRuns
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.states import AgentState
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NOW = START.timestamp()
@@ -31,7 +32,7 @@ def call(at: float, agent: str, **more: float) -> CallEnded:
 
 
 def book_of(folder: Path, state: RunState, later: float = 0.0) -> FlowFacts:
-    """What the book tells of a run with one agent under way, one done and one failed."""
+    """The facts of a run with one agent under way, one done and one failed."""
 
     async def main() -> FlowFacts:
         clock = VirtualClock(START)
@@ -50,10 +51,10 @@ def book_of(folder: Path, state: RunState, later: float = 0.0) -> FlowFacts:
             await engine.let_go(claim, ended)
         await clock.advance(later)
         book = StoredRuns(folder / "flows.db", clock)
-        told = await book.look()
+        shown = await book.look()
         await book.close()
         await engine.close()
-        return told
+        return shown
 
     return event_loop.run(main())
 
@@ -81,15 +82,15 @@ def book_of(folder: Path, state: RunState, later: float = 0.0) -> FlowFacts:
 def test_an_agent_under_way_shares_the_fate_of_its_run(
     tmp_path: Path, state: RunState, later: float, doing: AgentState, rest: WaitReason | None
 ) -> None:
-    told = book_of(tmp_path, state, later)
-    assert told.ended == {
+    shown = book_of(tmp_path, state, later)
+    assert shown.agent_states == {
         "working": doing,
         "done": AgentState.FINISHED,
         "failed": AgentState.FAILED,
     }
-    assert told.rests.get("working") == rest
-    assert "done" not in told.rests
-    run = told.runs["r1"]
+    assert shown.wait_reasons.get("working") == rest
+    assert "done" not in shown.wait_reasons
+    run = shown.runs["r1"]
     assert isinstance(run, dict)
     assert run["tokens"] == 14, "calls tell their tokens when they end, runs now and then"
 
@@ -105,11 +106,11 @@ def test_the_verdict_counts_those_that_their_run_has_parked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lane", "told"),
-    [("broken", AgentState.DOWN), ("parked", AgentState.PARKED), ("open", AgentState.THROTTLED)],
+    ("lane", "shown"),
+    [("down", AgentState.DOWN), ("parked", AgentState.PARKED), ("open", AgentState.THROTTLED)],
 )
-def test_what_shuts_a_lane_is_what_its_calls_waited_for(lane: str, told: AgentState) -> None:
-    """While it lasts all are said to wait for that, and so it is afterwards."""
+def test_what_shuts_a_lane_is_what_its_calls_waited_for(lane: str, shown: AgentState) -> None:
+    """While it lasts all wait for that, and the timeline shows so afterwards."""
     fleet = Fleet()
     fleet.lane_changed(LaneChanged(NOW + 5, LANE, lane, "", None))
     fleet.attempt_failed(
@@ -118,15 +119,15 @@ def test_what_shuts_a_lane_is_what_its_calls_waited_for(lane: str, told: AgentSt
     fleet.call_ended(call(NOW + 100, "one", waited=90.0, took=95.0))
     member = fleet.member(("s1", "one"))
     assert member is not None
-    assert [each.doing for each in member.stretches] == [told, AgentState.ANSWERING]
+    assert [each.state for each in member.stretches] == [shown, AgentState.ANSWERING]
 
 
-def test_agents_are_told_in_the_order_in_which_people_count() -> None:
+def test_agents_are_reported_in_the_order_in_which_people_count() -> None:
     fleet = Fleet()
     for agent in ("part-10", "part-9", "", "part-1"):
         fleet.call_ended(call(NOW, agent))
     head = {"verdict": "", "url": "", "calls_in_flight": 0, "calls_waiting": 0, "forecast": []}
-    told = fleet_reading(Facts(NOW + 1, head, {}, [], fleet, Burn(dollars), NOW))
-    agents = told["agents"]
+    shown = fleet_document(Facts(NOW + 1, head, {}, [], fleet, Burn(dollars), NOW))
+    agents = shown["agents"]
     assert isinstance(agents, list)
     assert [row["agent"] for row in agents] == ["", "part-1", "part-9", "part-10"]

@@ -1,4 +1,4 @@
-"""The page lists who waits in the order in which they go, and says what caches cost that lapse."""
+"""The page lists waiting calls in their order, and shows what lapsed caches cost."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def pictures(page: Page, folder: Path) -> None:
         page.screenshot(path=folder / f"waiting-{width}.png", full_page=True)
 
 
-def test_who_waits_stands_in_its_order_with_the_reason(browser: Browser, tmp_path: Path) -> None:
+def test_who_waits_is_listed_in_its_order_with_the_reason(browser: Browser, tmp_path: Path) -> None:
     with SimulatedProvider() as provider, ServiceThread(tmp_path, provider.url) as thread:
         port = int(thread.url.rpartition(":")[2])
         assert ask(port, "session-1", "agent-9") == 200

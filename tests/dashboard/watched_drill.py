@@ -97,8 +97,8 @@ class WatchedDrill:
 
     def faults(self) -> list[dict[str, Any]]:
         """Those that the provider has now."""
-        told: list[dict[str, Any]] = ask(self.upstream, "/_control/faults")["faults"]
-        return told
+        result: list[dict[str, Any]] = ask(self.upstream, "/_control/faults")["faults"]
+        return result
 
     def announced(self, at: float) -> int:
         """A moment of the provider's time as the date that it tells of it."""
@@ -110,8 +110,8 @@ class WatchedDrill:
 
     def ledger(self) -> list[Entry]:
         """Every request that the provider got."""
-        told = ask(self.upstream, "/_control/ledger")["entries"]
-        ahead = self.ahead = self._ahead(told)
+        result = ask(self.upstream, "/_control/ledger")["entries"]
+        ahead = self.ahead = self._ahead(result)
         return [
             Entry(
                 each["agent"],
@@ -124,21 +124,21 @@ class WatchedDrill:
                 each["wall"],
                 each["body_hash"],
             )
-            for each in told
+            for each in result
         ]
 
     def top(self) -> dict[str, Any]:
         """What `jackline top --once --json` prints."""
         answer = jackline("top", "--once", "--json", "--state", self.state.folder)
         assert answer.code == 0, answer.err
-        told: dict[str, Any] = json.loads(answer.out)
-        return told
+        result: dict[str, Any] = json.loads(answer.out)
+        return result
 
-    def _ahead(self, told: list[dict[str, Any]]) -> float:
+    def _ahead(self, result: list[dict[str, Any]]) -> float:
         """No call ends before its last request has: whichever ended soonest after it tells."""
         calls, _ = self.journal()
         ends: dict[str, dict[str, float]] = {}
-        for each in told:
+        for each in result:
             if each["outcome"] == "completed":
                 # A request that was given up may be answered all the same: the last one counts.
                 ends.setdefault(each["agent"], {})[each["body_hash"]] = each["ended"]
@@ -182,11 +182,11 @@ class WatchedDrill:
 
 
 class _Announcing(LiveView):
-    """Tells a test, rather than a person, that a gateway is open."""
+    """Reports to a test, rather than to a person, that a gateway is open."""
 
-    def __init__(self, told: Callable[[Path], None]) -> None:
+    def __init__(self, result: Callable[[Path], None]) -> None:
         super().__init__()
-        self._told = told
+        self._told = result
 
     def opened(self, _url: str, state: Path) -> None:
         self._told(state)
@@ -197,7 +197,7 @@ def ask(url: str, path: str) -> dict[str, Any]:
     line = http.client.HTTPConnection(place.hostname or "", place.port, timeout=120)
     try:
         line.request("GET", path)
-        told: dict[str, Any] = json.load(line.getresponse())
-        return told
+        result: dict[str, Any] = json.load(line.getresponse())
+        return result
     finally:
         line.close()

@@ -1,6 +1,6 @@
-"""What the page says at one moment, and whether a provider's ledger bears it out.
+"""What the page shows at one moment, compared with a provider's ledger.
 
-Rules: (1) a look is taken when the page has drawn what it was told last, so that words, numbers and
+Rules: (1) a look is taken when the page has drawn what it received last, so that texts, numbers and
 the time belong together; (2) nothing is compared with what the gateway says elsewhere.
 """
 
@@ -46,17 +46,17 @@ class Seen:
     cards: list[str]
     runs: list[str]
     money: str
-    doing: dict[str, int] = field(default_factory=dict)
+    states: dict[str, int] = field(default_factory=dict)
 
     def count(self, *words: str) -> int:
-        return sum(self.doing.get(word, 0) for word in words)
+        return sum(self.states.get(word, 0) for word in words)
 
 
 def look(page: Page) -> Seen:
-    told: dict[str, Any] = page.evaluate(LOOK)
-    keys = [re.fullmatch(r"\S ([a-z ]+) ([\d,]+)", each) for each in told.pop("keys")]
-    doing = {key[1]: int(key[2].replace(",", "")) for key in keys if key is not None}
-    return Seen(**told, doing=doing)
+    result: dict[str, Any] = page.evaluate(LOOK)
+    keys = [re.fullmatch(r"\S ([a-z ]+) ([\d,]+)", each) for each in result.pop("keys")]
+    states = {key[1]: int(key[2].replace(",", "")) for key in keys if key is not None}
+    return Seen(**result, states=states)
 
 
 def watch(page: Page, drill: WatchedDrill, besides: Callable[[Seen], None]) -> list[Seen]:
@@ -72,7 +72,7 @@ def watch(page: Page, drill: WatchedDrill, besides: Callable[[Seen], None]) -> l
 
 
 def settled(page: Page, condition: Callable[[Seen], bool]) -> Seen:
-    """The page once it has come to this; what it says else when it does not."""
+    """The page once it has reached this; an error with what it shows when it does not."""
     looks = [look(page)]
     while not condition(looks[-1]):
         assert len(looks) < 600, looks[-1]  # a minute of looking, or more
@@ -121,14 +121,14 @@ def at_once(entries: Iterable[Entry], at: float, give: float) -> tuple[int, int]
 
 
 def answering_is_true(looks: Iterable[Seen], entries: list[Entry], give: float) -> None:
-    """Who is said to be answered had a request with the provider, and the other way round."""
+    """Agents shown as answering had a request with the provider, and the other way round."""
     for seen in looks:
         low, high = at_once(entries, seen.at, give)
         assert low <= seen.count("answering") <= high, (seen, low, high)
 
 
 def waiting_is_true(looks: Iterable[Seen], entries: list[Entry], give: float) -> None:
-    """Who is said to wait has no request with the provider."""
+    """Agents shown as waiting have no request with the provider."""
     everyone = len({entry.agent for entry in entries})
     for seen in looks:
         low, _ = at_once(entries, seen.at, give)
@@ -139,7 +139,7 @@ def completed(entries: Iterable[Entry]) -> list[Entry]:
     """Whole answers; those to the same question count once.
 
     A busy machine's second is half a minute here: a gateway may give an answer up that comes, and
-    ask again. What that took is told as wasted, not as used.
+    ask again. What that took is counted as wasted, not as used.
     """
     done = (entry for entry in entries if entry.outcome == "completed")
     return list({(entry.agent, entry.body): entry for entry in done}.values())

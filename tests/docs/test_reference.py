@@ -19,13 +19,21 @@ from jackline.cli.main import jackline
 from jackline.config import keys
 from jackline.config.document import defaults
 from jackline.config.keys import dotted
-from jackline.control.fleet import AgentState
 from jackline.errors import JacklineError
 from jackline.failures import Kind
 from jackline.flows import run_events
 from jackline.flows.execution.gate import GateState
-from jackline.flows.records import ResourceState, RunState
-from jackline.lanes.breaker import LaneState
+from jackline.states import STATES as ALL_STATES
+from jackline.states import (
+    AgentState,
+    CallState,
+    DerivedState,
+    LaneState,
+    ResourceState,
+    RunState,
+    State,
+    looks,
+)
 from jackline.telemetry.metrics import METRICS
 from tests.docs.pages import ROOT, SOURCES, text_of
 
@@ -130,22 +138,38 @@ def test_every_error_on_the_page_is_an_error_of_the_code() -> None:
     assert named == {kind.__name__ for kind in _errors() if kind.__module__ == "jackline.errors"}
 
 
+STATES: list[tuple[str, type[State]]] = [
+    ("Lane states", LaneState),
+    ("Agent states", AgentState),
+    ("Run states", RunState),
+    ("States of agents and steps of a run", CallState),
+    ("Derived states", DerivedState),
+    ("Resource states", ResourceState),
+]
 WORDS: list[tuple[str, type[StrEnum]]] = [
-    ("How a lane stands", LaneState),
-    ("What an agent does", AgentState),
-    ("How a run stands", RunState),
+    *STATES,
     ("How an agent ended", Ending),
-    ("How a rented thing stands", ResourceState),
     ("What went wrong", Kind),
 ]
 
 
 @pytest.mark.parametrize(("heading", "words"), WORDS, ids=[heading for heading, _ in WORDS])
-def test_every_word_for_a_state_is_explained_and_no_other(
-    heading: str, words: type[StrEnum]
-) -> None:
-    told = re.findall(r"^\| `([^`]+)` \|", section(text_of("glossary.md"), heading), re.MULTILINE)
-    assert told == [each.value for each in words]
+def test_every_state_is_explained_and_no_other(heading: str, words: type[StrEnum]) -> None:
+    listed = re.findall(r"^\| `([^`]+)` \|", section(text_of("glossary.md"), heading), re.MULTILINE)
+    assert listed == [each.value for each in words]
+
+
+@pytest.mark.parametrize(("heading", "states"), STATES, ids=[heading for heading, _ in STATES])
+def test_the_glossary_has_the_meanings_of_the_code(heading: str, states: type[State]) -> None:
+    rows = re.findall(
+        r"^\| `[^`]+` \| (.*) \|$", section(text_of("glossary.md"), heading), re.MULTILINE
+    )
+    assert rows == [each.meaning for each in states]
+
+
+def test_states_of_one_name_look_alike() -> None:
+    for state in (each for table in ALL_STATES for each in table):
+        assert looks()[state.value] == (state.glyph, state.tone)
 
 
 def test_every_ending_of_a_call_is_explained_and_no_other() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from jackline.dialects.request_facts import continues_turn
 from jackline.events import LaneChanged
-from jackline.lanes.breaker import LaneState
+from jackline.states import LaneState
 from jackline.testing import Step
 from tests.gateway.desk_world import CLAUDE_CODE, MODEL, ClientOnPaper, World, play
 from tests.gateway.test_choosing import BROKEN, FIRST, GPT, SECOND, settings
@@ -110,8 +110,8 @@ def test_while_home_recovers_no_conversation_changes_its_place_in_the_middle_of_
         {"first": [*[BROKEN] * 14, slow], "second": [slow]}, scene, settings(FIRST, SECOND)
     )
     assert [each.state for each in world.events if isinstance(each, LaneChanged)] == [
-        "broken",
-        "probing",
+        "down",
+        "recovering",
         "open",
     ]
     assert {frozenset(turn) for turn in turns} == {frozenset({"first"}), frozenset({"second"})}
@@ -125,7 +125,7 @@ def test_whoever_stays_with_what_breaks_again_goes_to_the_same_model_and_no_othe
         lanes = world.carrier.controller.lanes
         home = next(lane for name, lane in lanes.items() if name.startswith("first/"))
         # As after an outage.
-        home.state = LaneState.PROBING
+        home.state = LaneState.RECOVERING
         then = say(world, TOOL_RESULT)
         await world.until_over(then, longest=20)
         assert world.ended[-1].lane.startswith("second/")
@@ -142,7 +142,7 @@ def test_whoever_waits_too_long_where_its_conversation_is_may_go_elsewhere() -> 
         lanes = world.carrier.controller.lanes
         home = next(lane for name, lane in lanes.items() if name.startswith("first/"))
         # As after an outage, with a throttle that holds everybody up.
-        home.state = LaneState.PROBING
+        home.state = LaneState.RECOVERING
         home.hold_until = world.clock.wall() + 300
         then = say(world, TOOL_RESULT)
         await world.pass_time(15)

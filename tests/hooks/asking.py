@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jackline.clock import VirtualClock
-from jackline.control.face import ServiceRequest
+from jackline.control.http_handler import ServiceRequest
 from jackline.events import AttemptFailed, CallEnded
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.face import HooksFace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,16 @@ def test_a_journal_can_be_read_after_its_writer_has_ended(tmp_path: Path) -> Non
         assert reader.lane_changes(made.NOON) == [made.change()]
         assert reader.lane_changes(made.NOON + 1) == []
         assert reader.lane_memory() is None
+
+
+def test_old_names_of_lane_states_are_read_as_the_present_ones(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with Journal(path) as journal:
+        for name in ("limited", "broken", "probing", "parked"):
+            journal.announce(replace(made.change(), state=name))
+    with JournalReader(path) as reader:
+        states = [change.state for change in reader.lane_changes(made.NOON)]
+    assert states == ["throttled", "down", "recovering", "parked"]
 
 
 def test_any_path_can_be_read(tmp_path: Path) -> None:

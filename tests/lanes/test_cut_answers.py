@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from jackline.failures import Failure
 from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings, Send
-from jackline.lanes.breaker import LaneHealth, LaneState
+from jackline.lanes.breaker import LaneHealth
 from jackline.lanes.settings import ControllerSettings
+from jackline.states import LaneState
 from tests.lanes import failures_made as made
 
 # What becomes of an attempt: after so many seconds it is accepted, and so many later it ends with
@@ -85,7 +86,7 @@ class World:
         self.broken += [
             lane.waiting(Call(99, ("a",)), self.now).why
             for lane in self.controller.lanes.values()
-            if lane.state is LaneState.BROKEN
+            if lane.state is LaneState.DOWN
         ]
 
     def _at(self, seconds: float, event: Callable[[], LaneDecision | None]) -> None:

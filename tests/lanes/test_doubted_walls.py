@@ -6,8 +6,8 @@ import pytest
 
 from jackline.failures import Failure
 from jackline.lanes import LaneController, LaneSettings
-from jackline.lanes.breaker import LaneState
 from jackline.lanes.call import Call, CallUsage
+from jackline.states import LaneState
 from tests.lanes.failures_made import START, server_error, throttled, wall
 
 LANE = "anthropic/claude"
@@ -32,7 +32,7 @@ def test_one_waiting_call_goes_out_at_once_and_its_answer_opens_the_lane() -> No
     assert controller.tick(START + 70).sends == [], "one call, and no other, finds out"
     controller.finished(START + 71, send.permit, CallUsage(1, 1))
     lane = controller.lanes[LANE]
-    assert (lane.state, lane.reset_at) == (LaneState.PROBING, None)
+    assert (lane.state, lane.reset_at) == (LaneState.RECOVERING, None)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings, LaneState
+from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.settings import ConcurrencyWindowSettings, ControllerSettings, KnownLimits
+from jackline.states import LaneState
 from tests.lanes import failures_made as made
 from tests.lanes.test_slow import NOW, Delay, World
 
@@ -202,6 +203,6 @@ def test_a_probe_without_a_stream_that_never_answers_makes_way_for_another() -> 
         now += 0.5
         decision = controller.failed(now, permits.pop(), made.server_error())
         permits += [send.permit for send in (*decision.sends, *controller.tick(now).sends)]
-    assert controller.lanes["opus"].state is LaneState.BROKEN
+    assert controller.lanes["opus"].state is LaneState.DOWN
     first, second, *_ = _sends_until(controller, controller.tick(now), now, now + 600)
     assert second - first < LEAVES_AFTER

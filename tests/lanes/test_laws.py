@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from jackline.failures import Failure, Kind
-from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings, LaneState
+from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
+from jackline.states import LaneState
 from tests.lanes import failures_made as made
 
 LANES = ("opus", "opus-elsewhere", "haiku")

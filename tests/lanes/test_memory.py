@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.failures import Json
-from jackline.lanes import Call, CallUsage, LaneController, LaneSettings, LaneState, export, restore
+from jackline.lanes import Call, CallUsage, LaneController, LaneSettings, export, restore
+from jackline.states import LaneState
 from tests.lanes import failures_made as made
 
 NOW = made.START

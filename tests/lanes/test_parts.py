@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.failures import Kind
-from jackline.lanes import Call, CallUsage, LaneController, LaneSettings, LaneState
+from jackline.lanes import Call, CallUsage, LaneController, LaneSettings
 from jackline.lanes.breaker import FLOWING, TRANSITIONS, LaneEvent, after, diagram
 from jackline.lanes.queue import Queue, QueueEntry
 from jackline.lanes.rate_limits import LimitBucket
 from jackline.lanes.reactions import _BY_KIND
 from jackline.lanes.settings import ConcurrencyWindowSettings
 from jackline.lanes.window import ConcurrencyWindow
+from jackline.states import LaneState
 from tests.lanes import failures_made as made
 
 NOW = made.START

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings, LaneState
+from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.settings import ControllerSettings, PatienceSettings
+from jackline.states import LaneState
 from tests.lanes import failures_made as made
 
 NOW = made.START
@@ -241,7 +242,7 @@ def test_a_lane_that_is_heard_is_alive_however_many_are_silent() -> None:
     for number in range(7 + 30):
         world.submit(number)
         world.run(5 if number >= 7 else 0)
-    assert world.controller.lanes["opus"].state is not LaneState.BROKEN
+    assert world.controller.lanes["opus"].state is not LaneState.DOWN
 
 
 def test_a_lane_on_which_everything_stops_in_mid_answer_is_left_alone_and_nobody_is_cut() -> None:

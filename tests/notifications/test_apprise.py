@@ -18,7 +18,7 @@ CACHE = ROOT / ".cache" / "extras" / "apprise"
 
 
 def installed() -> Path:
-    """Where the extra's package is; installed on first use, kept in .cache."""
+    """Where the extra's package is; installed on first use, saved in .cache."""
     if not CACHE.exists():
         CACHE.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE.parent) as folder:
@@ -32,7 +32,7 @@ def installed() -> Path:
     return CACHE
 
 
-def test_apprise_gets_the_message_at_its_own_address_and_a_wrong_one_is_told_by_number(
+def test_apprise_gets_the_message_at_its_own_address_and_a_wrong_one_is_named_by_its_number(
     tmp_path: Path,
 ) -> None:
     targets, file = tmp_path / "targets", tmp_path / "own.toml"
@@ -51,7 +51,7 @@ def test_apprise_gets_the_message_at_its_own_address_and_a_wrong_one_is_told_by_
     assert "T0K3N" not in wrong.out + wrong.err
 
 
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_the_extra_it_shows_what_to_install(tmp_path: Path) -> None:
     targets, file = tmp_path / "targets", tmp_path / "own.toml"
     targets.write_text("json://127.0.0.1:9/")
     file.write_text(f'[notify]\napprise = "file:{targets}"\n')

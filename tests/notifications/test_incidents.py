@@ -1,4 +1,4 @@
-"""One message an incident: the rules of the state machine, also for any course of events."""
+"""One message per incident: the rules of the state machine, for any sequence of events."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ def finished(key: str = "r") -> Condition:
     return Condition(IncidentKind.RUN_FINISHED, key, f"{key} finished", happened=True)
 
 
-def told(incidents: Incidents, at: float, *holding: Condition, quiet: bool = False) -> list[str]:
+def shown(incidents: Incidents, at: float, *holding: Condition, quiet: bool = False) -> list[str]:
     return [message.text for message in incidents.look(at, holding, quiet=quiet)]
 
 
-def test_a_trouble_is_told_once_it_has_lasted_and_not_again_while_it_holds() -> None:
+def test_a_trouble_is_reported_once_it_has_lasted_and_not_again_while_it_holds() -> None:
     incidents = Incidents()
-    assert told(incidents, 0, parked()) == []
-    assert told(incidents, WAIT, parked()) == ["a is parked"]
+    assert shown(incidents, 0, parked()) == []
+    assert shown(incidents, WAIT, parked()) == ["a is parked"]
     for minute in range(1, 600):
-        assert told(incidents, minute * 60, parked()) == []
+        assert shown(incidents, minute * 60, parked()) == []
 
 
-def test_a_trouble_that_is_over_at_once_is_not_told() -> None:
+def test_a_trouble_that_is_over_at_once_is_not_reported() -> None:
     incidents = Incidents()
-    told(incidents, 0, parked())
-    assert told(incidents, WAIT / 2) == []
-    assert told(incidents, WAIT) == []
+    shown(incidents, 0, parked())
+    assert shown(incidents, WAIT / 2) == []
+    assert shown(incidents, WAIT) == []
     assert len(incidents) == 0
 
 
 def test_a_trouble_that_flaps_is_one_incident_and_one_that_comes_back_later_another() -> None:
     incidents = Incidents()
-    told(incidents, 0, parked())
-    assert told(incidents, WAIT, parked()) != []
-    told(incidents, 100)
-    assert told(incidents, 100 + CALM / 2, parked()) == []
-    told(incidents, 200 + CALM / 2)
-    told(incidents, 300 + 2 * CALM)
+    shown(incidents, 0, parked())
+    assert shown(incidents, WAIT, parked()) != []
+    shown(incidents, 100)
+    assert shown(incidents, 100 + CALM / 2, parked()) == []
+    shown(incidents, 200 + CALM / 2)
+    shown(incidents, 300 + 2 * CALM)
     again = 400 + 2 * CALM
-    assert told(incidents, again, parked()) == []
-    assert told(incidents, again + WAIT, parked()) == ["a is parked"]
+    assert shown(incidents, again, parked()) == []
+    assert shown(incidents, again + WAIT, parked()) == ["a is parked"]
 
 
 def test_what_is_due_together_is_one_message_for_each_matter() -> None:
@@ -62,14 +62,14 @@ def test_what_is_due_together_is_one_message_for_each_matter() -> None:
     assert messages[0].text.splitlines()[-1] == "and 92 more"
 
 
-def test_what_happened_is_told_at_once() -> None:
-    assert told(Incidents(), 0, finished()) == ["r finished"]
+def test_what_happened_is_reported_at_once() -> None:
+    assert shown(Incidents(), 0, finished()) == ["r finished"]
 
 
 def test_quiet_hours_keep_what_happened_and_what_still_holds_until_they_end() -> None:
     incidents = Incidents()
-    assert told(incidents, 0, finished(), parked("a"), parked("b"), quiet=True) == []
-    assert told(incidents, 5000, parked("a"), quiet=True) == []
+    assert shown(incidents, 0, finished(), parked("a"), parked("b"), quiet=True) == []
+    assert shown(incidents, 5000, parked("a"), quiet=True) == []
     morning = incidents.look(9000, [parked("a")], quiet=False)
     assert [message.text for message in morning] == ["r finished", "a is parked"]
 
@@ -89,7 +89,7 @@ STEP = st.tuples(
 
 
 @given(st.lists(STEP, max_size=40))
-def test_no_incident_is_told_twice_unless_it_was_gone_and_none_is_told_in_quiet_hours(
+def test_no_incident_is_reported_twice_unless_it_was_gone_and_none_is_reported_in_quiet_hours(
     steps: list[tuple[float, frozenset[str], bool]],
 ) -> None:
     incidents, now = Incidents(), 0.0
@@ -117,10 +117,10 @@ def test_no_incident_is_told_twice_unless_it_was_gone_and_none_is_told_in_quiet_
             told_at[key], gone_for[key] = now, 0.0
         for key, since in held_since.items():
             if not quiet and now - since >= WAIT:
-                assert key in told_at, "a trouble that lasts is told"
+                assert key in told_at, "a trouble that lasts is sent"
 
 
-def test_a_message_says_what_it_is_about_and_when() -> None:
+def test_a_message_shows_what_it_is_about_and_when() -> None:
     message = Incidents().look(7.0, [finished()], quiet=False)[0]
     assert message == IncidentMessage(
         IncidentKind.RUN_FINISHED, "Jackline: run finished", "r finished", 7.0

@@ -26,13 +26,13 @@ from tests.notifications.webhooks import Receiver, receiver
 from tests.ports import free_port
 
 SECRET = "a secret of the receiver"  # noqa: S105 -- a test's
-# An incident has to last for ten of the service's seconds before it is told.
+# An incident has to last for ten of the service's seconds before it is sent.
 SPEED = 40.0
 
 
 @dataclass
 class Told:
-    """What the webhook has got so far."""
+    """What the webhook has received so far."""
 
     kept: Receiver
 
@@ -41,7 +41,7 @@ class Told:
         return [each["text"] for each in found if each["about"] == kind]
 
     async def one(self, kind: str) -> str:
-        """The only message of that kind, after it had the time to be told twice."""
+        """The only message of that kind, after it had the time to be sent twice."""
         await until(lambda: bool(self.about(kind)))
         await asyncio.sleep(30 / SPEED)
         (text,) = self.about(kind)
@@ -49,7 +49,7 @@ class Told:
 
 
 @contextmanager
-def told() -> Iterator[Told]:
+def shown() -> Iterator[Told]:
     with receiver() as kept:
         yield Told(kept)
     for headers, body in kept.got:
@@ -57,8 +57,8 @@ def told() -> Iterator[Told]:
         assert headers[HEADER] == signature(SECRET, time, body)
 
 
-def service(config: Config, told: Told) -> Service:
-    notify = NotifySettings(webhook=told.kept.url, secret=SECRET)
+def service(config: Config, shown: Told) -> Service:
+    notify = NotifySettings(webhook=shown.kept.url, secret=SECRET)
     return Service(replace(config, notify=notify), clock=DrillClock(SPEED))
 
 
@@ -80,10 +80,10 @@ RUN = RunRecord("9f3c", "many", "", b"{}")
 
 
 def test_a_parked_account_is_one_message_however_many_agents_wait(tmp_path: Path) -> None:
-    async def main(told: Told, provider: SimulatedProvider) -> None:
+    async def main(shown: Told, provider: SimulatedProvider) -> None:
         provider.quota_wall(resets_in=7200.0)
         config = config_for(tmp_path, provider.url, hold=HoldSettings(quota=36000.0))
-        async with service(config, told) as running:
+        async with service(config, shown) as running:
             asked = [
                 asyncio.ensure_future(
                     ask(
@@ -98,74 +98,74 @@ def test_a_parked_account_is_one_message_however_many_agents_wait(tmp_path: Path
                 )
                 for number in range(9)
             ]
-            text = await told.one("parked")
+            text = await shown.one("parked")
             assert "is parked until" in text
             assert "It goes on by itself." in text
             for each in asked:
                 each.cancel()
             await asyncio.gather(*asked, return_exceptions=True)
 
-    with told() as hook, SimulatedProvider() as provider:
+    with shown() as hook, SimulatedProvider() as provider:
         run(main(hook, provider))
 
 
-def test_a_run_that_waits_for_a_person_is_told_with_what_to_do(tmp_path: Path) -> None:
-    async def main(told: Told) -> None:
+def test_a_run_that_waits_for_a_person_is_reported_with_what_to_do(tmp_path: Path) -> None:
+    async def main(shown: Told) -> None:
         config = config_for(tmp_path, "http://127.0.0.1:1")
         await kept_run(config, RUN, replace(RUN, state=RunState.PARKED, why="the bill is unpaid"))
-        async with service(config, told) as running:
-            assert "jackline resume 9f3c" in await told.one("needs-you")
+        async with service(config, shown) as running:
+            assert "jackline resume 9f3c" in await shown.one("needs-you")
             verdict = str(running.status()["verdict"])
             assert "1 needs you: many (9f3c) is parked until you say so" in verdict
 
-    with told() as hook:
+    with shown() as hook:
         run(main(hook))
 
 
-def test_a_run_that_finishes_while_the_service_runs_is_told(tmp_path: Path) -> None:
-    async def main(told: Told) -> None:
+def test_a_run_that_finishes_while_the_service_runs_is_reported(tmp_path: Path) -> None:
+    async def main(shown: Told) -> None:
         config = config_for(tmp_path, "http://127.0.0.1:1")
         await kept_run(config, replace(RUN, run_id="old"), replace(RUN, run_id="old", state=DONE))
-        async with service(config, told) as running:
+        async with service(config, shown) as running:
             await running._notifying.look()
             await kept_run(config, RUN, replace(RUN, state=DONE, cost=3.1))
-            assert "many (9f3c) has finished: 0 done, $3.10." in await told.one("run-finished")
+            assert "many (9f3c) has finished: 0 done, $3.10." in await shown.one("run-finished")
 
-    with told() as hook:
+    with shown() as hook:
         run(main(hook))
 
 
 DONE = RunState.FINISHED
 
 
-def test_a_run_near_its_budget_is_told(tmp_path: Path) -> None:
-    async def main(told: Told) -> None:
+def test_a_run_near_its_budget_is_reported(tmp_path: Path) -> None:
+    async def main(shown: Told) -> None:
         config = config_for(tmp_path, "http://127.0.0.1:1")
         settings = encode_settings(RunSettings(budgets=(Budget(dollars=2.0),)))
         limited = replace(RUN, settings=settings)
         stopped = replace(limited, state=RunState.STOPPED, cost=1.7)
         await kept_run(config, limited, stopped)
-        async with service(config, told):
-            assert "has used 85% of its budget" in await told.one("budget-near")
+        async with service(config, shown):
+            assert "has used 85% of its budget" in await shown.one("budget-near")
 
-    with told() as hook:
+    with shown() as hook:
         run(main(hook))
 
 
-def test_calls_that_go_to_another_upstream_are_told(tmp_path: Path) -> None:
-    async def main(told: Told, provider: SimulatedProvider) -> None:
+def test_calls_that_go_to_another_upstream_are_reported(tmp_path: Path) -> None:
+    async def main(shown: Told, provider: SimulatedProvider) -> None:
         config = config_for(tmp_path, "http://127.0.0.1:1")
         dead = UpstreamSettings(name="first", url=f"http://127.0.0.1:{free_port()}")
         live = UpstreamSettings(name="second", url=provider.url)
         config = replace(config, gateway=replace(config.gateway, upstreams=(dead, live)))
-        async with service(config, told) as running:
+        async with service(config, shown) as running:
             asked = request(b"POST", b"/v1/messages", question())
-            while not told.about("upstream-moved"):
+            while not shown.about("upstream-moved"):
                 assert (await ask(running.url, asked)).status == 200
                 await asyncio.sleep(2 / SPEED)
             assert "Calls are answered by second, because first is" in (
-                await told.one("upstream-moved")
+                await shown.one("upstream-moved")
             )
 
-    with told() as hook, SimulatedProvider() as provider:
+    with shown() as hook, SimulatedProvider() as provider:
         run(main(hook, provider))

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on a loopback port, which keeps what it was sent."""
+"""A receiver of webhooks on a loopback port, which saves what it receives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Receiver:
 
 @contextmanager
 def receiver(*statuses: int) -> Iterator[Receiver]:
-    """Answers with these statuses in turn; the last one stays."""
+    """Answers with these statuses in turn; the last one is repeated."""
     kept = Receiver(list(statuses) or [204])
 
     class Handler(BaseHTTPRequestHandler):

@@ -80,14 +80,14 @@ def test_calls_tokens_and_tools_of_the_client_stand_beside_what_was_seen(tmp_pat
     assert len(parts) == 2
     for agent in agents:
         assert agent["session"] == session
-        assert agent["told"]["requests"] == agent["seen"]["calls"] == 2
-        assert agent["told"]["tokens"] == agent["seen"]["tokens"]
-        assert agent["told"]["dollars"] > 0
-    assert main["told"]["tools"]["Agent"]["ok"] == 2
+        assert agent["reported"]["requests"] == agent["seen"]["calls"] == 2
+        assert agent["reported"]["tokens"] == agent["seen"]["tokens"]
+        assert agent["reported"]["dollars"] > 0
+    assert main["reported"]["tools"]["Agent"]["ok"] == 2
     for part in parts:
-        bash = part["told"]["tools"]["Bash"]
+        bash = part["reported"]["tools"]["Bash"]
         assert (bash["ok"], bash["failed"]) == (1, 1)
-        assert (part["told"]["name"], part["told"]["ended"]) == ("general-purpose", True)
+        assert (part["reported"]["name"], part["reported"]["ended"]) == ("general-purpose", True)
     assert "  the client says:  2 calls" in words
     assert "  Bash: 2 runs, 1 failed" in words
     check_what_was_sent_on(kept, session, {part["agent"] for part in parts})
@@ -134,7 +134,7 @@ def test_tools_of_a_flows_agent_stand_in_the_trace_of_its_run(tmp_path: Path) ->
     (flow,) = (span for span in spans(kept) if span["name"] == "flow")
     (tool,) = (span for span in spans(kept) if span["name"] == "execute_tool Bash")
     assert tool["traceId"] == flow["traceId"]
-    assert attributes(tool)["jackline.told_by"] == "client"
+    assert attributes(tool)["jackline.reported_by"] == "client"
 
 
 def test_without_being_asked_the_client_sends_no_telemetry(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from tests.notifications.webhooks import Receiver
 
 def exports(kept: Receiver, group: str) -> list[dict[str, Any]]:
     """All documents that hold this group, such as `resourceSpans`."""
-    return [told for _, body in kept.got if group in (told := json.loads(body))]
+    return [shown for _, body in kept.got if group in (shown := json.loads(body))]
 
 
 def spans(kept: Receiver) -> list[dict[str, Any]]:
     return [
         span
-        for told in exports(kept, "resourceSpans")
-        for resource in told["resourceSpans"]
+        for shown in exports(kept, "resourceSpans")
+        for resource in shown["resourceSpans"]
         for scope in resource["scopeSpans"]
         for span in scope["spans"]
     ]
@@ -26,8 +26,8 @@ def spans(kept: Receiver) -> list[dict[str, Any]]:
 def log_records(kept: Receiver) -> list[dict[str, Any]]:
     return [
         record
-        for told in exports(kept, "resourceLogs")
-        for resource in told["resourceLogs"]
+        for shown in exports(kept, "resourceLogs")
+        for resource in shown["resourceLogs"]
         for scope in resource["scopeLogs"]
         for record in scope["logRecords"]
     ]

@@ -15,7 +15,7 @@ import pytest
 
 
 def promtool(*arguments: str, stdin: bytes = b"", cwd: Path | None = None) -> str:
-    """What it printed, after it was content."""
+    """What it printed, after it succeeded."""
     tool = _found()
     if tool is None:
         words = "promtool is not here and cannot be installed: apt-get install prometheus"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.telemetry.metrics import Family, Histogram, Mean, Metric, MetricKind, number, render
+from jackline.telemetry.metrics import Histogram, Mean, Metric, MetricKind, number, render
 from tests.telemetry.promtool import promtool
 
 GAUGE = Metric("jackline_things", MetricKind.GAUGE, "Things there are.", ("name",))
@@ -17,16 +17,16 @@ LINE = re.compile(r'jackline_things\{name="((?:[^"\\\n]|\\["\\n])*)"\} 1')
 BOUNDS = (0.1, 1.0, 10.0)
 
 
-def test_a_family_is_told_with_help_and_type_also_without_samples() -> None:
-    told = render([Family(GAUGE)]).decode()
-    assert told == "# HELP jackline_things Things there are.\n# TYPE jackline_things gauge\n"
+def test_a_metric_has_help_and_type_also_without_samples() -> None:
+    shown = render({GAUGE: {}}).decode()
+    assert shown == "# HELP jackline_things Things there are.\n# TYPE jackline_things gauge\n"
 
 
 @given(st.text())
 def test_whatever_a_label_holds_the_line_stays_a_line_and_the_value_can_be_read_back(
     value: str,
 ) -> None:
-    lines = render([Family(GAUGE, {(value,): 1.0})]).decode("utf-8", "surrogatepass").split("\n")
+    lines = render({GAUGE: {(value,): 1.0}}).decode("utf-8", "surrogatepass").split("\n")
     assert len(lines) == 4
     match = LINE.fullmatch(lines[2])
     assert match is not None
@@ -39,10 +39,10 @@ def test_buckets_hold_everything_that_is_not_above_them(values: list[float]) -> 
     histogram = Histogram(BOUNDS)
     for value in values:
         histogram.observe(value)
-    told = dict(histogram.cumulative())
+    shown = dict(histogram.cumulative())
     for bound in BOUNDS:
-        assert told[number(bound)] == sum(value <= bound for value in values)
-    assert told["+Inf"] == len(values) == histogram.count
+        assert shown[number(bound)] == sum(value <= bound for value in values)
+    assert shown["+Inf"] == len(values) == histogram.count
     assert histogram.sum == pytest.approx(sum(values))
 
 
@@ -58,10 +58,10 @@ def test_promtool_reads_every_kind() -> None:
     took = Metric("jackline_took_seconds", MetricKind.HISTOGRAM, "How long.", ("name",))
     mean = Metric("jackline_cost_seconds", MetricKind.SUMMARY, "How much.")
     page = render(
-        [
-            Family(GAUGE, {('a "b" \\ \n c',): 1.5}),
-            Family(took, {("x",): histogram}),
-            Family(mean, {(): Mean(1.5, 3)}),
-        ]
+        {
+            GAUGE: {('a "b" \\ \n c',): 1.5},
+            took: {("x",): histogram},
+            mean: {(): Mean(1.5, 3)},
+        }
     )
     promtool("check", "metrics", stdin=page)

@@ -10,7 +10,7 @@ from jackline.telemetry.metrics import METRICS
 from tests.assembly.world import answered, ask, gateway, http, provider, question, request, run
 from tests.planted import KEY
 from tests.telemetry.promtool import promtool
-from tests.telemetry.test_tally import ended
+from tests.telemetry.test_counters import ended
 
 _SAMPLE = re.compile(r"^([a-z_]+)(?:\{(.*)\})? (\S+)$")
 TOKEN = b"a-token-of-ours"
@@ -34,7 +34,7 @@ async def scraped(url: str, *headers: tuple[bytes, bytes]) -> str:
     return got.body.decode()
 
 
-def test_a_new_service_tells_every_metric_of_the_catalogue_and_promtool_reads_it(
+def test_a_new_service_has_every_metric_of_the_catalogue_and_promtool_reads_it(
     tmp_path: Path,
 ) -> None:
     async def main() -> str:
@@ -42,12 +42,12 @@ def test_a_new_service_tells_every_metric_of_the_catalogue_and_promtool_reads_it
             return await scraped(service.url)
 
     page = run(main())
-    told = re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE)
-    assert told == [(metric.name, metric.kind.value) for metric in METRICS]
+    shown = re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE)
+    assert shown == [(metric.name, metric.kind.value) for metric in METRICS]
     promtool("check", "metrics", stdin=page.encode())
 
 
-def test_what_is_told_is_what_happened(tmp_path: Path) -> None:
+def test_what_is_reported_is_what_happened(tmp_path: Path) -> None:
     refusal = http(400, b'{"type":"error","error":{"type":"invalid_request_error","message":"x"}}')
     answers = (answered(), answered(), refusal)
     who = (b"x-claude-code-session-id", b"session-1")
@@ -61,18 +61,18 @@ def test_what_is_told_is_what_happened(tmp_path: Path) -> None:
             return await scraped(service.url)
 
     page = run(main())
-    told = samples(page)
+    shown = samples(page)
     lane = 'lane="anthropic/claude-opus-4-8"'
-    assert told["jackline_calls_total", f'{lane},outcome="answered"'] == 2
-    assert told["jackline_calls_total", f'{lane},outcome="refused"'] == 1
-    assert told["jackline_failed_attempts_total", f'{lane},kind="invalid_request"'] == 1
-    assert told["jackline_lane_state", f'{lane},state="open"'] == 1
-    assert told["jackline_tokens_total", f'{lane},kind="input"'] == 20
-    assert told["jackline_tokens_total", f'{lane},kind="output"'] == 10
-    assert told["jackline_spend_usd_total", lane] == (20 * 5 + 10 * 25) / 1e6
-    assert told["jackline_call_seconds_count", lane] == 3
-    assert sum(v for (name, _), v in told.items() if name == "jackline_agents") == 1
-    assert told["jackline_gateway_overhead_seconds_count", ""] == 3
+    assert shown["jackline_calls_total", f'{lane},outcome="answered"'] == 2
+    assert shown["jackline_calls_total", f'{lane},outcome="refused"'] == 1
+    assert shown["jackline_failed_attempts_total", f'{lane},kind="invalid_request"'] == 1
+    assert shown["jackline_lane_state", f'{lane},state="open"'] == 1
+    assert shown["jackline_tokens_total", f'{lane},kind="input"'] == 20
+    assert shown["jackline_tokens_total", f'{lane},kind="output"'] == 10
+    assert shown["jackline_spend_usd_total", lane] == (20 * 5 + 10 * 25) / 1e6
+    assert shown["jackline_call_seconds_count", lane] == 3
+    assert sum(v for (name, _), v in shown.items() if name == "jackline_agents") == 1
+    assert shown["jackline_gateway_overhead_seconds_count", ""] == 3
     promtool("check", "metrics", stdin=page.encode())
     assert KEY not in page
 
@@ -110,7 +110,7 @@ def test_ten_thousand_sessions_make_no_more_series_than_one(tmp_path: Path) -> N
     assert not any(name in many for name in _NAMED_IDS)
 
 
-def test_the_door_is_the_same_as_for_other_readings(tmp_path: Path) -> None:
+def test_access_is_the_same_as_for_other_readings(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             provider(answered()) as (_, url),
@@ -143,6 +143,6 @@ def test_a_store_of_runs_that_cannot_be_read_leaves_out_its_metrics_alone(tmp_pa
             await asyncio.to_thread(store.write_bytes, b"no database at all, whatever it is called")
             return await scraped(service.url)
 
-    told = samples(run(main()))
-    assert not any(name == "jackline_runs" for name, _ in told)
-    assert told["jackline_journal_ok", ""] == 1
+    shown = samples(run(main()))
+    assert not any(name == "jackline_runs" for name, _ in shown)
+    assert shown["jackline_journal_ok", ""] == 1

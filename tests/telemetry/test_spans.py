@@ -14,7 +14,7 @@ from jackline.events import AttemptFailed, CallEnded
 from jackline.telemetry import span_names as names
 from jackline.telemetry.otlp_export import encode_spans
 from jackline.telemetry.spans import SILENT, Span, SpanKind, Tracer, parent_of
-from tests.telemetry.test_tally import ended
+from tests.telemetry.test_counters import ended
 
 THEIRS = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -44,7 +44,7 @@ def test_flow_agent_call_and_attempts_hang_together() -> None:
     assert (chat.begins, chat.ends) == (98.0, 100.0)
 
 
-def test_each_attempt_is_told_with_its_failure_and_the_last_with_its_own_time() -> None:
+def test_each_attempt_is_reported_with_its_failure_and_the_last_with_its_own_time() -> None:
     made = tracer()
     made.attempt_failed(failed())
     made.call_ended(call(attempts=2, waited=1.5))
@@ -75,16 +75,16 @@ def test_a_traceparent_of_zeros_is_none() -> None:
     assert parent_of(b"00-0af7651916cd43dd8448eb211c80319c-" + b"0" * 16 + b"-01") is None
 
 
-def test_an_agent_is_told_once_it_is_silent_and_calls_at_once() -> None:
+def test_an_agent_is_reported_once_it_is_silent_and_calls_at_once() -> None:
     made = tracer()
     made.call_ended(call())
     assert {span.name for span in made.take(101.0)} == {"chat m", "attempt"}
     assert made.take(100.0 + SILENT - 1) == []
     made.call_ended(call(at=200.0))
     made.take(200.0)
-    told = {span.name: span for span in made.take(200.0 + SILENT)}
-    assert told.keys() == {"flow", "invoke_agent"}
-    assert (told["flow"].begins, told["flow"].ends) == (98.0, 200.0)
+    shown = {span.name: span for span in made.take(200.0 + SILENT)}
+    assert shown.keys() == {"flow", "invoke_agent"}
+    assert (shown["flow"].begins, shown["flow"].ends) == (98.0, 200.0)
 
 
 def test_calls_of_one_session_share_a_trace_and_those_of_others_do_not() -> None:
@@ -95,14 +95,14 @@ def test_calls_of_one_session_share_a_trace_and_those_of_others_do_not() -> None
     assert chats[0].trace == chats[1].trace != chats[2].trace
 
 
-def test_tokens_are_told_by_the_conventions() -> None:
+def test_tokens_are_reported_by_the_conventions() -> None:
     made = tracer()
     made.call_ended(call())
-    told = made.take(0.0)[0].attributes
-    assert told[names.INPUT_TOKENS] == 10 + 3 + 2
-    assert told[names.OUTPUT_TOKENS] == 5
-    assert told[names.PROVIDER] == "provider of a"
-    assert told[names.REQUEST_MODEL] == told[names.RESPONSE_MODEL] == "m"
+    shown = made.take(0.0)[0].attributes
+    assert shown[names.INPUT_TOKENS] == 10 + 3 + 2
+    assert shown[names.OUTPUT_TOKENS] == 5
+    assert shown[names.PROVIDER] == "provider of a"
+    assert shown[names.REQUEST_MODEL] == shown[names.RESPONSE_MODEL] == "m"
 
 
 def test_ever_new_calls_do_not_grow_the_memory() -> None:
@@ -121,8 +121,8 @@ def test_the_json_is_otlps_own_mapping() -> None:
     span = Span(
         "ab" * 16, "cd" * 8, "", "x", SpanKind.CLIENT, 1794744000.25, 1794744001.5, about, "no"
     )
-    told = json.loads(encode_spans([span], "1.2.3"))
-    (resource,) = told["resourceSpans"]
+    shown = json.loads(encode_spans([span], "1.2.3"))
+    (resource,) = shown["resourceSpans"]
     (scope,) = resource["scopeSpans"]
     assert {"key": "service.name", "value": {"stringValue": "jackline"}} in resource["resource"][
         "attributes"
@@ -146,7 +146,7 @@ def test_the_json_is_otlps_own_mapping() -> None:
     ]
 
 
-def test_a_traceparent_that_names_no_trace_is_not_kept() -> None:
+def test_a_traceparent_that_names_no_trace_is_not_saved() -> None:
     def kept(length: int) -> int:
         made = tracer()
         tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Every tool that is run for an agent has a span beneath its agent, without words."""
+"""Every tool that is run for an agent has a span below its agent, without input or output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.agents.world import Counter, MemoryNotebook, OpenLeave, task
 from tests.assembly.world import config_for, run
 from tests.notifications.webhooks import Receiver, receiver
 from tests.telemetry.collector import attributes, spans
-from tests.telemetry.test_tally import ended
+from tests.telemetry.test_counters import ended
 
 
 def traced(folder: Path, upstream: str, kept: Receiver) -> Service:
@@ -37,7 +37,7 @@ def by_name(kept: Receiver, name: str) -> list[dict[str, Any]]:
     return [span for span in spans(kept) if span["name"] == name]
 
 
-def test_tools_of_an_agent_of_ours_stand_beneath_it_in_the_trace_of_its_run(
+def test_tools_of_an_agent_of_ours_are_below_it_in_the_trace_of_its_run(
     tmp_path: Path,
 ) -> None:
     calls = (("add", {"a": 1, "b": 2}), ("nonsense", {"secret": "T0K3N"}))
@@ -67,7 +67,7 @@ def test_tools_of_an_agent_of_ours_stand_beneath_it_in_the_trace_of_its_run(
     assert b"T0K3N" not in b"".join(body for _, body in kept.got)
 
 
-def test_each_call_of_a_batch_has_a_span_under_the_session_that_asked(tmp_path: Path) -> None:
+def test_each_call_of_a_batch_has_a_span_under_the_session_that_called(tmp_path: Path) -> None:
     async def main(kept: Receiver) -> None:
         async with traced(tmp_path, "http://127.0.0.1:9", kept) as service:
             running = StateDir(service.config.state_dir).running()
@@ -106,7 +106,9 @@ def test_each_call_of_a_batch_has_a_span_under_the_session_that_asked(tmp_path: 
 def test_a_tool_is_placed_with_the_calls_of_its_agent_and_else_with_its_session() -> None:
     tracer = Tracer(str)
     tracer.call_ended(ended()._replace(session="s1", agent="a1", tag="r1"))
-    tool = ToolRan("s1", "a1", "Bash", 10.0, 11.0, ok=False, told_by="client", error="ShellError")
+    tool = ToolRan(
+        "s1", "a1", "Bash", 10.0, 11.0, ok=False, reported_by="client", error="ShellError"
+    )
     tracer.tool_ran(tool)
     tracer.tool_ran(replace(tool, session="never heard of", agent=""))
     found = tracer.take(0.0, all_of_them=True)
@@ -118,12 +120,12 @@ def test_a_tool_is_placed_with_the_calls_of_its_agent_and_else_with_its_session(
 
 
 @given(st.lists(st.builds(ToolRun, st.text(), st.floats(0, 2e9), st.floats(0, 1e6), st.booleans())))
-def test_what_is_told_in_the_header_is_read_again(ran: list[ToolRun]) -> None:
+def test_what_is_reported_in_the_header_is_read_again(ran: list[ToolRun]) -> None:
     kept = ToolRuns()
     for tool in ran:
         kept.add(tool)
     value = kept.taken()
-    assert kept.taken() == "", "told once"
+    assert kept.taken() == "", "sent once"
     read = parse_tool_runs(value.encode("latin-1"))
     assert [(tool.name, tool.ok) for tool in read] == [
         (tool.name[:64], tool.ok) for tool in ran[-32:]

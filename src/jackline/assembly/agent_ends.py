@@ -19,8 +19,8 @@ from pathlib import Path
 
 from jackline.agents.process.child import ProcessMark, is_alive, mark_of
 from jackline.clock import Clock
-from jackline.control.face import Face, ServiceRequest
 from jackline.control.fleet import Fleet
+from jackline.control.http_handler import HttpHandler, ServiceRequest
 from jackline.hooks.face import HOOK, PROCESSES
 from jackline.hooks.hook_input import HookInput, parse_hook_input
 from jackline.telemetry.client_telemetry import SUB_AGENT, ClientEvent, ClientReports
@@ -139,7 +139,7 @@ class EndTrackingHooks:
     """The face of hooks, with somebody who listens to what the trusted ones tell."""
 
     def __init__(
-        self, face: Face, trusts: Callable[[ServiceRequest], bool], ends: AgentEndTracker
+        self, face: HttpHandler, trusts: Callable[[ServiceRequest], bool], ends: AgentEndTracker
     ) -> None:
         self._face = face
         self._trusts = trusts
@@ -169,8 +169,8 @@ class EndTrackingClients(ClientReports):
         super().__init__()
         self._ended = ended
 
-    def heard(self, event: ClientEvent) -> None:
+    def add(self, event: ClientEvent) -> None:
         """Take in one thing that a client told."""
-        super().heard(event)
+        super().add(event)
         if event.what == SUB_AGENT and event.agent:
             self._ended(event.session, event.agent)

@@ -21,10 +21,10 @@ from pathlib import Path
 from jackline.assembly.agent_ends import AgentEndTracker, EndTrackingHooks
 from jackline.assembly.traces import JoinedDetails
 from jackline.clock import Clock, SystemClock
-from jackline.control.board import NO_FLOW_FACTS, Facts, FlowFacts, fleet_reading
-from jackline.control.face import Face, ServiceRequest
-from jackline.dashboard.face import CarryOut, DashboardFace, OrderAccess
+from jackline.control.board import NO_FLOW_FACTS, Facts, FlowFacts, fleet_document
+from jackline.control.http_handler import HttpHandler, ServiceRequest
 from jackline.dashboard.feed import Feed
+from jackline.dashboard.handler import CarryOut, DashboardHandler, OrderAccess
 from jackline.dashboard.runs import StoredRuns
 from jackline.errors import JacklineError
 from jackline.flows.records import RunState
@@ -51,9 +51,9 @@ from jackline.telemetry.observatory import Observatory
 from jackline.telemetry.scrape import (
     JournalFigures,
     OwnProcess,
-    ReadingsFace,
     RunFigures,
     ScrapeFacts,
+    ScrapeHandler,
 )
 
 _log = logging.getLogger(__name__)
@@ -79,14 +79,14 @@ class ServiceMetrics:
         self._flows = NO_FLOW_FACTS
         self._runs: RunFigures | None = None
         self._process = OwnProcess(clock)
-        self.face = ReadingsFace(self._look, self._fleet, self._refresh, clock)
+        self.face = ScrapeHandler(self._look, self._fleet, self._refresh, clock)
         self.work: tuple[Callable[[], Coroutine[object, object, None]], ...] = (
             self.face.serve,
             self._process.watch,
         )
 
     def _fleet(self) -> dict[str, object]:
-        return fleet_reading(self._facts(self._flows))
+        return fleet_document(self._facts(self._flows))
 
     def _look(self) -> ScrapeFacts:
         # First the facts: looking at the fleet counts what was put aside.
@@ -94,7 +94,7 @@ class ServiceMetrics:
         health, times = self._journal.health, self._journal.commit_times
         commits = Histogram.of(BOUNDS, times.counts, times.seconds)
         journal = JournalFigures(health.ok, health.dropped, health.waiting, commits)
-        watched, process = self._observatory, self._process.told()
+        watched, process = self._observatory, self._process.figures()
         return ScrapeFacts(facts, watched.tally, journal, process, self._runs, watched.spent_before)
 
     async def _refresh(self) -> None:
@@ -187,7 +187,7 @@ class Notifier:
 class Faces:
     """All faces, and what keeps them going."""
 
-    shown: tuple[Face, ...]
+    shown: tuple[HttpHandler, ...]
     work: tuple[Callable[[], Coroutine[object, object, None]], ...]
 
 
@@ -259,7 +259,7 @@ def make_faces(
 ) -> Faces:
     """The faces of one service."""
     flows = watched.flows
-    page = DashboardFace(
+    page = DashboardHandler(
         # By the clock of who looks at it: in a drill the service's own may run much faster.
         Feed(watched.facts, flows, SystemClock(), watched.stopping),
         flows,

@@ -47,7 +47,7 @@ from jackline.calls import CallManager
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.config.references import resolve
-from jackline.control.face import Face
+from jackline.control.http_handler import HttpHandler
 from jackline.control.text import whole_second
 from jackline.dashboard.runs import StoredRuns
 from jackline.events import (
@@ -289,7 +289,7 @@ class Service:
 
     def _build_faces(
         self, control: ControlPaths, for_hooks: str, draw: Callable[[], float]
-    ) -> tuple[Face, ...]:
+    ) -> tuple[HttpHandler, ...]:
         """Who else answers on the port, and what works beside the calls."""
         report = self._report
         ends = AgentEndTracker(lambda: self.observatory.fleet, self._clock)

@@ -28,10 +28,10 @@ from jackline.control.forecast import (
     advice_for,
     advice_sentence,
     cost_of_wall,
-    foretold,
+    forecast_sentence,
 )
 from jackline.control.status import NO_AGENTS, AgentCounts, count_agents, find_needs, status_line
-from jackline.control.text import limit_words, whole_second
+from jackline.control.text import limit_text, whole_second
 from jackline.dashboard.runs import StoredRuns
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.lane_registry import shown
@@ -40,8 +40,9 @@ from jackline.gateway.live_calls import LiveCalls
 from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.status_picture import picture
 from jackline.journal import Journal
-from jackline.lanes.breaker import FLOWING, LaneState
+from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
+from jackline.states import LaneState
 from jackline.telemetry.observatory import Observatory, account_of_lane
 
 
@@ -71,7 +72,7 @@ class CacheWatch:
         return found
 
     def costs(self, forecasts: Iterable[Forecast]) -> dict[str, CacheRewriteCost]:
-        """What the walls that are foretold will cost, by account, where that matters."""
+        """What the walls that are forecast_sentence will cost, by account, where that matters."""
         found: dict[str, CacheRewriteCost] = {}
         for each in forecasts:
             if each.ends_at is None or each.used >= 1.0:
@@ -101,7 +102,7 @@ class CacheWatch:
         return found
 
 
-_TROUBLED = (LaneState.BROKEN, LaneState.LIMITED)
+_TROUBLED = (LaneState.DOWN, LaneState.THROTTLED)
 _FLOWS_EVERY = 2.0
 # Counting takes a few microseconds an agent: of a large fleet it is done this often at most.
 _FEW = 100
@@ -158,7 +159,7 @@ class StatusReport:
         forecasts = self._from.observatory.windows.forecasts(now.timestamp())
         crew = self._agents()
         costs = self._caches.costs(forecasts)
-        told = foretold(forecasts, crew.present or drawn.calls_in_flight, now, costs)
+        told = forecast_sentence(forecasts, crew.present or drawn.calls_in_flight, now, costs)
         sentence = verdict(drawn, now, crew, self._needs(drawn))
         advice = self._caches.advice(now)
         drawn = replace(drawn, notes=(*drawn.notes, *(words for _, words in advice)))
@@ -204,7 +205,9 @@ class StatusReport:
         size = len(fleet)
         if size <= _FEW or now - self._counted_at >= size / _AGENTS_A_SECOND:
             live, flows = self._from.live.look(), self._from.book.known
-            self._crew = count_agents(live, fleet, flows.ended, self._clock.wall(), flows.rests)
+            self._crew = count_agents(
+                live, fleet, flows.agent_states, self._clock.wall(), flows.wait_reasons
+            )
             self._counted_at = now
         return self._crew
 
@@ -309,7 +312,7 @@ class PageFacts:
                 told
                 | {
                     "limits": limits,
-                    "limit_words": limit_words(told, self._clock.now()),
+                    "limit_text": limit_text(told, self._clock.now()),
                     "why": why,
                     "until": None if until is None else whole_second(until),
                     "aim": aim(lane),
@@ -324,7 +327,9 @@ class PageFacts:
 
 def aim(lane: Lane) -> int:
     """How many calls at once a lane is on its way back to; 0 where it is not on such a way."""
-    return round(lane.window.peak) if lane.state in (LaneState.LIMITED, LaneState.PROBING) else 0
+    return (
+        round(lane.window.peak) if lane.state in (LaneState.THROTTLED, LaneState.RECOVERING) else 0
+    )
 
 
 def _midnight(now: datetime) -> float:

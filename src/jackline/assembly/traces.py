@@ -17,7 +17,7 @@ from jackline.agents.runner import TOOLS_HEADER, parse_tool_runs
 from jackline.assembly.agent_ends import EndTrackingClients
 from jackline.batches.tool import BatchCall, CallResult
 from jackline.clock import Clock
-from jackline.dashboard.face import Details
+from jackline.dashboard.handler import Details
 from jackline.dashboard.runs import StoredRuns
 from jackline.events import AttemptFailed, CallEnded, Event
 from jackline.gateway.call_intake import CallIntake
@@ -101,7 +101,7 @@ class TracedDesk(CallIntake):
                         tool.begins,
                         tool.begins + tool.seconds,
                         ok=tool.ok,
-                        told_by="agent",
+                        reported_by="agent",
                         error=tool.ended_by,
                     )
                 )
@@ -174,7 +174,7 @@ def batch_tracer(tracing: Tracing, clock: Clock) -> CallListener:
                 ends - result.seconds,
                 ends,
                 ok=result.ok,
-                told_by="batch",
+                reported_by="batch",
                 call_id=call.id,
                 error=result.ended_by,
             )

@@ -24,7 +24,8 @@ from jackline.calls.request import Cap, VendorRejection
 from jackline.events import Announce, LaneChanged
 from jackline.failures import Failure, Json
 from jackline.lanes import Call, LaneController
-from jackline.lanes.breaker import FLOWING, LaneState
+from jackline.lanes.breaker import FLOWING
+from jackline.states import LaneState
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from jackline.assembly import StateDir
 from jackline.autopsy.lapsed_caches import LapsedWait, lapsed_waits
 from jackline.cli.gateway_flags import service_place
 from jackline.clock import ClockWatch, SystemClock
-from jackline.control.event_lines import LoggedEvent, event_json, event_words
+from jackline.control.event_lines import LoggedEvent, event_json, event_text
 from jackline.errors import JournalError
 from jackline.journal import JournalReader
 from jackline.outside_names import printable
@@ -100,7 +100,7 @@ async def print_log(journal: Path, limit: int, *, follow: bool, as_json: bool) -
 
     def tell(event: LoggedEvent) -> None:
         line = json.dumps(event_json(event)) if as_json else ""
-        click.echo(line or printable(event_words(event, clock.now())))
+        click.echo(line or printable(event_text(event, clock.now())))
 
     with JournalReader(journal) as reader:
         first = latest(reader, 0.0, limit)

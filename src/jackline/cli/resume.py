@@ -36,7 +36,7 @@ from jackline.cli.wake_timer import (
 )
 from jackline.clock import SystemClock
 from jackline.config import Config
-from jackline.control.run_view import until_words
+from jackline.control.text import until_text
 from jackline.errors import JacklineError, UsageError
 from jackline.flows.execution.agent_cancellation import withdraw_cancellations
 from jackline.flows.flow_run import FlowRun
@@ -91,7 +91,7 @@ class RunClaim:
             held = may_wake(now, replace(record, confirmed=True), brakes)
             if held.now:
                 _leave(f"run {record.run_id} may go on now, and does so in {_process(record)}")
-            until = until_words(None if held.at is None else held.at.timestamp(), now)
+            until = until_text(None if held.at is None else held.at.timestamp(), now)
             raise UsageError(
                 f"the run {record.run_id} waits in {_process(record)}{until}: {held.why}",
                 next=f"jackline resume {record.run_id} --now takes it over and asks at once",

@@ -36,7 +36,8 @@ from jackline.cli.shutdown import discard_output
 from jackline.cli.wake_timer import RunTimer, WakeBy, paying_variables, save_paying_variables
 from jackline.clock import SystemClock
 from jackline.config import Config
-from jackline.control.run_view import AgentView, RunView, event_line, until_words
+from jackline.control.run_view import AgentView, RunView, event_line
+from jackline.control.text import until_text
 from jackline.errors import BadArgumentError, StoreLockedError
 from jackline.failures.sentences import duration_in_words
 from jackline.flows.authoring.flow_definition import Flow, load_flow
@@ -108,7 +109,7 @@ def _live() -> Iterator[Listener]:
         transient=False,
         redirect_stdout=False,
     ):
-        yield view.heard
+        yield view.apply
 
 
 def drawn(view: RunView, now: datetime) -> Group:
@@ -147,7 +148,7 @@ _STYLES = {"parked": "magenta", "failed": "red", "stopping": "yellow", "finished
 def _standing(agent: AgentView, now: datetime) -> tuple[str, str]:
     since = duration_in_words(now - datetime.fromtimestamp(agent.since, now.tzinfo))
     if agent.why:
-        return "waits", f"{agent.why}{until_words(agent.until, now)}"
+        return "waits", f"{agent.why}{until_text(agent.until, now)}"
     return f"turn {agent.turns + 1}", f"{agent.tokens:,} tokens, for {since}"
 
 
@@ -310,7 +311,7 @@ def summary(outcome: Outcome[Any], record: RunRecord, *, plain: bool = False) ->
         says = ""
     now = SystemClock().now()
     if state is RunState.PARKED:
-        first = f"run {run_id} is parked{until_words(record.wake_at, now)}{says}"
+        first = f"run {run_id} is parked{until_text(record.wake_at, now)}{says}"
         step = f"jackline resume {run_id}"
         by_itself = f"`jackline up` wakes it then; at once: {step} --now"
         step = by_itself if record.wake_at else f"it waits for you: {step}"

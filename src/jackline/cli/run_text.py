@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from jackline.autopsy.figures import counted
-from jackline.control.run_view import until_words
-from jackline.control.text import whole_second
+from jackline.control.text import until_text, whole_second
 from jackline.errors import UsageError
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.actions import shown_action
@@ -34,10 +33,10 @@ from jackline.flows.settings import decode_settings, expected_cost, may_wake
 from jackline.flows.store.pending_calls import PendingSession, PendingToolCall
 from jackline.flows.store.run_store import NOT_OURS, how_to_accept
 from jackline.outside_names import printable
+from jackline.states import DerivedState
 
 _SHOWN_OF_VALUE = 400
 _LONGEST_ARGUMENTS = 20_000
-_GLYPHS = {CallState.DONE: "✓", CallState.FAILED: "✗", CallState.RUNNING: "…"}
 
 
 def run_line(run: RunRecord, now: datetime) -> str:
@@ -45,8 +44,8 @@ def run_line(run: RunRecord, now: datetime) -> str:
     state = run.state.value
     gone = run.lease_until < now.timestamp() or is_dead(run.owner)
     if run.state is RunState.RUNNING and gone:
-        state = "cut off"  # whoever carried it is gone, and left no word
-    waits = until_words(run.wake_at, now) if run.state is RunState.PARKED else ""
+        state = DerivedState.CUT_OFF.value
+    waits = until_text(run.wake_at, now) if run.state is RunState.PARKED else ""
     if run.state is RunState.PARKED and run.wake_at is None and not run.confirmed:
         step = f"jackline resume {run.run_id}"
         waits = ", waits for you" if step in run.why else f", waits for you ({step})"
@@ -114,7 +113,7 @@ def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:
         if call.phase != phase:
             phase = call.phase
             yield printable(f"{phase}:") if phase else ""
-        yield printable(f"  {_GLYPHS[call.state]} {call.label}{_call_words(call, now)}")
+        yield printable(f"  {call.state.glyph} {call.label}{_call_words(call, now)}")
 
 
 def _call_words(call: CallRecord, now: datetime) -> str:
@@ -124,7 +123,7 @@ def _call_words(call: CallRecord, now: datetime) -> str:
     if call.state is CallState.DONE or call.outcome is None:
         return words
     evidence = decode_outcome(call.outcome).evidence
-    until = until_words(None if evidence.resets_at is None else evidence.resets_at.timestamp(), now)
+    until = until_text(None if evidence.resets_at is None else evidence.resets_at.timestamp(), now)
     return f"  {call.terminated_by}: {evidence.says}{until}{words}, task {call.task_id}"
 
 

@@ -25,8 +25,7 @@ from jackline.assembly import RunningGateway, StateDir
 from jackline.assembly.gateway_process import find, not_running, reading_of, status_of
 from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_faults
 from jackline.clock import SystemClock
-from jackline.control.status import lane_word
-from jackline.control.text import counted, limit_words, whole_second
+from jackline.control.text import counted, lane_state, limit_text, whole_second
 from jackline.errors import NothingFoundError, UnreachableError
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.outside_names import printable
@@ -58,7 +57,7 @@ def print_client_report(running: RunningGateway, session: str, *, as_json: bool)
 
 
 def _lines(agent: Mapping[str, Any]) -> Iterator[str]:
-    told, seen = agent["told"], agent["seen"]
+    told, seen = agent["reported"], agent["seen"]
     kind = f" ({told['name']})" if told["name"] else ""
     who = f"agent {agent['agent']}{kind}" if agent["agent"] else "main thread"
     yield f"session {agent['session'][:8]}, {who}"
@@ -119,7 +118,7 @@ def status(
     click.echo(f"\n{told['url']} sends to {_ladder(told)}, process {running.pid}")
     for lane in _list(told, "lanes"):
         click.echo(printable(lane_line(lane, _now(told))))
-        if limits := limit_words(lane, _now(told)):
+        if limits := limit_text(lane, _now(told)):
             click.echo(printable(f"    limits: {limits}"))
     for line in waiting_lines(told):
         click.echo(printable(line, keep="\n"))
@@ -141,7 +140,7 @@ def lane_line(lane: dict[str, object], now: datetime) -> str:
     if isinstance(limits, dict) and limits:
         figures += ", left: " + ", ".join(f"{name} {share:.0%}" for name, share in limits.items())
     why = f"; {lane['why']}" if lane["why"] else ""
-    return f"  {lane['name']}: {lane_word(lane)}, {figures}{why}{_until(lane, now)}"
+    return f"  {lane['name']}: {lane_state(lane)}, {figures}{why}{_until(lane, now)}"
 
 
 def waiting_lines(told: dict[str, object]) -> Iterator[str]:

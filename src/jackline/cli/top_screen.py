@@ -15,34 +15,23 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from jackline.control.status import lane_word
-from jackline.control.text import counted, whole_second
+from jackline.control.fleet import WAITS
+from jackline.control.text import counted, lane_state, whole_second
 from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.states import AgentState, RunState, looks
 
-# As on the page in the browser: a glyph and a colour for each word.
-_LOOKS = {
-    "open": ("●", "green"),
-    "limited": ("◐", "yellow"),
-    "parked": ("■", "magenta"),
-    "broken": ("✕", "yellow"),
-    "probing": ("◌", "cyan"),
-    "paused": ("‖", "bold"),
-    "draining": ("◌", "bold"),
-    "answering": ("●", "green"),
-    "between calls": ("◍", "cyan"),
-    "quiet": ("◦", "dim"),
-    "queued": ("○", ""),
-    "throttled": ("◐", "yellow"),
-    "upstream down": ("✕", "yellow"),
-    "failed": ("▲", "bold red"),
-    "finished": ("✓", "dim"),
-    "running": ("●", "green"),
-    "stopped": ("‖", ""),
-    "cancelled": ("–", "dim"),
-    "cut off": ("▲", "bold red"),
+# The terminal's style for each tone of jackline.states.
+_STYLES = {
+    "go": "green",
+    "slow": "yellow",
+    "park": "magenta",
+    "down": "yellow",
+    "try": "cyan",
+    "tool": "cyan",
+    "bad": "bold red",
+    "done": "dim",
 }
-_UNKNOWN = ("·", "")
-_WAITS = frozenset(("parked", "upstream down", "throttled", "queued"))
+_LOOKS = looks()
 # A verdict of more lines than this is cut: the lanes below say the same in detail.
 _MOST_VERDICT = 4
 _MOST_LANES = 8
@@ -87,7 +76,7 @@ def _part(name: str, lines: Sequence[Text], most: int, summary: str = "") -> lis
 
 def _lanes(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
     for lane in told["lanes"]:
-        line = _stated(lane_word(lane), f"{lane['name']}  ")
+        line = _stated(lane_state(lane), f"{lane['name']}  ")
         line.append(f"  {lane['in_flight']} of {lane['window']} in flight")
         if lane["waiting"]:
             line.append(f", {lane['waiting']} waiting")
@@ -126,12 +115,12 @@ def _agents(told: Mapping[str, Any], now: datetime) -> list[Text]:
 
 def _agent(agent: Mapping[str, Any], now: datetime) -> Text:
     name = agent["label"] or _short(agent["agent"]) or "main"
-    doing = str(agent["doing"])
-    line = _stated(doing, f"{set_cell_size(name, 18)} ", indent="    ")
-    if doing in _WAITS:
+    state = str(agent["state"])
+    line = _stated(state, f"{set_cell_size(name, 18)} ", indent="    ")
+    if state in WAITS:
         line.append(_until(agent["until"], now).removeprefix(","), style="bold")
         line.append(f" for {_since(agent['since'], now)}", style="dim")
-    elif doing == "answering":
+    elif state == AgentState.ANSWERING:
         line.append(f" for {_since(agent['since'], now)}", style="dim")
     failed = f", {agent['failed']} failed" if agent["failed"] else ""
     if agent["calls"]:
@@ -161,7 +150,7 @@ def _burn(told: Mapping[str, Any]) -> Iterator[Text]:
 def _runs(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
     for run in told["runs"]:
         line = _stated(str(run["state"]), f"{run['run']}  {run['flow']}  ")
-        if run["state"] == "parked":
+        if run["state"] == RunState.PARKED:
             line.append(_until(run["wake_at"], now) or ", until you say so", style="bold")
         failed = f", {run['failed']} failed" if run["failed"] else ""
         line.append(f"  {run['done']} done{failed}, ${run['cost']:,.2f}")
@@ -183,7 +172,8 @@ def _forecast(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
 
 
 def _stated(state: str, name: str, indent: str = "  ") -> Text:
-    glyph, style = _LOOKS.get(state, _UNKNOWN)
+    glyph, tone = _LOOKS.get(state, ("·", ""))
+    style = _STYLES.get(tone, "")
     return Text.assemble(indent, (glyph, style), f" {name}", (state, style))
 
 

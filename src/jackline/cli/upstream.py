@@ -298,9 +298,9 @@ def resume(lane: str, as_json: bool) -> None:
 def probe(lane: str, as_json: bool) -> None:
     """Ask a parked lane once, now: a wall may have gone before it was told to.
 
-    LANE is a lane, a pattern, or the name of an upstream. One call on each parked or broken lane
-    goes out: one that waits, else the next that comes. If it is answered, the lane opens for all;
-    if it meets the wall again, the lane stays parked as before.
+    LANE is a lane, a pattern, or the name of an upstream. On each lane that is parked or down
+    one call goes out: one that waits, else the next that comes. If it is answered, the lane opens
+    for all; if it meets the wall again, the lane stays parked as before.
 
     \b
     Example:

@@ -20,7 +20,7 @@ import click
 from jackline.assembly import RunningGateway
 from jackline.assembly.gateway_process import order, reading_of
 from jackline.clock import SystemClock
-from jackline.control.text import counted, limit_words, whole_second
+from jackline.control.text import counted, limit_text, whole_second
 from jackline.failures import Failure, Kind
 from jackline.failures.sentences import explain, moment_in_words
 from jackline.providers.settings import CostClass, Credential, UpstreamSettings
@@ -103,7 +103,7 @@ def as_lines(upstreams: Sequence[UpstreamSettings], lanes: Lanes | None) -> Iter
             why = f"; {lane['why']}" if lane.get("why") else ""
             figures = f"{lane['in_flight']} of {lane['window']} in flight"
             yield f"     lane {lane['name']}: {lane['state']}, {figures}{why}"
-            if limits := limit_words(lane, SystemClock().now()):
+            if limits := limit_text(lane, SystemClock().now()):
                 yield f"       limits: {limits}"
 
 

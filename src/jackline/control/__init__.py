@@ -1,4 +1,4 @@
-"""What one may ask about a running gateway, in the same words on every face.
+"""The status of a running gateway, with the same sentences in every interface.
 
 Rules: (1) plain values in, plain values and sentences out; (2) the same sentence in `status`, on
 the dashboard and in notifications.

@@ -1,4 +1,4 @@
-"""The service's events as lines: words for people, JSON that can be parsed again for programs.
+"""The service's events as lines: text for people, JSON that can be parsed again for programs.
 
 Rules: (1) pure; (2) a line of JSON names its schema and holds every field, so that parsing it gives
 the same event; (3) no prompt, answer, key or token, since no event holds one.
@@ -12,10 +12,9 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-from jackline.control.board import lane_label
-from jackline.control.text import whole_second
+from jackline.control.text import lane_label, until_text
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
-from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.failures.sentences import duration_in_words
 
 LoggedEvent: TypeAlias = CallEnded | AttemptFailed | LaneChanged | ServiceNoted
 
@@ -27,7 +26,6 @@ _KINDS: Mapping[str, type[LoggedEvent]] = {
     "service_noted": ServiceNoted,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
-_WORTH_TELLING = 1.0
 
 
 def event_json(event: LoggedEvent) -> dict[str, Any]:
@@ -36,44 +34,39 @@ def event_json(event: LoggedEvent) -> dict[str, Any]:
     return {"schema": SCHEMA, "event": _NAMES[type(event)], **fields}
 
 
-def event_from(told: Mapping[str, Any]) -> LoggedEvent:
-    """The event that a line tells of; ValueError if it is none."""
-    kind = _KINDS.get(str(told.get("event")))
-    if told.get("schema") != SCHEMA or kind is None:
+def event_from(line: Mapping[str, Any]) -> LoggedEvent:
+    """The event of a line of JSON; ValueError if it is none."""
+    kind = _KINDS.get(str(line.get("event")))
+    if line.get("schema") != SCHEMA or kind is None:
         raise ValueError(f"not a line of {SCHEMA}")
-    fields = {name: value for name, value in told.items() if name not in ("schema", "event")}
+    fields = {name: value for name, value in line.items() if name not in ("schema", "event")}
     try:
         return kind(**fields)
     except TypeError as error:
         raise ValueError(f"not a line of {SCHEMA}: other fields than it has") from error
 
 
-def event_words(event: LoggedEvent, now: datetime) -> str:
+def event_text(event: LoggedEvent, now: datetime) -> str:
     """The event for a person, with the hour it happened at."""
     at = datetime.fromtimestamp(event.at, now.tzinfo)
     hour = f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S}"
-    return f"{hour} {_words(event, now)}"
+    if isinstance(event, CallEnded):
+        return f"{hour} {_call_text(event)}"
+    if isinstance(event, ServiceNoted):
+        return f"{hour} service {event.what}" + (f": {event.detail}" if event.detail else "")
+    name = lane_label(event.lane)
+    until = until_text(event.resets_at if isinstance(event, AttemptFailed) else event.until, now)
+    until = f",{until}" if until else ""
+    if isinstance(event, AttemptFailed):
+        return f"{hour} {name}: attempt failed, {event.why}{until} ({event.call})"
+    why = event.why.replace(event.lane, name)
+    return f"{hour} {name} is {event.state}{until}{f'. {why}' if why else ''}"
 
 
-def _words(event: LoggedEvent, now: datetime) -> str:
-    match event:
-        case CallEnded():
-            return _call(event)
-        case AttemptFailed():
-            resets = _until(event.resets_at, now)
-            return f"{lane_label(event.lane)}: attempt failed, {event.why}{resets} ({event.call})"
-        case LaneChanged():
-            name = lane_label(event.lane)
-            why = event.why.replace(event.lane, name)
-            return f"{name} is {event.state}{_until(event.until, now)}{f'. {why}' if why else ''}"
-        case ServiceNoted():
-            return f"service {event.what}" + (f": {event.detail}" if event.detail else "")
-
-
-def _call(event: CallEnded) -> str:
-    parts = [f"took {_span(event.took)}"]
-    if event.waited >= _WORTH_TELLING:
-        parts.append(f"held for {_span(event.waited)}")
+def _call_text(event: CallEnded) -> str:
+    parts = [f"took {_seconds(event.took)}"]
+    if event.waited >= 1.0:
+        parts.append(f"held for {_seconds(event.waited)}")
     if event.attempts > 1:
         parts.append(f"{event.attempts} attempts")
     if event.input_tokens or event.output_tokens:
@@ -84,13 +77,5 @@ def _call(event: CallEnded) -> str:
     return f"{lane}: call {event.outcome.replace('_', ' ')}, {', '.join(parts)}{who} ({event.call})"
 
 
-def _span(seconds: float) -> str:
+def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else duration_in_words(timedelta(seconds=seconds))
-
-
-def _until(until: float | None, now: datetime) -> str:
-    if until is None:
-        return ""
-    return (
-        f", until {moment_in_words(datetime.fromtimestamp(whole_second(until), now.tzinfo), now)}"
-    )

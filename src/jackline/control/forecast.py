@@ -12,29 +12,37 @@ Not here: reading headers (lanes/rate_limits.py), what is cached (lanes/prompt_c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 from math import ceil, inf
 
 from jackline.agents.prices import Price, in_dollars
-from jackline.control.board import lane_label
 from jackline.control.fleet import QUIET_AFTER
-from jackline.control.text import counted, whole_second
+from jackline.control.text import counted, lane_label, moment_text
 from jackline.failures.sentences import duration_in_words, moment_in_words
-from jackline.lanes.breaker import FLOWING, LaneState
+from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, CachedConversation, counted_until
 from jackline.lanes.rate_limits import SeenWindow
 from jackline.outside_names import cut_name
+from jackline.states import LaneState
 
 _LEAST_DOLLARS = 0.5
 _LEAST_MINUTES = 1.0
 _LEAST_TOKENS = 100_000
-# Nobody knows how long an outage lasts: caches that live for longer are not spoken of yet.
+# Nobody knows how long an outage lasts: caches that live for longer are not mentioned yet.
 _OUTAGE_AHEAD = 600.0
 _MILLION = 1_000_000
+# How far back the pace is measured: longer than a burst, shorter than a change of work.
+_PACE_SECONDS = 1200.0
+_LEAST_SECONDS = 120.0
+# One point in so many seconds shows the pace as well as each answer would.
+_POINT_EVERY = 5.0
+_MAX_WINDOWS = 512
+_MAX_WINDOWS_OF_ACCOUNT = 16
+_NAMES = {"5h": "5-hour", "7d": "7-day", "7d_opus": "7-day Opus", "7d-sonnet": "7-day Sonnet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,36 @@ class CacheRewriteCost:
     dollars_warm: float | None
     minutes: float | None
 
+    @classmethod
+    def of(
+        cls, found: Sequence[CachedConversation], price: Price | None, lane: Lane
+    ) -> CacheRewriteCost:
+        """What these conversations take."""
+        tokens = sum(each.cached for each in found)
+        bucket = lane.buckets.get("input")
+        minutes = tokens / (60 * bucket.rate) if bucket is not None and bucket.rate > 0 else None
+        if price is None:
+            return cls(len(found), tokens, None, None, minutes)
+        written = sum(
+            each.cached * (price.cache_write if each.life <= SHORT_LIFE else price.cache_write_1h)
+            for each in found
+        )
+        read = tokens * price.cache_read
+        return cls(len(found), tokens, written / _MILLION, read / _MILLION, minutes)
+
+    def __add__(self, other: CacheRewriteCost) -> CacheRewriteCost:
+        def known(one: float | None, two: float | None) -> float | None:
+            return one if two is None else two if one is None else one + two
+
+        return CacheRewriteCost(
+            self.conversations + other.conversations,
+            self.tokens + other.tokens,
+            known(self.dollars, other.dollars),
+            known(self.dollars_warm, other.dollars_warm),
+            # Each lane has a limit of its own: the slowest is waited for.
+            max((each for each in (self.minutes, other.minutes) if each is not None), default=None),
+        )
+
     @property
     def matters(self) -> bool:
         """Whether it is worth a sentence."""
@@ -59,10 +97,20 @@ class CacheRewriteCost:
         saved = (self.dollars or 0.0) - (self.dollars_warm or 0.0)
         return saved >= _LEAST_DOLLARS or (self.minutes or 0.0) >= _LEAST_MINUTES
 
+    def __str__(self) -> str:
+        text = f"{self.tokens:,} tokens to write again"
+        if self.dollars is not None:
+            warm = in_dollars(self.dollars_warm or 0.0)
+            text += f", {in_dollars(self.dollars)} instead of {warm}"
+        if self.minutes is not None and self.minutes >= _LEAST_MINUTES:
+            minutes = timedelta(minutes=max(1, round(self.minutes)))
+            text += f", {duration_in_words(minutes)} of its input limit"
+        return text
+
 
 @dataclass(frozen=True, slots=True)
 class CacheAdvice:
-    """The caches of one lane that have lapsed, or will before it is back; moments are dates.
+    """The caches of one lane that have lapsed, or will before it is back; times are dates.
 
     `back_at` is when the lane takes calls again, None if it does now or nobody knows. `kept_by_1h`
     counts the conversations that would still be cached then if they had been written for an hour,
@@ -80,7 +128,7 @@ class CacheAdvice:
     dollars_1h: float | None
 
     def to_json(self, sentence: str) -> dict[str, object]:
-        """As every face shows it."""
+        """As every interface shows it."""
         return {"sentence": sentence, **asdict(self)}
 
 
@@ -92,16 +140,27 @@ def advice_for(
     *,
     wall_ahead: float,
 ) -> CacheAdvice | None:
-    """What to say of a lane for which these conversations wait; None where nothing is to be said.
+    """The advice about a lane for which these conversations wait; None if none is needed.
 
-    `now` is the lanes' time, which the wall clock is ahead of by so much.
+    `now` is the lanes' time; the wall clock is ahead of it by `wall_ahead`.
     """
-    back_at = _back_at(lane, now)
+    back_at: float | None = None
+    if not lane.paused:
+        if lane.state in FLOWING:
+            back_at = max(now, lane.hold_until)
+        elif lane.state is LaneState.PARKED:
+            back_at = lane.reset_at
     horizon = now + _OUTAGE_AHEAD if back_at is None else back_at
-    in_use = list(_in_use(lane, waiting))
+    # Those that will continue: a call waits, or they had one just before the lane was closed.
+    names = dict.fromkeys(waiting)
+    if lane.state not in FLOWING and not lane.paused:
+        begins = lane.since - QUIET_AFTER
+        known = lane.caches.conversations.items()
+        names |= dict.fromkeys(name for name, each in known if each.sent_at >= begins)
+    in_use = [each for name in names if (each := lane.caches.cached_of(name)) is not None]
     lost = [each for each in in_use if counted_until(each) <= now]
     losing = [each for each in in_use if now < counted_until(each) <= horizon]
-    again = _rewriting([*lost, *losing], price, lane)
+    again = CacheRewriteCost.of([*lost, *losing], price, lane)
     if not again.conversations or not again.matters:
         return None
     kept = [
@@ -109,6 +168,11 @@ def advice_for(
         for each in (*lost, *losing)
         if each.life < LONG_LIFE and each.sent_at + LONG_LIFE > (back_at or now)
     ]
+    dollars_1h = None
+    if kept and price is not None:
+        # What was cached was written once, at the price of the short life.
+        more = max(0.0, price.cache_write_1h - price.cache_write)
+        dollars_1h = sum(each.cached for each in kept) * more / _MILLION
     lapses = [counted_until(each) + wall_ahead for each in losing]
     return CacheAdvice(
         lane=lane_label(lane.name),
@@ -119,164 +183,65 @@ def advice_for(
         back_at=None if back_at is None or back_at <= now else back_at + wall_ahead,
         again=again,
         kept_by_1h=len(kept),
-        dollars_1h=_more_for_1h(kept, price) if kept and price is not None else None,
+        dollars_1h=dollars_1h,
     )
 
 
 def cost_of_wall(
     lanes: Iterable[tuple[Lane, Price | None]], now: float, *, begins: float, ends: float
 ) -> CacheRewriteCost | None:
-    """What a wall will cost that is foretold for all these lanes; None if that does not matter.
+    """What a wall will cost that is forecast for all these lanes; None if that does not matter.
 
-    Whoever asks now is taken to ask until it begins.
+    Conversations that are active now are expected to be active until it begins.
     """
-    total: CacheRewriteCost | None = None
+    total = CacheRewriteCost(0, 0, None, None, None)
     for lane, price in lanes:
-        active = _active_since(lane, now - QUIET_AFTER)
-        again = _rewriting([each for each in active if ends - begins >= each.life], price, lane)
-        if again.conversations:
-            total = again if total is None else _sum(total, again)
-    return total if total is not None and total.matters else None
-
-
-def _back_at(lane: Lane, now: float) -> float | None:
-    """When the lane takes calls again; None where nobody knows."""
-    if lane.paused:
-        return None
-    if lane.state in FLOWING:
-        return max(now, lane.hold_until)
-    return lane.reset_at if lane.state is LaneState.PARKED else None
-
-
-def _in_use(lane: Lane, waiting: Collection[str]) -> Iterator[CachedConversation]:
-    """Conversations that will go on: a call waits, or they went on just before the lane shut."""
-    found = dict.fromkeys(waiting)
-    if lane.state not in FLOWING and not lane.paused:
-        begins = lane.since - QUIET_AFTER
-        known = lane.caches.conversations.items()
-        found |= dict.fromkeys(name for name, each in known if each.sent_at >= begins)
-    for name in found:
-        each = lane.caches.cached_of(name)
-        if each is not None:
-            yield each
-
-
-def _active_since(lane: Lane, moment: float) -> Iterator[CachedConversation]:
-    for name, known in lane.caches.conversations.items():
-        each = lane.caches.cached_of(name) if known.sent_at >= moment else None
-        if each is not None:
-            yield each
-
-
-def _rewriting(
-    found: Sequence[CachedConversation], price: Price | None, lane: Lane
-) -> CacheRewriteCost:
-    tokens = sum(each.cached for each in found)
-    bucket = lane.buckets.get("input")
-    minutes = tokens / (60 * bucket.rate) if bucket is not None and bucket.rate > 0 else None
-    if price is None:
-        return CacheRewriteCost(len(found), tokens, None, None, minutes)
-    written = sum(each.cached * _write_price(each, price) for each in found)
-    return CacheRewriteCost(
-        len(found), tokens, written / _MILLION, tokens * price.cache_read / _MILLION, minutes
-    )
-
-
-def _write_price(each: CachedConversation, price: Price) -> float:
-    return price.cache_write if each.life <= SHORT_LIFE else price.cache_write_1h
-
-
-def _more_for_1h(kept: Sequence[CachedConversation], price: Price) -> float:
-    """What was cached was written once, at the price of the short life."""
-    more = max(0.0, price.cache_write_1h - price.cache_write)
-    return sum(each.cached for each in kept) * more / _MILLION
-
-
-def _sum(one: CacheRewriteCost, other: CacheRewriteCost) -> CacheRewriteCost:
-    return CacheRewriteCost(
-        one.conversations + other.conversations,
-        one.tokens + other.tokens,
-        _known(one.dollars, other.dollars),
-        _known(one.dollars_warm, other.dollars_warm),
-        # Each lane has a limit of its own: the slowest is waited for.
-        max((each for each in (one.minutes, other.minutes) if each is not None), default=None),
-    )
-
-
-def _known(one: float | None, other: float | None) -> float | None:
-    return one if other is None else other if one is None else one + other
-
-
-# --- words ------------------------------------------------------------------------------------
+        active = [
+            each
+            for name, known in lane.caches.conversations.items()
+            if known.sent_at >= now - QUIET_AFTER
+            and (each := lane.caches.cached_of(name)) is not None
+            and ends - begins >= each.life
+        ]
+        if active:
+            total += CacheRewriteCost.of(active, price, lane)
+    return total if total.conversations and total.matters else None
 
 
 def advice_sentence(advice: CacheAdvice, now: datetime) -> str:
-    """The advice in words, the same on every face."""
-    told = f"{advice.lane}: {_who(advice, now)}: {rewriting_words(advice.again)}."
+    """The advice for people, the same on every interface."""
+    lost, losing, back_at = advice.lost, advice.losing, advice.back_at
+    have = "has lost its prompt cache" if lost == 1 else "have lost their prompt caches"
+    who = f"{counted(lost, 'conversation')} {have}"
+    if losing:
+        lapses = (advice.first_lapse_at, advice.last_lapse_at)
+        minutes = [max(1, ceil((at - now.timestamp()) / 60)) for at in lapses if at is not None]
+        when = f"in {' to '.join(str(each) for each in dict.fromkeys(minutes))} min"
+        if back_at is None:
+            when += " unless it is back by then"
+        else:
+            when += f", before it is back at {moment_text(back_at, now)}"
+        if lost:
+            more = "more loses its own" if losing == 1 else "more lose theirs"
+            who += f", {losing:,} {more} {when}"
+        else:
+            lose = "loses its prompt cache" if losing == 1 else "lose their prompt caches"
+            who = f"{counted(losing, 'conversation')} {lose} {when}"
+    elif back_at is not None:
+        who += f" and {'goes' if lost == 1 else 'go'} on at {moment_text(back_at, now)}"
+    sentence = f"{advice.lane}: {who}: {advice.again}."
     if not advice.kept_by_1h:
-        return told
+        return sentence
     kept = "it" if advice.kept_by_1h == 1 else "them"
     if advice.kept_by_1h < advice.again.conversations:
         kept = f"{advice.kept_by_1h:,} of them"
-    more = "" if advice.dollars_1h is None else f" for {in_dollars(advice.dollars_1h)} more"
-    return f'{told} A life of 1 h (cache.ttl = "1h") would have kept {kept}{more}.'
-
-
-def rewriting_words(again: CacheRewriteCost) -> str:
-    """How much it is, for people."""
-    told = f"{again.tokens:,} tokens to write again"
-    if again.dollars is not None:
-        told += f", {in_dollars(again.dollars)} instead of {in_dollars(again.dollars_warm or 0.0)}"
-    if again.minutes is not None and again.minutes >= _LEAST_MINUTES:
-        told += f", {_minutes(again.minutes * 60)} of its input limit"
-    return told
-
-
-def _who(advice: CacheAdvice, now: datetime) -> str:
-    lost, losing = advice.lost, advice.losing
-    have = "has lost its prompt cache" if lost == 1 else "have lost their prompt caches"
-    if not losing:
-        on = "goes on" if lost == 1 else "go on"
-        when = "" if advice.back_at is None else f" and {on} at {_moment(advice.back_at, now)}"
-        return f"{counted(lost, 'conversation')} {have}{when}"
-    if not lost:
-        lose = "loses its prompt cache" if losing == 1 else "lose their prompt caches"
-        return f"{counted(losing, 'conversation')} {lose} {_when(advice, now)}"
-    more = "more loses its own" if losing == 1 else "more lose theirs"
-    return f"{counted(lost, 'conversation')} {have}, {losing:,} {more} {_when(advice, now)}"
-
-
-def _when(advice: CacheAdvice, now: datetime) -> str:
-    lapses = (advice.first_lapse_at, advice.last_lapse_at)
-    minutes = [max(1, ceil((at - now.timestamp()) / 60)) for at in lapses if at is not None]
-    span = " to ".join(str(each) for each in dict.fromkeys(minutes))
-    if advice.back_at is None:
-        return f"in {span} min unless it is back by then"
-    return f"in {span} min, before it is back at {_moment(advice.back_at, now)}"
-
-
-def _moment(at: float, now: datetime) -> str:
-    return moment_in_words(datetime.fromtimestamp(whole_second(at), now.tzinfo), now)
-
-
-def _minutes(seconds: float) -> str:
-    return duration_in_words(timedelta(minutes=max(1, round(seconds / 60))))
-
-
-# How far back the pace is measured: longer than a burst, shorter than a change of work.
-_PACE_SECONDS = 1200.0
-_LEAST_SECONDS = 120.0
-# One point in so many seconds tells the pace as well as each answer would.
-_POINT_EVERY = 5.0
-_MOST_WINDOWS = 512
-_MOST_OF_AN_ACCOUNT = 16
-_FREE: Mapping[str, CacheRewriteCost] = {}
-_NAMES = {"5h": "5-hour", "7d": "7-day", "7d_opus": "7-day Opus", "7d-sonnet": "7-day Sonnet"}
+    extra = "" if advice.dollars_1h is None else f" for {in_dollars(advice.dollars_1h)} more"
+    return f'{sentence} A life of 1 h (cache.ttl = "1h") would have kept {kept}{extra}.'
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """One window of one account: its standing, and its end at the present pace if there is one."""
+    """One window of one account, and its end at the present pace if there is one."""
 
     account: str
     window: str
@@ -288,32 +253,30 @@ class Forecast:
     """When it will be used up; None when it refills first, or the pace is not known."""
 
     def to_json(self) -> dict[str, object]:
-        """As every face shows it."""
-        return {
-            "account": self.account,
-            "window": self.window,
-            "used": round(self.used, 4),
-            "resets_at": self.resets_at,
-            "per_hour": round(self.per_hour, 4),
-            "ends_at": self.ends_at,
-        }
+        """As every interface shows it."""
+        shares = {"used": round(self.used, 4), "per_hour": round(self.per_hour, 4)}
+        return {**asdict(self), **shares}
 
 
 class WindowWatch:
-    """What was seen of the windows of all accounts."""
+    """What answers reported of the windows of all accounts."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], deque[tuple[float, float]]] = {}
         self._resets: dict[tuple[str, str], float] = {}
 
-    def heard(self, now: float, account: str, windows: Iterable[SeenWindow]) -> None:
-        """An answer told of its account's windows."""
-        for window in islice(windows, _MOST_OF_AN_ACCOUNT):
+    def add(self, now: float, account: str, windows: Iterable[SeenWindow]) -> None:
+        """An answer reported its account's windows."""
+        for window in islice(windows, _MAX_WINDOWS_OF_ACCOUNT):
             key = (account, cut_name(window.name))
             points = self._seen.get(key)
             if points is None:
                 points = self._seen[key] = deque()
-                self._forget_oldest()
+                if len(self._seen) > _MAX_WINDOWS:
+                    last = {name: each[-1][0] if each else inf for name, each in self._seen.items()}
+                    oldest = min(last, key=last.__getitem__)
+                    del self._seen[oldest]
+                    self._resets.pop(oldest, None)
             if points and (
                 window.resets_at > self._resets[key] + 60 or window.used < points[-1][1] - 0.02
             ):
@@ -326,52 +289,34 @@ class WindowWatch:
             while len(points) > 2 and points[0][0] < now - _PACE_SECONDS:
                 points.popleft()
 
-    def _forget_oldest(self) -> None:
-        if len(self._seen) > _MOST_WINDOWS:
-            oldest = min(self._seen, key=self._last_heard)
-            del self._seen[oldest]
-            self._resets.pop(oldest, None)
-
-    def _last_heard(self, key: tuple[str, str]) -> float:
-        points = self._seen[key]
-        return points[-1][0] if points else inf
-
     def follow_clock(self, set_by: float) -> None:
-        """The wall clock was set by so much: what was seen stays as long ago, resets are dates."""
+        """The wall clock was set by so much: points stay as long ago, resets are dates."""
         for key, points in self._seen.items():
             self._seen[key] = deque((at + set_by, used) for at, used in points)
 
     def forecasts(self, now: float) -> list[Forecast]:
-        """Every window that has not refilled since it was heard of, the fullest first."""
-        told = [
-            self._forecast(key, points, now)
-            for key, points in self._seen.items()
-            if points and self._resets[key] > now
-        ]
-        return sorted(told, key=lambda each: -each.used)
-
-    def _forecast(
-        self, key: tuple[str, str], points: deque[tuple[float, float]], now: float
-    ) -> Forecast:
-        account, window = key
-        resets_at = self._resets[key]
-        begun, before = points[0]
-        used = points[-1][1]
-        watched = now - begun
-        pace = max(0.0, used - before) / watched if watched >= _LEAST_SECONDS else 0.0
-        ends_at = None
-        if used >= 1.0:
-            ends_at = points[-1][0]
-        elif pace > 0.0 and now + (1.0 - used) / pace < resets_at:
-            ends_at = now + (1.0 - used) / pace
-        return Forecast(account, window, used, resets_at, pace * 3600.0, ends_at)
+        """Every window that has not refilled since it was reported, the fullest first."""
+        found = []
+        for key, points in self._seen.items():
+            resets_at = self._resets[key]
+            if not points or resets_at <= now:
+                continue
+            (begun, before), (last, used) = points[0], points[-1]
+            pace = max(0.0, used - before) / (now - begun) if now - begun >= _LEAST_SECONDS else 0.0
+            ends_at = None
+            if used >= 1.0:
+                ends_at = last
+            elif pace > 0.0 and now + (1.0 - used) / pace < resets_at:
+                ends_at = now + (1.0 - used) / pace
+            found.append(Forecast(*key, used, resets_at, pace * 3600.0, ends_at))
+        return sorted(found, key=lambda each: -each.used)
 
 
-def foretold(
+def forecast_sentence(
     forecasts: Iterable[Forecast],
     agents: int,
     now: datetime,
-    costs: Mapping[str, CacheRewriteCost] = _FREE,
+    costs: Mapping[str, CacheRewriteCost] | None = None,
 ) -> str:
     """The sentence about the window that ends first; empty when none does.
 
@@ -382,11 +327,10 @@ def foretold(
         return ""
     first = min(ending, key=lambda each: each.ends_at or 0.0)
     ends = datetime.fromtimestamp(round(first.ends_at or 0.0), now.tzinfo)
-    # The minute is what a person plans by.
+    # People plan by the minute.
     ends = ends.replace(second=0) + timedelta(minutes=ends.second >= 30)
     cut = "" if agents == 0 else f"; {agents} {'agent' if agents == 1 else 'agents'} would be cut"
     name = _NAMES.get(first.window, first.window)
-    lost = ""
-    if first.account in costs:
-        lost = f"; their prompt caches would lapse: {rewriting_words(costs[first.account])}"
+    cost = (costs or {}).get(first.account)
+    lost = "" if cost is None else f"; their prompt caches would lapse: {cost}"
     return f"At this pace the {name} window ends at {moment_in_words(ends, now)}{cut}{lost}."

@@ -3,7 +3,7 @@
 Rules: (1) no paid call: models are listed, or the front page of a cloud is fetched; (2) every
 probe has a limit of time and size, and a failed one is reported, never raised; (3) nothing is
 changed.
-Not here: what it means (doctor.py, host_findings.py).
+Not here: what it means (doctor.py).
 """
 
 from __future__ import annotations
@@ -29,43 +29,62 @@ from jackline.state_dir import StateDir
 from jackline.upstream.bounded_answers import fetch
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import UpstreamRequest
-from jackline.upstream.origin import Origin
 
 PATIENCE = 10.0
-"""Seconds for one upstream, all in all."""
-_MOST_BYTES = 1024 * 1024
+"""Seconds for one upstream."""
+_MAX_BYTES = 1024 * 1024
 _DAY = 86_400.0
-_OWN = (Credential.API_KEY, Credential.BEARER)
-_VERSION = (b"anthropic-version", b"2023-06-01")
 
 
 async def reach(settings: UpstreamSettings, environ: Mapping[str, str], clock: Clock) -> Reached:
-    """What comes of asking this upstream; UsageError when its settings cannot be used."""
+    """Probe this upstream; UsageError when its settings cannot be used."""
     origin = origin_of(settings, environ)
-    proxy = origin.proxy_address
+    address, proxy = origin.address, origin.proxy_address
+    is_cloud = settings.kind.facts.cloud is not None
     reached = Reached(
         settings.name,
-        origin.address.authority,
-        secure=origin.address.scheme == "https",
-        on_this_machine=origin.address.is_loopback,
+        address.authority,
+        secure=address.scheme == "https",
+        on_this_machine=address.is_loopback,
         proxy=None if proxy is None else proxy.authority,
-        shows_key=settings.credential in _OWN and settings.kind.facts.cloud is None,
+        shows_key=settings.credential in (Credential.API_KEY, Credential.BEARER) and not is_cloud,
     )
-    if proxy is None and not _is_number(origin.address.host):
+    if proxy is None and not _is_ip_address(address.host):
+        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(PATIENCE):
-                reached = replace(reached, addresses=await _look_up(origin))
+                found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
         except TimeoutError:
             return replace(reached, lookup_error=f"no answer within {PATIENCE:g} s")
         except OSError as error:
             return replace(reached, lookup_error=error.strerror or str(error))
-    return await _asked(reached, origin, _question(settings, environ), clock)
+        reached = replace(reached, addresses=len({entry[4][0] for entry in found}))
+    request = UpstreamRequest(b"GET", b"/", ())
+    if not is_cloud:
+        headers = [(b"accept", b"application/json")]
+        if settings.kind is UpstreamKind.ANTHROPIC:
+            headers.insert(0, (b"anthropic-version", b"2023-06-01"))
+        request = UpstreamRequest(b"GET", b"/v1/models", tuple(headers))
+        request = provider_for(settings, environ).render(request, "")
+    upstream = HttpUpstream({"doctor": origin})
+    try:
+        answer = await fetch(upstream, request, "doctor/", most_bytes=_MAX_BYTES, seconds=PATIENCE)
+    finally:
+        await upstream.close()
+    reached = replace(reached, error=answer.error, headers=answer.headers, body=answer.body)
+    if answer.error is not None:
+        return reached
+    try:
+        skew = parsedate_to_datetime(answer.headers["date"]).timestamp() - clock.wall()
+    except (KeyError, ValueError):
+        skew = None  # no date, or not one that can be parsed
+    return replace(reached, status=answer.status, skew=skew)
 
 
 async def credential_problem(
     settings: UpstreamSettings, environ: Mapping[str, str]
 ) -> UsageError | OSError | None:
-    """Why the upstream's own credential cannot be had; None when it can, or none is needed."""
+    """Why the upstream's own credential is missing; None if it is not, or none is needed."""
     try:
         provider = provider_for(settings, environ)
         if not provider.is_ready:
@@ -79,16 +98,20 @@ async def credential_problem(
 
 
 def look_at_state(folder: Path, now: float) -> StateSeen:
-    """The state folder, the disk it is on, and its journal."""
-    seen = StateSeen(str(folder), problem=_folder_problem(folder))
-    there = _nearest(folder)
+    """Probe the state folder, the disk it is on, and its journal."""
+    # The folder itself, or the nearest one above it that exists.
+    there = next((one for one in (folder, *folder.parents) if one.exists()), folder)
+    seen = StateSeen(str(folder))
+    if not there.is_dir():
+        seen = replace(seen, problem=f"{there} is not a folder")
+    elif not os.access(there, os.W_OK | os.X_OK):
+        seen = replace(seen, problem=f"{there} cannot be written to")
     if there == folder and os.name != "nt":
         seen = replace(seen, readable_by_others=bool(folder.stat().st_mode & 0o077))
     try:
         seen = replace(seen, free_bytes=shutil.disk_usage(there).free)
     except OSError:
-        # What cannot be told is told as such.
-        seen = replace(seen, free_bytes=None)
+        seen = replace(seen, free_bytes=None)  # reported as not known
     journal = StateDir(folder).journal
     if not journal.exists():
         return seen
@@ -100,7 +123,7 @@ def look_at_state(folder: Path, now: float) -> StateSeen:
 
 
 def is_port_taken(host: str, port: int) -> bool:
-    """Whether somebody else listens where the gateway would."""
+    """Whether another program listens where the gateway would."""
     if port == 0:
         return False
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -115,64 +138,9 @@ def is_port_taken(host: str, port: int) -> bool:
     return False
 
 
-def _question(settings: UpstreamSettings, environ: Mapping[str, str]) -> UpstreamRequest:
-    """What costs nothing to ask."""
-    if settings.kind.facts.cloud is not None:
-        return UpstreamRequest(b"GET", b"/", ())
-    headers = (_VERSION,) if settings.kind is UpstreamKind.ANTHROPIC else ()
-    asked = UpstreamRequest(b"GET", b"/v1/models", (*headers, (b"accept", b"application/json")))
-    return provider_for(settings, environ).render(asked, "")
-
-
-async def _look_up(origin: Origin) -> int:
-    address = origin.address
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    return len({entry[4][0] for entry in found})
-
-
-async def _asked(
-    reached: Reached, origin: Origin, message: UpstreamRequest, clock: Clock
-) -> Reached:
-    upstream = HttpUpstream({"doctor": origin})
-    try:
-        told = await fetch(upstream, message, "doctor/", most_bytes=_MOST_BYTES, seconds=PATIENCE)
-    finally:
-        await upstream.close()
-    return replace(
-        reached,
-        error=told.error,
-        status=None if told.error is not None else told.status,
-        headers=told.headers,
-        body=told.body,
-        skew=None if told.error is not None else _skew(told.headers, clock.wall()),
-    )
-
-
-def _skew(headers: Mapping[str, str], now: float) -> float | None:
-    try:
-        return parsedate_to_datetime(headers["date"]).timestamp() - now
-    except (KeyError, ValueError):
-        return None  # not told, or not as a date
-
-
-def _is_number(host: str) -> bool:
+def _is_ip_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:
         return False
     return True
-
-
-def _folder_problem(folder: Path) -> str | None:
-    there = _nearest(folder)
-    if not there.is_dir():
-        return f"{there} is not a folder"
-    if not os.access(there, os.W_OK | os.X_OK):
-        return f"{there} cannot be written to"
-    return None
-
-
-def _nearest(folder: Path) -> Path:
-    """The folder itself, or the nearest one above it that exists."""
-    return next((one for one in (folder, *folder.parents) if one.exists()), folder)

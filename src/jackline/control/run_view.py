@@ -1,7 +1,6 @@
 """The view of a running flow: phases, agents, waits and sums, folded from its events.
 
-Rules: (1) pure: events in, a view out; (2) everything that waits has its reason and its time; (3)
-the words for states are those of every other face.
+Rules: (1) pure: events in, a view out; (2) everything that waits has its reason and its time.
 Not here: drawing it (cli/run.py, dashboard/).
 """
 
@@ -11,9 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from jackline.agents.outcome import Ending
-from jackline.control.text import counted, whole_second
-from jackline.failures.sentences import moment_in_words
-from jackline.flows.records import RunState
+from jackline.control.text import counted, until_text
 from jackline.flows.run_events import (
     AT_WALL,
     AgentAnswered,
@@ -35,8 +32,9 @@ from jackline.flows.run_events import (
     StepEnded,
     Warned,
 )
+from jackline.states import RunState
 
-_MOST_WARNINGS = 5
+_MAX_WARNINGS = 5
 
 
 @dataclass(slots=True)
@@ -53,13 +51,13 @@ class AgentView:
 
     @property
     def state(self) -> str:
-        """One word for how it stands."""
+        """Whether it waits or works."""
         return "waiting" if self.why else "working"
 
 
 @dataclass(slots=True)
 class PhaseView:
-    """How many agents and steps of a phase are where."""
+    """The agents and steps of a phase, counted."""
 
     name: str
     running: int = 0
@@ -80,21 +78,22 @@ class RunView:
     agents: dict[str, AgentView] = field(default_factory=dict)
     ok: int = 0
     failed: int = 0
-    kept: int = 0
+    replayed: int = 0
+    """Of those that are ok, how many were answered from the store."""
     tokens: int = 0
     cost: float = 0.0
     warnings: list[str] = field(default_factory=list)
 
-    def heard(self, event: FlowEvent) -> None:  # noqa: C901, PLR0912 -- one case an event
-        """Take one event in."""
+    def apply(self, event: FlowEvent) -> None:  # noqa: C901, PLR0912 -- one case an event
+        """Update the view with one event."""
         match event:
             case RunStarted():
                 self.run_id, self.flow = event.run_id, event.flow
-                self.state = "running"
+                self.state = RunState.RUNNING.value
             case RunParked():
-                self.state, self.why, self.until = "parked", event.why, event.wake_at
+                self.state, self.why, self.until = RunState.PARKED.value, event.why, event.wake_at
             case RunWoke():
-                self.state, self.why, self.until = "running", "", None
+                self.state, self.why, self.until = RunState.RUNNING.value, "", None
             case RunStopping():
                 self.state, self.why, self.until = "stopping", event.why, None
             case RunEnded():
@@ -103,7 +102,7 @@ class RunView:
                 self._phase(event.phase).running += event.task_id not in self.agents
                 self.agents[event.task_id] = AgentView(event.label, event.phase, event.at)
             case AgentReplayed():
-                self.kept += 1
+                self.replayed += 1
                 self.ok += 1
                 self._phase(event.phase).done += 1
             case AgentWaits():
@@ -115,7 +114,12 @@ class RunView:
                     agent.turns += 1
                     agent.tokens += event.tokens
             case AgentEnded():
-                self._ended(event)
+                known = self.agents.pop(event.task_id, None)
+                phase = self._phase(event.phase)
+                phase.running -= known is not None and phase.running > 0
+                ok = event.terminated_by is Ending.COMPLETION
+                self.ok, self.failed = self.ok + ok, self.failed + (not ok)
+                phase.done, phase.failed = phase.done + ok, phase.failed + (not ok)
             case PhaseBegan():
                 self._phase(event.phase)
             case StepBegan():
@@ -130,22 +134,11 @@ class RunView:
             case CleanupEnded() if event.trouble:
                 self._warn(f"clean-up {event.what} of {event.label} failed: {event.trouble}")
 
-    def _ended(self, event: AgentEnded) -> None:
-        known = self.agents.pop(event.task_id, None)
-        phase = self._phase(event.phase)
-        phase.running -= known is not None and phase.running > 0
-        if event.terminated_by is Ending.COMPLETION:
-            self.ok += 1
-            phase.done += 1
-        else:
-            self.failed += 1
-            phase.failed += 1
-
     def _phase(self, name: str) -> PhaseView:
         return self.phases.setdefault(name, PhaseView(name))
 
-    def _warn(self, words: str) -> None:
-        self.warnings = [*self.warnings, words][-_MOST_WARNINGS:]
+    def _warn(self, text: str) -> None:
+        self.warnings = [*self.warnings, text][-_MAX_WARNINGS:]
 
     def sentence(self, now: datetime) -> str:
         """The run in one sentence."""
@@ -153,23 +146,15 @@ class RunView:
         waiting = len(self.agents) - working
         parts = [f"{working} working"] if working or not waiting else []
         parts += [f"{waiting} waiting"] if waiting else []
-        parts.append(f"{self.ok} ok" + (f" ({self.kept} kept)" if self.kept else ""))
+        parts.append(f"{self.ok} ok" + (f" ({self.replayed} kept)" if self.replayed else ""))
         parts += [f"{self.failed} failed"] if self.failed else []
         if self.state == RunState.PARKED.value:
-            return f"Parked{until_words(self.until, now)}: {self.why} {', '.join(parts)}."
+            return f"Parked{until_text(self.until, now)}: {self.why} {', '.join(parts)}."
         return f"{self.state.capitalize()}: {', '.join(parts)}."
 
 
-def until_words(until: float | None, now: datetime) -> str:
-    """ " until 22:10 UTC", or nothing when the time is not known."""
-    if until is None:
-        return ""
-    hour = datetime.fromtimestamp(whole_second(until), now.tzinfo)
-    return f" until {moment_in_words(hour, now)}"
-
-
 def event_line(event: FlowEvent, now: datetime) -> str:  # noqa: C901, PLR0911, PLR0912 -- each its line
-    """The event in one line for a log on a terminal; empty for what is not worth a line."""
+    """The event as one line of a terminal's log; empty for unimportant ones."""
     match event:
         case RunStarted():
             kept = f", {counted(event.kept, 'call')} kept" if event.kept else ""
@@ -177,7 +162,7 @@ def event_line(event: FlowEvent, now: datetime) -> str:  # noqa: C901, PLR0911, 
             return f"{event.flow} {verb} as {event.run_id}{kept}"
         case RunParked():
             why = f": {event.why}" if event.why else ""
-            return f"parked{until_words(event.wake_at, now)}{why}"
+            return f"parked{until_text(event.wake_at, now)}{why}"
         case RunWoke():
             return "woke: one agent goes first, the others follow"
         case RunStopping():
@@ -190,7 +175,7 @@ def event_line(event: FlowEvent, now: datetime) -> str:  # noqa: C901, PLR0911, 
             again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
             return f"{event.label} began{again}"
         case AgentWaits() if event.why and event.why != AT_WALL:
-            return f"{event.label} waits{until_words(event.until, now)}: {event.why}"
+            return f"{event.label} waits{until_text(event.until, now)}: {event.why}"
         case AgentEnded():
             how = "ok" if event.terminated_by is Ending.COMPLETION else event.terminated_by.value
             says = f": {event.says}" if event.says else ""

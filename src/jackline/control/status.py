@@ -1,33 +1,43 @@
 """The status of the gateway: the document, the agents by state, the verdict, and the status line.
 
 Rules: (1) pure: facts and the time come in; no prompt, answer, key or token; (2) everything that
-waits has its reason and its time; (3) whether anything needs a person is always said, also when
-nothing does; (4) an agent is counted once, under the word of its own row on every face; nothing is
-guessed: "working" is said of none, since between two calls nobody can know it; (5) the status line
-is short when nothing is wrong; a state is a glyph and a word, never colour alone; (6) the reason of
-a waiting call's place changes only when its meaning does, or by the minute.
+waits has its reason and its time; (3) whether anything needs a person is always mentioned; (4) an
+agent is counted once, under the state of its own row; none is called "working", since between two
+calls nobody can know it; (5) the status line is short when nothing is wrong; a state is a glyph and
+a name, never colour alone; (6) the reason of a waiting call's place changes only when its meaning
+does, or by the minute.
 Not here: each agent by itself (fleet.py, board.py), the order of calls (lanes/queue.py).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 
-from jackline.control.fleet import AgentState, Fleet, Key, LiveCall, resting
+from jackline.control.fleet import WAITS, Fleet, LiveCall, calls_by_agent
 from jackline.control.forecast import Forecast
-from jackline.control.text import counted, whole_second
-from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.control.text import counted, moment_text, whole_second
+from jackline.failures.sentences import duration_in_words
+from jackline.flows.records import ENDED
 from jackline.lanes.queue import Rank
 from jackline.lanes.queue_positions import QueuePosition
+from jackline.states import AgentState, DerivedState, LaneState, RunState
 
 SCHEMA = "jackline.status/1"
+_WORST_FIRST = (LaneState.PARKED, LaneState.DOWN, LaneState.RECOVERING, LaneState.THROTTLED)
+_CONNECTION = "network_edge"
+_MAX_NEEDS = 3
+# A refused key needs a person until a call succeeds, and is forgotten after so many seconds.
+_RECENT_REFUSAL = 900.0
+# Resets that are at most so many seconds apart are one to a person.
+_SAME_RESET = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class LimitStatus:
-    """A limit per minute, who gave its number (lanes/settings.py), and when its vendor did."""
+    """A limit per minute, its origin (lanes/settings.py), and when the vendor reported it."""
 
     per_minute: float
     origin: str
@@ -36,11 +46,7 @@ class LimitStatus:
 
 @dataclass(frozen=True, slots=True)
 class LaneStatus:
-    """How one lane stands.
-
-    `limits` are the shares left of its per-minute limits, `known_limits` those limits. `cause` is
-    the kind of failure that closed it, and its variety, if a failure did.
-    """
+    """One lane; `limits` are the shares left of `known_limits`."""
 
     name: str
     state: str
@@ -51,25 +57,19 @@ class LaneStatus:
     waiting: int
     limits: Mapping[str, float]
     cause: tuple[str, str | None] | None = None
+    """The kind of failure that closed it, and its variety, if a failure did."""
     paused: bool = False
-    """Whether a person has closed it."""
+    """By an operator."""
     known_limits: Mapping[str, LimitStatus] = field(default_factory=dict)
-
-
-def lane_word(lane: Mapping[str, object]) -> str:
-    """The word for how a lane stands, of a lane as the gateway tells it."""
-    if not lane.get("paused"):
-        return str(lane["state"])
-    return "draining" if lane["in_flight"] else "paused"
 
 
 @dataclass(frozen=True, slots=True)
 class TurnStatus:
-    """Where a call stands among those that wait for its lane, and why.
+    """The place of a call among those that wait for its lane, counted from 1, and why.
 
-    `rank` is aged, closing, normal, lapsed or new, in the order in which they go; `place` counts
-    from 1. `cached_tokens` are what the provider's prompt cache holds of its conversation, or held
-    until `cached_until`; `cost_tokens` what it would take of the input limit now.
+    `rank` is aged, closing, normal, lapsed or new, in the order in which they go. The provider's
+    prompt cache holds `cached_tokens` of its conversation, or held them until `cached_until`;
+    `cost_tokens` is what it would take of the input limit now.
     """
 
     rank: str
@@ -83,10 +83,7 @@ class TurnStatus:
 
 @dataclass(frozen=True, slots=True)
 class CallStatus:
-    """One call that waits or runs; `label` is what its flow calls the agent, if it has one.
-
-    It has no turn while it stands in no line: it rests after a failure, or a cap holds it.
-    """
+    """One call that waits or runs; it has no turn while it is delayed, or a cap holds it."""
 
     call: str
     session: str | None
@@ -105,7 +102,7 @@ class CallStatus:
 
 @dataclass(frozen=True, slots=True)
 class GatewayStatus:
-    """Everything together."""
+    """The whole gateway."""
 
     at: float
     version: str
@@ -125,7 +122,7 @@ class GatewayStatus:
     journal_ok: bool
     journal_problem: str
     journal_lost: int = 0
-    """Records that will never be kept, since the start."""
+    """Records that could not be saved, since the start."""
     journal_gap: str = ""
     """How many those are, since when and why; empty without any."""
     notes: tuple[str, ...] = ()
@@ -135,21 +132,14 @@ class GatewayStatus:
         return {"schema": SCHEMA, "verdict": sentence, **asdict(self)}
 
 
-_ALONE = (AgentState.BETWEEN, AgentState.QUIET)
-WAITS = (AgentState.PARKED, AgentState.DOWN, AgentState.THROTTLED, AgentState.QUEUED)
-# A refused key is a person's matter until a call gets through, and no news after so long.
-_REFUSED_LATELY = 900.0
-_ENDED = ("finished", "failed", "cancelled")
-
-
 @dataclass(frozen=True, slots=True)
 class AgentCounts:
-    """The agents of one moment: how many are answered, wait for what, failed, or are alone."""
+    """The agents of one moment, each counted once."""
 
     answering: int = 0
     waiting: Mapping[AgentState, int] = field(default_factory=dict)
     until: Mapping[AgentState, tuple[float, float]] = field(default_factory=dict)
-    """When the first and the last of those that wait for this go on, as far as that is known."""
+    """When the first and the last of those that wait for this continue, as far as known."""
     failed: int = 0
     between: int = 0
     quiet: int = 0
@@ -176,47 +166,33 @@ NO_AGENTS = AgentCounts()
 def count_agents(
     live: Iterable[LiveCall],
     fleet: Fleet,
-    ended: Mapping[str, AgentState],
+    agent_states: Mapping[str, AgentState],
     now: float,
-    rests: Mapping[str, tuple[str, float | None]] | None = None,
+    wait_reasons: Mapping[str, tuple[str, float | None]] | None = None,
 ) -> AgentCounts:
-    """The agents of now.
-
-    `ended` is what runs know of agents that have no call under way, by task; `rests` is why those
-    of them wait, and until when.
-    """
-    calls: dict[Key, LiveCall] = {}
-    for call in live:
-        key = (call.session, call.agent)
-        known = calls.get(key)
-        # Of several calls that one which waits, since that is what holds the agent up.
-        if key != ("", "") and (known is None or known.doing is AgentState.ANSWERING):
-            calls[key] = call
-    waiting: dict[AgentState, int] = {}
-    until: dict[AgentState, tuple[float, float]] = {}
-
-    def waits(doing: AgentState, its_end: float | None) -> None:
-        waiting[doing] = waiting.get(doing, 0) + 1
-        if its_end is not None:
-            first, last = until.get(doing, (its_end, its_end))
-            until[doing] = (min(first, its_end), max(last, its_end))
-
-    for call in calls.values():
-        waits(call.doing, call.until)
-    answering, failed, alone = waiting.pop(AgentState.ANSWERING, 0), 0, dict.fromkeys(_ALONE, 0)
+    """The present agents; for the mappings by task see `board.FlowFacts`."""
+    calls = calls_by_agent(live)
+    found = [(call.state, call.until) for call in calls.values()]
     for key in fleet.known():
         member = fleet.member(key)
         if key in calls or member is None:
             continue
-        doing = ended.get(member.agent) or resting(member, now)
-        if doing in alone:
-            alone[doing] += 1
-        elif doing is AgentState.FAILED and now - member.last_end < _REFUSED_LATELY:
-            failed += 1
-        elif doing in WAITS:
-            waits(doing, (rests or {}).get(member.agent, ("", None))[1])
+        state = agent_states.get(member.agent) or member.resting_state(now)
+        if state is not AgentState.FAILED or now - member.last_end < _RECENT_REFUSAL:
+            found.append((state, (wait_reasons or {}).get(member.agent, ("", None))[1]))
+    counts = Counter(state for state, _ in found)
+    ends: dict[AgentState, tuple[float, float]] = {}
+    for state, until in found:
+        if until is not None and state in WAITS:
+            first, last = ends.get(state, (until, until))
+            ends[state] = (min(first, until), max(last, until))
     return AgentCounts(
-        answering, waiting, until, failed, alone[AgentState.BETWEEN], alone[AgentState.QUIET]
+        counts[AgentState.ANSWERING],
+        {state: counts[state] for state in WAITS if counts[state]},
+        ends,
+        counts[AgentState.FAILED],
+        counts[AgentState.BETWEEN],
+        counts[AgentState.QUIET],
     )
 
 
@@ -228,84 +204,80 @@ def find_needs(
 ) -> tuple[str, ...]:
     """What waits for a person, in a few words each.
 
-    `runs` as the store of runs tells them; `refused` is when each upstream last refused a key and
-    has answered no call since.
+    `runs` are documents of the store of runs; `refused` is when each upstream last refused a key
+    and has answered no call since.
     """
-    told = [run for run in runs.values() if isinstance(run, Mapping)]
-    found = [words for run in told if (words := _run_needs(run))]
+    found = []
+    for run in runs.values():
+        if not isinstance(run, Mapping):
+            continue
+        state, name = run.get("state"), f"{run.get('flow')} ({run.get('run')})"
+        resume = f"jackline resume {run.get('run')}"
+        if run.get("trusted") is False:
+            if state not in ENDED:
+                accept = f"not written by this installation: jackline show {run.get('run')} --trust"
+                found.append(f"{name} is not run, {accept}")
+        elif state == DerivedState.CUT_OFF:
+            found.append(f"{name} was cut off: {resume}")
+        elif state == RunState.PARKED and run.get("wake_at") is None:
+            why = str(run.get("why") or "")
+            reason = f": {why}" if resume in why else f" until you say so: {resume}"
+            found.append(f"{name} is parked{reason}")
     for lane in lanes:
-        place = lane.name.partition("/")[0]
+        upstream = lane.name.partition("/")[0]
         if lane.paused and lane.waiting:
             held = counted(lane.waiting, "call")
             found.append(
                 f"{lane.name} is paused by hand, {held} held: jackline upstream resume {lane.name}"
             )
-        if lane.state == "parked" and lane.cause is not None and lane.cause[0] == "billing":
-            found.append(f"{place} takes no more calls: its credit is used up or its bill unpaid")
+        if lane.state == LaneState.PARKED and lane.cause is not None and lane.cause[0] == "billing":
+            found.append(
+                f"{upstream} takes no more calls: its credit is used up or its bill unpaid"
+            )
     found += [
-        f"{place} refuses the key or login: sign in again"
-        for place, at in refused.items()
-        if now - at < _REFUSED_LATELY
+        f"{upstream} refuses the key or login: sign in again"
+        for upstream, at in refused.items()
+        if now - at < _RECENT_REFUSAL
     ]
     return tuple(dict.fromkeys(found))
 
 
-def _run_needs(run: Mapping[str, object]) -> str:
-    name = f"{run.get('flow')} ({run.get('run')})"
-    if run.get("trusted") is False:
-        accept = f"not written by this installation: jackline show {run.get('run')} --trust"
-        return "" if run.get("state") in _ENDED else f"{name} is not run, {accept}"
-    if run.get("state") == "cut off":
-        return f"{name} was cut off: jackline resume {run.get('run')}"
-    if run.get("state") == "parked" and run.get("wake_at") is None:
-        step, why = f"jackline resume {run.get('run')}", str(run.get("why") or "")
-        return (
-            f"{name} is parked: {why}"
-            if step in why
-            else f"{name} is parked until you say so: {step}"
-        )
-    return ""
-
-
-_TROUBLED = ("parked", "broken")
-_CONNECTION = "network_edge"
-_MOST_NEEDS = 3
-# Resets that are told within so many seconds of each other are one hour to a person.
-_SAME_HOUR = 60.0
-_IN_BETWEEN = frozenset(("captive_portal", "dns", "tls", "proxy"))
-
-
 def verdict(
-    picture: GatewayStatus, now: datetime, crew: AgentCounts = NO_AGENTS, needs: Sequence[str] = ()
+    status: GatewayStatus, now: datetime, agents: AgentCounts = NO_AGENTS, needs: Sequence[str] = ()
 ) -> str:
-    """The sentence that every face begins with; `needs` is what waits for a person."""
-    parts = [_agents(picture, crew, now), needs_you(needs)]
-    network = own_network(picture.lanes)
+    """The sentences that every interface begins with; `needs` is what waits for a person."""
+    parts = [_agents_text(status, agents, now), "Nothing needs you."]
+    if needs:
+        more = len(needs) - _MAX_NEEDS
+        rest = f"; and {more} more" if more > 0 else ""
+        parts[1] = f"{_need_you(needs)}: {'; '.join(needs[:_MAX_NEEDS])}{rest}."
+    network = own_network(status.lanes)
     if network is not None:
         parts.append(network)
-    parts += [_lane(lane, now) for lane in picture.lanes if lane.state in _TROUBLED]
-    limited = [lane.name for lane in picture.lanes if lane.state == "limited" and lane.waiting]
-    if limited:
-        parts.append(f"{', '.join(limited)} asked to slow down.")
-    delivered = picture.held_and_delivered
-    lost = picture.outcomes.get("refused", 0) + picture.outcomes.get("broken", 0)
+    closed = (LaneState.PARKED, LaneState.DOWN)
+    parts += [_lane_text(lane, now) for lane in status.lanes if lane.state in closed]
+    slowed = [e.name for e in status.lanes if e.state == LaneState.THROTTLED and e.waiting]
+    if slowed:
+        parts.append(f"{', '.join(slowed)} asked to slow down.")
+    delivered = status.held_and_delivered
+    lost = status.outcomes.get("refused", 0) + status.outcomes.get("broken", 0)
     parts.append(f"{counted(delivered, 'call')} held and delivered, {lost} passed on as failed.")
-    if not picture.journal_ok:
-        parts.append(f"The journal is not written: {picture.journal_problem}.")
-    if picture.journal_gap:
-        parts.append(f"The journal has a gap: {picture.journal_gap}.")
+    if not status.journal_ok:
+        parts.append(f"The journal is not written: {status.journal_problem}.")
+    if status.journal_gap:
+        parts.append(f"The journal has a gap: {status.journal_gap}.")
     return " ".join(parts)
 
 
 def own_network(lanes: Sequence[LaneStatus]) -> str | None:
-    """What is to be said when the fault is the user's own network; None when it is not.
+    """A sentence if the fault is the user's own network; None if it is not.
 
     A lane that works proves that the network does. Where none does, and nothing but connections
-    failed, it is the network: at once if something stands in between (a log-in page, a changed
+    failed, it is the network: at once if something is in between (a log-in page, a changed
     certificate) or no name can be looked up, else only if several upstreams are out of reach.
     """
-    used = [lane for lane in lanes if lane.state != "open" or lane.in_flight]
-    down = [lane for lane in used if lane.state == "broken"]
+    used = [lane for lane in lanes if lane.state != LaneState.OPEN or lane.in_flight]
+    down = [lane for lane in used if lane.state == LaneState.DOWN]
     if not down or len(down) < len(used):
         return None
     causes = {lane.cause for lane in down if lane.cause is not None}
@@ -313,7 +285,7 @@ def own_network(lanes: Sequence[LaneStatus]) -> str | None:
         return None
     varieties = sorted({sub for _, sub in causes if sub})
     upstreams = {lane.name.partition("/")[0] for lane in down}
-    if len(upstreams) < 2 and not _IN_BETWEEN & set(varieties):
+    if len(upstreams) < 2 and not {"captive_portal", "dns", "tls", "proxy"} & set(varieties):
         return None
     seen = f" ({', '.join(varieties)})" if varieties else ""
     return (
@@ -322,138 +294,121 @@ def own_network(lanes: Sequence[LaneStatus]) -> str | None:
     )
 
 
-def needs_you(needs: Sequence[str]) -> str:
-    """Whether a person is waited for, and by what."""
-    if not needs:
-        return "Nothing needs you."
-    told = "; ".join(needs[:_MOST_NEEDS])
-    more = len(needs) - _MOST_NEEDS
-    rest = f"; and {more} more" if more > 0 else ""
-    return f"{len(needs)} {'needs' if len(needs) == 1 else 'need'} you: {told}{rest}."
+def _need_you(needs: Sequence[str]) -> str:
+    return f"{len(needs)} {'needs' if len(needs) == 1 else 'need'} you"
 
 
-def _agents(picture: GatewayStatus, crew: AgentCounts, now: datetime) -> str:
-    """What agents do and wait for; calls that belong to no agent are told as calls."""
-    if not crew.present and not crew.failed:
-        return _calls(picture)
-    parts = [f"{crew.answering:,} of {counted(crew.total, 'agent')} {AgentState.ANSWERING.value}"]
-    parts += [f"{crew.between:,} {AgentState.BETWEEN.value}"] if crew.between else []
-    parts += [
-        f"{count:,} {doing.value}{_goes_on(crew, doing, now)}"
-        for doing in WAITS
-        if (count := crew.waiting.get(doing, 0))
-    ]
-    parts += [f"{crew.failed:,} {AgentState.FAILED.value}"] if crew.failed else []
-    parts += [f"{crew.quiet:,} {AgentState.QUIET.value}"] if crew.quiet else []
+def _agents_text(status: GatewayStatus, agents: AgentCounts, now: datetime) -> str:
+    """What agents do and wait for; without agents the calls."""
+    if not agents.present and not agents.failed:
+        running, waiting = status.calls_in_flight, status.calls_waiting
+        if not running and not waiting:
+            return "Nothing is under way."
+        return f"{counted(running, 'call')} running, {waiting or 'none'} waiting."
+    counts = [(AgentState.BETWEEN, agents.between)]
+    counts += [(state, agents.waiting.get(state, 0)) for state in WAITS]
+    counts += [(AgentState.FAILED, agents.failed), (AgentState.QUIET, agents.quiet)]
+    parts = [f"{agents.answering:,} of {counted(agents.total, 'agent')} {AgentState.ANSWERING}"]
+    for state, count in counts:
+        if not count:
+            continue
+        until = ""
+        # Only parking has an hour that a person plans by.
+        if state is AgentState.PARKED and state in agents.until:
+            first, last = agents.until[state]
+            some = ", the first" if last - first > _SAME_RESET else ""
+            is_due = first <= now.timestamp()
+            until = ", about to go on" if is_due else f"{some} {_until_and_left(first, now)}"
+        parts.append(f"{count:,} {state}{until}")
     return f"{', '.join(parts)}."
 
 
-def _goes_on(crew: AgentCounts, doing: AgentState, now: datetime) -> str:
-    """Until when they wait; only parking has an hour that a person plans by."""
-    if doing is not AgentState.PARKED or doing not in crew.until:
-        return ""
-    first, last = crew.until[doing]
-    some = ", the first" if last - first > _SAME_HOUR else ""
-    return ", about to go on" if first <= now.timestamp() else f"{some} {_until(first, now)}"
+def _until_and_left(moment: float, now: datetime) -> str:
+    left = timedelta(seconds=max(0, whole_second(moment) - int(now.timestamp())))
+    return f"until {moment_text(moment, now)} (in {duration_in_words(left)})"
 
 
-def _until(moment: float, now: datetime) -> str:
-    """The hour, and how long that is; in whole seconds, as people plan."""
-    until = datetime.fromtimestamp(whole_second(moment), now.tzinfo)
-    left = duration_in_words(max(timedelta(0), until - now.replace(microsecond=0)))
-    return f"until {moment_in_words(until, now)} (in {left})"
-
-
-def _calls(picture: GatewayStatus) -> str:
-    running, waiting = picture.calls_in_flight, picture.calls_waiting
-    if not running and not waiting:
-        return "Nothing is under way."
-    if not waiting:
-        return f"{counted(running, 'call')} running, none waiting."
-    return f"{counted(running, 'call')} running, {waiting} waiting."
-
-
-def _how_broken(lane: LaneStatus) -> str:
-    """A lane without a cause is left alone because nothing is heard on it."""
-    if lane.cause is None:
-        return "is silent"
-    return "cannot be reached" if lane.cause[0] == _CONNECTION else "is down"
-
-
-def _lane(lane: LaneStatus, now: datetime) -> str:
+def _lane_text(lane: LaneStatus, now: datetime) -> str:
     if lane.paused:
         return f"{lane.name} is paused by hand."
-    word = "is parked" if lane.state == "parked" else _how_broken(lane)
+    if lane.state == LaneState.PARKED:
+        text = "is parked"
+    elif lane.cause is None:
+        text = "is silent"
+    else:
+        text = "cannot be reached" if lane.cause[0] == _CONNECTION else "is down"
     if lane.until is None:
-        return f"{lane.name} {word}; when it comes back is not known."
+        return f"{lane.name} {text}; when it comes back is not known."
     until = datetime.fromtimestamp(lane.until, now.tzinfo)
     if until <= now:
-        return f"{lane.name} {word}; it is tried again with the next call."
-    if lane.state == "parked":
-        return f"{lane.name} {word} {_until(lane.until, now)}."
-    left = duration_in_words(until - now)
-    return f"{lane.name} {word}; it is tried again in {left}."
-
-
-_GLYPHS = {"open": "●", "limited": "◐", "parked": "■", "broken": "✗", "probing": "◌"}
-_WORDS = {"limited": "throttled", "broken": "down"}
-# Worst first: the line has room for one.
-_ORDER = ("parked", "broken", "probing", "limited")
-_WORTH_TELLING = 0.5
+        return f"{lane.name} {text}; it is tried again with the next call."
+    if lane.state == LaneState.PARKED:
+        return f"{lane.name} {text} {_until_and_left(lane.until, now)}."
+    return f"{lane.name} {text}; it is tried again in {duration_in_words(until - now)}."
 
 
 def status_line(
-    picture: GatewayStatus,
+    status: GatewayStatus,
     forecasts: Sequence[Forecast],
     now: datetime,
-    crew: AgentCounts = NO_AGENTS,
+    agents: AgentCounts = NO_AGENTS,
     needs: Sequence[str] = (),
 ) -> str:
-    """The line."""
-    parts = [_standing(picture, now)]
+    """One line for a terminal's status bar: the worst lane, agents, and the fullest window."""
+
+    def clock(moment: float) -> str:
+        at = datetime.fromtimestamp(moment, now.tzinfo)
+        return f"{at:%H:%M}" if at.date() == now.date() else f"{at:%a %H:%M}"
+
+    closed = [lane for lane in status.lanes if lane.state in _WORST_FIRST]
+    if own_network(status.lanes) is not None:
+        parts = [f"{LaneState.DOWN.glyph} your network seems down"]
+    elif closed:
+        worst = min(closed, key=lambda lane: _WORST_FIRST.index(LaneState(lane.state)))
+        text = "paused by hand" if worst.paused else worst.state
+        if not worst.paused and worst.state == LaneState.PARKED and worst.until is not None:
+            text += f" until {clock(worst.until)}"
+        parts = [f"{LaneState(worst.state).glyph} {worst.name} {text}"]
+    else:
+        parts = [f"{LaneState.OPEN.glyph} {LaneState.OPEN}"]
     if needs:
-        parts.append(f"{len(needs)} {'needs' if len(needs) == 1 else 'need'} you")
-    if crew.held:
-        parts.append(f"{crew.answering} of {crew.total} {AgentState.ANSWERING.value}")
-    elif picture.calls_waiting:
-        parts.append(f"{picture.calls_waiting} waiting")
+        parts.append(_need_you(needs))
+    if agents.held:
+        parts.append(f"{agents.answering} of {agents.total} {AgentState.ANSWERING}")
+    elif status.calls_waiting:
+        parts.append(f"{status.calls_waiting} waiting")
     fullest = max(forecasts, key=lambda each: each.used, default=None)
-    if fullest is not None and fullest.used >= _WORTH_TELLING:
+    if fullest is not None and fullest.used >= 0.5:
         ends = ""
         if fullest.ends_at is not None and fullest.used < 1.0:
-            ends = f", ends {_clock(fullest.ends_at, now)}"
+            ends = f", ends {clock(fullest.ends_at)}"
         parts.append(f"{fullest.window} window {fullest.used:.0%}{ends}")
     return "jackline " + " · ".join(parts)
 
 
-def _standing(picture: GatewayStatus, now: datetime) -> str:
-    if own_network(picture.lanes) is not None:
-        return "✗ your network seems down"
-    troubled = [lane for lane in picture.lanes if lane.state in _ORDER]
-    if not troubled:
-        return f"{_GLYPHS['open']} open"
-    worst = min(troubled, key=lambda lane: _ORDER.index(lane.state))
-    return f"{_GLYPHS[worst.state]} {worst.name} {_lane_words(worst, now)}"
-
-
-def _lane_words(lane: LaneStatus, now: datetime) -> str:
-    if lane.paused:
-        return "paused by hand"
-    word = _WORDS.get(lane.state, lane.state)
-    if lane.state == "parked" and lane.until is not None:
-        return f"{word} until {_clock(lane.until, now)}"
-    return word
-
-
-def _clock(moment: float, now: datetime) -> str:
-    at = datetime.fromtimestamp(moment, now.tzinfo)
-    return f"{at:%H:%M}" if at.date() == now.date() else f"{at:%a %H:%M}"
-
-
 def turn_status(turn: QueuePosition, wall_ahead: float, since: float, now: datetime) -> TurnStatus:
-    """Where a call stands that waits since `since`; moments of the lanes become dates."""
+    """The turn of a call that waits since `since`; times of the lanes become dates."""
     cached_until = None if turn.cached_until is None else turn.cached_until + wall_ahead
     out_of_turn = None if turn.out_of_turn_at is None else turn.out_of_turn_at + wall_ahead
+    later = ""
+    if out_of_turn is not None and out_of_turn > now.timestamp():
+        later = f"; it may go out of turn at {moment_text(out_of_turn, now)}"
+    cache = f"its cache of {turn.cached:,} tokens"
+    why = "the most urgent goes first"
+    if turn.rank is Rank.LEAVING:
+        why = "its client will soon wait no longer: it goes before those that can wait"
+    elif turn.rank is Rank.AGED:
+        minutes = timedelta(minutes=max(1, int((now.timestamp() - since) // 60)))
+        why = f"it has waited for {duration_in_words(minutes)}: it goes out of turn"
+    elif turn.rank is Rank.CLOSING and cached_until is not None:
+        left = timedelta(seconds=max(1, whole_second(cached_until) - int(now.timestamp())))
+        why = f"{cache} lapses in {duration_in_words(left)}: it goes before those that can wait"
+    elif turn.rank is Rank.LAPSED:
+        why = f"it lost {cache}; warm conversations go first{later}"
+    elif turn.rank is Rank.NEW:
+        why = f"it begins a conversation; those that have begun go first{later}"
+    elif turn.cached and cached_until is not None:
+        why = f"{cache} holds until {moment_text(cached_until, now)}; the most urgent goes first"
     return TurnStatus(
         rank=turn.rank.name.lower(),
         place=turn.place,
@@ -461,37 +416,5 @@ def turn_status(turn: QueuePosition, wall_ahead: float, since: float, now: datet
         cached_until=cached_until,
         cost_tokens=round(turn.cost),
         out_of_turn_at=out_of_turn,
-        why=_why(turn, cached_until, out_of_turn, now.timestamp() - since, now),
+        why=why,
     )
-
-
-def _why(
-    turn: QueuePosition,
-    cached_until: float | None,
-    out_of_turn: float | None,
-    waited: float,
-    now: datetime,
-) -> str:
-    later = ""
-    if out_of_turn is not None and out_of_turn > now.timestamp():
-        later = f"; it may go out of turn at {_moment(out_of_turn, now)}"
-    cache = f"its cache of {turn.cached:,} tokens"
-    if turn.rank is Rank.LEAVING:
-        return "its client will soon wait no longer: it goes before those that can wait"
-    if turn.rank is Rank.AGED:
-        minutes = timedelta(minutes=max(1, int(waited // 60)))
-        return f"it has waited for {duration_in_words(minutes)}: it goes out of turn"
-    if turn.rank is Rank.CLOSING and cached_until is not None:
-        left = timedelta(seconds=max(1, whole_second(cached_until) - int(now.timestamp())))
-        return f"{cache} lapses in {duration_in_words(left)}: it goes before those that can wait"
-    if turn.rank is Rank.LAPSED:
-        return f"it lost {cache}; warm conversations go first{later}"
-    if turn.rank is Rank.NEW:
-        return f"it begins a conversation; those that have begun go first{later}"
-    if turn.cached and cached_until is not None:
-        return f"{cache} holds until {_moment(cached_until, now)}; the most urgent goes first"
-    return "the most urgent goes first"
-
-
-def _moment(at: float, now: datetime) -> str:
-    return moment_in_words(datetime.fromtimestamp(whole_second(at), now.tzinfo), now)

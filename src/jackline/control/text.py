@@ -1,10 +1,9 @@
-"""Short texts that every face shares: counts with plural, whole seconds, the limits of a lane.
+"""Short texts that every interface shares: counts, moments, names and limits of lanes.
 
-Rules: (1) pure; (2) one is singular, everything else plural; (3) a time to wait for is rounded up
-to a whole second, so that a reset is never shown too early; clock noise adds no second; (4) limits
-come from the status document alone, grouped by their origin; a document of an older gateway has
-none.
-Not here: durations and dates (failures/sentences.py).
+Rules: (1) pure; (2) a time to wait for is rounded up to a whole second, so that a reset is never
+shown too early; clock noise adds no second; (3) limits come from the status document alone, grouped
+by their origin; a document of an older gateway has none.
+Not here: durations and dates (failures/sentences.py), states (states.py).
 """
 
 from __future__ import annotations
@@ -13,43 +12,60 @@ import math
 from collections.abc import Mapping
 from datetime import datetime
 
+from jackline.failures.sentences import moment_in_words
+from jackline.states import DerivedState
+
+_CLOCK_NOISE = 0.001
+_UNITS = {"requests": "requests", "input": "input tokens", "output": "output tokens"}
+
 
 def counted(number: int, noun: str) -> str:
     """For example "1 call", "2,000 calls"."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-_NOISE = 0.001
-
-
 def whole_second(moment: float) -> int:
     """The first whole second at which this moment has come."""
-    return math.ceil(moment - _NOISE)
+    return math.ceil(moment - _CLOCK_NOISE)
 
 
-_UNITS = {"requests": "requests", "input": "input tokens", "output": "output tokens"}
+def moment_text(moment: float, now: datetime) -> str:
+    """The moment as a date for people, in whole seconds."""
+    return moment_in_words(datetime.fromtimestamp(whole_second(moment), now.tzinfo), now)
 
 
-def limit_words(lane: Mapping[str, object], now: datetime) -> str:
-    """`50 requests a minute (written by you)`, of a lane as the gateway tells it; else ""."""
+def until_text(until: float | None, now: datetime) -> str:
+    """ " until 22:10 UTC", or nothing when the time is not known."""
+    return "" if until is None else f" until {moment_text(until, now)}"
+
+
+def lane_label(name: str) -> str:
+    """A lane's name for people: without the account's fingerprint."""
+    return name.partition("#")[0]
+
+
+def lane_state(lane: Mapping[str, object]) -> str:
+    """The state to show of a lane of the status document: whether it is paused comes first."""
+    if not lane.get("paused"):
+        return str(lane["state"])
+    return (DerivedState.DRAINING if lane["in_flight"] else DerivedState.PAUSED).value
+
+
+def limit_text(lane: Mapping[str, object], now: datetime) -> str:
+    """`50 requests a minute (written by you)`, for a lane of the status document; else ""."""
     known = lane.get("known_limits")
     by_origin: dict[str, list[str]] = {}
     for name, limit in (known if isinstance(known, dict) else {}).items():
-        number = limit["per_minute"]
+        number, origin, read_at = limit["per_minute"], limit.get("origin"), limit.get("read_at")
+        source = "learned from headers"
+        if origin == "written":
+            source = "written by you"
+        elif origin == "vendor":
+            source = "from the vendor's rate-limits API"
+            if isinstance(read_at, int | float):
+                moment = datetime.fromtimestamp(read_at, now.tzinfo)
+                day = "" if moment.date() == now.date() else f" on {moment.day} {moment:%B}"
+                source += f", read {moment:%H:%M}{day}"
         figure = f"{number:,.0f}" if number == int(number) else f"{number:,g}"
-        told = f"{figure} {_UNITS.get(name, name)}"
-        by_origin.setdefault(_origin(limit, now), []).append(told)
-    return "; ".join(f"{', '.join(limits)} a minute ({who})" for who, limits in by_origin.items())
-
-
-def _origin(limit: Mapping[str, object], now: datetime) -> str:
-    origin, read_at = limit.get("origin"), limit.get("read_at")
-    if origin == "written":
-        return "written by you"
-    if origin == "vendor" and isinstance(read_at, int | float):
-        moment = datetime.fromtimestamp(read_at, now.tzinfo)
-        day = "" if moment.date() == now.date() else f" on {moment.day} {moment:%B}"
-        return f"from the vendor's rate-limits API, read {moment:%H:%M}{day}"
-    if origin == "vendor":
-        return "from the vendor's rate-limits API"
-    return "learned from headers"
+        by_origin.setdefault(source, []).append(f"{figure} {_UNITS.get(name, name)}")
+    return "; ".join(f"{', '.join(all_)} a minute ({who})" for who, all_ in by_origin.items())

@@ -1,6 +1,6 @@
-"""The face for people: one page in the browser that shows the fleet, and takes orders.
+"""The page in the browser that shows the fleet, and takes orders.
 
-Rules: (1) what is shown is what control/ says, in its words; (2) the page is served from the
+Rules: (1) it shows the documents and sentences of control/; (2) the page is served from the
 package, and needs nothing from elsewhere; (3) watching costs the gateway next to nothing.
 Not here: the facts (control/board.py), the sockets (gateway/).
 """

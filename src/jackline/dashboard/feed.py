@@ -4,7 +4,7 @@ Rules: (1) a stream begins with everything, then come changes; (2) while nobody 
 gathered; the work of a second is done once, however many watch; (3) a watcher that is behind misses
 changes, and gets everything again when it has caught up; (4) the number of watchers is bounded; (5)
 no open page prevents a service from stopping.
-Not here: the document (control/board.py), who may ask (gateway/).
+Not here: the document (control/board.py), access (gateway/).
 """
 
 from __future__ import annotations
@@ -16,30 +16,27 @@ import msgspec
 
 from jackline.clock import Clock
 from jackline.control.board import Board, Facts, FlowFacts
-from jackline.control.face import ServiceRequest
+from jackline.control.http_handler import ServiceRequest
 from jackline.dashboard.runs import StoredRuns
 
 MOST_WATCHERS = 64
 _EVERY = 1.0
 # Many pages that come back at once, after a restart say, are served together.
 _LEAST = 0.1
-# Proxies and sleeping laptops: a stream that says nothing for longer may be dead.
-_SIGN_OF_LIFE = 10
-# Countdowns show whole seconds.
-_WORTH_TELLING = 0.5
+# In looks: a stream that sends nothing for longer may be dead (proxies, sleeping laptops).
+_KEEP_ALIVE = 10
 _HEAD = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
-_AGAIN_AFTER = b"retry: 1000\n\n"
 
 
 class _Watcher:
-    """One open page; `pieces` is what it has still to be told before it may hear of changes."""
+    """One open page; `pieces` is what it needs before it may get changes."""
 
-    def __init__(self, asked: ServiceRequest) -> None:
-        self.asked = asked
+    def __init__(self, request: ServiceRequest) -> None:
+        self.request = request
         self.pieces: Iterator[dict[str, object]] | None = None
         self.new = True
 
@@ -63,7 +60,7 @@ class Feed:
         self._somebody = asyncio.Event()
         self._new = asyncio.Event()
         self._quiet = 0
-        # What the service's time is ahead of our own, as pages know it.
+        # By how much the service's time is ahead of our own, as pages know it.
         self._ahead = 0.0
         self.looks = 0
         """How often the facts were gathered."""
@@ -73,41 +70,41 @@ class Feed:
         """How many pages are open."""
         return len(self._watchers)
 
-    def open(self, asked: ServiceRequest) -> None:
-        """One more page."""
-        if asked.method == b"HEAD":
-            asked.respond(200, _HEAD)
+    def open(self, request: ServiceRequest) -> None:
+        """Add a page."""
+        if request.method == b"HEAD":
+            request.respond(200, _HEAD)
             return
         if self._stopping():
-            asked.respond(503, [(b"content-type", b"text/plain")], b"the service is stopping\n")
+            request.respond(503, [(b"content-type", b"text/plain")], b"the service is stopping\n")
             return
         if len(self._watchers) >= MOST_WATCHERS:
-            words = b"as many pages are open as this service keeps up to date; close one\n"
-            asked.respond(503, [(b"content-type", b"text/plain"), (b"retry-after", b"30")], words)
+            text = b"as many pages are open as this service updates; close one\n"
+            request.respond(503, [(b"content-type", b"text/plain"), (b"retry-after", b"30")], text)
             return
-        watcher = _Watcher(asked)
+        watcher = _Watcher(request)
         name = id(watcher)
         self._watchers[name] = watcher
-        asked.on_gone = lambda: self._left(name)
-        asked.begin(200, _HEAD)
-        asked.send(_AGAIN_AFTER)
+        request.on_gone = lambda: self._remove(name)
+        request.begin(200, _HEAD)
+        request.send(b"retry: 1000\n\n")
         self._somebody.set()
         self._new.set()
 
-    def _left(self, name: int) -> None:
+    def _remove(self, name: int) -> None:
         self._watchers.pop(name, None)
         if not self._watchers:
             self._somebody.clear()
 
     async def serve(self) -> None:
-        """Tell all pages, again and again, while there are any."""
+        """Update all pages, again and again, while there are any."""
         try:
             while True:
                 await self._somebody.wait()
                 if self._stopping():
                     self._end_all()
                 else:
-                    await self._tell()
+                    await self._update()
                 await self._pause()
         finally:
             self._end_all()
@@ -115,7 +112,7 @@ class Feed:
 
     def _end_all(self) -> None:
         for watcher in list(self._watchers.values()):
-            watcher.asked.finish()
+            watcher.request.finish()
         self._watchers.clear()
         self._somebody.clear()
 
@@ -123,7 +120,7 @@ class Feed:
         """Until the next look is due, or somebody new has come."""
         await self._clock.sleep(_LEAST)
         self._new.clear()
-        if any(watcher.new and not watcher.asked.paused for watcher in self._watchers.values()):
+        if any(watcher.new and not watcher.request.paused for watcher in self._watchers.values()):
             return
         due = asyncio.ensure_future(self._clock.sleep(_EVERY - _LEAST))
         new = asyncio.ensure_future(self._new.wait())
@@ -134,7 +131,7 @@ class Feed:
             new.cancel()
             await asyncio.gather(due, new, return_exceptions=True)
 
-    async def _tell(self) -> None:
+    async def _update(self) -> None:
         flows = await self._flows.look()
         facts = self._facts(flows)
         change = self._board.update(facts)
@@ -144,40 +141,34 @@ class Feed:
             # A turn for everyone else: after a storm thousands of agents may have changed.
             await asyncio.sleep(0)
             changes.append(message(more))
-        # The time alone is no news, but the page must know that somebody is there.
-        quiet = len(change) == 1 and not self._time_leaps(facts.at)
+        # A page that counts down in whole seconds needs to know when the service's time leaps.
+        ahead = facts.at - self._clock.monotonic()
+        leaps = abs(ahead - self._ahead) > 0.5
+        if leaps:
+            self._ahead = ahead
+        # The time alone is no change, but the page must know that the service is alive.
+        quiet = len(change) == 1 and not leaps
         self._quiet = self._quiet + 1 if quiet else 0
-        told = b"".join(changes) if self._quiet % _SIGN_OF_LIFE == 0 else b""
+        news = b"".join(changes) if self._quiet % _KEEP_ALIVE == 0 else b""
         for watcher in list(self._watchers.values()):
-            if watcher.asked.paused:
+            if watcher.request.paused:
                 watcher.new = True
             elif watcher.new:
                 watcher.new = False
                 watcher.pieces = self._board.pieces()
-            elif told:
-                watcher.asked.send(told)
-        await self._tell_all_there_is()
-
-    def _time_leaps(self, at: float) -> bool:
-        """Whether the service's time is not where a page takes it to be, as in a hurried drill."""
-        ahead = at - self._clock.monotonic()
-        leaps = abs(ahead - self._ahead) > _WORTH_TELLING
-        if leaps:
-            self._ahead = ahead
-        return leaps
-
-    async def _tell_all_there_is(self) -> None:
-        """Bring new watchers up to date, a piece each turn, so that no call waits for it."""
+            elif news:
+                watcher.request.send(news)
+        # New watchers get everything, a piece each turn, so that no call waits for it.
         while beginners := [each for each in self._watchers.values() if each.pieces is not None]:
             for watcher in beginners:
                 piece = None if watcher.pieces is None else next(watcher.pieces, None)
                 if piece is None:
                     watcher.pieces = None
                 else:
-                    watcher.asked.send(message(piece))
+                    watcher.request.send(message(piece))
             await asyncio.sleep(0)
 
 
-def message(told: object) -> bytes:
+def message(data: object) -> bytes:
     """One event of the stream."""
-    return b"data: " + msgspec.json.encode(told) + b"\n\n"
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"

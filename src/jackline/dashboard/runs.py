@@ -2,8 +2,7 @@
 
 Rules: (1) nothing is written, and without a store nothing is created; (2) bounded: the newest runs,
 and of a large run the calls that matter; (3) no argument, prompt or answer: of an outcome only the
-ending, the evidence and the sums; (4) states and endings in the words of the records; (5) when a
-store cannot be read, the last known state stays.
+ending, the evidence and the sums; (4) when a store cannot be read, the last known state remains.
 Not here: orders to runs (flows/run_processes.py).
 """
 
@@ -19,7 +18,6 @@ from pathlib import Path
 
 from jackline.clock import Clock
 from jackline.control.board import NO_FLOW_FACTS, FlowFacts, WaitReason
-from jackline.control.fleet import AgentState
 from jackline.control.text import whole_second
 from jackline.errors import JacklineError, JournalError
 from jackline.flows.execution.agent_cancellation import is_cancelled_by_person
@@ -38,18 +36,34 @@ from jackline.flows.records import (
 from jackline.flows.settings import decode_settings
 from jackline.flows.store.run_store import RunStore
 from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.states import AgentState, DerivedState, State
 
 
 def run_document(run: RunRecord, calls: Sequence[CallRecord], now: float) -> dict[str, object]:
-    """How a run stands."""
+    """One run, without its calls."""
     states = Counter(call.state for call in calls)
-    state = run.state.value
-    if run.state is RunState.RUNNING and run.lease_until < now:
-        state = "cut off"  # whoever carried it is gone, and left no word
+    is_cut_off = run.state is RunState.RUNNING and run.lease_until < now
+    state: State = DerivedState.CUT_OFF if is_cut_off else run.state
+    can = []
+    if state in _RESUMABLE and run.source and run.trusted:
+        can.append("resume")
+    if run.state in ENDED and states[CallState.FAILED] and run.source and run.trusted:
+        can.append("retry")
+    if run.state not in ENDED:
+        can.append("cancel")
+    budget = None
+    try:
+        budgets = [each for each in decode_settings(run.settings).budgets if not each.window]
+    except JournalError:
+        budgets = []  # an older version's; it is no reason to show nothing
+    dollars = [each.dollars for each in budgets if each.dollars is not None]
+    tokens = [each.tokens for each in budgets if each.tokens is not None]
+    if dollars or tokens:
+        budget = {"dollars": min(dollars, default=None), "tokens": min(tokens, default=None)}
     return {
         "run": run.run_id,
         "flow": run.flow,
-        "state": state,
+        "state": state.value,
         "why": run.why,
         "wake_at": None if run.wake_at is None else whole_second(run.wake_at),
         "created_at": round(run.created_at, 1),
@@ -61,15 +75,22 @@ def run_document(run: RunRecord, calls: Sequence[CallRecord], now: float) -> dic
         "failed": states[CallState.FAILED],
         "running": states[CallState.RUNNING],
         "forked_from": run.forked_from,
-        "budget": _budget(run),
-        "can": _can(run, state, failed=states[CallState.FAILED]),
+        "budget": budget,
+        "can": can,
         "trusted": run.trusted,
     }
 
 
 def call_document(call: CallRecord, run: RunRecord, now: float) -> dict[str, object]:
-    """How one call of a run stands, with the evidence where it failed, and what may be ordered."""
-    told: dict[str, object] = {
+    """One call of a run, with the evidence where it failed, and the possible orders."""
+    can = []
+    if call.kind is CallKind.AGENT and call.state is CallState.RUNNING and run.state not in ENDED:
+        can = ["cancel"]
+    # A flow that is running has already got the result of a failed agent.
+    is_idle = run.lease_until <= now and run.source and run.trusted
+    if call.kind is CallKind.AGENT and call.state is CallState.FAILED and is_idle:
+        can = ["resume", "retry"]
+    document: dict[str, object] = {
         "kind": call.kind.value,
         "label": call.label,
         "phase": call.phase,
@@ -81,20 +102,35 @@ def call_document(call: CallRecord, run: RunRecord, now: float) -> dict[str, obj
         "ended": call.ended_at,
         "tokens": call.tokens,
         "cost": round(call.cost, 4),
-        "can": _can_agent(call, run, now),
+        "can": can,
     }
-    if call.outcome is not None and call.state is not CallState.DONE:
-        told |= _evidence(call.outcome)
-    return told
+    if call.outcome is None or call.state is CallState.DONE:
+        return document
+    try:
+        outcome = decode_outcome(call.outcome)
+    except JournalError:
+        return document  # an older version's; the ending is shown without it
+    evidence = outcome.evidence
+    document |= {"by_hand": True} if is_cancelled_by_person(outcome) else {}
+    return document | {
+        "says": evidence.says,
+        "failure": evidence.failure,
+        "status": evidence.status,
+        "request_id": evidence.request_id,
+        "tries": evidence.attempts,
+        "turns": outcome.turns,
+        "session": outcome.session_id,
+        "resets_at": None if evidence.resets_at is None else evidence.resets_at.timestamp(),
+    }
 
 
 def resource_document(
     resource: ResourceRecord, run: RunRecord | None, now: float
 ) -> dict[str, object]:
-    """What is rented, by whom, and whether an order can give it back."""
-    carried = run is not None and run.lease_until > now
+    """One rented resource, and whether an order can release it."""
+    is_running = run is not None and run.lease_until > now
     overdue = resource.lease_until is not None and resource.lease_until < now
-    left = not carried and resource.trusted and (overdue or run is None or run.state in ENDED)
+    left = not is_running and resource.trusted and (overdue or run is None or run.state in ENDED)
     return {
         "run": resource.run_id,
         "name": resource.name,
@@ -108,76 +144,18 @@ def resource_document(
     }
 
 
-def note_document(note: NoteRecord) -> dict[str, object]:
-    """One line of a run's log."""
-    return {"at": note.at, "what": note.what, "label": note.label, **note.detail}
-
-
-def _can(run: RunRecord, state: str, *, failed: int) -> list[str]:
-    """The orders that make sense for a run as it stands."""
-    can = []
-    if state in ("parked", "stopped", "cut off", "failed") and run.source and run.trusted:
-        can.append("resume")
-    if run.state in ENDED and failed and run.source and run.trusted:
-        can.append("retry")
-    if run.state not in ENDED:
-        can.append("cancel")
-    return can
-
-
-def _can_agent(call: CallRecord, run: RunRecord, now: float) -> list[str]:
-    """The orders that make sense for one agent; a flow that is carried has heard of ended ones."""
-    if call.kind is not CallKind.AGENT or call.state is CallState.DONE:
-        return []
-    if call.state is CallState.RUNNING:
-        return [] if run.state in ENDED else ["cancel"]
-    goes_on = run.lease_until <= now and run.source and run.trusted
-    return ["resume", "retry"] if goes_on else []
-
-
-def _budget(run: RunRecord) -> dict[str, object] | None:
-    """The tightest dollars and tokens that the run may take, if there are such."""
-    try:
-        budgets = decode_settings(run.settings).budgets
-    except JournalError:
-        return None  # an older version's; it is no reason to show nothing
-    dollars = [each.dollars for each in budgets if each.dollars is not None and not each.window]
-    tokens = [each.tokens for each in budgets if each.tokens is not None and not each.window]
-    if not dollars and not tokens:
-        return None
-    return {"dollars": min(dollars, default=None), "tokens": min(tokens, default=None)}
-
-
-def _evidence(outcome: bytes) -> dict[str, object]:
-    try:
-        seen = decode_outcome(outcome)
-    except JournalError:
-        return {}  # an older version's; the ending is told without it
-    evidence = seen.evidence
-    told: dict[str, object] = {"by_hand": True} if is_cancelled_by_person(seen) else {}
-    return told | {
-        "says": evidence.says,
-        "failure": evidence.failure,
-        "status": evidence.status,
-        "request_id": evidence.request_id,
-        "tries": evidence.attempts,
-        "turns": seen.turns,
-        "session": seen.session_id,
-        "resets_at": None if evidence.resets_at is None else evidence.resets_at.timestamp(),
-    }
-
-
+_RESUMABLE = (RunState.PARKED, RunState.STOPPED, RunState.FAILED, DerivedState.CUT_OFF)
 _log = logging.getLogger(__name__)
-_ENDED = {CallState.DONE: AgentState.FINISHED, CallState.FAILED: AgentState.FAILED}
-_MOST_RUNS = 30
-_MOST_DONE = 40
-_MOST_CALLS = 400
-_MOST_NOTES = 60
+_ENDED_AS = {CallState.DONE: AgentState.FINISHED, CallState.FAILED: AgentState.FAILED}
+_MAX_RUNS = 30
+_MAX_DONE = 40
+_MAX_CALLS = 400
+_MAX_NOTES = 60
 # A file that is written all the time is read so often at most.
 _EVERY = 2.0
-# A process that takes a parked run up may go on waiting in it: only waking ends that.
+# A process that claims a parked run may wait on in it: only waking ends that.
 _GOES_ON = frozenset(("woke", RunState.FINISHED, RunState.FAILED, RunState.CANCELLED))
-_WORTH_TELLING = frozenset(
+_NEWS = frozenset(
     ("started", "woke", "stopping", "budget near", "guard", "clean-up", "warning", *RunState)
 )
 
@@ -187,10 +165,10 @@ class _Run:
     """One run as it was read last."""
 
     record: RunRecord
-    told: dict[str, object]
+    document: dict[str, object]
     labels: dict[str, object]
-    ended: dict[str, AgentState]
-    rests: dict[str, WaitReason]
+    agent_states: dict[str, AgentState]
+    wait_reasons: dict[str, WaitReason]
     notes: list[NoteRecord]
 
 
@@ -209,52 +187,50 @@ class StoredRuns:
         """How often the file was read."""
 
     async def look(self) -> FlowFacts:
-        """How the runs stand; the same value as before when nothing was written."""
+        """The present runs; the same value as before when nothing was written."""
         now = self._clock.monotonic()
         if now - self._read_at < _EVERY:
             return self._flows
-        seen = await asyncio.to_thread(_traces, self._store)
-        if not seen or (seen == self._seen and not self._cut_off()):
+        seen = await asyncio.to_thread(_file_stats, self._store)
+        wall = self._clock.wall()
+        # Nobody writes down that a lease has ended.
+        cut_off = any(
+            run.document["state"] == RunState.RUNNING and run.record.lease_until < wall
+            for run in self._runs.values()
+        )
+        if not seen or (seen == self._seen and not cut_off):
             return self._flows
         self._read_at = now
         try:
             self._flows = await self._read()
             self._seen = seen
         except JacklineError as error:
-            _log.warning("the page does not show how runs stand: %s", error.message)
+            _log.warning("the page does not show the present runs: %s", error.message)
         return self._flows
 
     @property
     def known(self) -> FlowFacts:
-        """How the runs stood at the last look."""
+        """The runs at the last look."""
         return self._flows
 
     def engine(self) -> RunStore | None:
-        """The store to ask more of; None where there is none."""
+        """The store; None where there is none yet."""
         if self._engine is None and self._store.exists():
             self._engine = SqliteRunStore(self._store)
         return self._engine
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the store."""
         if self._engine is not None:
             engine, self._engine = self._engine, None
             await engine.close()
-
-    def _cut_off(self) -> bool:
-        """Whether the lease of a run has ended that was running: nobody writes that down."""
-        now = self._clock.wall()
-        return any(
-            run.told["state"] == RunState.RUNNING and run.record.lease_until < now
-            for run in self._runs.values()
-        )
 
     async def _read(self) -> FlowFacts:
         engine = self.engine()
         if engine is None:
             return NO_FLOW_FACTS
         self.reads += 1
-        records = await engine.runs(limit=_MOST_RUNS)
+        records = await engine.runs(limit=_MAX_RUNS)
         held = await engine.resources()
         self._runs = {each.run_id: await self._run(engine, each) for each in records}
         by_id = {each.run_id: each for each in records}
@@ -264,17 +240,17 @@ class StoredRuns:
             for each in held
         }
         labels: dict[str, object] = {}
-        ended: dict[str, AgentState] = {}
-        rests: dict[str, WaitReason] = {}
+        agent_states: dict[str, AgentState] = {}
+        wait_reasons: dict[str, WaitReason] = {}
         notes: list[tuple[float, str, str]] = []
         for name, run in self._runs.items():
             labels |= run.labels
-            ended |= run.ended
-            rests |= run.rests
-            notes += [(n.at, f"{run.record.flow} {name}", _words(n)) for n in run.notes]
-        runs = {name: run.told for name, run in self._runs.items()}
+            agent_states |= run.agent_states
+            wait_reasons |= run.wait_reasons
+            notes += [(n.at, f"{run.record.flow} {name}", _note_text(n)) for n in run.notes]
+        runs = {name: run.document for name, run in self._runs.items()}
         parkings = {name: parkings_of(run.notes) for name, run in self._runs.items()}
-        return FlowFacts(runs, resources, labels, ended, notes, rests, parkings)
+        return FlowFacts(runs, resources, labels, agent_states, notes, wait_reasons, parkings)
 
     async def _run(self, engine: RunStore, record: RunRecord) -> _Run:
         known = self._runs.get(record.run_id)
@@ -284,21 +260,31 @@ class StoredRuns:
         notes = [] if known is None else known.notes
         after = notes[-1].number if notes else 0
         fresh = await engine.notes(record.run_id, after=after)
-        notes = [*notes, *(each for each in fresh if _is_news(each))][-_MOST_NOTES:]
+        notes = [*notes, *(each for each in fresh if _is_news(each))][-_MAX_NOTES:]
         now = self._clock.wall()
-        told = run_document(record, calls, now)
+        document = run_document(record, calls, now)
         chosen = worth_showing(calls)
-        told["calls"] = [call_document(call, record, now) for call in chosen]
-        told["more"] = len(calls) - len(chosen)
+        document["calls"] = [call_document(call, record, now) for call in chosen]
+        document["more"] = len(calls) - len(chosen)
         labels: dict[str, object] = {call.task_id: call.label for call in calls if call.task_id}
-        doing, rest = _meanwhile(record, str(told["state"]))
-        ended = {call.task_id: _ENDED.get(call.state, doing) for call in calls if call.task_id}
-        rests = {
-            call.task_id: rest
-            for call in calls
-            if rest is not None and call.task_id and call.state not in _ENDED
-        }
-        return _Run(record, told, labels, ended, rests, notes)
+        # The state of the run's agents that have not ended, and have no call under way. A tool may
+        # take hours; of a run that has ended nothing continues.
+        resume = f"jackline resume {record.run_id}"
+        state, reason = AgentState.FINISHED, None
+        if document["state"] == DerivedState.CUT_OFF:
+            state, reason = AgentState.FAILED, WaitReason(f"its run was cut off: {resume}")
+        elif record.state is RunState.STOPPED:
+            state, reason = AgentState.PARKED, WaitReason(f"its run was stopped: {resume}")
+        elif record.state is RunState.PARKED:
+            state, reason = AgentState.PARKED, WaitReason(record.why, record.wake_at)
+        elif record.state is RunState.RUNNING:
+            state = AgentState.BETWEEN
+        tasks = {call.task_id: call.state for call in calls if call.task_id}
+        states = {task: _ENDED_AS.get(each, state) for task, each in tasks.items()}
+        reasons = {}
+        if reason is not None:
+            reasons = {task: reason for task, each in tasks.items() if each not in _ENDED_AS}
+        return _Run(record, document, labels, states, reasons, notes)
 
 
 def parkings_of(notes: Sequence[NoteRecord]) -> list[tuple[float, float]]:
@@ -314,44 +300,32 @@ def parkings_of(notes: Sequence[NoteRecord]) -> list[tuple[float, float]]:
     return found if since is None else [*found, (since, inf)]
 
 
-def _meanwhile(run: RunRecord, state: str) -> tuple[AgentState, WaitReason | None]:
-    """What the agents of a run do that have not ended, and have no call under way."""
-    if state == "cut off":
-        return AgentState.FAILED, WaitReason(f"its run was cut off: jackline resume {run.run_id}")
-    if state == RunState.STOPPED:
-        return AgentState.PARKED, WaitReason(f"its run was stopped: jackline resume {run.run_id}")
-    if state == RunState.PARKED:
-        return AgentState.PARKED, WaitReason(run.why, run.wake_at)
-    # A tool may take hours; of a run that has ended nothing goes on.
-    return (AgentState.BETWEEN if state == RunState.RUNNING else AgentState.FINISHED), None
-
-
 def worth_showing(calls: Sequence[CallRecord]) -> list[CallRecord]:
     """What fails or is under way, and the latest of what is done; in the order of the run."""
     done = [call for call in calls if call.state is CallState.DONE]
-    latest = {id(call) for call in done[-_MOST_DONE:]}
+    latest = {id(call) for call in done[-_MAX_DONE:]}
     chosen = [call for call in calls if call.state is not CallState.DONE or id(call) in latest]
-    return chosen[-_MOST_CALLS:]
+    return chosen[-_MAX_CALLS:]
 
 
 def _is_news(note: NoteRecord) -> bool:
     failed = note.what in ("agent ended", "step ended") and (
         note.detail.get("terminated_by", "completion") != "completion" or note.detail.get("trouble")
     )
-    return note.what in _WORTH_TELLING or bool(failed)
+    return note.what in _NEWS or bool(failed)
 
 
-def _words(note: NoteRecord) -> str:
+def _note_text(note: NoteRecord) -> str:
     detail = note.detail
     says = detail.get("says") or detail.get("trouble") or detail.get("why") or ""
     ending = detail.get("terminated_by")
     label = f"{note.label}: " if note.label else ""
-    words = f"{label}{note.what}" + (f", {ending}" if ending else "")
-    return f"{words}. {says}" if says else words
+    text = f"{label}{note.what}" + (f", {ending}" if ending else "")
+    return f"{text}. {says}" if says else text
 
 
-def _traces(store: Path) -> tuple[object, ...]:
-    """What changes whenever the store is written; empty while there is none."""
+def _file_stats(store: Path) -> tuple[object, ...]:
+    """Values that change whenever the store is written; empty while there is none."""
     found: list[object] = []
     for path in (store, store.with_name(f"{store.name}-wal")):
         try:

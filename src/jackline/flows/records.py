@@ -26,21 +26,9 @@ import msgspec
 
 from jackline.agents.outcome import Outcome
 from jackline.errors import BadArgumentError, JournalError
-
-
-class RunState(StrEnum):
-    """Where a run stands."""
-
-    RUNNING = "running"
-    """Someone carries it, as long as the lease holds."""
-    PARKED = "parked"
-    """It waits for `wake_at`, or for a person when that is None."""
-    STOPPED = "stopped"
-    """Interrupted with everything saved: Ctrl-C, or a stop at a turn boundary."""
-    FINISHED = "finished"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
+from jackline.states import CallState as CallState  # noqa: PLC0414 -- imported from here by many
+from jackline.states import ResourceState as ResourceState  # noqa: PLC0414
+from jackline.states import RunState as RunState  # noqa: PLC0414
 
 ENDED = frozenset({RunState.FINISHED, RunState.FAILED, RunState.CANCELLED})
 
@@ -87,14 +75,6 @@ class CallKind(StrEnum):
     AGENT = "agent"
     STEP = "step"
     FLOW = "flow"
-
-
-class CallState(StrEnum):
-    """Where a keyed call stands."""
-
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +125,6 @@ class EntryRecord:
     data: bytes
     at: float
     trusted: bool = True
-
-
-class ResourceState(StrEnum):
-    """Where a rented thing stands."""
-
-    HELD = "held"
-    RELEASING = "releasing"
-    RELEASED = "released"
-    FAILED = "failed"
-    """Its release failed; it may still cost money, and is tried again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ reported once and left alone; (6) an order that ends soon returns how it ended, 
 longer where to look; the log of orders has what was ordered and its exit code, nothing that a run
 said.
 Not here: whether a run may wake (settings.py), timers of the system (cli/wake_timer.py), who may
-give orders (dashboard/face.py).
+give orders (dashboard/handler.py).
 """
 
 from __future__ import annotations

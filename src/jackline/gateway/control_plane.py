@@ -20,7 +20,7 @@ from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-from jackline.control.face import ServiceRequest
+from jackline.control.http_handler import ServiceRequest
 from jackline.errors import BadArgumentError, JacklineError
 from jackline.gateway.access import TOKEN_HEADER as VIEWER_HEADER
 from jackline.gateway.call_intake import CallIntake

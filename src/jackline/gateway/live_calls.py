@@ -11,20 +11,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from jackline.control.fleet import AgentState, LiveCall, waited_for
+from jackline.control.fleet import LiveCall, waited_for
 from jackline.control.text import counted, whole_second
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.client_call import ClientCall
 from jackline.gateway.control_plane import OperatorOrders
 from jackline.gateway.lane_registry import shown
-from jackline.lanes.breaker import LaneState
+from jackline.states import AgentState, LaneState
 
 # A lane that comes back takes ever more calls: who waits then waits for its turn.
 _CLOSED = {
     LaneState.PARKED: AgentState.PARKED,
-    LaneState.BROKEN: AgentState.DOWN,
-    LaneState.LIMITED: AgentState.THROTTLED,
-    LaneState.PROBING: AgentState.QUEUED,
+    LaneState.DOWN: AgentState.DOWN,
+    LaneState.THROTTLED: AgentState.THROTTLED,
+    LaneState.RECOVERING: AgentState.QUEUED,
 }
 
 

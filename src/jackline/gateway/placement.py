@@ -37,14 +37,10 @@ from jackline.gateway.routes import (
     SingleRoute,
 )
 from jackline.lanes import LaneController
-from jackline.lanes.breaker import FLOWING, LaneState
+from jackline.lanes.breaker import FLOWING
 from jackline.providers.credential_forms import login_vendor
-from jackline.providers.settings import (
-    ANTHROPIC,
-    OPENAI,
-    Credential,
-    UpstreamSettings,
-)
+from jackline.providers.settings import ANTHROPIC, OPENAI, Credential, UpstreamSettings
+from jackline.states import LaneState
 
 _MOST_STAND_INS = 100
 _OF_ANTHROPIC = (b"anthropic-version", b"anthropic-beta", b"x-api-key")
@@ -234,7 +230,7 @@ class Placement:
         return upstream.url if upstream is not None and _passes_through(upstream) else None
 
     def _any_recovers(self, lanes: Sequence[str]) -> bool:
-        return any(self._known[name].state is LaneState.PROBING for name in lanes)
+        return any(self._known[name].state is LaneState.RECOVERING for name in lanes)
 
     def _while_one_recovers(
         self, places: CallLanes, talk: ConversationKey, is_in_turn: Callable[[], bool], now: float
@@ -250,7 +246,7 @@ class Placement:
             stays = first.state in FLOWING and not first.paused and is_in_turn()
             return places._replace(lanes=lanes[:1], last_resorts=lanes[1:]) if stays else places
         room = _FOR_EACH_CALL * first.limit(now)
-        if first.state is not LaneState.PROBING or self._conversations.at_work(home, now) < room:
+        if first.state is not LaneState.RECOVERING or self._conversations.at_work(home, now) < room:
             return places
         takes = [name for name in lanes[1:] if self._known[name].state in FLOWING]
         others = [name for name in lanes if name not in takes]

@@ -18,7 +18,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from jackline.calls import Dialect
-from jackline.control.face import Face
+from jackline.control.http_handler import HttpHandler
 from jackline.gateway.access import foreign, reads_as_browser, sends_form, token_missing
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.compressed_body import NOT_PACKED, Packed, PackedBodies, is_packed
@@ -156,7 +156,7 @@ class Router:
         desk: CallIntake,
         upstream: Upstream,
         control: ControlPaths,
-        faces: Sequence[Face] = (),
+        faces: Sequence[HttpHandler] = (),
     ) -> None:
         self._desk = desk
         self._upstream = upstream
@@ -219,7 +219,7 @@ class Router:
         self._forward(exchange, path)
 
     def _refused(
-        self, exchange: Exchange, listen: ListenSettings, face: Face | None
+        self, exchange: Exchange, listen: ListenSettings, face: HttpHandler | None
     ) -> RequestRefusal | None:
         """Why whoever sent this head is not let in, or None; the body is not looked at."""
         headers = exchange.headers

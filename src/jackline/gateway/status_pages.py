@@ -218,7 +218,7 @@ class StatusPages:
     """The pages of all upstreams that have one; `watch` runs beside the gateway.
 
     `pages` are addresses by upstream name, `troubled` tells whether an upstream has a lane that is
-    broken or limited, `draw` gives numbers in [0, 1).
+    down or throttled, `draw` gives numbers in [0, 1).
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from jackline.agents.claude_code.transcript import DeadAgent
 from jackline.clock import Clock
-from jackline.control.face import ServiceRequest
+from jackline.control.http_handler import ServiceRequest
 from jackline.failures import Observation, Where, classify
 from jackline.failures.sentences import moment_in_words
 from jackline.hooks.agent_deaths import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +20,7 @@ from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
 from jackline.journal.sqlite_file import cause_of, check_private, harden_connection
 from jackline.journal.store import ATTEMPTS, CALLS, FILE, LANE_CHANGES, LANE_MEMORY, NOTES, Row
 from jackline.private_files import NotPrivateError
+from jackline.states import lane_state_name
 
 # A call that waited for longer than this was held: a person would have noticed.
 _HELD_AFTER = 1.0
@@ -103,7 +104,8 @@ class JournalReader:
 
     def lane_changes(self, since: float) -> list[LaneChanged]:
         """The changes of lanes since then, in their order."""
-        return [LaneChanged(*row) for row in self._since(LANE_CHANGES.select, since)]
+        changes = [LaneChanged(*row) for row in self._since(LANE_CHANGES.select, since)]
+        return [replace(each, state=lane_state_name(each.state)) for each in changes]
 
     def notes(self, since: float) -> list[ServiceNoted]:
         """What was noted about the service since then, in its order."""

@@ -5,7 +5,6 @@ same object runs in production, in tests and in the simulator.
 Not here: what went wrong (failures/), sending and waiting (calls/).
 """
 
-from jackline.lanes.breaker import LaneState
 from jackline.lanes.call import Abort, Call, CallUsage, LaneDecision, LaneWait, Refuse, Send
 from jackline.lanes.controller import LaneController
 from jackline.lanes.memory import export, restore
@@ -17,6 +16,7 @@ from jackline.lanes.settings import (
     LaneSettings,
     LimitOrigin,
 )
+from jackline.states import LaneState
 
 __all__ = [
     "Abort",

@@ -15,16 +15,7 @@ from enum import StrEnum
 import msgspec
 
 from jackline.lanes.settings import ControllerSettings
-
-
-class LaneState(StrEnum):
-    """How a lane stands."""
-
-    OPEN = "open"
-    LIMITED = "limited"
-    PARKED = "parked"
-    BROKEN = "broken"
-    PROBING = "probing"
+from jackline.states import LaneState
 
 
 class LaneEvent(StrEnum):
@@ -41,31 +32,31 @@ class LaneEvent(StrEnum):
 
 
 TRANSITIONS: dict[tuple[LaneState, LaneEvent], LaneState] = {
-    (LaneState.OPEN, LaneEvent.THROTTLED): LaneState.LIMITED,
+    (LaneState.OPEN, LaneEvent.THROTTLED): LaneState.THROTTLED,
     (LaneState.OPEN, LaneEvent.QUOTA_SPENT): LaneState.PARKED,
     (LaneState.OPEN, LaneEvent.NEVER_CLEARS): LaneState.PARKED,
-    (LaneState.OPEN, LaneEvent.OUTAGE): LaneState.BROKEN,
-    (LaneState.LIMITED, LaneEvent.THROTTLED): LaneState.LIMITED,
-    (LaneState.LIMITED, LaneEvent.QUOTA_SPENT): LaneState.PARKED,
-    (LaneState.LIMITED, LaneEvent.NEVER_CLEARS): LaneState.PARKED,
-    (LaneState.LIMITED, LaneEvent.OUTAGE): LaneState.BROKEN,
-    (LaneState.LIMITED, LaneEvent.CLEAN): LaneState.OPEN,
-    (LaneState.PROBING, LaneEvent.THROTTLED): LaneState.LIMITED,
-    (LaneState.PROBING, LaneEvent.QUOTA_SPENT): LaneState.PARKED,
-    (LaneState.PROBING, LaneEvent.NEVER_CLEARS): LaneState.PARKED,
-    (LaneState.PROBING, LaneEvent.OUTAGE): LaneState.BROKEN,
-    (LaneState.PROBING, LaneEvent.RAMPED_UP): LaneState.OPEN,
+    (LaneState.OPEN, LaneEvent.OUTAGE): LaneState.DOWN,
+    (LaneState.THROTTLED, LaneEvent.THROTTLED): LaneState.THROTTLED,
+    (LaneState.THROTTLED, LaneEvent.QUOTA_SPENT): LaneState.PARKED,
+    (LaneState.THROTTLED, LaneEvent.NEVER_CLEARS): LaneState.PARKED,
+    (LaneState.THROTTLED, LaneEvent.OUTAGE): LaneState.DOWN,
+    (LaneState.THROTTLED, LaneEvent.CLEAN): LaneState.OPEN,
+    (LaneState.RECOVERING, LaneEvent.THROTTLED): LaneState.THROTTLED,
+    (LaneState.RECOVERING, LaneEvent.QUOTA_SPENT): LaneState.PARKED,
+    (LaneState.RECOVERING, LaneEvent.NEVER_CLEARS): LaneState.PARKED,
+    (LaneState.RECOVERING, LaneEvent.OUTAGE): LaneState.DOWN,
+    (LaneState.RECOVERING, LaneEvent.RAMPED_UP): LaneState.OPEN,
     (LaneState.PARKED, LaneEvent.QUOTA_SPENT): LaneState.PARKED,
     (LaneState.PARKED, LaneEvent.NEVER_CLEARS): LaneState.PARKED,
-    (LaneState.PARKED, LaneEvent.PROBE_ACCEPTED): LaneState.PROBING,
-    (LaneState.BROKEN, LaneEvent.OUTAGE): LaneState.BROKEN,
-    (LaneState.BROKEN, LaneEvent.QUOTA_SPENT): LaneState.PARKED,
-    (LaneState.BROKEN, LaneEvent.PROBE_ACCEPTED): LaneState.PROBING,
-    (LaneState.BROKEN, LaneEvent.HEARD_AGAIN): LaneState.OPEN,
+    (LaneState.PARKED, LaneEvent.PROBE_ACCEPTED): LaneState.RECOVERING,
+    (LaneState.DOWN, LaneEvent.OUTAGE): LaneState.DOWN,
+    (LaneState.DOWN, LaneEvent.QUOTA_SPENT): LaneState.PARKED,
+    (LaneState.DOWN, LaneEvent.PROBE_ACCEPTED): LaneState.RECOVERING,
+    (LaneState.DOWN, LaneEvent.HEARD_AGAIN): LaneState.OPEN,
 }
 
 # In these states a lane takes traffic; in the others only a single probe.
-FLOWING = frozenset({LaneState.OPEN, LaneState.LIMITED, LaneState.PROBING})
+FLOWING = frozenset({LaneState.OPEN, LaneState.THROTTLED, LaneState.RECOVERING})
 
 
 def after(state: LaneState, event: LaneEvent) -> LaneState:

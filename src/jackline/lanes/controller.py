@@ -173,7 +173,7 @@ class LaneController:
         self._look_up(entry, now)
         queue.push(entry)
         # A lane without room opens by an event of its own, or when it is woken; but one that is
-        # parked or broken is woken for its probe only while someone waits for it.
+        # parked or down is woken for its probe only while someone waits for it.
         head = None if entry.standing else queue.head(now, aged=False, crowded=False)
         # Where caches are in use, who comes first may be another one on each lane.
         first = head is None or head.entry is entry or call.hurries_at <= now

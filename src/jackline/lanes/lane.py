@@ -1,8 +1,8 @@
 """One lane: may a call be sent now, and what does the lane learn from each outcome.
 
-Rules: (1) a parked or broken lane gets one probe at a time and nothing else; (2) nothing is sent
-before an announced reset; (3) the window shrinks once per throttle episode; (4) no clock and no
-randomness of its own: `now`, on a time line that is never set, and the random draw are arguments.
+Rules: (1) a lane that is parked or down gets one probe at a time; (2) nothing is sent before
+an announced reset; (3) the window shrinks once per throttle episode; (4) no clock and no randomness
+of its own: `now`, on a time line that is never set, and the random draw are arguments.
 Not here: which call and which lane (controller.py), how many at once (window.py), per-minute limits
 (rate_limits.py), evidence of outages (breaker.py).
 """
@@ -15,18 +15,19 @@ from typing import TypeAlias
 
 from jackline.failures import Failure, Kind
 from jackline.failures.sentences import name_of
-from jackline.lanes.breaker import FLOWING, LaneEvent, LaneHealth, LaneState, after
+from jackline.lanes.breaker import FLOWING, LaneEvent, LaneHealth, after
 from jackline.lanes.call import Call, CallUsage, LaneAttempt, LaneWait
 from jackline.lanes.patience import HedgeBudget, LearnedPatience, is_silent, silence_check_at
 from jackline.lanes.prompt_caches import HourCaches, PromptCaches, prompt_tokens
 from jackline.lanes.rate_limits import Allowance
 from jackline.lanes.settings import ControllerSettings, LaneSettings
 from jackline.lanes.window import ConcurrencyWindow, ThrottleEpisode
+from jackline.states import LaneState
 
 Draw: TypeAlias = Callable[[], float]
 
 # Looked at for every call: a global is found faster than a member of an Enum.
-_OPEN, _PROBING = LaneState.OPEN, LaneState.PROBING
+_OPEN, _RECOVERING = LaneState.OPEN, LaneState.RECOVERING
 _LATEST_COUNTS = 0.2
 # A learned window, or an outage, says little about the load of an hour later.
 # Whoever is overloaded may ask for any wait; after so many seconds it is asked again.
@@ -110,7 +111,7 @@ class Lane:
     @property
     def is_silent(self) -> bool:
         """Whether it is left alone only because nothing was heard on it."""
-        return self.state is LaneState.BROKEN and self._silent_since is not None
+        return self.state is LaneState.DOWN and self._silent_since is not None
 
     @property
     def busy(self) -> int:
@@ -122,7 +123,7 @@ class Lane:
     def limit(self, now: float) -> int:
         """How many calls may be in flight at `now`."""
         limit = max(1, int(self.window.size))
-        if self.state is _PROBING and self._ramp > 0:
+        if self.state is _RECOVERING and self._ramp > 0:
             step = math.floor(self._carried * (now - self._up_at) / self._ramp)
             limit = max(1, min(limit, 1 + step))
         parallel = self._parallel
@@ -174,7 +175,7 @@ class Lane:
         return self._sent_at + _REFUSED_WITHIN
 
     def _next_ramp_step(self, now: float) -> float:
-        if self.state is not LaneState.PROBING or self.busy >= self.window.limit():
+        if self.state is not LaneState.RECOVERING or self.busy >= self.window.limit():
             return math.inf
         step = self._ramp * self.busy / max(1.0, self._carried)
         return max(self._up_at + step, now + 0.05)
@@ -194,7 +195,7 @@ class Lane:
             return LaneWait(f"{self.name} is parked; the next call finds out how it stands", now)
         if self.state is LaneState.PARKED:
             return LaneWait(self._parked_why(), self.reset_at)
-        if self.state is LaneState.BROKEN:
+        if self.state is LaneState.DOWN:
             how = self._how_broken()
             return LaneWait(f"{self.name} {how}; it is tried again with one call", self.probe_at)
         if now < self.hold_until:
@@ -348,9 +349,9 @@ class Lane:
 
     def _speaks_again(self, now: float) -> None:
         """It was slow, and not dead: all is as before."""
-        if self.state is LaneState.BROKEN:
+        if self.state is LaneState.DOWN:
             self._move(LaneEvent.HEARD_AGAIN, now)
-        elif self.state is LaneState.PROBING:
+        elif self.state is LaneState.RECOVERING:
             self.window.restart(self._carried, self._carried, now)
             self._move(LaneEvent.RAMPED_UP, now)
         self._silent_since = None
@@ -396,7 +397,7 @@ class Lane:
 
     def _wake_up(self, now: float) -> None:
         breaker = self._settings.breaker
-        self._ramp = breaker.ramp if self.state is LaneState.BROKEN else breaker.ramp_after_parking
+        self._ramp = breaker.ramp if self.state is LaneState.DOWN else breaker.ramp_after_parking
         # A reset that came as announced says that the lane was never ill: it bears as many calls
         # at once as before, and only the ramp keeps a herd from it.
         first = 2.0 if self.reset_at is None else self._carried
@@ -408,14 +409,14 @@ class Lane:
         self.window.restart(first, self._carried, now)
 
     def _settle(self, now: float) -> None:
-        if self.state is LaneState.PROBING:
+        if self.state is LaneState.RECOVERING:
             ramped = now - self._up_at >= 0.9 * self._ramp
             if ramped and self.window.size >= 0.9 * min(self._carried, self.window.slow_until):
                 self._move(LaneEvent.RAMPED_UP, now)
                 self._silent_since = None
                 self._trips = 0
         elif (
-            self.state is LaneState.LIMITED
+            self.state is LaneState.THROTTLED
             and now - self.since >= self._settings.breaker.clean_to_open
         ):
             self._move(LaneEvent.CLEAN, now)
@@ -526,7 +527,7 @@ class Lane:
                 self._schedule_probe(now)
             return
         self._pause_for_budget(now)
-        if self.health.gone_down(now, probing=self.state is _PROBING):
+        if self.health.gone_down(now, probing=self.state is _RECOVERING):
             self.break_down(failure, now)
 
     def cut(self, attempt: LaneAttempt, failure: Failure | None, now: float) -> None:
@@ -561,7 +562,7 @@ class Lane:
         self._schedule_probe(now)
 
     def _carrying(self) -> float:
-        return self._carried if self.state is LaneState.PROBING else self.window.size
+        return self._carried if self.state is LaneState.RECOVERING else self.window.size
 
     def park(
         self, failure: Failure | None, reset_at: float | None, now: float, *, is_date: bool = True

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 
 from jackline.failures import Json
-from jackline.lanes.breaker import LaneState
 from jackline.lanes.controller import LaneController
 from jackline.lanes.lane import OUTDATED_AFTER, Lane
 from jackline.lanes.rate_limits import DIMENSIONS, LimitBucket
+from jackline.states import LaneState
 
 VERSION = 1
 

@@ -117,7 +117,7 @@ class RunListener:
 
     def __call__(self, event: FlowEvent) -> None:
         """Take note of an event."""
-        self.view.heard(event)
+        self.view.apply(event)
         self._answers += isinstance(event, AgentAnswered)
         if isinstance(event, AgentEnded | RunParked | RunWoke):
             self.wake()

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from jackline.control.face import ServiceRequest
+from jackline.control.http_handler import ServiceRequest
 from jackline.mcp_server.model_tool import CancelledCalls, ModelTool, ToolCaller
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from jackline.control.face import ServiceRequest
+from jackline.control.http_handler import ServiceRequest
 
 JsonObject: TypeAlias = dict[str, object]
 Progress: TypeAlias = Callable[[str], Awaitable[None]]

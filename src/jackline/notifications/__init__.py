@@ -1,6 +1,6 @@
-"""Tell a person who is not looking: once for each incident, by the ways that were chosen.
+"""Notify a person who is not looking: once for each incident, by the channels that are set.
 
-Rules: (1) one message an incident, not one an agent; (2) no prompt, answer, key or token gets into
-a message; (3) traffic never waits for a message and never fails for one.
-Not here: what holds (assembly/faces.py), faces to look at (dashboard/, cli/).
+Rules: (1) one message per incident, not per agent; (2) no prompt, answer, key or token gets into a
+message; (3) calls never wait for a message and never fail because of one.
+Not here: what holds (assembly/faces.py), interfaces to look at (dashboard/, cli/).
 """

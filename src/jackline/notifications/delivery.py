@@ -19,19 +19,20 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any
 
 from jackline.clock import SystemClock
 from jackline.notifications.incidents import IncidentMessage
 from jackline.notifications.settings import NotifySettings
 from jackline.programs import find_program
 
-Which: TypeAlias = Callable[[str], str | None]
-
-# The words come in as variables, so that nothing in them is read as script.
+SCHEMA = "jackline.notification/1"
+HEADER = "x-jackline-signature"
+_TIMEOUT = 10.0
+# The texts come in as variables, so that nothing in them is read as script.
 _MAC = (
     'display notification (system attribute "JACKLINE_NOTE_TEXT")'
     ' with title (system attribute "JACKLINE_NOTE_TITLE")'
@@ -47,37 +48,37 @@ _WINDOWS = (
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run, and with which variables besides the present ones."""
+    """A program with its arguments, and variables besides the present ones."""
 
     arguments: tuple[str, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def desktop_command(
-    title: str, text: str, *, platform: str = sys.platform, which: Which = find_program
+    title: str,
+    text: str,
+    *,
+    platform: str = sys.platform,
+    which: Callable[[str], str | None] = find_program,
 ) -> Command | None:
     """The command for this system; None where it has none."""
-    told = {"JACKLINE_NOTE_TITLE": title, "JACKLINE_NOTE_TEXT": text}
+    variables = {"JACKLINE_NOTE_TITLE": title, "JACKLINE_NOTE_TEXT": text}
     if platform == "darwin":
         tool = which("osascript")
-        return None if tool is None else Command((tool, "-e", _MAC), told)
+        return None if tool is None else Command((tool, "-e", _MAC), variables)
     if platform == "win32":
         tool = which("powershell") or which("pwsh")
         if tool is None:
             return None
-        return Command((tool, "-NoProfile", "-NonInteractive", "-Command", _WINDOWS), told)
+        return Command((tool, "-NoProfile", "-NonInteractive", "-Command", _WINDOWS), variables)
     tool = which("notify-send")
     if tool is None:
         return None
     return Command((tool, "--app-name=Jackline", "--icon=dialog-information", "--", title, text))
 
 
-SCHEMA = "jackline.notification/1"
-HEADER = "x-jackline-signature"
-
-
 def webhook_body(message: IncidentMessage) -> bytes:
-    """The JSON document that is sent; `text` alone is what Slack and its like show."""
+    """The JSON document that is sent; Slack and similar services show `text` alone."""
     return json.dumps(
         {
             "schema": SCHEMA,
@@ -92,90 +93,73 @@ def webhook_body(message: IncidentMessage) -> bytes:
 
 def signature(secret: str, at: int, body: bytes) -> str:
     """The header's value: when it was sent, and HMAC-SHA256 over `<at>.<body>` in hex."""
-    return f"t={at},v1={_digest(secret, at, body)}"
+    digest = hmac.new(secret.encode(), b"%d.%b" % (at, body), hashlib.sha256).hexdigest()
+    return f"t={at},v1={digest}"
 
 
 def is_signed(secret: str, header: str, body: bytes, *, now: int, patience: int = 300) -> bool:
-    """Whether a message is ours and fresh: for receivers, and for tests of ours."""
+    """Whether a message is ours and fresh: for receivers, and for our tests."""
     parts = dict(part.partition("=")[::2] for part in header.split(","))
     at = parts.get("t", "")
     if not at.isdecimal() or len(at) > 12 or abs(now - int(at)) > patience:
         return False
-    return hmac.compare_digest(
-        parts.get("v1", "").encode(), _digest(secret, int(at), body).encode()
-    )
-
-
-def _digest(secret: str, at: int, body: bytes) -> str:
-    return hmac.new(secret.encode(), b"%d.%b" % (at, body), hashlib.sha256).hexdigest()
-
-
-_SECONDS = 10.0
-_NO_DESKTOP = "this system has no notify-send, osascript or PowerShell"
-_NO_APPRISE = "the extra is not installed: pip install 'jackline[notify]'"
+    received = f"t={int(at)},v1={parts.get('v1', '')}"
+    return hmac.compare_digest(received.encode(), signature(secret, int(at), body).encode())
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """What came of one way; `trouble` is empty when it went."""
+    """The result of one channel; `trouble` is empty when it succeeded."""
 
     way: str
     trouble: str = ""
 
 
 def send(message: IncidentMessage, settings: NotifySettings) -> list[DeliveryResult]:
-    """Send it by every way that is set."""
-    return [DeliveryResult(way, _tried(work)) for way, work in _ways(message, settings)]
-
-
-def _ways(
-    message: IncidentMessage, settings: NotifySettings
-) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Send it by every channel that is set."""
+    channels: list[tuple[str, Callable[[], str]]] = []
     webhook, targets = settings.webhook, settings.apprise
     if settings.desktop:
-        yield "desktop", lambda: _on_desktop(message)
+        channels.append(("desktop", lambda: _show_on_desktop(message)))
     if webhook is not None:
-        yield "webhook", lambda: _to_webhook(message, webhook, settings.secret)
+        secret = settings.secret
+        channels.append(("webhook", lambda: _post_to_webhook(message, webhook, secret)))
     if targets is not None:
-        yield "apprise", lambda: _by_apprise(message, targets)
+        channels.append(("apprise", lambda: _send_by_apprise(message, targets)))
+    return [DeliveryResult(name, _trouble_of(work)) for name, work in channels]
 
 
-def _tried(work: Callable[[], str]) -> str:
+def _trouble_of(work: Callable[[], str]) -> str:
     try:
         return work()
     except urllib.error.HTTPError as error:
         with error:
             return f"it was answered with HTTP status {error.code}"
     except subprocess.TimeoutExpired:
-        return f"it took longer than {_SECONDS:g} s"
-    except urllib.error.URLError as error:
-        return f"it cannot be reached: {_cause(error.reason)}"
+        return f"it took longer than {_TIMEOUT:g} s"
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return f"it cannot be reached: {_cause(error)}"
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        # Not its text, which may quote the address.
+        known = cause.strerror if isinstance(cause, OSError) else None
+        return f"it cannot be reached: {known or type(cause).__name__}"
 
 
-def _cause(error: object) -> str:
-    # Not its words: they may quote the address.
-    known = error.strerror if isinstance(error, OSError) else None
-    return known or type(error).__name__
-
-
-def _on_desktop(message: IncidentMessage) -> str:
+def _show_on_desktop(message: IncidentMessage) -> str:
     command = desktop_command(message.title, message.text)
     if command is None:
-        return _NO_DESKTOP
-    done = subprocess.run(  # noqa: S603 -- found by us; the words are arguments or variables
+        return "this system has no notify-send, osascript or PowerShell"
+    done = subprocess.run(  # noqa: S603 -- found by us; the texts are arguments or variables
         command.arguments,
         env={**os.environ, **command.variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=_SECONDS * 2,
+        timeout=_TIMEOUT * 2,
         check=False,
     )
     return "" if done.returncode == 0 else f"the command ended with code {done.returncode}"
 
 
-def _to_webhook(message: IncidentMessage, url: str, secret: str | None) -> str:
+def _post_to_webhook(message: IncidentMessage, url: str, secret: str | None) -> str:
     if not url.startswith(("http://", "https://")):
         return "its address is no http or https address"
     body = webhook_body(message)
@@ -183,19 +167,19 @@ def _to_webhook(message: IncidentMessage, url: str, secret: str | None) -> str:
     if secret is not None:
         headers[HEADER] = signature(secret, int(SystemClock().wall()), body)
     request = urllib.request.Request(url, body, headers)  # noqa: S310 -- http or https
-    with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
         answer.read(1024)
     return ""
 
 
-def _by_apprise(message: IncidentMessage, targets: str) -> str:
+def _send_by_apprise(message: IncidentMessage, targets: str) -> str:
     try:
         # An extra, slow to load, and without types.
         sender: Any = import_module("apprise").Apprise()
     except ImportError:
-        return _NO_APPRISE
+        return "the extra is not installed: pip install 'jackline[notify]'"
     wrong = [number for number, each in enumerate(targets.split(), 1) if not sender.add(each)]
     if wrong:
         return f"address number {', '.join(map(str, wrong))} is none that Apprise knows"
-    went = sender.notify(title=message.title, body=message.text)
-    return "" if went else "Apprise could not send it to every address"
+    is_sent = sender.notify(title=message.title, body=message.text)
+    return "" if is_sent else "Apprise could not send it to every address"

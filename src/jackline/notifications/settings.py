@@ -23,7 +23,7 @@ class IncidentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NotifySettings:
-    """Nothing is sent while no way is set."""
+    """Nothing is sent while no channel is set."""
 
     on: tuple[IncidentKind, ...] = tuple(IncidentKind)
     desktop: bool = False
@@ -33,16 +33,16 @@ class NotifySettings:
     apprise: str | None = field(default=None, repr=False)
     """Addresses for Apprise, a line or a blank between them."""
     quiet: str | None = None
-    """Hours in which nothing is sent, as "22:00-07:00"; what came up is told after them."""
+    """Hours in which nothing is sent, as "22:00-07:00"; incidents are sent after them."""
     budget_share: float = 0.8
 
     @property
     def has_ways(self) -> bool:
-        """Whether anybody would hear anything."""
+        """Whether any channel is set."""
         return self.desktop or self.webhook is not None or self.apprise is not None
 
     def only(self, ways: Collection[str]) -> NotifySettings:
-        """The same with no other ways than these."""
+        """The same with no other channels than these."""
         return replace(
             self,
             desktop=self.desktop and "desktop" in ways,

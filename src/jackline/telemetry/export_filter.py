@@ -1,11 +1,10 @@
-"""Rebuild an OTLP export from the parts that hold nobody's words, and leave the rest out.
+"""Rebuild an OTLP export from the parts that hold no prompt or answer, and drop the rest.
 
 Rules: (1) a list of what may pass: a field that is not named here does not; (2) every value is
-rebuilt from the one kind that was judged, so that nothing passes beside it; (3) of words only
+rebuilt from the one kind that was checked, so that nothing passes beside it; (3) of texts only
 names, ids and kinds pass, each in its form and length, so that a prompt, an answer, a tool's input
-or its output cannot; (4) whatever comes, nothing is raised.
-Not here: what a client's events mean (client_telemetry.py), taking exports in
-(client_telemetry.py).
+or its output cannot; (4) no input raises.
+Not here: receiving exports, and what a client's events mean (client_telemetry.py).
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from typing import Any, TypeAlias
 
 Document: TypeAlias = dict[str, Any]
 _Check: TypeAlias = Callable[[object], object | None]
-"""The value as it may pass; None when it may not."""
+"""Returns the value as it may pass; None when it may not."""
 
-# Seen of 2.1.325; each holds a name, an id or one of a few words.
+# Sent by 2.1.325; each holds a name, an id or one of a few values.
 _NAMES = frozenset(
     (
         "session.id", "agent_id", "agent.name", "agent.source", "agent_type", "event.name",
@@ -33,7 +32,6 @@ _NAMES = frozenset(
         "gen_ai.request.model", "gen_ai.response.id",
     )
 )  # fmt: skip
-_LONGEST = 200
 _NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,9})?\Z", re.ASCII)
 _INTEGER = re.compile(r"-?\d{1,20}\Z", re.ASCII)
 _FIGURE = re.compile(r"-?(\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?|Infinity)\Z|NaN\Z", re.ASCII)
@@ -48,14 +46,27 @@ _SENDERS = ("claude_code.", "gen_ai.")
 _64_BITS = 1 << 64
 
 
-def fit_export(told: Document) -> Document:
-    """The export without anybody's words."""
-    return _rebuilt(told, _EXPORT)
+def fit_export(export: Document) -> Document:
+    """The export without prompts and answers."""
+    return _rebuilt(export, _EXPORT)
 
 
 def fit_attributes(attributes: object) -> list[Document]:
-    """The attributes whose values may be kept and passed on, each with its one value."""
-    return [each for each in map(_attribute, maps(attributes)) if each is not None]
+    """The attributes whose values may be saved and forwarded, each with its one value."""
+    found: list[Document] = []
+    for each in maps(attributes):
+        name, value = each.get("key"), each.get("value")
+        if not isinstance(name, str) or not _KEY.match(name):
+            continue
+        if not isinstance(value, dict) or len(value) != 1:
+            continue
+        ((kind, inner),) = value.items()
+        check = _NUMBER_KINDS.get(kind)
+        if kind == "stringValue":
+            check = _name if name in _NAMES else _numeric
+        if check is not None and (fit := check(inner)) is not None:
+            found.append({"key": name, "value": {kind: fit}})
+    return found
 
 
 def fit_integer(value: object) -> int | str | None:
@@ -74,23 +85,8 @@ def maps(value: object) -> Iterator[Document]:
     )
 
 
-def _attribute(given: Document) -> Document | None:
-    name, value = given.get("key"), given.get("value")
-    if not isinstance(name, str) or not _KEY.match(name):
-        return None
-    if not isinstance(value, dict) or len(value) != 1:
-        return None
-    ((kind, inner),) = value.items()
-    check = _string_of(name) if kind == "stringValue" else _KINDS_OF_NUMBERS.get(kind)
-    fit = None if check is None else check(inner)
-    return None if fit is None else {"key": name, "value": {kind: fit}}
-
-
-# --- single values ----------------------------------------------------------------------------
-
-
 def _name(value: object) -> str | None:
-    return value if isinstance(value, str) and len(value) <= _LONGEST else None
+    return value if isinstance(value, str) and len(value) <= 200 else None
 
 
 def _flag(value: object) -> bool | None:
@@ -108,17 +104,15 @@ def _matching(pattern: re.Pattern[str]) -> _Check:
 
 
 def _sender_name(value: object) -> str | None:
-    """What a span or a metric is called; its place is kept where that may be somebody's words."""
+    """The name of a span or a metric; "unknown" in place of one that may hold a text."""
     known = isinstance(value, str) and value.startswith(_SENDERS) and _KIND.match(value)
     return str(value) if known else "unknown"
 
 
 def _body(value: object) -> Document | None:
     """A record's body, where it is no more than the event's name."""
-    words = value.get("stringValue") if isinstance(value, dict) and len(value) == 1 else None
-    if not isinstance(words, str) or not words.startswith(_SENDERS) or not _KIND.match(words):
-        return None
-    return {"stringValue": words}
+    text = value.get("stringValue") if isinstance(value, dict) and len(value) == 1 else None
+    return {"stringValue": text} if _sender_name(text) == text != "unknown" else None
 
 
 def _code(value: object) -> object | None:
@@ -126,26 +120,20 @@ def _code(value: object) -> object | None:
     return _kind(value) if isinstance(value, str) else fit_integer(value)
 
 
-def _string_of(attribute: str) -> _Check:
-    return _name if attribute in _NAMES else _numeric
-
-
 _numeric = _matching(_NUMBER)
 _kind = _matching(_KIND)
 _id = _matching(_ID)
-_KINDS_OF_NUMBERS: Mapping[str, _Check] = {
+_NUMBER_KINDS: Mapping[str, _Check] = {
     "intValue": fit_integer,
     "doubleValue": _figure,
     "boolValue": _flag,
 }
 
-# --- objects ----------------------------------------------------------------------------------
 
-
-def _rebuilt(given: Document, fields: Mapping[str, _Check]) -> Document:
+def _rebuilt(document: Document, fields: Mapping[str, _Check]) -> Document:
     made: Document = {}
     for name, check in fields.items():
-        if name in given and (fit := check(given[name])) is not None:
+        if name in document and (fit := check(document[name])) is not None:
             made[name] = fit
     return made
 
@@ -159,7 +147,7 @@ def _objects(**fields: _Check) -> _Check:
 
 
 def _list(check: _Check) -> _Check:
-    """A list of numbers, whose places count: all of it, or nothing."""
+    """A list of numbers: all of it, or nothing."""
 
     def checked(value: object) -> list[object] | None:
         if not isinstance(value, list):

@@ -1,7 +1,7 @@
-"""Count what the gateway announces: the fleet, the spending, the forecast; today's past included.
+"""Count what the gateway announces: the fleet, the spending, the forecast; since midnight.
 
 Rules: (1) a call pays next to nothing for being counted: events are queued and counted later, in
-one go; (2) the queue is bounded; (3) calls without a session belong to nobody's timeline; (4)
+one go; (2) the queue is bounded; (3) calls without a session are in no agent's timeline; (4)
 what happened today before the start is read from the journal off the event loop, before the first
 request and bounded; what cannot be read is left out, and nothing is written again.
 Not here: saving records (journal/), what is shown (control/), what lanes have learned
@@ -14,7 +14,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
 
 from jackline.agents.prices import Price, dollars, price_of
 from jackline.clock import Clock
@@ -36,78 +35,77 @@ from jackline.journal import JournalReader
 from jackline.lanes.rate_limits import SeenWindow
 from jackline.telemetry.scrape import CallCounters
 
-_PUT_ASIDE = 100_000
+_MAX_QUEUED = 100_000
 _SETTLE_SECONDS = 2.0
-_MOST_NEWS = 500
-_REFUSED = "auth"
-_DELIVERED = ("answered", "shortened")
+_MAX_NEWS = 500
+_MAX_RECALLED = 20_000
 
 
 def account_of_lane(lane: str) -> str:
-    """What an account's windows are known by: its lanes share them, the model is not theirs."""
+    """The name of an account, whose lanes share its windows."""
     upstream, _, account = lane.partition("/")
     return f"{upstream}#{account.rpartition('#')[2]}"
 
 
 class Observatory:
-    """Everything that is known beyond the present moment."""
+    """Everything that is counted over time."""
 
     def __init__(self, clock: Clock, prices: Callable[[], Mapping[str, Price]] = dict) -> None:
-        """`prices` gives the user's own, which a new configuration may have changed."""
+        """`prices` returns the user's own, which a new configuration may have changed."""
         self._clock = clock
-        self._aside: deque[Event] = deque(maxlen=_PUT_ASIDE)
+        self._queue: deque[Event] = deque(maxlen=_MAX_QUEUED)
         self._fleet = Fleet()
         self._prices = prices
         self._burn = Burn(lambda model, usage: dollars(model, usage, prices()))
         self._tally = CallCounters()
         self._windows = WindowWatch()
-        self.news: deque[Event] = deque(maxlen=_MOST_NEWS)
-        """What a person would want to hear of, the latest last."""
+        self.news: deque[Event] = deque(maxlen=_MAX_NEWS)
+        """Events worth showing to a person, the latest last."""
         self.refused: dict[str, float] = {}
         """When each upstream last refused a key or login, and has answered no call since."""
         self.spent_before: dict[str, tuple[float, int]] = {}
-        """Dollars and unpriced tokens by lane that an earlier service has told already."""
+        """Dollars and unpriced tokens by lane that an earlier service has counted already."""
         self.also: Callable[[Event], None] | None = None
-        """Who hears every event besides, in bulk too."""
+        """Also called with every event."""
         # Called for each event; bound once, since every call of the gateway comes here.
-        self.announce = self._aside.append
+        self.announce = self._queue.append
 
     async def keep_settling(self) -> None:
-        """Count what was put aside, again and again, so that it never becomes much."""
+        """Count queued events again and again, so that there are never many."""
         while True:
             await self._clock.sleep(_SETTLE_SECONDS)
             self.settle()
 
     @property
     def windows(self) -> WindowWatch:
-        """What subscriptions' windows hold as of now."""
+        """The windows of subscriptions."""
         self.settle()
         return self._windows
 
     @property
     def fleet(self) -> Fleet:
-        """The fleet as of now."""
+        """The agents."""
         self.settle()
         return self._fleet
 
     @property
     def burn(self) -> Burn:
-        """What was taken as of now."""
+        """Tokens and dollars."""
         self.settle()
         return self._burn
 
     @property
     def tally(self) -> CallCounters:
-        """What became of calls and attempts, as of now."""
+        """The outcomes of calls and attempts."""
         self.settle()
         return self._tally
 
     def price_of(self, model: str) -> Price | None:
-        """What the model costs; None where nobody knows."""
+        """The model's price, if it is known."""
         return price_of(model, self._prices())
 
     def settle_past(self) -> None:
-        """Take in what an earlier service did: it is shown, but counted and traced already."""
+        """Read what an earlier service did: it is shown, but was counted and traced already."""
         now_on, self._tally = self._tally, CallCounters()
         also, self.also = self.also, None
         self.settle()
@@ -117,70 +115,61 @@ class Observatory:
         }
 
     def settle(self) -> None:
-        """Count what was put aside."""
-        aside, fleet, burn, tally = self._aside, self._fleet, self._burn, self._tally
+        """Count the queued events."""
+        queue, fleet, burn, tally = self._queue, self._fleet, self._burn, self._tally
         also = self.also
         ended: list[CallEnded] = []
-        while aside:
-            event = aside.popleft()
+        while queue:
+            event = queue.popleft()
             if also is not None:
                 also(event)
             if isinstance(event, CallEnded):
                 ended.append(event)
                 tally.call_ended(event)
-                if self.refused and event.outcome in _DELIVERED:
+                if self.refused and event.outcome in ("answered", "shortened"):
                     self.refused.pop(event.lane.partition("/")[0], None)
                 if event.session or event.agent:
                     fleet.call_ended(event)
             elif isinstance(event, AttemptFailed):
                 fleet.attempt_failed(event)
                 tally.attempt_failed(event)
-                if event.kind == _REFUSED:
+                if event.kind == "auth":
                     self.refused[event.lane.partition("/")[0]] = event.at
             elif isinstance(event, ClockMoved):
                 burn.calls_ended(ended)
                 ended = []
-                self._follow_clock(event.set_by)
+                fleet.follow_clock(event.set_by)
+                burn.follow_clock(event.set_by)
+                self._windows.follow_clock(event.set_by)
+                self.refused = {name: at + event.set_by for name, at in self.refused.items()}
             elif isinstance(event, WindowsReported):
                 windows = (SeenWindow(*each) for each in event.windows)
-                self._windows.heard(event.at, account_of_lane(event.lane), windows)
+                self._windows.add(event.at, account_of_lane(event.lane), windows)
             elif isinstance(event, LaneChanged | ServiceNoted):
                 self.news.append(event)
                 if isinstance(event, LaneChanged):
                     fleet.lane_changed(event)
         burn.calls_ended(ended)
 
-    def _follow_clock(self, set_by: float) -> None:
-        """Keep what is remembered as long ago as it is, though it was told by another clock."""
-        self._fleet.follow_clock(set_by)
-        self._burn.follow_clock(set_by)
-        self._windows.follow_clock(set_by)
-        self.refused = {name: at + set_by for name, at in self.refused.items()}
-
-
-JournalEvent: TypeAlias = CallEnded | AttemptFailed | LaneChanged | ServiceNoted
-_MOST = 20_000
-_HOUR = 3600.0
-
 
 async def recall_past(journal: Path, announce: Announce, clock: Clock) -> None:
-    """Announce what the journal knows of today, or at least of the last hour, in its order."""
+    """Announce what the journal has of today, or at least of the last hour, in its order."""
     now = clock.now()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    since = min(midnight, now.timestamp() - _HOUR)
-    for event in await asyncio.to_thread(_read, journal, since, now.timestamp()):
+    until = now.timestamp()
+    since = min(midnight, until - 3600.0)
+
+    def read() -> list[CallEnded | AttemptFailed | LaneChanged | ServiceNoted]:
+        try:
+            with JournalReader(journal) as reader:
+                return [
+                    *reader.failed_attempts(since, until, _MAX_RECALLED),
+                    *reader.calls(since, until, _MAX_RECALLED),
+                    *reader.lane_changes(since),
+                    *reader.notes(since),
+                ]
+        except JournalError:
+            return []  # the journal's writer has logged it; only the past is not shown
+
+    for event in sorted(await asyncio.to_thread(read), key=lambda event: event.at):
         announce(event)
-
-
-def _read(journal: Path, since: float, until: float) -> list[JournalEvent]:
-    try:
-        with JournalReader(journal) as reader:
-            found: list[JournalEvent] = [
-                *reader.failed_attempts(since, until, _MOST),
-                *reader.calls(since, until, _MOST),
-                *reader.lane_changes(since),
-                *reader.notes(since),
-            ]
-    except JournalError:
-        return []  # whoever keeps the journal has said so; only the past is not shown
-    return sorted(found, key=lambda event: event.at)

@@ -1,11 +1,11 @@
 """Count calls by lane, watch this process, and answer `/metrics` and `/_jackline/fleet`.
 
 Rules: (1) counting is pure and bounded: only so many lanes have counters of their own, the others
-are counted together; whose call it was is not looked at; (2) all other work is done when somebody
-asks, and changes nothing; lanes of several accounts are shown as one; (3) watching the process
-costs a few wake-ups a second, and an unknown figure is None; (4) reading is open to everybody who
-was let in; a disk is read off the event loop, every few seconds at most, and a failed read still
-gets an answer.
+are counted together; whose call it was is ignored; (2) all other work is done on request, and
+changes nothing; lanes of several accounts are shown as one; (3) watching the process costs a few
+wake-ups a second, and an unknown figure is None; (4) every client that passed the access check may
+read; a disk is read off the event loop, every few seconds at most, and a failed read still gets an
+answer.
 Not here: the list of metrics (metrics.py), prices (control/burn.py), gathering facts (assembly/).
 """
 
@@ -14,24 +14,22 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
 from jackline.clock import Clock
 from jackline.control.board import Facts
-from jackline.control.face import ServiceRequest
-from jackline.control.fleet import AgentState, Key, resting
+from jackline.control.fleet import calls_by_agent
+from jackline.control.http_handler import ServiceRequest
 from jackline.events import AttemptFailed, CallEnded
-from jackline.flows.records import RunState
-from jackline.lanes.breaker import LaneState
+from jackline.states import AgentState, LaneState, RunState
 from jackline.telemetry import metrics as c
 from jackline.telemetry.metrics import (
     CONTENT_TYPE,
-    Family,
     Histogram,
     Mean,
     Metric,
@@ -44,7 +42,7 @@ from jackline.telemetry.metrics import (
 MOST_LANES = 256
 OTHERS = "other-lanes"
 NO_LANE = "none"
-"""The lane of calls that were turned away at the door."""
+"""The lane of calls that were refused before they had one."""
 # Waits are nothing, a throttle's seconds, an outage's minutes or a quota's hours.
 HELD_BOUNDS = (0.005, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 18000.0)
 TOOK_BOUNDS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 18000.0)
@@ -52,7 +50,7 @@ TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "wasted_input", "
 
 
 class LaneCounters:
-    """What came of the calls of one lane."""
+    """The outcomes of the calls of one lane."""
 
     __slots__ = ("cuts", "failures", "held", "outcomes", "tokens", "took")
 
@@ -75,12 +73,12 @@ class CallCounters:
 
     @property
     def lanes(self) -> Mapping[str, LaneCounters]:
-        """The sums by what people call a lane."""
+        """The sums by the label of a lane."""
         return self._lanes
 
     def call_ended(self, event: CallEnded) -> None:
-        """A call came to its end."""
-        tally = self._found.get(event.lane) or self._meet(event.lane)
+        """Count a call."""
+        tally = self._found.get(event.lane) or self._counters(event.lane)
         outcomes = tally.outcomes
         outcomes[event.outcome] = outcomes.get(event.outcome, 0) + 1
         tally.held.observe(event.waited)
@@ -100,13 +98,13 @@ class CallCounters:
                 tokens[place] += count
 
     def attempt_failed(self, event: AttemptFailed) -> None:
-        """An attempt did not succeed."""
-        tally = self._found.get(event.lane) or self._meet(event.lane)
+        """Count a failed attempt."""
+        tally = self._found.get(event.lane) or self._counters(event.lane)
         tally.failures[event.kind] = tally.failures.get(event.kind, 0) + 1
         # It has a good status and failed nevertheless: the answer had begun.
         tally.cuts += event.status is not None and event.status < 300
 
-    def _meet(self, lane: str) -> LaneCounters:
+    def _counters(self, lane: str) -> LaneCounters:
         name = lane.partition("#")[0] or NO_LANE
         if name not in self._lanes and len(self._lanes) >= MOST_LANES:
             name = OTHERS
@@ -118,14 +116,13 @@ class CallCounters:
         return tally
 
 
-_MOST_WINDOWS = 16
-_MOST_LIMITS = 8
-_LaneRow: TypeAlias = Mapping[str, Any]
+_MAX_WINDOWS = 16
+_MAX_LIMITS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class JournalFigures:
-    """How recording goes."""
+    """The state of the journal."""
 
     ok: bool
     lost: int
@@ -135,7 +132,7 @@ class JournalFigures:
 
 @dataclass(frozen=True, slots=True)
 class ProcessFigures:
-    """What the process itself has used; `memory` is None where that cannot be told."""
+    """What this process has used; `memory` is None where that is not known."""
 
     cpu_seconds: float
     loop_seconds: float
@@ -146,7 +143,7 @@ class ProcessFigures:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """How many runs are kept, by state, and how many of the parked wait for a person."""
+    """How many runs the store has, by state, and how many of the parked wait for a person."""
 
     by_state: Mapping[RunState, int]
     need_you: int
@@ -154,7 +151,7 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True)
 class ScrapeFacts:
-    """Everything that a scrape is made of."""
+    """Everything that a scrape reads."""
 
     facts: Facts
     tally: CallCounters
@@ -165,71 +162,75 @@ class ScrapeFacts:
     """Dollars and unpriced tokens by lane of before the start, which counters leave out."""
 
 
-def families(seen: ScrapeFacts) -> list[Family]:
-    """Every metric of the catalogue with its samples, in the catalogue's order."""
+def read_metrics(seen: ScrapeFacts) -> dict[Metric, Samples]:
+    """Every metric with its samples, in the order of `metrics.METRICS`."""
+    head: Mapping[str, Any] = seen.facts.head
+    journal, process, runs = seen.journal, seen.process, seen.runs
+    calls = sum(x for tally in seen.tally.lanes.values() for x in tally.outcomes.values())
     samples: dict[Metric, Samples] = {
         **_lanes(seen.facts.lanes),
         **_calls(seen.tally),
-        **_head(seen.facts.head),
         **_burn(seen),
-        **_windows(seen.facts.head),
+        **_windows(head),
+        c.BUILD_INFO: {(str(head["version"]),): 1.0},
+        c.START_TIME: {(): float(head["started"])},
+        c.CALLS_HELD: {(): float(head["held_and_delivered"])},
+        c.CALLS_JOINED: {(): float(head["joined"])},
+        c.CALLS_WAITING: {(): float(head["calls_waiting"])},
+        c.CALLS_IN_FLIGHT: {(): float(head["calls_in_flight"])},
+        c.CONNECTIONS: {(): float(head["connections"])},
         c.AGENTS: _agents(seen.facts),
-        **_runs(seen.runs),
-        **_own(seen),
+        c.RUNS: {},
+        c.RUNS_NEED_YOU: {},
+        c.OVERHEAD: {(): Mean(process.loop_seconds, calls)},
+        c.LOOP_DELAY: {(): process.loop_delay},
+        c.JOURNAL_COMMIT: {(): journal.commits},
+        c.JOURNAL_OK: {(): float(journal.ok)},
+        c.JOURNAL_LOST: {(): float(journal.lost)},
+        c.JOURNAL_WAITING: {(): float(journal.waiting)},
+        c.MEMORY: {} if process.memory is None else {(): float(process.memory)},
+        c.CPU: {(): process.cpu_seconds},
     }
-    return [Family(metric, samples[metric]) for metric in c.METRICS]
-
-
-# --- lanes ------------------------------------------------------------------------------------
+    if runs is not None:
+        samples[c.RUNS] = {(each.value,): float(runs.by_state.get(each, 0)) for each in RunState}
+        samples[c.RUNS_NEED_YOU] = {(): float(runs.need_you)}
+    return {metric: samples[metric] for metric in c.METRICS}
 
 
 def _lanes(lanes: Mapping[str, object]) -> dict[Metric, Samples]:
-    rows: dict[str, list[_LaneRow]] = {}
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
     for row in lanes.values():
         if isinstance(row, Mapping):
             name = str(row["name"])
-            known = name in rows or len(rows) < MOST_LANES
-            rows.setdefault(name if known else OTHERS, []).append(row)
-    states: dict[Values, Value] = {
-        (name, state.value): float(sum(row["state"] == state.value for row in found))
-        for name, found in rows.items()
-        for state in LaneState
-    }
-    untils: dict[Values, Value] = {
-        (name,): float(min(times))
-        for name, found in rows.items()
-        if (times := [row["until"] for row in found if row["until"] is not None])
-    }
+            is_counted = name in by_name or len(by_name) < MOST_LANES
+            by_name.setdefault(name if is_counted else OTHERS, []).append(row)
+    states: dict[Values, Value] = {}
+    paused: dict[Values, Value] = {}
+    untils: dict[Values, Value] = {}
+    left: dict[Values, Value] = {}
+    sums: dict[str, dict[Values, Value]] = {"in_flight": {}, "window": {}, "waiting": {}}
+    for name, rows in by_name.items():
+        for state in LaneState:
+            states[name, state.value] = float(sum(row["state"] == state.value for row in rows))
+        paused[(name,)] = float(any(row["paused"] for row in rows))
+        for column, samples in sums.items():
+            samples[(name,)] = float(sum(row[column] for row in rows))
+        times = [row["until"] for row in rows if row["until"] is not None]
+        if times:
+            untils[(name,)] = float(min(times))
+        limits = {limit for row in rows for limit in row["limits"]}
+        for limit in sorted(limits)[:_MAX_LIMITS]:
+            least = min(row["limits"][limit] for row in rows if limit in row["limits"])
+            left[name, limit] = float(max(0.0, min(1.0, least)))
     return {
         c.LANE_STATE: states,
-        c.LANE_PAUSED: _by_lane(rows, lambda found: any(row["paused"] for row in found)),
-        c.LANE_IN_FLIGHT: _summed(rows, "in_flight"),
-        c.LANE_WINDOW: _summed(rows, "window"),
-        c.LANE_WAITING: _summed(rows, "waiting"),
+        c.LANE_PAUSED: paused,
+        c.LANE_IN_FLIGHT: sums["in_flight"],
+        c.LANE_WINDOW: sums["window"],
+        c.LANE_WAITING: sums["waiting"],
         c.LANE_UNTIL: untils,
-        c.LIMIT_LEFT: dict(_limits(rows)),
+        c.LIMIT_LEFT: left,
     }
-
-
-def _by_lane(
-    rows: Mapping[str, list[_LaneRow]], of: Callable[[list[_LaneRow]], float]
-) -> dict[Values, Value]:
-    return {(name,): float(of(found)) for name, found in rows.items()}
-
-
-def _summed(rows: Mapping[str, list[_LaneRow]], column: str) -> dict[Values, Value]:
-    return _by_lane(rows, lambda found: sum(row[column] for row in found))
-
-
-def _limits(rows: Mapping[str, list[_LaneRow]]) -> Iterator[tuple[Values, Value]]:
-    for name, found in rows.items():
-        limits = {limit for row in found for limit in row["limits"]}
-        for limit in sorted(limits)[:_MOST_LIMITS]:
-            left = min(row["limits"][limit] for row in found if limit in row["limits"])
-            yield (name, limit), float(max(0.0, min(1.0, left)))
-
-
-# --- calls ------------------------------------------------------------------------------------
 
 
 def _calls(tally: CallCounters) -> dict[Metric, Samples]:
@@ -250,37 +251,24 @@ def _calls(tally: CallCounters) -> dict[Metric, Samples]:
     }
 
 
-def _head(head: Mapping[str, Any]) -> dict[Metric, Samples]:
-    return {
-        c.BUILD_INFO: {(str(head["version"]),): 1.0},
-        c.START_TIME: {(): float(head["started"])},
-        c.CALLS_HELD: {(): float(head["held_and_delivered"])},
-        c.CALLS_JOINED: {(): float(head["joined"])},
-        c.CALLS_WAITING: {(): float(head["calls_waiting"])},
-        c.CALLS_IN_FLIGHT: {(): float(head["calls_in_flight"])},
-        c.CONNECTIONS: {(): float(head["connections"])},
-    }
-
-
 def _burn(seen: ScrapeFacts) -> dict[Metric, Samples]:
-    dollars: dict[Values, Value] = {}
-    unpriced: dict[Values, Value] = {}
-    for lane, sums in seen.facts.burn.by_lane.items():
+    dollars: dict[str, float] = {}
+    unpriced: dict[str, float] = {}
+    burn = seen.facts.burn
+    for lane, sums in burn.by_lane.items():
         paid, unpaid = seen.spent_before.get(lane, (0.0, 0))
         name = lane.partition("#")[0]
-        key = (name if (name,) in dollars or len(dollars) < MOST_LANES else OTHERS,)
-        dollars[key] = _plus(dollars.get(key), max(0.0, sums.dollars - paid))
-        unpriced[key] = _plus(unpriced.get(key), max(0, sums.unpriced - unpaid))
-    others = seen.facts.burn.of_other_lanes
+        name = name if name in dollars or len(dollars) < MOST_LANES else OTHERS
+        dollars[name] = dollars.get(name, 0.0) + max(0.0, sums.dollars - paid)
+        unpriced[name] = unpriced.get(name, 0.0) + max(0, sums.unpriced - unpaid)
+    others = burn.of_other_lanes
     if others.calls:
-        key = (OTHERS,)
-        dollars[key] = _plus(dollars.get(key), others.dollars)
-        unpriced[key] = _plus(unpriced.get(key), others.unpriced)
-    return {c.SPEND: dollars, c.UNPRICED: unpriced}
-
-
-def _plus(known: Value | None, more: float) -> float:
-    return more + (known if isinstance(known, float) else 0.0)
+        dollars[OTHERS] = dollars.get(OTHERS, 0.0) + others.dollars
+        unpriced[OTHERS] = unpriced.get(OTHERS, 0.0) + others.unpriced
+    return {
+        c.SPEND: {(name,): figure for name, figure in dollars.items()},
+        c.UNPRICED: {(name,): figure for name, figure in unpriced.items()},
+    }
 
 
 def _windows(head: Mapping[str, Any]) -> dict[Metric, Samples]:
@@ -288,77 +276,42 @@ def _windows(head: Mapping[str, Any]) -> dict[Metric, Samples]:
     for each in head["forecast"]:
         window = str(each["window"])
         known = fullest.get(window)
-        if known is None and len(fullest) >= _MOST_WINDOWS:
+        if known is None and len(fullest) >= _MAX_WINDOWS:
             continue
         if known is None or each["used"] > known["used"]:
             fullest[window] = each
+    ends = [(name, each["ends_at"]) for name, each in fullest.items()]
     return {
         c.WINDOW_USED: {(name,): float(each["used"]) for name, each in fullest.items()},
         c.WINDOW_RESETS: {(name,): float(each["resets_at"]) for name, each in fullest.items()},
-        c.WINDOW_ENDS: {
-            (name,): float(each["ends_at"])
-            for name, each in fullest.items()
-            if each["ends_at"] is not None
-        },
+        c.WINDOW_ENDS: {(name,): float(at) for name, at in ends if at is not None},
     }
-
-
-# --- agents, runs, the process ------------------------------------------------------------------
 
 
 def _agents(facts: Facts) -> Samples:
-    doing = dict.fromkeys(AgentState, 0)
-    live: dict[Key, AgentState] = {}
-    for call in facts.live:
-        key = (call.session, call.agent)
-        # Of several calls that one which waits, since that is what holds the agent up.
-        if key != ("", "") and live.get(key, AgentState.ANSWERING) is AgentState.ANSWERING:
-            live[key] = call.doing
-    for state in live.values():
-        doing[state] += 1
+    live = calls_by_agent(facts.live)
+    counts = dict.fromkeys(AgentState, 0)
+    for call in live.values():
+        counts[call.state] += 1
     for key in facts.fleet.known():
         member = facts.fleet.member(key)
         if key not in live and member is not None:
-            doing[facts.flows.ended.get(member.agent) or resting(member, facts.at)] += 1
-    return {(state.value,): float(count) for state, count in doing.items()}
-
-
-def _runs(runs: RunFigures | None) -> dict[Metric, Samples]:
-    if runs is None:
-        return {c.RUNS: {}, c.RUNS_NEED_YOU: {}}
-    return {
-        c.RUNS: {(state.value,): float(runs.by_state.get(state, 0)) for state in RunState},
-        c.RUNS_NEED_YOU: {(): float(runs.need_you)},
-    }
-
-
-def _own(seen: ScrapeFacts) -> dict[Metric, Samples]:
-    journal, process = seen.journal, seen.process
-    calls = sum(x for tally in seen.tally.lanes.values() for x in tally.outcomes.values())
-    return {
-        c.OVERHEAD: {(): Mean(process.loop_seconds, calls)},
-        c.LOOP_DELAY: {(): process.loop_delay},
-        c.JOURNAL_COMMIT: {(): journal.commits},
-        c.JOURNAL_OK: {(): float(journal.ok)},
-        c.JOURNAL_LOST: {(): float(journal.lost)},
-        c.JOURNAL_WAITING: {(): float(journal.waiting)},
-        c.MEMORY: {} if process.memory is None else {(): float(process.memory)},
-        c.CPU: {(): process.cpu_seconds},
-    }
+            state = facts.flows.agent_states.get(member.agent) or member.resting_state(facts.at)
+            counts[state] += 1
+    return {(state.value,): float(count) for state, count in counts.items()}
 
 
 _EVERY = 0.25
 _BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-_STATM = Path("/proc/self/statm")
 
 
 class OwnProcess:
-    """The figures of this process; made, watched and asked in the event loop's thread."""
+    """The figures of this process; use it in the event loop's thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._delay = Histogram(_BOUNDS)
-        # What was computed before, mostly imports, was computed for no call.
+        # Imports are not part of a call's computing time.
         self._begun = time.thread_time()
 
     async def watch(self) -> None:
@@ -368,18 +321,15 @@ class OwnProcess:
             await self._clock.sleep(_EVERY)
             self._delay.observe(max(0.0, self._clock.monotonic() - due))
 
-    def told(self) -> ProcessFigures:
-        """The figures of now."""
+    def figures(self) -> ProcessFigures:
+        """The present figures."""
+        try:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            memory: int | None = pages * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, IndexError):
+            memory = None  # only Linux has this file
         loop = time.thread_time() - self._begun
-        return ProcessFigures(time.process_time(), loop, _memory(), self._delay)
-
-
-def _memory() -> int | None:
-    try:
-        pages = int(_STATM.read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return None  # only Linux has this file
-    return pages * os.sysconf("SC_PAGE_SIZE")
+        return ProcessFigures(time.process_time(), loop, memory, self._delay)
 
 
 METRICS = b"/metrics"
@@ -387,8 +337,8 @@ FLEET = b"/_jackline/fleet"
 _REFRESH_EVERY = 2.0
 
 
-class ReadingsFace:
-    """What programs read; `serve` must run for as long as the service does."""
+class ScrapeHandler:
+    """Answers programs; `serve` must run for as long as the service does."""
 
     def __init__(
         self,
@@ -404,24 +354,24 @@ class ReadingsFace:
         self._refreshed = float("-inf")
         self._answers: set[asyncio.Task[None]] = set()
 
-    def knows(self, asked: ServiceRequest) -> bool:
-        """Whether this is one of the readings."""
-        return asked.path in (METRICS, FLEET)
+    def knows(self, request: ServiceRequest) -> bool:
+        """Whether this asks for metrics or the fleet."""
+        return request.path in (METRICS, FLEET)
 
-    def answer(self, asked: ServiceRequest) -> None:
-        """Tell it."""
-        if asked.method not in (b"GET", b"HEAD"):
-            asked.respond(405, [(b"content-type", b"text/plain")], b"this is only read\n")
+    def answer(self, request: ServiceRequest) -> None:
+        """Send the document, read anew if the last one is old."""
+        if request.method not in (b"GET", b"HEAD"):
+            request.respond(405, [(b"content-type", b"text/plain")], b"this is only read\n")
             return
         if self._clock.monotonic() - self._refreshed < _REFRESH_EVERY:
-            self._tell(asked)
+            self._send(request)
             return
-        task = asyncio.get_running_loop().create_task(self._after_reading(asked))
+        task = asyncio.get_running_loop().create_task(self._send_refreshed(request))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
 
     async def serve(self) -> None:
-        """See to it that nobody is left waiting when the service ends."""
+        """Cancel open requests when the service ends."""
         try:
             await asyncio.Event().wait()
         finally:
@@ -429,16 +379,16 @@ class ReadingsFace:
                 task.cancel()
             await asyncio.gather(*self._answers, return_exceptions=True)
 
-    async def _after_reading(self, asked: ServiceRequest) -> None:
+    async def _send_refreshed(self, request: ServiceRequest) -> None:
         try:
             await self._refresh()
             self._refreshed = self._clock.monotonic()
         finally:
-            self._tell(asked)
+            self._send(request)
 
-    def _tell(self, asked: ServiceRequest) -> None:
-        if asked.path == METRICS:
-            kind, body = CONTENT_TYPE, render(families(self._look()))
+    def _send(self, request: ServiceRequest) -> None:
+        if request.path == METRICS:
+            kind, body = CONTENT_TYPE, render(read_metrics(self._look()))
         else:
             kind, body = b"application/json", msgspec.json.encode(self._fleet())
-        asked.respond(200, [(b"content-type", kind), (b"cache-control", b"no-store")], body)
+        request.respond(200, [(b"content-type", kind), (b"cache-control", b"no-store")], body)

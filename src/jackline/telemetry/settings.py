@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class OtlpSettings:
-    """Nothing is traced while no endpoint is set, and nothing is taken in unless asked for."""
+    """Nothing is traced without an endpoint, and nothing received unless it is switched on."""
 
     endpoint: str | None = None
     """The address of a collector, such as http://127.0.0.1:4318."""
@@ -20,4 +20,4 @@ class OtlpSettings:
     receive: bool = False
     """Whether clients may send their own telemetry to the service's port."""
     prompts: bool = False
-    """Whether words of clients (prompts, answers, what tools were given) are sent on, too."""
+    """Whether clients' prompts, answers and tool inputs are forwarded, too."""

@@ -1,6 +1,6 @@
-// The whole page: what the address asks for, kept up to date by the feed.
+// The whole page: what the address names, updated by the feed.
 
-import { agentPage, ask, runPage } from "./details.js";
+import { agentPage, load, runPage } from "./details.js";
 import { burn } from "./burn.js";
 import { fill, h, inFrame, link, steady } from "./dom.js";
 import { listen, now, open, state } from "./feed.js";
@@ -9,22 +9,22 @@ import { events, flows, onFold } from "./flows.js";
 import { lanes } from "./lanes.js";
 import { onOrdered, takeToken, whyNot } from "./orders.js";
 import { waiting } from "./waiting.js";
-import { length } from "./words.js";
+import { length } from "./format.js";
 
 const top = document.getElementById("top");
 const main = document.getElementById("main");
 const spoken = document.getElementById("spoken");
 const PAUSE = 15_000;
-const FILTERS = ["q", "doing", "span", "burn"];
+const FILTERS = ["q", "state", "span", "burn"];
 let filter = {};
 let shownPath = "";
 let spokeAt = 0;
 
-/** `#/run/ID?q=…` comes to a path and a filter. */
+/** `#/run/ID?q=…` is a path and a filter. */
 function address() {
 	const [path, query = ""] = location.hash.slice(1).split("?");
-	const given = new URLSearchParams(query);
-	filter = Object.fromEntries(FILTERS.map((name) => [name, given.get(name) || ""]));
+	const parameters = new URLSearchParams(query);
+	filter = Object.fromEntries(FILTERS.map((name) => [name, parameters.get(name) || ""]));
 	return path || "/";
 }
 
@@ -41,20 +41,20 @@ function header() {
 	return [
 		h("div.brand", link("#/", "jackline"), " ", h("small", head.version || "")),
 		h("h1", { id: "verdict" }, h("strong", verdict.slice(0, cut)), verdict.slice(cut)),
-		h("p", { class: `live ${state.live ? "go" : "bad"}` }, state.live ? `● live · ${location.host}` : `▲ not connected · last heard ${length((Date.now() - state.heard) / 1000)} ago, trying again`),
-		state.locked && h("p.note", h("label", "This gateway wants a token. Open it with `jackline open`, or write its token here: ", h("input", { type: "password", onchange: (event) => open(event.target.value) }))),
+		h("p", { class: `live ${state.live ? "go" : "bad"}` }, state.live ? `● live · ${location.host}` : `▲ not connected · last update ${length((Date.now() - state.updatedAt) / 1000)} ago, trying again`),
+		state.locked && h("p.note", h("label", "This gateway needs a token. Open it with `jackline open`, or enter its token here: ", h("input", { type: "password", onchange: (event) => open(event.target.value) }))),
 		head.version && h("p.note dim", whyNot()),
 		(head.notes || []).map((note) => h("p.note", note)),
 		head.journal_ok === false && h("p.note bad", head.journal_problem),
 	];
 }
 
-/** Read out how it stands, without its clocks, and not all the time. */
+/** Read out the verdict for screen readers, without its clocks, and not all the time. */
 function speak() {
-	const words = (state.head.verdict || "").replace(/ \(in [^)]*\)| in [\d.]+ m?s(?=[.,;])/g, "");
-	if (Date.now() - spokeAt < PAUSE || spoken.textContent === words) return;
+	const text = (state.head.verdict || "").replace(/ \(in [^)]*\)| in [\d.]+ m?s(?=[.,;])/g, "");
+	if (Date.now() - spokeAt < PAUSE || spoken.textContent === text) return;
 	spokeAt = Date.now();
-	spoken.textContent = words;
+	spoken.textContent = text;
 }
 
 const draw = () => steady(drawAll);
@@ -65,10 +65,10 @@ function drawAll() {
 	speak();
 	fill(top, header());
 	if (kind === "run") {
-		ask(page, new URLSearchParams({ id }), draw);
+		load(page, new URLSearchParams({ id }), draw);
 		fill(main, [runPage()]);
 	} else if (kind === "agent") {
-		ask(page, new URLSearchParams({ session: id, agent: name }), draw);
+		load(page, new URLSearchParams({ session: id, agent: name }), draw);
 		fill(main, [agentPage(id, name)]);
 	} else {
 		refresh(filter);
@@ -77,7 +77,7 @@ function drawAll() {
 	}
 	if (kind) detach();
 	if (page !== shownPath) {
-		// Whoever followed a link should hear of the new page.
+		// A screen reader announces the new page.
 		if (shownPath || kind) main.focus();
 		shownPath = page;
 	}
@@ -96,6 +96,6 @@ listen((changed) => {
 	if (["agents", "labels", "runs", "lanes", "live"].some((part) => changed.has(part))) outdated();
 	soon();
 });
-// Clocks run down and now moves on, also while nothing is told.
+// Clocks run down and "now" moves on, also without a change.
 setInterval(() => { if (now() - state.at > 0.9) soon(); schedule(); }, 1000);
 draw();

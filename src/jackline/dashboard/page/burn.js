@@ -1,9 +1,9 @@
-// What calls take: tokens or dollars of the last hour, by lane and by run, and how long it lasts.
+// What calls use: tokens or dollars of the last hour, by lane and by run, and the forecast.
 
 import { beside, dim, h, link, panel, runAt, table } from "./dom.js";
 import { now, state } from "./feed.js";
 import { bar } from "./lanes.js";
-import { dollars, moment, number, percent, plural, tokens } from "./words.js";
+import { dollars, moment, number, percent, plural, tokens } from "./format.js";
 
 const WIDE = 600;
 const TALL = 110;

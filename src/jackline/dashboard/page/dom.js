@@ -1,18 +1,18 @@
 // Make elements agree with a description of them, changing only what differs.
-// Text goes in as text: nothing that a model, a client or a vendor said is ever read as markup.
+// Text goes in as text: no text of a model, a client or a vendor is ever read as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /** Describe an element, `h("p.class", { properties }, …)`; children may be nested lists, and what is null or false is left out. */
 export function h(name, ...children) {
 	const [tag, look] = name.split(".");
-	const given = children[0];
-	const props = given && typeof given === "object" && !given.tag && !Array.isArray(given) ? children.shift() : {};
+	const first = children[0];
+	const props = first && typeof first === "object" && !first.tag && !Array.isArray(first) ? children.shift() : {};
 	return { tag, props: look ? { class: look, ...props } : props, children };
 }
 
 /** Make the children of an element agree with these descriptions.
- * One without a key is known again by its place among them, where what is left out has its place, too: whoever is pressing a button has pressed it. */
+ * One without a key is identified by its place among them, where what is left out has its place, too: a press of a button is never lost. */
 export function fill(parent, children) {
 	const wanted = [];
 	place(children, "", wanted);
@@ -56,7 +56,7 @@ export function steady(work) {
 	if (document.activeElement === document.body && held.isConnected) held.focus({ preventScroll: true });
 }
 
-/** Work that may be asked for many times, and is done once, in the next frame. */
+/** Work that may be requested many times, and is done once, in the next frame. */
 export function inFrame(work) {
 	let due = false;
 	return () => {
@@ -73,7 +73,7 @@ function make(parent, { tag }, key) {
 
 function update(element, wanted) {
 	const old = element.jlProps;
-	// Children first: a value can be chosen only where its option stands.
+	// Children first: a value can be chosen only if its option exists.
 	if (!wanted.props.own) fill(element, wanted.children);
 	for (const name of Object.keys(old)) if (!(name in wanted.props)) set(element, name, null);
 	for (const [name, value] of Object.entries(wanted.props)) if (old[name] !== value) set(element, name, value);
@@ -89,7 +89,7 @@ function set(element, name, value) {
 	else element.setAttribute(name, value === true ? "" : value);
 }
 
-/** A panel with its name, what stands beside it, and the command that tells the same. */
+/** A panel with its name, what is beside it, and the command that shows the same. */
 export const panel = (name, twin, beside, ...body) => h("section", { class: `panel ${name.split(" ")[0].toLowerCase()}`, "aria-label": name, key: name },
 	h("div.caption", h("h2", name), beside, h("code.twin", `jackline ${twin}`)), body);
 /** One thing by itself, with the way back. */

@@ -1,65 +1,65 @@
-// Keep what the service tells: all there is when the stream begins, then what changes.
+// The state of the page: everything when the stream begins, then what changes.
 
 const PLAIN = ["head", "lanes", "waiting", "burn", "spend", "runs", "resources", "labels", "events"];
 const nothing = () => Object.fromEntries(PLAIN.map((name) => [name, {}]));
-export const state = { at: 0, epoch: 0, past: 3600, doings: [], live: false, locked: false, heard: 0, changes: 0, agents: new Map(), stretches: new Map(), ...nothing() };
+export const state = { at: 0, epoch: 0, past: 3600, agentStates: [], looks: {}, live: false, locked: false, updatedAt: 0, changes: 0, agents: new Map(), stretches: new Map(), ...nothing() };
 
 const SILENCE = 25_000;
-export const KEPT = "jackline-token";
+export const TOKEN_KEY = "jackline-token";
 let skew = 0;
 let source = null;
-let tell = () => {};
+let notify = () => {};
 
 /** The service's time in seconds since the epoch. */
 export const now = () => (Date.now() + skew) / 1000;
 
-/** Listen, and call `heard` with the names of the parts that have changed. */
-export function listen(heard) {
-	tell = heard;
+/** Open the stream, and call `onChange` with the names of the parts that have changed. */
+export function listen(onChange) {
+	notify = onChange;
 	open();
-	// A stream that says nothing is dead, whatever the browser believes of it.
+	// A stream that sends nothing is dead, whatever the browser reports.
 	setInterval(() => {
-		if (!state.locked && (Date.now() - state.heard > SILENCE || source?.readyState === EventSource.CLOSED)) open();
+		if (!state.locked && (Date.now() - state.updatedAt > SILENCE || source?.readyState === EventSource.CLOSED)) open();
 	}, 3000);
 }
 
-/** Where a gateway has a token of its own, its stream needs a cookie: ask for it. */
-export async function open(given) {
-	state.heard = Date.now();
-	const headers = given ? { "x-jackline-token": given } : { "x-jackline-control": sessionStorage.getItem(KEPT) || "" };
-	// Who is not there is told by the stream.
+/** Where a gateway has a token of its own, its stream needs a cookie: request it. */
+export async function open(token) {
+	state.updatedAt = Date.now();
+	const headers = token ? { "x-jackline-token": token } : { "x-jackline-control": sessionStorage.getItem(TOKEN_KEY) || "" };
+	// The stream reports a service that is not there.
 	const answer = await fetch("/_jackline/view", { method: "POST", headers }).catch(() => null);
 	state.locked = answer?.status === 401;
-	if (state.locked) tell(new Set(["live"]));
+	if (state.locked) notify(new Set(["live"]));
 	else connect();
 }
 
 function connect() {
 	source?.close();
 	source = new EventSource("/_jackline/feed");
-	source.onmessage = (event) => take(JSON.parse(event.data));
+	source.onmessage = (event) => apply(JSON.parse(event.data));
 	source.onerror = () => {
 		if (state.live) {
 			state.live = false;
-			tell(new Set(["live"]));
+			notify(new Set(["live"]));
 		}
 	};
 }
 
-function take(told) {
+function apply(message) {
 	const changed = new Set();
-	state.heard = Date.now();
-	if (told.schema) begin(told);
+	state.updatedAt = Date.now();
+	if (message.schema) begin(message);
 	if (!state.live) changed.add("live");
 	state.live = true;
-	state.at = told.at;
-	skew = told.at * 1000 - Date.now();
-	for (const name of PLAIN) if (told[name]) {
-		merge(state[name], told[name]);
+	state.at = message.at;
+	skew = message.at * 1000 - Date.now();
+	for (const name of PLAIN) if (message[name]) {
+		merge(state[name], message[name]);
 		changed.add(name);
 	}
-	if (told.agents) {
-		for (const [key, row] of Object.entries(told.agents)) {
+	if (message.agents) {
+		for (const [key, row] of Object.entries(message.agents)) {
 			if (row) state.agents.set(key, row);
 			else {
 				state.agents.delete(key);
@@ -68,16 +68,16 @@ function take(told) {
 		}
 		changed.add("agents");
 	}
-	if (told.stretches) for (const [key, news] of Object.entries(told.stretches)) extend(key, news);
+	if (message.stretches) for (const [key, news] of Object.entries(message.stretches)) extend(key, news);
 	state.changes += 1;
-	tell(changed);
+	notify(changed);
 }
 
-function begin(told) {
-	const { epoch, past, doings, head } = told;
+function begin(message) {
+	const { epoch, past, agent_states: agentStates, looks, head } = message;
 	// Another service may need another page.
 	if (state.head.version && state.head.version !== head.version) location.reload();
-	Object.assign(state, { epoch, past, doings }, nothing());
+	Object.assign(state, { epoch, past, agentStates, looks }, nothing());
 	state.agents.clear();
 	state.stretches.clear();
 }
@@ -89,7 +89,7 @@ function merge(part, news) {
 	}
 }
 
-/** Stretches are numbered: what comes replaces everything from its first number on. */
+/** Stretches are numbered: new ones replace everything from their first number on. */
 function extend(key, [first, flat]) {
 	const known = state.stretches.get(key);
 	if (!known || first < known.first || first > known.first + known.flat.length / 3) {

@@ -2,7 +2,7 @@
 
 import { agentAt, beside, fill, h, inFrame, panel, runAt } from "./dom.js";
 import { now, state } from "./feed.js";
-import { hour, length, look, moment, number, plural, short } from "./words.js";
+import { hour, length, look, moment, number, plural, short } from "./format.js";
 
 const ROW = 16;
 const GROUP = 22;
@@ -21,11 +21,11 @@ let redraw = () => {};
 export function fleetPanel(filter, setFilter, draw) {
 	redraw = draw;
 	const { counts } = view;
-	const legend = state.doings.filter((doing) => counts[doing] || filter.doing === doing).map((doing) => {
-		const [glyph, colour] = look(doing);
-		const on = filter.doing === doing;
-		return h("button", { key: doing, class: `key ${colour}`, "aria-pressed": String(on), onclick: () => setFilter({ doing: on ? "" : doing }) },
-			h("i", { "aria-hidden": "true" }, glyph), ` ${doing} ${number(counts[doing] || 0)}`);
+	const legend = state.agentStates.filter((kind) => counts[kind] || filter.state === kind).map((kind) => {
+		const [glyph, colour] = look(kind);
+		const on = filter.state === kind;
+		return h("button", { key: kind, class: `key ${colour}`, "aria-pressed": String(on), onclick: () => setFilter({ state: on ? "" : kind }) },
+			h("i", { "aria-hidden": "true" }, glyph), ` ${kind} ${number(counts[kind] || 0)}`);
 	});
 	return panel("Fleet", "top", [h("div.legend", legend), beside(`last ${length(view.span)} · next ${length(view.ahead)}`)],
 		h("div.filters",
@@ -58,7 +58,7 @@ export function detach() { parts = null; }
 export const outdated = () => { view.made = ""; };
 export const counted = () => view.counts;
 
-/** Which rows are there? Looked at anew when agents or the filter change. */
+/** The rows, computed again when agents or the filter change. */
 export function refresh(filter) {
 	const wanted = JSON.stringify(filter);
 	if (view.made === wanted) return;
@@ -68,16 +68,16 @@ export function refresh(filter) {
 	const groups = new Map();
 	view.shown = 0;
 	for (const [key, agent] of state.agents) {
-		tally(view.counts, agent.doing);
-		if (filter.doing && agent.doing !== filter.doing) continue;
+		tally(view.counts, agent.state);
+		if (filter.state && agent.state !== filter.state) continue;
 		const name = label(agent);
-		if (query && !`${name} ${key} ${agent.tag} ${agent.model} ${agent.lane} ${agent.doing} ${groupLabel(agent)}`.toLowerCase().includes(query)) continue;
+		if (query && !`${name} ${key} ${agent.tag} ${agent.model} ${agent.lane} ${agent.state} ${groupLabel(agent)}`.toLowerCase().includes(query)) continue;
 		view.shown += 1;
 		const id = agent.tag || agent.session;
 		let group = groups.get(id);
 		if (!group) groups.set(id, (group = { id, label: groupLabel(agent), run: state.runs[agent.tag] ? agent.tag : "", agents: [], counts: {} }));
 		group.agents.push({ key, agent, name });
-		tally(group.counts, agent.doing);
+		tally(group.counts, agent.state);
 	}
 	view.rows = [];
 	view.height = 0;
@@ -187,21 +187,21 @@ function drawAgent(row, top, { x, from, at, until }) {
 	const { pen } = parts;
 	const y = row.y - top + TOP + 2;
 	const bar = (begins, until, number) => {
-		const doing = state.doings[number];
+		const kind = state.agentStates[number];
 		const ends = until == null ? at : state.epoch + until / 10;
 		if (ends <= from) return;
-		const thin = THIN.includes(doing);
+		const thin = THIN.includes(kind);
 		const left = x(Math.max(state.epoch + begins / 10, from));
-		rect(doing, left, thin ? y + 4 : y, Math.max(1, x(ends) - left - 0.5), thin ? 4 : ROW - 4);
+		rect(kind, left, thin ? y + 4 : y, Math.max(1, x(ends) - left - 0.5), thin ? 4 : ROW - 4);
 		// Not by colour alone: what failed has a line through it.
-		if (doing === "failed") rect("ground", left, y + 5, Math.max(1, x(ends) - left), 1.5);
+		if (kind === "failed") rect("ground", left, y + 5, Math.max(1, x(ends) - left), 1.5);
 	};
 	const flat = state.stretches.get(row.key)?.flat || [];
 	for (let i = 0; i < flat.length; i += 3) bar(flat[i], flat[i + 1], flat[i + 2]);
 	for (const each of row.agent.open) bar(...each);
 	if (row.agent.until > at) {
 		const ends = x(Math.min(row.agent.until, until));
-		pen.strokeStyle = view.colours[row.agent.doing];
+		pen.strokeStyle = view.colours[row.agent.state];
 		pen.setLineDash([2, 3]);
 		pen.beginPath();
 		pen.moveTo(x(at), y + 6);
@@ -222,15 +222,15 @@ function drawGroup(row, top, { x, at, from }) {
 	const y = row.y - top + TOP + 4;
 	const wide = (x(at) - x(from)) / row.group.agents.length;
 	let left = x(from);
-	write("dim", words(row.group.counts), "left", left, y + 8, x(at) - left);
-	for (const doing of state.doings) {
-		const many = row.group.counts[doing] || 0;
-		if (many) rect(doing, left, y + 12, Math.max(1, many * wide - 1), 3);
+	write("dim", countsText(row.group.counts), "left", left, y + 8, x(at) - left);
+	for (const kind of state.agentStates) {
+		const many = row.group.counts[kind] || 0;
+		if (many) rect(kind, left, y + 12, Math.max(1, many * wide - 1), 3);
 		left += many * wide;
 	}
 }
 
-const words = (counts) => state.doings.filter((doing) => counts[doing]).map((doing) => `${number(counts[doing])} ${doing}`).join(", ");
+const countsText = (counts) => state.agentStates.filter((kind) => counts[kind]).map((kind) => `${number(counts[kind])} ${kind}`).join(", ");
 
 function lines({ x, at, width }, tall) {
 	const mark = (time, colour, words, align, place) => {
@@ -255,12 +255,12 @@ function name(seen) {
 	fill(parts.names, [...seen, ...kept].map((row) => {
 		const props = { key: row.key, "--y": `${row.y}px`, class: row.group ? "group" : "" };
 		if (row.group) {
-			return h("li", props, h("button", { "aria-expanded": String(!row.group.folded), "aria-label": says(row), onclick: () => choose(row) },
+			return h("li", props, h("button", { "aria-expanded": String(!row.group.folded), "aria-label": describe(row), onclick: () => choose(row) },
 				`${row.group.folded ? "▸" : "▾"} ${row.group.label}`), row.group.run && h("a", { href: runAt(row.group.run), "aria-label": `run ${row.group.run}` }, "↗"));
 		}
 		const { agent } = row;
-		const [glyph, colour] = look(agent.doing);
-		return h("li", props, h("a", { href: agentAt(agent.session, agent.agent), "aria-label": says(row) },
+		const [glyph, colour] = look(agent.state);
+		return h("li", props, h("a", { href: agentAt(agent.session, agent.agent), "aria-label": describe(row) },
 			h("span", { class: `glyph ${colour}`, "aria-hidden": "true" }, glyph), row.name));
 	}));
 }
@@ -280,22 +280,22 @@ function rowAt(event) {
 	return inSight(y, y + 1)[0];
 }
 
-function says({ group, name, agent }) {
-	if (group) return `${group.label}: ${words(group.counts)}`;
+function describe({ group, name, agent }) {
+	if (group) return `${group.label}: ${countsText(group.counts)}`;
 	const until = agent.until ? ` until ${moment(agent.until, now())}` : "";
-	return `${name}: ${agent.doing}${until}${agent.why ? `, ${agent.why}` : ""}`;
+	return `${name}: ${agent.state}${until}${agent.why ? `, ${agent.why}` : ""}`;
 }
 
 function tip(row) {
-	if (!row?.agent) return row ? says(row) : "";
+	if (!row?.agent) return row ? describe(row) : "";
 	const { since, model, lane, calls } = row.agent;
-	return `${says(row)} · for ${length(now() - since)} · ${model} on ${lane} · ${plural(calls, "call")}`;
+	return `${describe(row)} · for ${length(now() - since)} · ${model} on ${lane} · ${plural(calls, "call")}`;
 }
 
 export function recolour() {
 	const style = getComputedStyle(document.documentElement);
 	const take = (name) => style.getPropertyValue(`--${name}`).trim();
-	for (const doing of state.doings) view.colours[doing] = take(`t-${look(doing)[1]}`) || take(look(doing)[1]);
+	for (const kind of state.agentStates) view.colours[kind] = take(`t-${look(kind)[1]}`) || take(look(kind)[1]);
 	Object.assign(view.colours, { ink: take("ink"), dim: take("dim"), line: take("line"), ground: take("panel"), ahead: take("ahead"), font: `11px ${take("font")}` });
 	schedule();
 }

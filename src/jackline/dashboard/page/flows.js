@@ -3,7 +3,7 @@
 import { agentAt, beside, dim, h, link, p, panel, runAt } from "./dom.js";
 import { now, state } from "./feed.js";
 import { orderButton } from "./orders.js";
-import { dollars, exact, length, look, moment, number, plural } from "./words.js";
+import { dollars, exact, length, look, moment, number, plural } from "./format.js";
 
 const opened = new Set();
 let redraw = () => {};
@@ -23,7 +23,7 @@ function runCard(run) {
 	const parts = [["done", run.done], [look(run.state)[1], run.running], ["bad", run.failed]];
 	const open = opened.has(run.run);
 	return h("article.run", { key: run.run },
-		h("div.row", h("h3", link(runAt(run.run), run.flow), " ", h("small", run.run)), stateWord(run.state, run.wake_at)),
+		h("div.row", h("h3", link(runAt(run.run), run.flow), " ", h("small", run.run)), stateLabel(run.state, run.wake_at)),
 		h("div.share", { role: "img", "aria-label": counts(run) }, parts.filter(([, many]) => many).map(([colour, many]) => h("i", { class: colour, "--share": many / total }))),
 		dim(sums(run)),
 		run.why && dim(run.why),
@@ -41,9 +41,9 @@ function fold(run, open) {
 const counts = (run) => [[run.done, "done"], [run.running, run.ended_at ? "unfinished" : run.state], [run.failed, "failed"]].map(([many, word]) => many && `${many} ${word}`).filter(Boolean).join(", ") || "no call yet";
 export const sums = (run) => `${counts(run)} · ${number(run.tokens)} tokens · ${dollars(run.cost)} · began ${moment(run.created_at, now())}`;
 
-export function stateWord(word, until) {
-	const [glyph, colour] = look(word);
-	return h("span", { class: `state ${colour}` }, `${glyph} ${word}${until ? ` until ${moment(until, now())}` : ""}`);
+export function stateLabel(name, until) {
+	const [glyph, colour] = look(name);
+	return h("span", { class: `state ${colour}` }, `${glyph} ${name}${until ? ` until ${moment(until, now())}` : ""}`);
 }
 
 /** Calls by phase, each with its outcome. */
@@ -54,11 +54,11 @@ export function tree(run) {
 }
 
 function leaf(run, call) {
-	const word = call.state === "running" ? run.state : call.state;
-	const [glyph, colour] = look(word);
+	const shown = call.state === "running" ? run.state : call.state;
+	const [glyph, colour] = look(shown);
 	const name = call.kind === "agent" && call.task ? link(agentAt(sessionOf(call), call.task), call.label) : call.label;
-	const words = call.state === "failed" ? `${call.ending || "failed"}${call.says ? `: ${call.says}` : ""}` : call.state === "running" ? `for ${length(now() - call.began)}` : `${number(call.tokens)} tokens`;
-	return h("li", { key: `${call.task} ${call.label}` }, h("span", { class: colour, "aria-hidden": "true" }, glyph), h("span", name), beside(`${word} · ${words}`), h("span.orders", callOrders(run, call)));
+	const text = call.state === "failed" ? `${call.ending || "failed"}${call.says ? `: ${call.says}` : ""}` : call.state === "running" ? `for ${length(now() - call.began)}` : `${number(call.tokens)} tokens`;
+	return h("li", { key: `${call.task} ${call.label}` }, h("span", { class: colour, "aria-hidden": "true" }, glyph), h("span", name), beside(`${shown} · ${text}`), h("span.orders", callOrders(run, call)));
 }
 
 /** The timeline knows the session of an agent that is under way, its outcome that of one that ended. */
@@ -90,12 +90,12 @@ export function callOrders(run, call) {
 	const one = call.kind === "agent";
 	const verbs = one ? call.can : ["retry"].filter((verb) => call.state === "failed" && run.can.includes(verb));
 	const says = (verb) => (one ? `${call.label} ${ONE_AGENT[verb]}` : `The failed calls labelled ${call.label} run again, and nothing else.`);
-	return verbs.map((verb) => runOrder(run, verb, `${verb} ${call.label}`, says(verb), one ? call.task : call.label, verb === "cancel" && "Its resume undoes it, as soon as no process carries the run."));
+	return verbs.map((verb) => runOrder(run, verb, `${verb} ${call.label}`, says(verb), one ? call.task : call.label, verb === "cancel" && "Its resume undoes it, as soon as no process runs it."));
 }
 
 export function resource(key, { name, state: word, run, taken_at: since, trouble, can }) {
 	return h("p", { key, class: trouble ? "bad" : "dim" }, `${name}: ${word} by ${run} for ${length(now() - since)}${trouble ? `, its release failed: ${trouble}` : ""} `,
-		can.includes("release") && orderButton("give back", `give back ${name}`, { says: `${name}, and all else that ended runs still hold, is given back now by the command that its flow names.`, verb: "Give it back", path: "run/release", body: {}, twin: "jackline resources --retry" }));
+		can.includes("release") && orderButton("release", `release ${name}`, { says: `${name}, and everything else that ended runs still hold, is released now by the command that its flow names.`, verb: "Release it", path: "run/release", body: {}, twin: "jackline resources --retry" }));
 }
 
 export function events() {

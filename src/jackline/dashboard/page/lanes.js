@@ -2,9 +2,9 @@
 
 import { dim, h, p, panel } from "./dom.js";
 import { now, state } from "./feed.js";
-import { stateWord } from "./flows.js";
+import { stateLabel } from "./flows.js";
 import { orderButton } from "./orders.js";
-import { countdown, look, moment, percent, plural } from "./words.js";
+import { countdown, look, moment, percent, plural } from "./format.js";
 
 const NAMES = { requests: "req/min", input: "in tok/min", output: "out tok/min", tokens: "tok/min" };
 const MOST_SLOTS = 48;
@@ -16,16 +16,16 @@ export function lanes() {
 }
 
 function card([key, lane]) {
-	const word = !lane.paused ? lane.state : lane.in_flight ? "draining" : "paused";
-	const colour = look(word)[1];
+	const shown = !lane.paused ? lane.state : lane.in_flight ? "draining" : "paused";
+	const colour = look(shown)[1];
 	const left = lane.until == null ? 0 : lane.until - now();
 	return h("li.card", { "--top": `var(--${colour})`, key, "data-lane": lane.name },
-		h("div.row", h("h3", lane.model), stateWord(word)),
+		h("div.row", h("h3", lane.model), stateLabel(shown)),
 		dim([...new Set([lane.upstream, lane.sort])].filter(Boolean).join(" · ")),
 		left > 0 && p(h("b", { class: `big ${colour}` }, countdown(left)),
 			` to ${lane.state === "parked" ? "reset" : "the next try"}, ${moment(lane.until, now())}`),
 		Object.entries(lane.limits).map(([name, share]) => bar(NAMES[name] || name, 1 - share)),
-		lane.limit_words && dim(`limits: ${lane.limit_words}`),
+		lane.limit_text && dim(`limits: ${lane.limit_text}`),
 		slots(lane),
 		h("p.figures", `${lane.in_flight} of ${lane.window} in flight · ${lane.waiting} held`, lane.aim > lane.window && ` · grows back to ${lane.aim}`, lane.first_byte > 0 && ` · first byte after ${lane.first_byte} s`),
 		lane.paused && dim(lane.in_flight ? `it drains: ${lane.in_flight} still in flight` : "drained: nothing is in flight"),
@@ -66,10 +66,10 @@ function switches(lane) {
 
 function useButton({ model, upstream }) {
 	const others = (state.head.upstreams || []).filter((each) => each !== upstream);
-	const given = (state.head.orders || []).find((order) => order.model === model);
-	if (given) {
-		const body = { upstream: given.upstream };
-		return orderButton("back", `end the order about ${model}`, { says: `Calls for ${model} go by the written order of upstreams again.`, verb: "Go back", path: "back", body, twin: `jackline upstream back ${given.upstream}` });
+	const order = (state.head.orders || []).find((each) => each.model === model);
+	if (order) {
+		const body = { upstream: order.upstream };
+		return orderButton("back", `end the order about ${model}`, { says: `Calls for ${model} go by the written order of upstreams again.`, verb: "Go back", path: "back", body, twin: `jackline upstream back ${order.upstream}` });
 	}
 	return others.length > 0 && orderButton("use…", `use another upstream for ${model}`, { says: `Calls for ${model}, those that wait too, go to the upstream you choose, until you go back.`, choosing: "upstream", choices: others, verb: "Use it", path: "use",
 		body: (chosen) => ({ upstream: chosen, model }), undo: (chosen) => ({ path: "back", body: { upstream: chosen } }), twin: "jackline upstream use" });

@@ -2,7 +2,7 @@
 
 import { agentAt, beside, link, panel, table } from "./dom.js";
 import { now, state } from "./feed.js";
-import { length, number, short, tokens } from "./words.js";
+import { length, number, short, tokens } from "./format.js";
 
 const HEADS = ["turn", "agent", "waits for", "class", "cached", "costs", "lane", "why"];
 

@@ -1,4 +1,4 @@
-"""Clients' own telemetry: what is taken in, what is refused, and that no words pass."""
+"""Clients' own telemetry: what is received, what is refused, and that no prompt passes."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def play(folder: Path, settings: OtlpSettings, body: bytes, *headers: tuple[byte
         (otlp(), b"\x0a", [(b"content-type", b"application/x-protobuf")], 415, "http/json"),
         (otlp(), b"{", [JSON], 400, "no JSON"),
         (otlp(), b"[]", [JSON], 400, "no JSON object"),
-        (otlp(), logs(), [JSON, (b"content-encoding", b"gzip")], 400, "not packed as it says"),
+        (otlp(), logs(), [JSON, (b"content-encoding", b"gzip")], 400, "no gzip data"),
         (otlp(), logs(), [JSON, (b"content-encoding", b"br")], 400, "not known here"),
         (otlp(), logs(), [JSON, (b"origin", b"https://evil.example")], 403, "other sites"),
     ],
 )
-def test_what_is_not_taken_in_is_refused_with_what_to_do(
+def test_what_is_not_received_is_refused_with_what_to_do(
     tmp_path: Path,
     settings: OtlpSettings,
     body: bytes,
@@ -122,7 +122,7 @@ def test_packed_exports_are_read(tmp_path: Path) -> None:
 
 
 def joined(folder: Path, kept: Receiver, *, prompts: bool = False) -> dict[str, Any]:
-    """One call of an agent, then its client's word of a tool; what is told of the agent."""
+    """One call of an agent, then its client's report of a tool; what the page shows of it."""
 
     async def main() -> dict[str, Any]:
         async with provider(answered()) as (_, url):
@@ -134,18 +134,18 @@ def joined(folder: Path, kept: Receiver, *, prompts: bool = False) -> dict[str, 
                 assert (await post(service, logs(tool_result()))).status == 200
                 page = b"/_jackline/agent?session=s1&agent=a1"
                 got = await ask(service.url, request(b"GET", page))
-                told: dict[str, Any] = json.loads(got.body)["client"]
-                return told
+                shown: dict[str, Any] = json.loads(got.body)["client"]
+                return shown
 
     return run(main())
 
 
-def test_the_page_of_an_agent_has_its_clients_word_and_the_tool_a_span_in_its_runs_trace(
+def test_the_page_of_an_agent_has_its_clients_report_and_the_tool_a_span_in_its_runs_trace(
     tmp_path: Path,
 ) -> None:
     with receiver() as kept:
-        told = joined(tmp_path, kept)
-    assert told["tools"] == {"Bash": {"ok": 0, "failed": 1, "seconds": 0.25}}
+        shown = joined(tmp_path, kept)
+    assert shown["tools"] == {"Bash": {"ok": 0, "failed": 1, "seconds": 0.25}}
     found = {span["name"]: span for span in spans(kept)}
     agent, tool = found["invoke_agent"], found["execute_tool Bash"]
     assert (tool["traceId"], tool["parentSpanId"]) == (agent["traceId"], agent["spanId"])
@@ -156,14 +156,14 @@ def test_the_page_of_an_agent_has_its_clients_word_and_the_tool_a_span_in_its_ru
     assert SECRET.encode() not in b"".join(body for _, body in kept.got)
 
 
-def test_words_are_sent_on_when_the_user_asks_for_it(tmp_path: Path) -> None:
+def test_texts_are_sent_on_when_the_user_asks_for_it(tmp_path: Path) -> None:
     with receiver() as kept:
         joined(tmp_path, kept, prompts=True)
     assert SECRET.encode() in json.dumps(exports(kept, "resourceLogs")).encode()
     assert SECRET.encode() not in json.dumps(exports(kept, "resourceSpans")).encode()
 
 
-def test_a_client_with_spans_of_its_own_tells_its_tools_itself(tmp_path: Path) -> None:
+def test_a_client_with_spans_of_its_own_reports_its_tools_itself(tmp_path: Path) -> None:
     record = tool_result() | {"traceId": "c4e8c77ab839810cb37fb15461ad19d2"}
     with receiver() as kept:
         assert play(tmp_path, otlp(kept), logs(record)).status == 200
@@ -199,20 +199,20 @@ def test_whatever_is_sent_is_read_or_passed_over(items: object, resource: object
         "resourceSpans": ("scopeSpans", "spans"),
         "resourceMetrics": ("scopeMetrics", "metrics"),
     }
-    told = {
+    shown = {
         group: [{"resource": resource, scope: [{name: items}]}, resource]
         for group, (scope, name) in groups.items()
     }
-    body = json.dumps(told).encode()
+    body = json.dumps(shown).encode()
     book = ClientReports()
     for event in parse_client_events(decoded(body)):
-        book.heard(event)
+        book.add(event)
     json.dumps([each.to_json() for each in book.of_session("").values()])
     json.dumps(redact_export(decoded(body), lambda _session, _agent: ("t", "s")))
 
 
 @given(st.text(max_size=30))
-def test_words_under_names_that_are_not_known_do_not_pass(name: str) -> None:
+def test_texts_under_names_that_are_not_known_do_not_pass(name: str) -> None:
     about = [attribute(f"x.{name}", SECRET)]
     span = {
         "name": "claude_code.tool",
@@ -223,14 +223,14 @@ def test_words_under_names_that_are_not_known_do_not_pass(name: str) -> None:
     }
     metric = {"name": "claude_code.x", "sum": {"dataPoints": [{"attributes": about}]}}
     record = {"body": {"stringValue": SECRET}, "attributes": about}
-    told = {
+    shown = {
         "resourceLogs": [
             {"resource": {"attributes": about}, "scopeLogs": [{"logRecords": [record]}]}
         ],
         "resourceSpans": [{"scopeSpans": [{"spans": [span]}]}],
         "resourceMetrics": [{"scopeMetrics": [{"metrics": [metric]}]}],
     }
-    assert SECRET not in json.dumps(redact_export(told, lambda _s, _a: ("", "")))
+    assert SECRET not in json.dumps(redact_export(shown, lambda _s, _a: ("", "")))
 
 
 @pytest.mark.parametrize("figure", ["Infinity", "NaN", "-1e400", "1e400", "many", None])
@@ -240,24 +240,24 @@ def test_figures_that_are_none_count_as_nothing(figure: object) -> None:
     record["attributes"].append({"key": "output_tokens", "value": {"intValue": "7"}})
     book = ClientReports()
     for event in parse_client_events(decoded(logs(record))):
-        book.heard(event)
-    told = book.of_agent("s1", "a1")
-    assert told is not None
-    assert told.tokens == 7
+        book.add(event)
+    shown = book.of_agent("s1", "a1")
+    assert shown is not None
+    assert shown.tokens == 7
 
 
-def test_what_is_kept_of_clients_is_bounded() -> None:
+def test_what_is_saved_of_clients_is_bounded() -> None:
     book = ClientReports()
     for number in range(MOST_AGENTS + 5):
-        book.heard(ClientEvent(0.0, "api_request", f"s{number}", "", {}, traced=False))
+        book.add(ClientEvent(0.0, "api_request", f"s{number}", "", {}, traced=False))
     for number in range(200):
         about: dict[str, str | float | bool] = {"tool_name": f"t{number}", "success": True}
-        book.heard(ClientEvent(0.0, "tool_result", "s9", "", about, traced=False))
+        book.add(ClientEvent(0.0, "tool_result", "s9", "", about, traced=False))
     assert len(book.of_session("")) == MOST_AGENTS
-    told = book.of_agent("s9", "")
-    assert told is not None
-    assert len(told.tools) == 65
-    assert told.tools["other-tools"].ok == 136
+    shown = book.of_agent("s9", "")
+    assert shown is not None
+    assert len(shown.tools) == 65
+    assert shown.tools["other-tools"].ok == 136
 
 
 def test_who_has_telemetry_already_keeps_it_whole() -> None:
@@ -277,7 +277,7 @@ HUGE = "9" * 400
     "number", [HUGE, f"-{HUGE}", "1e308", "-5", "1e400", "true"], ids=lambda each: each[:6]
 )
 @pytest.mark.parametrize("passed_on", [False, True], ids=["kept", "passed on"])
-def test_any_number_is_taken_in_or_refused(tmp_path: Path, number: str, passed_on: bool) -> None:
+def test_any_number_is_received_or_refused(tmp_path: Path, number: str, passed_on: bool) -> None:
     body = logs(
         tool_result(),
         tool_result(**{"event.name": "api_request", "input_tokens": 77, "cost_usd": 77.0}),
@@ -295,11 +295,11 @@ def test_any_number_is_taken_in_or_refused(tmp_path: Path, number: str, passed_o
                 got = await ask(service.url, request(b"GET", b"/_jackline/clients"))
                 assert got.status == 200
                 (agent,) = got.json["agents"]
-                told = agent["told"]
-                assert 0 <= told["tokens"] <= 10**13
-                assert 0 <= told["dollars"] <= 10**13
-                assert 0 <= told["last"] <= 2**33
-                assert all(0 <= each["seconds"] <= 10**13 for each in told["tools"].values())
+                shown = agent["reported"]
+                assert 0 <= shown["tokens"] <= 10**13
+                assert 0 <= shown["dollars"] <= 10**13
+                assert 0 <= shown["last"] <= 2**33
+                assert all(0 <= each["seconds"] <= 10**13 for each in shown["tools"].values())
 
     run(main())
 
@@ -350,23 +350,23 @@ def with_attributes(about: list[object]) -> dict[str, Any]:
     }
 
 
-def passed_on(told: dict[str, Any]) -> str:
-    return json.dumps(redact_export(decoded(json.dumps(told).encode()), lambda _s, _a: ("", "")))
+def passed_on(shown: dict[str, Any]) -> str:
+    return json.dumps(redact_export(decoded(json.dumps(shown).encode()), lambda _s, _a: ("", "")))
 
 
 @pytest.mark.parametrize("value", WORDS, ids=lambda value: json.dumps(value)[:50])
 @pytest.mark.parametrize("key", ["session.id", "tool_name", "x"])
-def test_words_beside_or_in_the_place_of_a_number_do_not_pass(key: str, value: object) -> None:
-    told = with_attributes([{"key": key, "value": value, "more": SECRET}])
-    assert SECRET not in passed_on(told)
+def test_texts_beside_or_in_the_place_of_a_number_do_not_pass(key: str, value: object) -> None:
+    shown = with_attributes([{"key": key, "value": value, "more": SECRET}])
+    assert SECRET not in passed_on(shown)
 
 
-def test_words_do_not_pass_as_the_key_of_a_number() -> None:
+def test_texts_do_not_pass_as_the_key_of_a_number() -> None:
     for key in (SECRET + " and more words", SECRET + "w" * 500):
         assert SECRET not in passed_on(with_attributes([attribute(key, 1)]))
 
 
-def test_what_holds_no_words_passes_as_it_came() -> None:
+def test_what_holds_no_texts_passes_as_it_came() -> None:
     about = [attribute("session.id", "s1"), attribute("x.tokens", 5), attribute("cost_usd", 0.5)]
     about += [
         attribute("ok", True),
@@ -417,7 +417,7 @@ def test_what_holds_no_words_passes_as_it_came() -> None:
         "spanId": "c4e8c77ab839810c",
     }
     resource = {"attributes": [attribute("service.name", "claude-code")]}
-    told = {
+    shown = {
         "resourceLogs": [
             {"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": [record]}]}
         ],
@@ -428,7 +428,7 @@ def test_what_holds_no_words_passes_as_it_came() -> None:
             {"resource": resource, "scopeMetrics": [{"scope": scope, "metrics": metrics}]}
         ],
     }
-    assert json.loads(passed_on(told)) == told
+    assert json.loads(passed_on(shown)) == shown
 
 
 PLACES: list[tuple[str, object]] = [
@@ -456,49 +456,49 @@ PLACES: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("field", "value"), PLACES, ids=lambda each: str(each)[:30])
-def test_words_do_not_pass_in_any_field_of_an_item(field: str, value: object) -> None:
-    told = with_attributes([])
+def test_texts_do_not_pass_in_any_field_of_an_item(field: str, value: object) -> None:
+    shown = with_attributes([])
     for name, items in (("Logs", "logRecords"), ("Spans", "spans"), ("Metrics", "metrics")):
-        for item in told[f"resource{name}"][0][f"scope{name}"][0][items]:
+        for item in shown[f"resource{name}"][0][f"scope{name}"][0][items]:
             item[field] = value
-    assert SECRET not in passed_on(told)
+    assert SECRET not in passed_on(shown)
 
 
-def test_words_do_not_pass_around_the_items() -> None:
-    told = with_attributes([]) | {SECRET: SECRET}
+def test_texts_do_not_pass_around_the_items() -> None:
+    shown = with_attributes([]) | {SECRET: SECRET}
     for name in ("Logs", "Spans", "Metrics"):
-        group = told[f"resource{name}"][0]
+        group = shown[f"resource{name}"][0]
         group |= {"schemaUrl": SECRET, "more": SECRET}
         group["resource"]["more"] = SECRET
         scope = group[f"scope{name}"][0]
         scope |= {"schemaUrl": SECRET, "more": SECRET}
         scope["scope"] = {"name": f"{SECRET} and", "version": f"{SECRET} and", "more": SECRET}
-    assert SECRET not in passed_on(told)
+    assert SECRET not in passed_on(shown)
 
 
 @pytest.mark.parametrize("key", ["session.id", "agent_id", "agent.name", "tool_name", "agent_type"])
 @pytest.mark.parametrize("kind", KINDS_OF_NUMBERS)
-def test_what_stands_beside_a_number_is_not_kept(key: str, kind: str) -> None:
+def test_what_is_shown_beside_a_number_is_not_saved(key: str, kind: str) -> None:
     record = tool_result()
     odd = {"key": key, "value": {kind: KINDS_OF_NUMBERS[kind], "stringValue": LONG}}
     record["attributes"].append(odd)
     book = ClientReports()
     for event in parse_client_events(decoded(logs(record))):
-        book.heard(event)
+        book.add(event)
     kept = [[*key, each.to_json()] for key, each in book.of_session("").items()]
     assert SECRET not in json.dumps(kept)
 
 
-def test_names_are_cut_before_they_are_kept() -> None:
-    """The book is bounded by the number of names: each must have a bound of its own."""
+def test_names_are_cut_before_they_are_saved() -> None:
+    """The reports are bounded by the number of names: each must have a bound of its own."""
     book = ClientReports()
     long = "n" * 100_000
     about: dict[str, str | float | bool] = {"agent.name": long, "tool_name": long + "\x1b"}
     for _ in range(2):
-        book.heard(ClientEvent(0.0, "tool_result", long, long, about, traced=False))
-    ((key, told),) = book.of_session("").items()
-    assert book.of_agent(long, long) is told
-    names = (*key, told.name, *told.tools)
+        book.add(ClientEvent(0.0, "tool_result", long, long, about, traced=False))
+    ((key, shown),) = book.of_session("").items()
+    assert book.of_agent(long, long) is shown
+    names = (*key, shown.name, *shown.tools)
     assert len(names) == 4
     assert all(len(each) <= LONGEST_NAME and each.isprintable() for each in names)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.fleet import QUIET_AFTER, AgentState, Fleet, LiveCall
-from jackline.control.status import WAITS, LaneStatus, count_agents, find_needs
+from jackline.control.fleet import QUIET_AFTER, WAITS, Fleet, LiveCall
+from jackline.control.status import LaneStatus, count_agents, find_needs
 from jackline.events import CallEnded
+from jackline.states import AgentState
 
 NOW = 1_794_744_000.0
 
@@ -23,7 +24,7 @@ def live(agent: str, doing: AgentState, until: float | None = None) -> LiveCall:
     return LiveCall("s", agent, "", "m", "anthropic/m#1", NOW - 5, doing, "", until)
 
 
-def test_who_is_answered_waits_failed_or_is_alone_is_told_apart() -> None:
+def test_who_is_answered_waits_failed_or_is_alone_is_distinguished() -> None:
     fleet = Fleet()
     for event in (
         ended("s", "between", 10),

@@ -1,9 +1,9 @@
-"""A face of the running service: something that answers some paths of its port.
+"""What a part of the running service implements to answer some paths of its port.
 
-Rules: (1) a face never sees a request that was refused (Host, Origin, token); (2) it answers every
-request that it knows, and an answer that streams ends when the client leaves; (3) faces know
-nothing of each other, and nothing of the gateway's sockets.
-Not here: the faces themselves (dashboard/, mcp_server/, …), who may ask (gateway/access.py).
+Rules: (1) a handler never sees a request that was refused (Host, Origin, token); (2) it answers
+every request that it knows, and an answer that streams ends when the client leaves; (3) handlers
+know nothing of each other, and nothing of the gateway's sockets.
+Not here: the handlers (dashboard/, mcp_server/, …), access checks (gateway/access.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ServiceRequest(Protocol):
         ...
 
     def finish(self) -> None:
-        """The body is complete."""
+        """End the body."""
         ...
 
     def reset(self) -> None:
@@ -58,13 +58,13 @@ class ServiceRequest(Protocol):
         ...
 
 
-class Face(Protocol):
-    """What answers some of the paths."""
+class HttpHandler(Protocol):
+    """Answers some of the service's paths."""
 
-    def knows(self, asked: ServiceRequest) -> bool:
-        """Whether this request is this face's to answer."""
+    def knows(self, request: ServiceRequest) -> bool:
+        """Whether this handler answers the request."""
         ...
 
-    def answer(self, asked: ServiceRequest) -> None:
+    def answer(self, request: ServiceRequest) -> None:
         """Answer it, now or later."""
         ...

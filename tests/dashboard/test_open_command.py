@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from jackline.cli.main import _VERBS
-from jackline.dashboard.face import PageFiles
+from jackline.dashboard.handler import PageFiles
 from tests.cli.gateways import Place
 
 

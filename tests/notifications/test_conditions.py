@@ -1,4 +1,4 @@
-"""What holds that a person would want to hear of."""
+"""Conditions that a person should know of."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_refused_key_needs_a_person_and_old_refusals_are_no_news() -> None:
 def test_calls_that_another_upstream_answers_while_the_first_is_closed_have_moved() -> None:
     noticing = ConditionFinder()
     tally = {"bedrock/m": Counted(outcomes={"answered": 2})}
-    down = {"anthropic/m#1": lane("anthropic/m", "broken")}
+    down = {"anthropic/m#1": lane("anthropic/m", "down")}
     found = noticing.look(facts(down), tally, NOW)
     assert [each.about for each in found] == [IncidentKind.UPSTREAM_MOVED]
     assert found[0].text == "Calls are answered by bedrock, because anthropic is down."
@@ -126,7 +126,7 @@ def test_a_budget_is_near_from_its_share_on() -> None:
 
 
 def test_a_window_that_will_end_before_it_refills_is_a_budget_too() -> None:
-    told = {"account": "x", "window": "5h", "resets_at": 9e9, "used": 0.9, "ends_at": 1794748000.0}
-    assert len(ConditionFinder().look(facts(forecast=[told]), {}, NOW)) == 1
-    assert ConditionFinder().look(facts(forecast=[told | {"used": 1.0}]), {}, NOW) == []
-    assert ConditionFinder().look(facts(forecast=[told | {"ends_at": None}]), {}, NOW) == []
+    shown = {"account": "x", "window": "5h", "resets_at": 9e9, "used": 0.9, "ends_at": 1794748000.0}
+    assert len(ConditionFinder().look(facts(forecast=[shown]), {}, NOW)) == 1
+    assert ConditionFinder().look(facts(forecast=[shown | {"used": 1.0}]), {}, NOW) == []
+    assert ConditionFinder().look(facts(forecast=[shown | {"ends_at": None}]), {}, NOW) == []

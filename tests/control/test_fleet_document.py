@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from jackline.agents.prices import dollars
-from jackline.control.board import MOST_AGENTS, NO_FLOW_FACTS, Facts, fleet_reading
+from jackline.control.board import MAX_AGENTS_LISTED, NO_FLOW_FACTS, Facts, fleet_document
 from jackline.control.burn import Burn
-from jackline.control.fleet import AgentState, Fleet, LiveCall
-from tests.telemetry.test_tally import ended
+from jackline.control.fleet import Fleet, LiveCall
+from jackline.states import AgentState
+from tests.telemetry.test_counters import ended
 
 NOW = 1000.0
 HEAD = {"verdict": "All is well.", "url": "http://x", "calls_in_flight": 1, "calls_waiting": 0}
@@ -29,14 +30,14 @@ def facts(
 
 
 def read(given: Facts) -> dict[str, Any]:
-    return dict(fleet_reading(given))
+    return dict(fleet_document(given))
 
 
-def test_an_agent_is_told_by_the_call_that_holds_it_up() -> None:
-    told = read(facts([live("a", AgentState.ANSWERING), live("a", AgentState.PARKED, NOW + 60.4)]))
-    (row,) = told["agents"]
-    assert (row["doing"], row["until"], row["why"]) == ("parked", 1061, "because")
-    assert told["agents_by_state"]["parked"] == 1
+def test_an_agent_is_reported_by_the_call_that_holds_it_up() -> None:
+    shown = read(facts([live("a", AgentState.ANSWERING), live("a", AgentState.PARKED, NOW + 60.4)]))
+    (row,) = shown["agents"]
+    assert (row["state"], row["until"], row["why"]) == ("parked", 1061, "because")
+    assert shown["agents_by_state"]["parked"] == 1
 
 
 def test_looking_changes_nothing() -> None:
@@ -50,12 +51,12 @@ def test_looking_changes_nothing() -> None:
     assert fleet.take_changed() == []
 
 
-def test_of_a_large_fleet_those_are_told_who_need_somebody_and_the_true_length() -> None:
-    calls = [live(f"a{number}", AgentState.ANSWERING) for number in range(MOST_AGENTS + 50)]
-    told = read(facts([*calls, live("stuck", AgentState.PARKED)]))
-    assert len(told["agents"]) == MOST_AGENTS
-    assert told["more_agents"] == 51
-    assert "stuck" in {row["agent"] for row in told["agents"]}
+def test_of_a_large_fleet_those_are_listed_that_need_somebody_and_the_true_length() -> None:
+    calls = [live(f"a{number}", AgentState.ANSWERING) for number in range(MAX_AGENTS_LISTED + 50)]
+    shown = read(facts([*calls, live("stuck", AgentState.PARKED)]))
+    assert len(shown["agents"]) == MAX_AGENTS_LISTED
+    assert shown["more_agents"] == 51
+    assert "stuck" in {row["agent"] for row in shown["agents"]}
 
 
 def test_calls_without_a_session_belong_to_no_agent() -> None:
@@ -63,7 +64,7 @@ def test_calls_without_a_session_belong_to_no_agent() -> None:
     assert read(facts([nobody]))["agents"] == []
 
 
-def test_what_was_burned_is_told() -> None:
+def test_what_was_burned_is_reported() -> None:
     burn = Burn(lambda _model, _usage: 0.5)
     burn.calls_ended([ended()._replace(at=NOW)])
     spend = read(facts(burn=burn))["spend"]

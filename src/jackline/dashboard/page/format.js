@@ -1,4 +1,6 @@
-// Times, numbers and states in the words of every other face.
+// Formats times, numbers and states.
+
+import { state } from "./feed.js";
 
 const time = (more) => new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...more });
 const clock = time();
@@ -6,12 +8,8 @@ const seconds = time({ second: "2-digit" });
 const day = new Intl.DateTimeFormat([], { weekday: "short", day: "numeric", month: "short" });
 const count = new Intl.NumberFormat("en");
 
-/** How a state is drawn: a glyph, a colour, and its word is always beside it. */
-const LOOKS = Object.fromEntries(`open ● go/limited ◐ slow/parked ■ park/broken ✕ down/probing ◌ try/paused ‖ calm/draining ◌ calm
-answering ● go/between calls ◍ tool/quiet ◦ calm/queued ○ calm/throttled ◐ slow/upstream down ✕ down/failed ▲ bad/finished ✓ done
-running ● go/done ✓ done/stopped ‖ calm/cancelled – calm/cut off ▲ bad/held ● calm/releasing ◌ try`
-	.split(/[\n/]/).map((each) => [each.slice(0, each.search(/ \W /)), each.split(" ").slice(-2)]));
-export const look = (state) => LOOKS[state] || ["·", "calm"];
+/** How a state is drawn: a glyph and a colour; its name is always beside it. The table is that of jackline/states.py. */
+export const look = (name) => state.looks[name] || ["·", "calm"];
 
 export const hour = (at) => clock.format(at * 1000);
 export const exact = (at) => seconds.format(at * 1000);

@@ -1,4 +1,4 @@
-"""The page's files, its stream and its questions, over real sockets of a real gateway."""
+"""The page's files, its stream and its requests, over real sockets of a real gateway."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 
 from jackline.assembly import Service
 from jackline.control.board import merged
-from jackline.dashboard.face import DashboardFace, PageFiles
 from jackline.dashboard.feed import MOST_WATCHERS
+from jackline.dashboard.handler import DashboardHandler, PageFiles
 from jackline.flows.records import (
     CallKind,
     CallRecord,
@@ -52,16 +52,16 @@ class Stream:
         self._writer = writer
 
     async def heard(self) -> dict[str, Any]:
-        """The next thing that is told."""
+        """The next message."""
         while True:
             line = await asyncio.wait_for(self._reader.readline(), 120)
             assert line, "the stream has ended"
             if line.startswith(b"data: "):
-                told: dict[str, Any] = json.loads(line[6:])
-                return told
+                result: dict[str, Any] = json.loads(line[6:])
+                return result
 
     async def until(self, complete: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
-        """All that was told, once it is what it should be: runs are looked at now and then."""
+        """Everything received, once it is what it should be: runs are read now and then."""
         document: dict[str, Any] = {}
         while not complete(document):
             parts = {name: each for name, each in (await self.heard()).items() if _is_part(each)}
@@ -72,8 +72,8 @@ class Stream:
         self._writer.transport.abort()
 
 
-def _is_part(told: object) -> bool:
-    return isinstance(told, dict)
+def _is_part(result: object) -> bool:
+    return isinstance(result, dict)
 
 
 @asynccontextmanager
@@ -89,8 +89,8 @@ async def watching(url: str) -> AsyncIterator[Stream]:
         writer.transport.abort()
 
 
-def face(service: Service) -> DashboardFace:
-    return next(each for each in service._faces.shown if isinstance(each, DashboardFace))
+def face(service: Service) -> DashboardHandler:
+    return next(each for each in service._faces.shown if isinstance(each, DashboardHandler))
 
 
 def order(path: bytes, body: object, token: str | None, *more: tuple[bytes, bytes]) -> bytes:
@@ -155,7 +155,7 @@ def test_other_sites_and_other_names_see_nothing(tmp_path: Path) -> None:
     run(main())
 
 
-def test_a_stream_begins_with_all_there_is_then_tells_what_changes(tmp_path: Path) -> None:
+def test_a_stream_begins_with_all_there_is_then_sends_what_changes(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             scripted(answer_of_provider()) as (_, upstream),
@@ -166,11 +166,11 @@ def test_a_stream_begins_with_all_there_is_then_tells_what_changes(tmp_path: Pat
                 assert first["schema"] == "jackline.board/1"
                 assert first["head"]["verdict"] == service.status()["verdict"]
                 await ask(service.url, request(b"POST", b"/v1/messages", question(), SESSION))
-                told = await stream.heard()
-                while "agents" not in told:
-                    assert "schema" not in told
-                    told = await stream.heard()
-                assert told["agents"]["session-1|"]["calls"] == 1
+                result = await stream.heard()
+                while "agents" not in result:
+                    assert "schema" not in result
+                    result = await stream.heard()
+                assert result["agents"]["session-1|"]["calls"] == 1
             async with watching(service.url) as other:
                 assert (await other.heard())["schema"]
                 assert "session-1|" in (await other.heard())["agents"]
@@ -178,7 +178,7 @@ def test_a_stream_begins_with_all_there_is_then_tells_what_changes(tmp_path: Pat
     run(main())
 
 
-def test_nothing_secret_is_told(tmp_path: Path) -> None:
+def test_nothing_secret_is_reported(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             scripted(answer_of_provider()) as (_, upstream),
@@ -186,17 +186,17 @@ def test_nothing_secret_is_told(tmp_path: Path) -> None:
         ):
             await ask(service.url, request(b"POST", b"/v1/messages", question(), SESSION))
             async with watching(service.url) as stream:
-                told = json.dumps([await stream.heard(), await stream.heard()])
+                result = json.dumps([await stream.heard(), await stream.heard()])
             agent = request(b"GET", b"/_jackline/agent?session=session-1&agent=", key=None)
             await until(lambda: service.desk.counts.outcomes.get("answered", 0) == 1)
-            told += (await ask(service.url, agent)).body.decode()
+            result += (await ask(service.url, agent)).body.decode()
             for secret in (KEY, PROMPT, ANSWER, service._token):
-                assert secret not in told
+                assert secret not in result
 
     run(main())
 
 
-def test_more_pages_than_can_be_kept_are_refused_in_words(tmp_path: Path) -> None:
+def test_more_pages_than_can_be_kept_are_refused_with_a_reason(tmp_path: Path) -> None:
     async def main() -> None:
         async with gateway(tmp_path, "http://127.0.0.1:9") as service:
             streams = []
@@ -270,17 +270,19 @@ async def kept_run(folder: Path) -> None:
     await engine.close()
 
 
-def test_runs_are_told_without_arguments_and_answers(
+def test_runs_are_reported_without_arguments_and_answers(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:
         async with gateway(tmp_path, "http://127.0.0.1:9") as service:
             await kept_run(tmp_path)
             async with watching(service.url) as stream:
-                first = await stream.until(lambda told: "run1|vm-1" in told.get("resources", {}))
-                told = first["runs"]["run1"]
-                assert (told["flow"], told["done"], told["tokens"]) == ("review", 1, 120)
-                assert [call["label"] for call in told["calls"]] == ["plan"]
+                first = await stream.until(
+                    lambda result: "run1|vm-1" in result.get("resources", {})
+                )
+                result = first["runs"]["run1"]
+                assert (result["flow"], result["done"], result["tokens"]) == ("review", 1, 120)
+                assert [call["label"] for call in result["calls"]] == ["plan"]
                 assert first["labels"] == {"task-1": "plan"}
                 assert first["resources"]["run1|vm-1"]["state"] == "held"
                 assert any("four fifths" in each["what"] for each in first["events"].values())
@@ -296,12 +298,12 @@ def test_runs_are_told_without_arguments_and_answers(
     run(main())
 
 
-def _of_run1(told: dict[str, Any]) -> dict[str, Any]:
-    run1: dict[str, Any] = told.get("runs", {}).get("run1", {})
+def _of_run1(result: dict[str, Any]) -> dict[str, Any]:
+    run1: dict[str, Any] = result.get("runs", {}).get("run1", {})
     return run1
 
 
-def test_a_run_is_cancelled_by_order_and_the_page_hears_of_it(tmp_path: Path) -> None:
+def test_a_run_is_cancelled_by_order_and_the_page_shows_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with gateway(tmp_path, "http://127.0.0.1:9") as service:
             engine = SqliteRunStore(tmp_path / "state" / "flows.db")
@@ -311,12 +313,12 @@ def test_a_run_is_cancelled_by_order_and_the_page_hears_of_it(tmp_path: Path) ->
             await engine.let_go(claim, record)
             await engine.close()
             async with watching(service.url) as stream:
-                await stream.until(lambda told: _of_run1(told).get("can") == ["cancel"])
+                await stream.until(lambda result: _of_run1(result).get("can") == ["cancel"])
                 got = await ask(
                     service.url, order(b"/_jackline/run/cancel", {"run": "run1"}, service._token)
                 )
                 assert got.status == 200, got.body
                 assert "cancelled" in got.json["says"]
-                await stream.until(lambda told: _of_run1(told).get("state") == "cancelled")
+                await stream.until(lambda result: _of_run1(result).get("state") == "cancelled")
 
     run(main())

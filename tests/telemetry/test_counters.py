@@ -53,8 +53,8 @@ def test_every_call_is_counted_once_under_the_name_that_people_know(
     for lane, outcome in calls:
         tally.call_ended(ended(lane, outcome))
     names = Counter((lane.partition("#")[0] or NO_LANE, outcome) for lane, outcome in calls)
-    told = {(n, how): x for n, lane in tally.lanes.items() for how, x in lane.outcomes.items()}
-    assert told == dict(names)
+    shown = {(n, how): x for n, lane in tally.lanes.items() for how, x in lane.outcomes.items()}
+    assert shown == dict(names)
     assert sum(lane.held.count for lane in tally.lanes.values()) == len(calls)
 
 

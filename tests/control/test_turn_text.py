@@ -1,4 +1,4 @@
-"""Why one call goes before another is said in one sentence."""
+"""The reason why one call goes before another is one sentence."""
 
 from __future__ import annotations
 
@@ -59,12 +59,14 @@ def turn(
         (turn(Rank.NORMAL), 100, "the most urgent goes first"),
     ],
 )
-def test_a_turn_is_told_in_one_sentence(given: QueuePosition, waited: float, sentence: str) -> None:
+def test_a_turn_is_reported_in_one_sentence(
+    given: QueuePosition, waited: float, sentence: str
+) -> None:
     assert turn_status(given, AHEAD, AT - waited, NOW).why == sentence
 
 
-def test_a_turn_is_told_in_figures_and_its_moments_are_dates() -> None:
-    told = turn_status(turn(Rank.LAPSED, -20, out_in=120), AHEAD, AT - 480, NOW)
-    assert (told.rank, told.place) == ("lapsed", 3)
-    assert (told.cached_tokens, told.cost_tokens) == (41_000, 1234)
-    assert (told.cached_until, told.out_of_turn_at) == (AT - 20, AT + 120)
+def test_a_turn_is_reported_in_figures_and_its_moments_are_dates() -> None:
+    shown = turn_status(turn(Rank.LAPSED, -20, out_in=120), AHEAD, AT - 480, NOW)
+    assert (shown.rank, shown.place) == ("lapsed", 3)
+    assert (shown.cached_tokens, shown.cost_tokens) == (41_000, 1234)
+    assert (shown.cached_until, shown.out_of_turn_at) == (AT - 20, AT + 120)

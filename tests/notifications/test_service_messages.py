@@ -25,7 +25,7 @@ REFUSED = http(
 )
 
 
-def test_a_refused_key_is_told_once_however_many_agents_meet_it(tmp_path: Path) -> None:
+def test_a_refused_key_is_reported_once_however_many_agents_meet_it(tmp_path: Path) -> None:
     async def main(hook: str) -> None:
         async with provider(REFUSED) as (_, url):
             config = config_for(tmp_path, url)
@@ -49,7 +49,7 @@ def test_a_refused_key_is_told_once_however_many_agents_meet_it(tmp_path: Path) 
     assert KEY.encode() not in body
 
 
-def test_what_is_not_asked_for_is_not_told(tmp_path: Path) -> None:
+def test_what_is_not_configured_is_not_reported(tmp_path: Path) -> None:
     async def main(hook: str) -> None:
         async with provider(REFUSED) as (_, url):
             notify = NotifySettings(on=(IncidentKind.PARKED,), webhook=hook)

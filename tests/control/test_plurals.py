@@ -1,4 +1,4 @@
-"""Numbers are told in the plural that they take."""
+"""Numbers have the right plural."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from jackline.flows.run_events import AgentEnded
 
 
 @pytest.mark.parametrize(
-    ("number", "told"), [(0, "0 calls"), (1, "1 call"), (2, "2 calls"), (2000, "2,000 calls")]
+    ("number", "shown"), [(0, "0 calls"), (1, "1 call"), (2, "2 calls"), (2000, "2,000 calls")]
 )
-def test_one_is_singular(number: int, told: str) -> None:
-    assert counted(number, "call") == told
+def test_one_is_singular(number: int, shown: str) -> None:
+    assert counted(number, "call") == shown
 
 
 @pytest.mark.parametrize(
-    ("turns", "tokens", "told"),
+    ("turns", "tokens", "shown"),
     [(1, 438, "(1 turn, 438 tokens)"), (3, 1, "(3 turns, 1 token)")],
 )
-def test_the_end_of_an_agent_is_told_in_the_right_number(
-    turns: int, tokens: int, told: str
+def test_the_end_of_an_agent_is_reported_in_the_right_number(
+    turns: int, tokens: int, shown: str
 ) -> None:
     ended = AgentEnded(0.0, "t", "ship 1", "", Ending.COMPLETION, "", tokens, None, turns, 1.0)
-    assert event_line(ended, datetime.now(UTC)).endswith(f"ship 1 ok {told}")
+    assert event_line(ended, datetime.now(UTC)).endswith(f"ship 1 ok {shown}")

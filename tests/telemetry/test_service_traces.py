@@ -45,7 +45,7 @@ async def one_call(folder: Path, collector: str, *headers: tuple[bytes, bytes]) 
         assert scripted.asked[0].header(b"traceparent") == dict(headers).get(b"traceparent")
 
 
-def test_calls_are_sent_to_the_collector_within_the_clients_trace_and_without_words(
+def test_calls_are_sent_to_the_collector_within_the_clients_trace_and_without_texts(
     tmp_path: Path,
 ) -> None:
     with receiver() as kept:
@@ -76,7 +76,7 @@ def test_a_collector_that_is_away_harms_no_call(tmp_path: Path) -> None:
     run(one_call(tmp_path, "http://127.0.0.1:9"))
 
 
-def test_without_an_endpoint_the_plain_desk_is_taken(tmp_path: Path) -> None:
+def test_without_an_endpoint_the_plain_call_intake_is_used(tmp_path: Path) -> None:
     async def main() -> None:
         async with provider(answered()) as (_, url), gateway(tmp_path, url) as service:
             assert not isinstance(service.desk, TracedDesk)

@@ -87,7 +87,7 @@ def test_no_header_of_a_stranger_is_taken_for_a_signature(header: str) -> None:
     assert not is_signed(SECRET, header, b"body", now=0)
 
 
-def test_words_are_arguments_or_variables_and_never_script() -> None:
+def test_texts_are_arguments_or_variables_and_never_script() -> None:
     for platform in ("linux", "darwin", "win32"):
         command = desktop_command("title", HELLO.text, platform=platform, which=lambda name: name)
         assert command is not None
@@ -97,13 +97,13 @@ def test_words_are_arguments_or_variables_and_never_script() -> None:
         assert {"title", HELLO.text} <= words
 
 
-def test_options_in_words_are_not_read_as_options() -> None:
+def test_options_in_texts_are_not_read_as_options() -> None:
     command = desktop_command("--help", "-u low", platform="linux", which=lambda name: name)
     assert command is not None
     assert command.arguments[-3:] == ("--", "--help", "-u low")
 
 
-def test_a_system_without_such_a_command_is_told() -> None:
+def test_a_system_without_such_a_command_is_reported() -> None:
     for platform in ("linux", "darwin", "win32"):
         assert desktop_command("a", "b", platform=platform, which=lambda _name: None) is None
 

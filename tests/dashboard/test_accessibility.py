@@ -1,4 +1,4 @@
-"""Everyone can use the page: by keyboard, by ear, in both themes, on a small screen."""
+"""Everyone can use the page: by keyboard, by screen reader, in both themes, on a small screen."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def _parked_run(store: Path) -> None:
 
 @pytest.mark.parametrize("width", [1440, 420])
 @pytest.mark.parametrize("scheme", ["dark", "light"])
-def test_nothing_serious_stands_in_the_way_of_anyone(
+def test_the_page_is_accessible(
     browser: Browser, service: ServiceThread, scheme: Scheme, width: int
 ) -> None:
     address = f"{service.url}/#token={service.token}"
@@ -129,7 +129,7 @@ def test_the_tabulator_goes_from_top_to_bottom_and_skips_nothing(
 
 
 def test_the_focus_stays_while_the_page_lives_on(browser: Browser, service: ServiceThread) -> None:
-    """Rows come before it and go away, and whoever stands on a name still does."""
+    """Rows before it come and go, and the focused name keeps the focus."""
     with opened(browser, f"{service.url}/#/?q=session-0000") as page:
         row = page.locator(".names a[aria-label^='agent-10:']")
         row.focus()
@@ -144,19 +144,17 @@ def test_the_focus_stays_while_the_page_lives_on(browser: Browser, service: Serv
         service.do(others_come)
         expect(page.locator(".filters")).to_contain_text("agents")
         page.wait_for_timeout(1500)
-        told = page.evaluate("document.activeElement.getAttribute('aria-label')")
-        assert str(told).startswith("agent-10:")
+        shown = page.evaluate("document.activeElement.getAttribute('aria-label')")
+        assert str(shown).startswith("agent-10:")
         # Those behind a row that goes away stay what they are, and so does the focus.
         page.get_by_role("searchbox").evaluate("e => { e.value = 'agent-1' }")
         page.get_by_role("searchbox").dispatch_event("input")
         expect(page.locator(".names a[aria-label^='agent-00:']")).to_have_count(0)
-        told = page.evaluate("document.activeElement.getAttribute('aria-label')")
-        assert str(told).startswith("agent-10:")
+        shown = page.evaluate("document.activeElement.getAttribute('aria-label')")
+        assert str(shown).startswith("agent-10:")
 
 
-def test_only_how_it_stands_is_read_out_and_not_its_clocks(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_only_the_verdict_is_read_out_and_not_its_clocks(browser: Browser, tmp_path: Path) -> None:
     with SimulatedProvider() as provider, ServiceThread(tmp_path, provider.url) as service:
         port = int(service.url.rpartition(":")[2])
         assert ask(port, "session-1", "agent-0") == 200

@@ -1,0 +1,338 @@
+"""Answer the page's requests on the service's port: files, stream, details, orders.
+
+Rules: (1) browsers get the page at `/`, other clients do not; (2) only the files of the
+page are served, by their exact names; nothing is loaded from another address, no script but ours
+runs, and no other site may frame the page; (3) every client that passed the access check may read,
+orders need the control token; a read-only service takes no order from a page; (4) details are
+bounded and hold no prompt, answer, key or token; (5) the journal is read off the event loop.
+Not here: orders to lanes (gateway/control_plane.py), executing an order (flows/run_processes.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import parse_qs
+
+from jackline.agents.outcome import TokenUsage
+from jackline.agents.prices import cache_prices, dollars
+from jackline.autopsy.lapsed_caches import lapsed_waits, waits_sentence
+from jackline.clock import Clock
+from jackline.control.http_handler import ServiceRequest
+from jackline.control.text import lane_label
+from jackline.dashboard.feed import Feed
+from jackline.dashboard.runs import StoredRuns, call_document, resource_document, run_document
+from jackline.errors import BadArgumentError, JacklineError, UnreadableError
+from jackline.events import AttemptFailed, CallEnded
+from jackline.flows.store.run_store import RunStore
+from jackline.journal import JournalReader
+
+PREFIX = b"/_jackline/page/"
+FIRST = "index.html"
+FEED = b"/_jackline/feed"
+RUN = b"/_jackline/run"
+AGENT = b"/_jackline/agent"
+POLICY = (
+    b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    b"object-src 'none'; require-trusted-types-for 'script'"
+)
+_TYPES = {
+    "html": b"text/html; charset=utf-8",
+    "css": b"text/css; charset=utf-8",
+    "js": b"text/javascript; charset=utf-8",
+    "svg": b"image/svg+xml",
+}
+_ORDERS = {
+    b"/_jackline/run/resume": "resume",
+    b"/_jackline/run/retry": "retry",
+    b"/_jackline/run/cancel": "cancel",
+    b"/_jackline/run/release": "release",
+}
+_CONTROL = b"/_jackline/"
+# With this the page asks for access, and orders nothing.
+_VIEW = b"/_jackline/view"
+_MAX_NOTES = 400
+_MAX_CALLS = 200
+_MAX_CALLS_READ = 5000
+_MAX_CALLS_WITH_ATTEMPTS = 60
+_DAY = 86_400.0
+
+CarryOut: TypeAlias = Callable[
+    [str, Mapping[str, object], RunStore | None], Awaitable[dict[str, object]]
+]
+
+
+class PageFiles:
+    """Every file of the page, by name."""
+
+    def __init__(self) -> None:
+        folder = files("jackline.dashboard") / "page"
+        found = {each.name: each for each in folder.iterdir()}
+        self._files = {n: each for n, each in found.items() if n.rpartition(".")[2] in _TYPES}
+        self._read: dict[str, bytes] = {}
+
+    @property
+    def size(self) -> int:
+        """What a browser loads in all, in bytes."""
+        return sum(len(each.read_bytes()) for each in self._files.values())
+
+    def answer(self, request: ServiceRequest, name: str) -> None:
+        """Send one file."""
+        file = self._files.get(name)
+        if file is None:
+            request.respond(404, [(b"content-type", b"text/plain")], b"there is no such file\n")
+            return
+        body = self._read.get(name)
+        if body is None:
+            body = self._read[name] = file.read_bytes()
+        headers = [
+            (b"content-type", _TYPES[name.rpartition(".")[2]]),
+            # A newer service has a newer page: browsers ask each time.
+            (b"cache-control", b"no-cache"),
+            (b"content-security-policy", POLICY),
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"no-referrer"),
+        ]
+        request.respond(200, headers, body)
+
+
+class Details:
+    """Reads one run or one agent from the store of runs and the journal."""
+
+    def __init__(self, flows: StoredRuns, journal: Path, clock: Clock) -> None:
+        self._flows = flows
+        self._journal = journal
+        self._clock = clock
+
+    async def run(self, run_id: str) -> dict[str, object]:
+        """Everything about one run; UnreadableError when there is none."""
+        engine = self._flows.engine()
+        record = None if engine is None or not run_id else await engine.run(run_id)
+        if engine is None or record is None:
+            raise UnreadableError(f"There is no run {run_id}.", next="`jackline ls` lists them.")
+        now = self._clock.wall()
+        calls = await engine.calls(record.run_id)
+        notes = await engine.notes(record.run_id)
+        held = [each for each in await engine.resources() if each.run_id == record.run_id]
+        return {
+            **run_document(record, calls, now),
+            "calls": [call_document(call, record, now) for call in calls],
+            "notes": [
+                {"at": note.at, "what": note.what, "label": note.label, **note.detail}
+                for note in notes[-_MAX_NOTES:]
+            ],
+            "resources": [resource_document(each, record, now) for each in held],
+            "more_notes": max(0, len(notes) - _MAX_NOTES),
+        }
+
+    async def agent(self, session: str, agent: str) -> dict[str, object]:
+        """Everything about one agent: its calls, the failed attempts, and its call in a run."""
+        calls, failed = await asyncio.to_thread(self._read, session, agent)
+        usages = [
+            TokenUsage(
+                call.input_tokens,
+                call.output_tokens,
+                call.cache_read_tokens,
+                call.cache_write_tokens,
+                call.cache_write_1h_tokens,
+            )
+            for call in calls
+        ]
+        costs = [dollars(call.model, usage) for call, usage in zip(calls, usages, strict=True)]
+        used = [cost for cost, usage in zip(costs, usages, strict=True) if usage.total]
+        engine = self._flows.engine()
+        flow = None
+        if engine is not None:
+            # Agents of the messages runner are found by their task, others by their session.
+            call = await engine.find_task(agent) if agent else None
+            if call is None and session:
+                call = await engine.find_session(session)
+            run = None if call is None else await engine.run(call.run_id)
+            if call is not None and run is not None:
+                flow = call_document(call, run, self._clock.wall()) | {"run": call.run_id}
+        return {
+            "session": session,
+            "agent": agent,
+            "calls": [
+                {
+                    "at": each.at,
+                    "call": each.call,
+                    "outcome": each.outcome,
+                    "lane": lane_label(each.lane),
+                    "model": each.model,
+                    "status": each.status,
+                    "attempts": each.attempts,
+                    "waited": round(each.waited, 2),
+                    "took": round(each.took, 2),
+                    "tokens": usage.total,
+                    "cost": cost,
+                    "request_id": each.request_id,
+                }
+                for each, usage, cost in list(zip(calls, usages, costs, strict=True))[:_MAX_CALLS]
+            ],
+            "attempts": [
+                {
+                    "at": each.at,
+                    "call": each.call,
+                    "lane": lane_label(each.lane),
+                    "kind": each.kind,
+                    "sub": each.sub,
+                    "status": each.status,
+                    "request_id": each.request_id,
+                    "took": round(each.took, 2),
+                    "resets_at": each.resets_at,
+                    "why": each.why.replace(each.lane, lane_label(each.lane)),
+                }
+                for each in failed
+            ],
+            "sums": {
+                "calls": len(calls),
+                "lost": sum(each.outcome in ("refused", "broken") for each in calls),
+                "attempts": sum(each.attempts for each in calls),
+                "waited": round(sum(each.waited for each in calls), 1),
+                "tokens": sum(usage.total for usage in usages),
+                "cost": round(sum(cost or 0.0 for cost in used), 4),
+                "unpriced": sum(cost is None for cost in used),
+            },
+            "lapsed": waits_sentence(lapsed_waits(calls, cache_prices)),
+            "flow": flow,
+        }
+
+    def _read(self, session: str, agent: str) -> tuple[list[CallEnded], list[AttemptFailed]]:
+        now = self._clock.wall()
+        with JournalReader(self._journal) as reader:
+            found = reader.calls(now - _DAY, now + 60, _MAX_CALLS_READ, session)
+            calls = [call for call in found if (call.agent or "") == agent]
+            troubled = [call for call in calls if call.attempts > 1 or call.outcome != "answered"]
+            failed = [
+                attempt
+                for call in troubled[:_MAX_CALLS_WITH_ATTEMPTS]
+                for attempt in reader.attempts(call.call)
+            ]
+        return calls, sorted(failed, key=lambda each: -each.at)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderAccess:
+    """Who may give orders, and what executes them."""
+
+    trusts: Callable[[ServiceRequest], bool]
+    read_only: Callable[[], bool]
+    carry_out: CarryOut
+
+
+class DashboardHandler:
+    """The page, and everything that it requests."""
+
+    def __init__(
+        self, feed: Feed, flows: StoredRuns, details: Details, access: OrderAccess
+    ) -> None:
+        self._feed = feed
+        self._flows = flows
+        self._details = details
+        self._access = access
+        self._files = PageFiles()
+        self._answers: set[asyncio.Task[None]] = set()
+
+    def knows(self, request: ServiceRequest) -> bool:
+        """Whether this comes from the page, or from a browser that wants it."""
+        path = request.path
+        if path == b"/":
+            wanted = request.header(b"accept") or b""
+            return request.method in (b"GET", b"HEAD") and b"text/html" in wanted
+        return (
+            path in (FEED, RUN, AGENT)
+            or path in _ORDERS
+            or path.startswith(PREFIX)
+            or self._is_refused(request)
+        )
+
+    def answer(self, request: ServiceRequest) -> None:
+        """Answer it; what is read from files comes a little later."""
+        path = request.path
+        if self._is_refused(request):
+            _refuse(request, 403, "this service takes no orders from the page (--read-only)")
+        elif path in _ORDERS:
+            self._order(request, _ORDERS[path])
+        elif request.method not in (b"GET", b"HEAD"):
+            _refuse(request, 405, "this is only read")
+        elif path == b"/":
+            self._files.answer(request, FIRST)
+        elif path == FEED:
+            self._feed.open(request)
+        elif path.startswith(PREFIX):
+            self._files.answer(request, path.removeprefix(PREFIX).decode("latin-1"))
+        else:
+            query = {name: values[0] for name, values in parse_qs(request.query.decode()).items()}
+            if path == RUN:
+                self._answer_later(request, self._details.run(query.get("id", "")))
+            else:
+                agent = self._details.agent(query.get("session", ""), query.get("agent", ""))
+                self._answer_later(request, agent)
+
+    async def serve(self) -> None:
+        """Update open pages until the service ends."""
+        try:
+            await self._feed.serve()
+        finally:
+            for task in self._answers:
+                task.cancel()
+            await asyncio.gather(*self._answers, return_exceptions=True)
+
+    def _is_refused(self, request: ServiceRequest) -> bool:
+        """Whether this is an order from a browser to a read-only service."""
+        from_page = request.header(b"sec-fetch-site") or request.header(b"origin")
+        is_order = request.path.startswith(_CONTROL) and request.path != _VIEW
+        return (
+            request.method == b"POST"
+            and is_order
+            and from_page is not None
+            and self._access.read_only()
+        )
+
+    def _order(self, request: ServiceRequest, verb: str) -> None:
+        if request.method != b"POST":
+            _refuse(request, 405, "orders are given with POST")
+            return
+        if not self._access.trusts(request):
+            hint = "open the page with: jackline open"
+            _refuse(request, 401, "orders need the control token", hint)
+            return
+        try:
+            order = json.loads(bytes(request.body) or b"{}")
+        except (ValueError, RecursionError):
+            order = None
+        if isinstance(order, dict):
+            self._answer_later(request, self._access.carry_out(verb, order, self._flows.engine()))
+        else:
+            _refuse(request, 400, "an order is a JSON object")
+
+    def _answer_later(self, request: ServiceRequest, work: Awaitable[dict[str, object]]) -> None:
+        async def answer() -> None:
+            try:
+                _send(request, 200, await work)
+            except JacklineError as error:
+                _send(request, error.http_status, {"error": error.to_json()})
+            finally:
+                # After any other error the page still gets an answer.
+                text = b"Jackline: no answer was made.\n"
+                request.respond(500, [(b"content-type", b"text/plain")], text)
+
+        task = asyncio.get_running_loop().create_task(answer())
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+
+def _refuse(request: ServiceRequest, status: int, text: str, hint: str = "") -> None:
+    _send(request, status, {"error": BadArgumentError(text, next=hint).to_json()})
+
+
+def _send(request: ServiceRequest, status: int, document: Mapping[str, object]) -> None:
+    body = json.dumps(document, ensure_ascii=False).encode()
+    headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+    request.respond(status, headers, body)
