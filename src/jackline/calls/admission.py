@@ -134,7 +134,7 @@ class QuotaWalls:
                 return None
             if self._is_held(carried, nearest.reset_at, now):
                 return None
-            why = f"{nearest.name} is parked: its limit is used up"
+            why = f"{nearest.label} is parked: its limit is used up"
             words = self._words.get(nearest.name)
             return Hopeless(why, nearest.reset_at, nearest.cause, words)
         if waited <= carried.request.hold.other:

@@ -33,7 +33,8 @@ _NAMES = frozenset(
         "gen_ai.request.model", "gen_ai.response.id",
     )
 )  # fmt: skip
-_LONGEST = 200
+# Names of models, agents and tools, ids, dates: no blank and no quote, so that nobody's words fit.
+_NAME = re.compile(r"[A-Za-z0-9_.:/@+\[\]-]{0,200}\Z")
 _NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,9})?\Z", re.ASCII)
 _INTEGER = re.compile(r"-?\d{1,20}\Z", re.ASCII)
 _FIGURE = re.compile(r"-?(\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?|Infinity)\Z|NaN\Z", re.ASCII)
@@ -89,10 +90,6 @@ def _attribute(given: Document) -> Document | None:
 # --- single values ----------------------------------------------------------------------------
 
 
-def _name(value: object) -> str | None:
-    return value if isinstance(value, str) and len(value) <= _LONGEST else None
-
-
 def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
@@ -130,6 +127,7 @@ def _string_of(attribute: str) -> _Check:
     return _name if attribute in _NAMES else _numeric
 
 
+_name = _matching(_NAME)
 _numeric = _matching(_NUMBER)
 _kind = _matching(_KIND)
 _id = _matching(_ID)
