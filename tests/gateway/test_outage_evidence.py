@@ -76,6 +76,13 @@ class World:
                 break
         return self.is_down()
 
+    async def verdict(self) -> bool:
+        """The same, however long they take by the loop's time."""
+        before = asyncio.all_tasks()
+        self.is_down()
+        await asyncio.wait(asyncio.all_tasks() - before)
+        return self.is_down()
+
 
 @asynccontextmanager
 async def world(*answers: bytes) -> AsyncIterator[tuple[World, list[bytes]]]:
@@ -237,7 +244,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
             await asyncio.sleep(0)
 
 
-async def verdict_of(loop: JumpingLoop, serve: Handler) -> tuple[bool, int]:
+async def verdict_of(serve: Handler) -> tuple[bool, int]:
     """What probes of such a server find, and how often it was asked."""
     asked = 0
 
@@ -249,10 +256,7 @@ async def verdict_of(loop: JumpingLoop, serve: Handler) -> tuple[bool, int]:
     async with Server(counted) as server:
         here = World(server.url)
         try:
-            here.is_down()
-            while here.evidence.is_probing:
-                await asyncio.sleep(0)
-            return here.is_down(), asked
+            return await here.verdict(), asked
         finally:
             await here.evidence.close()
             await here.upstream.close()
@@ -278,7 +282,7 @@ def test_a_standstill_of_ours_is_no_outage_of_theirs(answer: bytes) -> None:
             await wire.say(answer)
             wire.close()
 
-        return await verdict_of(loop, serve)
+        return await verdict_of(serve)
 
     is_down, asked = on_jumping_loop(play)
     assert not is_down
@@ -294,7 +298,7 @@ def test_after_a_standstill_the_next_probes_decide() -> None:
             loop.ahead += next(standstills, 0.0)
             await wire.say(DOWN)
 
-        return await verdict_of(loop, serve)
+        return await verdict_of(serve)
 
     assert on_jumping_loop(play)[0]
 
@@ -305,7 +309,7 @@ def test_an_upstream_that_is_silent_while_we_run_on_time_is_down() -> None:
             await wire.request()
             await loop.run_on_time(30.0)
 
-        return await verdict_of(loop, serve)
+        return await verdict_of(serve)
 
     assert on_jumping_loop(play) == (True, 2)
 
@@ -349,11 +353,9 @@ def test_a_name_that_is_not_resolved_in_time_is_no_outage_of_theirs(
 
         monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
         here = World("http://vendor.example")
-        here.is_down()
-        while here.evidence.is_probing:
-            await asyncio.sleep(0)
+        is_down = await here.verdict()
         await here.upstream.close()
-        return here.is_down()
+        return is_down
 
     assert not on_jumping_loop(play)
 

@@ -134,11 +134,6 @@ class OutageEvidence:
             return True
         return self._is_probed_down(lane.partition("/")[0], now)
 
-    @property
-    def is_probing(self) -> bool:
-        """Whether probes are under way."""
-        return any(each.task is not None for each in self._probed.values())
-
     async def close(self) -> None:
         """Leave no probe behind."""
         tasks = [each.task for each in self._probed.values() if each.task is not None]
