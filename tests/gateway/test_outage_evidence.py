@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TypeVar
 
 import pytest
 
@@ -23,9 +22,9 @@ from jackline.providers.settings import UpstreamSettings
 from jackline.upstream.dialler import Dialler
 from jackline.upstream.interface import UpstreamRequest
 from tests.assembly.world import http, provider, run
-from tests.upstream.loopback import PATIENCE, Handler, Server, Wire
+from tests.gateway.jumping_loop import JumpingLoop, on_jumping_loop
+from tests.upstream.loopback import Handler, Server, Wire
 
-T = TypeVar("T")
 UP, DOWN = http(401, b"{}"), http(503, b"{}")
 KNOWN, UNKNOWN = b"known", b"unknown"
 PLACE = "theirs/claude-x"
@@ -225,25 +224,6 @@ def test_many_questions_are_one_probe() -> None:
 # --- this process stands still --------------------------------------------------------------------
 
 
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """A loop whose time is moved on by hand: by much at once it stood still, by little it did not.
-
-    As after a real standstill, timers are due at once, and what came meanwhile is still unread.
-    """
-
-    ahead = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.ahead
-
-    async def run_on_time(self, seconds: float) -> None:
-        """Let time pass in small steps, each timer in its turn."""
-        end = self.ahead + seconds
-        while self.ahead < end:
-            self.ahead += 0.05
-            await asyncio.sleep(0)
-
-
 async def verdict_of(serve: Handler) -> tuple[bool, int]:
     """What probes of such a server find, and how often it was asked."""
     asked = 0
@@ -260,12 +240,6 @@ async def verdict_of(serve: Handler) -> tuple[bool, int]:
         finally:
             await here.evidence.close()
             await here.upstream.close()
-
-
-def on_jumping_loop(play: Callable[[JumpingLoop], Coroutine[object, object, T]]) -> T:
-    loop = JumpingLoop()
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        return runner.run(asyncio.wait_for(play(loop), 100 * PATIENCE))
 
 
 @pytest.mark.parametrize("answer", [UP, b""], ids=["unread", "broken off"])

@@ -88,6 +88,9 @@ _OF_ONE_ANSWER = (
     b"cf-ray",
     b"set-cookie",
 )
+# A vendor says it in some hundred bytes. Longer ones would be kept for each lane of an account, and
+# saved with each change of any lane.
+_LONGEST_WORDS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,7 @@ class QuotaWalls:
 
     def remember(self, lane: str, failure: Failure, rejection: VendorRejection | None) -> None:
         """Keep what was said to one call, for the others that wait for the same account."""
-        if rejection is None:
+        if rejection is None or len(rejection.body) > _LONGEST_WORDS:
             return
         lasting = [(n, v) for n, v in rejection.headers if n.lower() not in _OF_ONE_ANSWER]
         words = VendorRejection(rejection.status, lasting, rejection.body, lane)

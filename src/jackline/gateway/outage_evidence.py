@@ -34,6 +34,8 @@ from jackline.upstream.interface import (
 
 # With many calls in flight some fail by chance. One that was accepted so recently says more.
 _QUIET = 10.0
+# When lanes last accepted calls is looked up no more often.
+_LOOKED_AT_FOR = 0.5
 # For so long the failures of known clients say how an upstream is.
 _LATELY = 120.0
 # What is kept of them; a caller asks for a few models.
@@ -143,8 +145,8 @@ class OutageEvidence:
 
     def _last_accepted(self, place: str, now: float) -> float:
         """When a call was last accepted there, whoever's it was: by a model, or an upstream."""
-        # Many waiting calls ask at the same moment, and there may be thousands of lanes.
-        if now != self._accepted_at:
+        # Many waiting calls ask in a short time, and there may be thousands of lanes.
+        if now - self._accepted_at >= _LOOKED_AT_FOR:
             self._accepted.clear()
             self._accepted_at = now
             for name, lane in self._lanes.items():
