@@ -966,3 +966,25 @@ def test_parked_lanes_of_invented_accounts_keep_nobody_out(
                 assert len(service.desk.carrier.controller.lanes) <= most
 
     run(main())
+
+
+# --- what others are called -------------------------------------------------------------------
+
+
+def test_a_refusal_names_no_account(tmp_path: Path) -> None:
+    """A lane is called by its upstream, its model and a fingerprint of who pays."""
+
+    async def main() -> None:
+        nobody = "http://127.0.0.1:9"
+        async with gateway(tmp_path, nobody, hold=HoldSettings(quota=0.0, other=0.3)) as service:
+            raw = request(b"POST", b"/v1/messages", question())
+            await ask(service.url, raw)
+            (name,) = service.carrier.controller.lanes
+            service.carrier.pause_lane(name, paused=True)
+            got = await ask(service.url, raw)
+            place, _, account = name.partition("#")
+            assert got.status >= 500
+            assert place in got.body.decode()
+            assert account not in got.body.decode()
+
+    run(main())

@@ -37,6 +37,7 @@ from tests.assembly.world import (
     run,
     until,
 )
+from tests.gateway.jumping_loop import JumpingLoop, on_jumping_loop
 from tests.planted import BEARER, KEY, WORD
 from tests.upstream.loopback import Server, Wire
 
@@ -574,6 +575,34 @@ def test_an_unknown_key_is_not_served_with_ours_in_an_outage_that_it_made_itself
             assert mine.asked == []
 
     run(main())
+
+
+def test_an_unknown_key_is_not_served_with_ours_by_holding_the_gateway_up(tmp_path: Path) -> None:
+    """The vendor answers our probes at once, and this process does not run until they time out."""
+
+    async def play(loop: JumpingLoop) -> None:
+        probes = 0
+
+        async def serve(wire: Wire) -> None:
+            nonlocal probes
+            while raw := await wire.request():
+                if not raw.startswith(b"GET"):
+                    await wire.say(OVERLOADED)
+                    continue
+                probes += 1
+                loop.ahead += 20.0
+                await wire.say(refusal(401))
+
+        async with (
+            Server(serve) as vendor,
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor.url), ours(mine_url), other=1.5) as service,
+        ):
+            assert (await ask(service.url, call("junk"))).status != 200
+            assert probes > 0
+            assert mine.asked == []
+
+    on_jumping_loop(play)
 
 
 def test_an_unknown_key_is_not_served_with_ours_while_the_vendor_answers_others(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import struct
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ import pytest
 from jackline import event_loop
 from jackline.cli.open import Opened, open_secret
 from jackline.gateway.peer_users import Peer, PeerUsers, _question
+from jackline.gateway.settings import LimitSettings
 from tests.assembly.world import (
     answered,
     ask,
@@ -27,6 +31,8 @@ from tests.assembly.world import (
     request,
     run,
 )
+from tests.gateway.serving import listening
+from tests.gateway.serving import run as on_loop
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.getuid() != 0,
@@ -89,6 +95,68 @@ def test_another_user_is_served_with_the_token_only(
                 assert not heard.startswith(b"HTTP/1.1 403 ")
 
     run(main())
+
+
+@contextlib.contextmanager
+def many_of_another_user(address: tuple[str, int], number: int) -> Iterator[dict[str, int]]:
+    """So many connections of another user, none of which it ends; what each of them was told."""
+    reading, writing = os.pipe()
+    leaving, leave = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads are of no account here
+        child = os.fork()
+    if child == 0:
+        try:
+            os.close(leave)
+            os.setuid(NOBODY_USER)
+            lines, told = [], {"403": 0, "reset": 0}
+            for _ in range(number):
+                try:
+                    lines.append(socket.create_connection(address, timeout=30))
+                except ConnectionError:
+                    told["reset"] += 1
+            for line in lines:
+                try:
+                    told["403" if line.recv(12).endswith(b"403") else "reset"] += 1
+                except ConnectionError:
+                    told["reset"] += 1
+            os.write(writing, json.dumps(told).encode())
+            os.close(writing)
+            os.read(leaving, 1)
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.close(leaving)
+    try:
+        with os.fdopen(reading, "rb") as file:
+            yield json.loads(file.read() or b"{}")
+    finally:
+        os.close(leave)
+        os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("loop", ["fast", "asyncio"])
+def test_connections_of_another_user_take_no_place_of_the_owners(loop: str) -> None:
+    """They were counted among the owner's, and kept open for seconds after their refusal."""
+
+    async def main() -> None:
+        limits = replace(LimitSettings(), connections=8)
+        async with listening(lambda asked: asked.respond(200, (), b"served"), limits) as listener:
+            address = ("127.0.0.1", listener.port)
+            flood = many_of_another_user(address, 300)
+            told = await asyncio.to_thread(flood.__enter__)
+            try:
+                # Some are told why; of the others nothing is kept.
+                assert told["403"] + told["reset"] == 300
+                assert min(told.values()) > 0
+                assert listener.connections == 0
+                for _ in range(8):
+                    got = await ask(f"http://127.0.0.1:{listener.port}", request(b"GET", b"/"))
+                    assert got.status == 200
+            finally:
+                await asyncio.to_thread(flood.__exit__, None, None, None)
+
+    on_loop(main(), loop)
 
 
 @pytest.mark.parametrize("loop", [event_loop.loop_factory(), asyncio.new_event_loop])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -17,9 +19,11 @@ from jackline.lanes import LaneController
 from jackline.lanes.lane import Lane
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import UpstreamSettings
+from jackline.upstream.dialler import Dialler
 from jackline.upstream.interface import UpstreamRequest
 from tests.assembly.world import http, provider, run
-from tests.upstream.loopback import Server, Wire
+from tests.gateway.jumping_loop import JumpingLoop, on_jumping_loop
+from tests.upstream.loopback import Handler, Server, Wire
 
 UP, DOWN = http(401, b"{}"), http(503, b"{}")
 KNOWN, UNKNOWN = b"known", b"unknown"
@@ -69,6 +73,13 @@ class World:
             done, _ = await asyncio.wait(tasks, timeout=0.05)
             if not done:
                 break
+        return self.is_down()
+
+    async def verdict(self) -> bool:
+        """The same, however long they take by the loop's time."""
+        before = asyncio.all_tasks()
+        self.is_down()
+        await asyncio.wait(asyncio.all_tasks() - before)
         return self.is_down()
 
 
@@ -206,5 +217,132 @@ def test_many_questions_are_one_probe() -> None:
                 assert not here.is_down(f"theirs/claude-{number}")
             assert await here.probed()
         assert len(asked) == 2
+
+    run(main())
+
+
+# --- this process stands still --------------------------------------------------------------------
+
+
+async def verdict_of(serve: Handler) -> tuple[bool, int]:
+    """What probes of such a server find, and how often it was asked."""
+    asked = 0
+
+    async def counted(wire: Wire) -> None:
+        nonlocal asked
+        asked += 1
+        await serve(wire)
+
+    async with Server(counted) as server:
+        here = World(server.url)
+        try:
+            return await here.verdict(), asked
+        finally:
+            await here.evidence.close()
+            await here.upstream.close()
+
+
+@pytest.mark.parametrize("answer", [UP, b""], ids=["unread", "broken off"])
+def test_a_standstill_of_ours_is_no_outage_of_theirs(answer: bytes) -> None:
+    """The vendor answers at once, or hangs up on us; we do not run for longer than we would wait.
+
+    Seen with a flood of requests that each held the loop for some tenths of a second.
+    """
+
+    async def play(loop: JumpingLoop) -> tuple[bool, int]:
+        async def serve(wire: Wire) -> None:
+            await wire.request()
+            loop.ahead += 60.0
+            await wire.say(answer)
+            wire.close()
+
+        return await verdict_of(serve)
+
+    is_down, asked = on_jumping_loop(play)
+    assert not is_down
+    assert asked == (1 if answer else 5)  # what decides nothing is asked again
+
+
+def test_after_a_standstill_the_next_probes_decide() -> None:
+    async def play(loop: JumpingLoop) -> tuple[bool, int]:
+        standstills = iter((60.0, 60.0))
+
+        async def serve(wire: Wire) -> None:
+            await wire.request()
+            loop.ahead += next(standstills, 0.0)
+            await wire.say(DOWN)
+
+        return await verdict_of(serve)
+
+    assert on_jumping_loop(play)[0]
+
+
+def test_an_upstream_that_is_silent_while_we_run_on_time_is_down() -> None:
+    async def play(loop: JumpingLoop) -> tuple[bool, int]:
+        async def serve(wire: Wire) -> None:
+            await wire.request()
+            await loop.run_on_time(30.0)
+
+        return await verdict_of(serve)
+
+    assert on_jumping_loop(play) == (True, 2)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EMFILE, "too many open files"),
+        OSError(errno.ENOBUFS, "no buffer space"),
+        OSError(errno.EADDRNOTAVAIL, "no port is left"),
+        OSError(errno.ENETUNREACH, "network is unreachable"),
+        socket.gaierror(socket.EAI_AGAIN, "temporary failure in name resolution"),
+    ],
+    ids=lambda error: str(error.args[1]),
+)
+def test_what_this_machine_lacks_is_no_outage_of_theirs(
+    error: OSError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opens as many connections as there can be makes our own probes fail."""
+
+    async def fail(_self: Dialler, _protocol: asyncio.Protocol) -> None:
+        raise error
+
+    async def main() -> None:
+        async with world(UP) as (here, _):
+            monkeypatch.setattr(Dialler, "open", fail)
+            assert not await here.probed()
+
+    run(main())
+
+
+def test_a_name_that_is_not_resolved_in_time_is_no_outage_of_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Names are looked up in a few threads, which the connections of others may keep busy."""
+
+    async def play(loop: JumpingLoop) -> bool:
+        async def getaddrinfo(*_args: object, **_more: object) -> list[object]:
+            await loop.run_on_time(30.0)
+            return []
+
+        monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+        here = World("http://vendor.example")
+        is_down = await here.verdict()
+        await here.upstream.close()
+        return is_down
+
+    assert not on_jumping_loop(play)
+
+
+def test_probes_count_for_nothing_where_calls_of_any_model_are_accepted() -> None:
+    """They ask for the upstream as a whole; a caller names a model that nobody uses."""
+
+    async def main() -> None:
+        async with world(DOWN) as (here, _):
+            assert await here.probed()
+            used = here.lane("mine", "claude-used")
+            used.health.accepted(here.clock.steady())
+            await here.clock.advance(1.0)
+            assert not here.is_down()
 
     run(main())

@@ -25,6 +25,7 @@ from jackline.telemetry.client_telemetry import (
     redact_export,
     telemetry_variables,
 )
+from jackline.telemetry.export_filter import fit_attributes
 from jackline.telemetry.settings import OtlpSettings
 from tests.assembly.world import Got, answered, ask, config_for, provider, question, request, run
 from tests.notifications.webhooks import Receiver, receiver
@@ -518,3 +519,28 @@ def test_an_export_of_more_values_than_a_client_sends_is_not_decoded(unit: str) 
     finally:
         tracemalloc.stop()
     assert peak < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("value", "passes"),
+    [
+        ("claude-opus-4-8[1m]", True),
+        ("us.anthropic.claude-opus-4-8-v1:0", True),
+        ("arn:aws:bedrock:eu-1:1:inference-profile/claude-opus-4@20260301", True),
+        ("mcp__docs__search", True),
+        ("agent:builtin:general-purpose", True),
+        ("2026-03-01T12:00:00.000+01:00", True),
+        ("", True),
+        ("x" * 200, True),
+        ("x" * 201, False),
+        ("name\nlevel=error forged line", False),
+        ("name\n", False),
+        ("name\x1b[31m", False),
+        ("please read my diary", False),
+        ("caf\u202eexe", False),
+        ('{"file":1}', False),
+    ],
+)
+def test_a_name_has_the_characters_of_names_alone(value: str, passes: bool) -> None:
+    told = [attribute("tool_name", value)]
+    assert fit_attributes(told) == (told if passes else [])

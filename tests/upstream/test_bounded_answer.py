@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import sys
 import zlib
 from collections.abc import Callable
 
@@ -281,3 +282,44 @@ def test_an_id_under_any_name_is_left_out_if_it_repeats_a_credential(
 
     names = [each for each, _ in asyncio.run(main()).headers]
     assert names == ([b"Content-Type", name] if is_kept else [b"Content-Type"])
+
+
+# As much as a caller's head may hold, of short words; and ids that share most of each of them.
+WORDS = b" ".join(b"w%05x" % number for number in range(8_900))
+LONG_ID = b"w0" * 64
+
+
+@pytest.mark.parametrize("ids", [1, 15, 500])
+def test_the_work_for_ids_does_not_multiply_what_caller_and_upstream_send(ids: int) -> None:
+    """Counted in calls of functions: 2,300,000 for one id before."""
+    steps = 0
+
+    def count(*_event: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    async def main() -> Recorder:
+        ear = Recorder()
+        sent = [(b"x-my-token", WORDS)]
+        bounded = BoundedAnswer(ear, LIMITS, UnpackingTurns(), sent)
+        headers = [(b"x-request-id", LONG_ID)] * ids
+        sys.setprofile(count)
+        try:
+            bounded.began(200, headers)
+        finally:
+            sys.setprofile(None)
+        bounded.ended()
+        await ear.last_word()
+        return ear
+
+    assert list(asyncio.run(main()).headers) == []  # what is too large to compare is not kept
+    assert steps < 20 * ids + 1_000
+
+
+def test_of_many_ids_the_first_are_kept() -> None:
+    def tell(answer: BoundedAnswer) -> None:
+        answer.began(200, [(name, b"a09ddee54e2fbedb-FRA") for name in IDS[3:]])
+        answer.ended()
+
+    ear, _ = heard(tell)
+    assert [name for name, _ in ear.headers] == IDS[3:7]

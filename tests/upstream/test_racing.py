@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from jackline.upstream.dialler import (
     SocketAddress,
-    connected_transport,
     first_connected,
     interleave_families,
+    resolved,
 )
 from tests.ports import free_port
 from tests.upstream.conftest import Run
@@ -82,7 +82,7 @@ def test_a_name_is_looked_up(run: Run) -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             port = listening.getsockname()[1]
-            transport = await connected_transport("localhost", port)
+            transport = await first_connected(await resolved("localhost", port))
             assert transport.get_extra_info("peername")[1] == port
             transport.abort()
         await asyncio.sleep(0.01)  # aborted transports close their sockets in the next turns
@@ -97,7 +97,7 @@ def test_a_peer_that_is_gone_is_found_out_within_a_minute() -> None:
     async def main() -> tuple[int, int, int, int]:
         server = await asyncio.start_server(lambda _, line: line.close(), "127.0.0.1", 0)
         async with server:
-            transport = await connected_transport(*server.sockets[0].getsockname())
+            transport = await first_connected(await resolved(*server.sockets[0].getsockname()))
             sock = transport.get_extra_info("socket")
             names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
             idle, every, count, gone = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.upstream.bounded_answers import is_request_id
+from jackline.upstream.bounded_answers import SentCredentials, is_request_id
 from jackline.upstream.interface import Headers
 from tests.planted import KEY
 
@@ -29,7 +29,7 @@ SENT: Headers = (
     ],
 )
 def test_an_id_is_kept(value: bytes) -> None:
-    assert is_request_id(value, SENT)
+    assert is_request_id(value, SentCredentials(SENT))
 
 
 @pytest.mark.parametrize(
@@ -49,4 +49,12 @@ def test_an_id_is_kept(value: bytes) -> None:
     ],
 )
 def test_what_is_no_id_or_repeats_a_credential_is_not(value: bytes) -> None:
-    assert not is_request_id(value, SENT)
+    assert not is_request_id(value, SentCredentials(SENT))
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(3_000, True), (5_000, False)])
+def test_of_more_credentials_than_are_compared_no_id_is_kept(size: int, is_kept: bool) -> None:
+    sent = SentCredentials(((b"Cookie", b"c" * size), *SENT))
+    assert is_request_id(b"req_011CSHoEeqs5C35K2UUqR7Fy", sent) is is_kept
+    assert not is_request_id(b"req_" + b"c" * 16, sent)
+    assert not is_request_id(b"req_" + KEY.encode()[:30], sent)

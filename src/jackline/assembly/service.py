@@ -348,6 +348,7 @@ class Service:
             self._stack.enter_context(no_user_code())
         await asyncio.to_thread(self._journal.open)
         self._stack.push_async_callback(asyncio.to_thread, self._journal.close)
+        self._stack.callback(self._memory.close)
         self._stack.push_async_callback(self._upstream.close)
         self._stack.push_async_callback(self._outages.close)
         await self._stack.enter_async_context(self.carrier)
@@ -422,8 +423,7 @@ class Service:
         self._fates.heard(event)
         if isinstance(event, LaneChanged):
             until = "" if event.until is None else f" until {_hour(event.until, self._clock)}"
-            why = event.why.replace(event.lane, shown(event.lane))
-            _log.info("%s is %s%s. %s", shown(event.lane), event.state, until, why)
+            _log.info("%s is %s%s. %s", shown(event.lane), event.state, until, event.why)
             self._memory.remember_soon()
         elif isinstance(event, AttemptFailed):
             _log.info("%s: %s on %s", event.call, event.why, shown(event.lane))

@@ -305,7 +305,7 @@ class PageFacts:
             limits = {each: round(share, 2) for each, share in told["limits"].items()}
             why, until = told["why"], told["until"]
             if not why and told["waiting"] and (held := lane.held_up(self._clock.steady())):
-                why = held.why.replace(name, shown(name))
+                why = held.why
                 until = self._desk.carrier.controller.date_of(held.until)
             yield (
                 name,

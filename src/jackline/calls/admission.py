@@ -89,6 +89,9 @@ _OF_ONE_ANSWER = (
     b"cf-ray",
     b"set-cookie",
 )
+# A vendor says it in some hundred bytes. Longer ones would be kept for each lane of an account, and
+# saved with each change of any lane.
+_LONGEST_WORDS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class QuotaWalls:
 
     def remember(self, lane: str, failure: Failure, rejection: VendorRejection | None) -> None:
         """Keep what was said to one call, for the others that wait for the same account."""
-        if rejection is None or rejection.status < 400:
+        if rejection is None or rejection.status < 400 or len(rejection.body) > _LONGEST_WORDS:
             return
         lasting = [(n, v) for n, v in rejection.headers if n.lower() not in _OF_ONE_ANSWER]
         words = VendorRejection(rejection.status, lasting, rejection.body, lane)
@@ -136,7 +139,7 @@ class QuotaWalls:
             if left >= 0:
                 if self._is_held(carried, nearest.reset_at, now):
                     return None
-                why = f"{nearest.name} is parked: its limit is used up"
+                why = f"{nearest.label} is parked: its limit is used up"
                 words = self._words.get(nearest.name)
                 return Hopeless(why, nearest.reset_at, nearest.cause, words)
             # The reset has passed and no probe was sent, as on a lane that is paused by hand.

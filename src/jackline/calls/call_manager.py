@@ -267,12 +267,6 @@ class CallManager:
         lanes = self.controller.lanes
         return all(lanes[name].paused or self.outages.is_down(name, now) for name in names)
 
-    def _failed_as_if_down(self, carried: PendingCall, lane: str) -> bool:
-        """An attempt failed as if its upstream were down: whether that opens what was withheld."""
-        now = self._clock.steady()
-        self.outages.failed(carried.request, lane, now)
-        return self._may_have_withheld(carried, now)
-
     def _give_withheld(self, carried: PendingCall, now: float) -> None:
         """The client's own upstream is down, or knows it: lanes with a key of ours are open."""
         if carried.withheld is not None:
@@ -585,7 +579,10 @@ class CallManager:
                 _close_own_key_lanes(request)
                 self.controller.close_to(carried.number, request.own_key)
         elif _is_upstream_down(hearing):
-            return self._failed_as_if_down(carried, lane)
+            now = self._clock.steady()
+            if _shows_outage(hearing):
+                self.outages.failed(request, lane, now)
+            return self._may_have_withheld(carried, now)
         elif carried.withheld is not None:
             if _is_account_known(hearing, failure):
                 carried.accepted_on = lane
@@ -628,8 +625,9 @@ class CallManager:
         self._tell(hearing, None, why)
         if carried.in_flight:
             return
-        if self._failed_as_if_down(carried, hearing.lane):
-            self._give_withheld(carried, self._clock.steady())
+        now = self._clock.steady()
+        if self._may_have_withheld(carried, now):
+            self._give_withheld(carried, now)
         if carried.stitch.complete:
             self._carried.pop(carried.number, None)
             carried.end(hearing.lane, shortened=False)
@@ -742,6 +740,12 @@ def _is_upstream_down(hearing: InFlightAttempt) -> bool:
     # An answer that begins well and breaks off is one that the client was let in for.
     status = hearing.status
     return status is None or status >= 500 or status < 300
+
+
+def _shows_outage(hearing: InFlightAttempt) -> bool:
+    # Silence and breaks do not: they may come of this process, which stood still, or of what this
+    # machine lacks.
+    return hearing.status is not None and hearing.status >= 500
 
 
 def _withhold_own_key_lanes(carried: PendingCall) -> None:

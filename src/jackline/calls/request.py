@@ -169,7 +169,7 @@ class Outages(Protocol):
     """Knows which upstreams are down, whatever an unknown client meets there."""
 
     def failed(self, request: CallRequest, lane: str, now: float) -> None:
-        """A call has failed on a lane as if its upstream were down."""
+        """A lane's upstream has shown a call that it is down: by a 5xx."""
         ...
 
     def is_down(self, lane: str, now: float) -> bool:

@@ -2,8 +2,9 @@
 
 Rules: (1) a quota limit that was known before the restart is known after it; (2) what cannot be
 read is left out, never guessed, and so is what was learned of another upstream; (3) it is saved
-when a lane changes, and every few seconds while calls pass; (4) of a vendor's answer only the
-headers about limits are saved, and credentials that it quotes are blanked out.
+when a lane changes, and every few seconds while calls pass, as long as that takes a small share of
+the time: outsiders can make lanes and change them; (4) of a vendor's answer only the headers about
+limits are saved, and credentials that it quotes are blanked out.
 Not here: what lanes learn (lanes/), writing the journal (journal/).
 """
 
@@ -15,6 +16,7 @@ import json
 import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable
+from functools import lru_cache, partial
 from pathlib import Path
 
 from jackline.calls import CallManager
@@ -23,7 +25,7 @@ from jackline.errors import JournalError
 from jackline.events import Announce, LanesLearned
 from jackline.failures import Json
 from jackline.failures.wording import redact
-from jackline.gateway.lane_registry import MOST_IDLE, LaneRegistry, shown
+from jackline.gateway.lane_registry import MOST_IDLE, MOST_LANES, LaneRegistry, shown
 from jackline.journal import JournalReader
 from jackline.lanes import export, restore
 
@@ -39,14 +41,21 @@ def redacted_walls(walls: dict[str, Json]) -> dict[str, Json]:
 def _without_secrets(told: Json) -> Json:
     match told:
         case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
-            try:
-                body = b64decode(packed).decode()
-            except (binascii.Error, UnicodeDecodeError):
-                return None
-            headers = [pair for pair in pairs if _speaks_of_limits(pair)]
-            blanked = b64encode(redact(body).encode()).decode()
-            return {"status": status, "headers": headers, "body": blanked}
+            blanked = _blanked(packed)
+            if blanked is not None:
+                headers = [pair for pair in pairs if _speaks_of_limits(pair)]
+                return {"status": status, "headers": headers, "body": blanked}
     return None
+
+
+# All lanes of an account have the same words, and all lanes are saved when one of them changes.
+@lru_cache(maxsize=MOST_LANES)
+def _blanked(packed: str) -> str | None:
+    try:
+        body = b64decode(packed).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+    return b64encode(redact(body).encode()).decode()
 
 
 def _speaks_of_limits(pair: Json) -> bool:
@@ -58,6 +67,8 @@ def _speaks_of_limits(pair: Json) -> bool:
 
 _log = logging.getLogger("jackline")
 EVERY = 5.0
+# Saving may take one part in so many of the time; the next one waits for that.
+_SHARE = 20
 
 
 def remember(
@@ -112,7 +123,8 @@ class LaneMemory:
         self._addresses = addresses
         self._announce = announce
         self._clock = clock
-        self._due = False
+        self._saving: asyncio.Handle | None = None
+        self._not_before = 0.0
 
     def recall(self, journal: Path) -> None:
         """Take up what the journal knows."""
@@ -130,14 +142,25 @@ class LaneMemory:
 
     def remember(self) -> None:
         """Tell what the lanes know by now."""
-        self._due = False
+        self.close()
+        time = asyncio.get_running_loop().time
+        began = time()
         remember(self._carrier, self._book, self._addresses(), self._clock, self._announce)
+        self._not_before = began + _SHARE * (time() - began)
 
     def remember_soon(self) -> None:
-        """Tell it at the end of this moment: once for all lanes that change in it."""
-        if not self._due:
-            self._due = True
-            asyncio.get_running_loop().call_soon(self.remember)
+        """Tell it at the end of this moment, or when that is no burden: once for all changes."""
+        if self._saving is None:
+            loop = asyncio.get_running_loop()
+            pause = self._not_before - loop.time()
+            later = loop.call_soon if pause <= 0 else partial(loop.call_later, pause)
+            self._saving = later(self.remember)
+
+    def close(self) -> None:
+        """Put nothing off any more."""
+        saving, self._saving = self._saving, None
+        if saving is not None:
+            saving.cancel()
 
     async def keep_remembering(self) -> None:
         """Tell it again and again while there is something new, until cancelled."""
@@ -148,4 +171,4 @@ class LaneMemory:
             events = self._carrier.reports
             if events != before:
                 before = events
-                self.remember()
+                self.remember_soon()

@@ -3,10 +3,10 @@
 Rules: (1) one sweep for all connections, no timer for each; (2) a port that cannot be opened is
 reported with the system's error; (3) after `close` no connection is left, and each that was cut was
 reset; (4) without a token, other users of this machine are refused before any of their bytes are
-read; (5) freed memory of past requests stays with the process, up to `KEPT_BYTES`, where the C
-library allows that: returning the pages of each prompt to the system costs more than all copying;
-(6) the garbage collector runs rarely while calls are served, since they leave it nothing to find;
-its settings are restored at the end.
+read, and their connections take no place of the owner's; (5) freed memory of past requests stays
+with the process, up to `KEPT_BYTES`, where the C library allows that: returning the pages of each
+prompt to the system costs more than all copying; (6) the garbage collector runs rarely while calls
+are served, since they leave it nothing to find; its settings are restored at the end.
 Not here: reading and writing (connection.py), what is answered (router.py).
 """
 
@@ -79,6 +79,8 @@ _PACKET_BYTES = 256 * 1024
 _LONGEST_SWEEP = 1.0
 # Above the limit so many clients at once are told why; further ones are cut without a word.
 _REFUSED_AT_ONCE = 256
+# The same for other users of this machine, who are as many as they like, and no clients.
+_STRANGERS_AT_ONCE = 64
 _LAST_TURNS_SECONDS = 5.0
 # Of the memory for requests that are not whole, so much is freed at once: looking for who takes
 # most costs something with thousands of connections.
@@ -128,6 +130,8 @@ class Listener:
         self.port = settings.listen.port
         self._host = settings.listen.host
         self._open: set[ClientConnection] = set()
+        # Those of them that are other users', while they are told so.
+        self._strangers: set[ClientConnection] = set()
         self._to_flush: list[ClientConnection] = []
         # Bytes of requests that are not whole, of all connections.
         self._unfinished = 0
@@ -140,7 +144,7 @@ class Listener:
     @property
     def connections(self) -> int:
         """How many clients are connected."""
-        return len(self._open)
+        return len(self._open) - len(self._strangers)
 
     async def open(self) -> None:
         """Listen; OSError when the address cannot be had."""
@@ -189,21 +193,24 @@ class Listener:
 
     def arrived(self, connection: ClientConnection) -> RequestRefusal | None:
         """Take note of a connection; why it is refused, if it is."""
-        full = len(self._open) >= self.limits.connections
-        if len(self._open) >= self.limits.connections + _REFUSED_AT_ONCE:
-            connection.transport.abort()
         self._open.add(connection)
         self._all_left.clear()
+        peer = Peer.UNKNOWN
         if not self.is_shared():
-            users = self._peer_users()
-            peer = users.peer_of(connection.local_address, connection.peer_address)
-            if peer is Peer.OTHER:
+            ends = connection.local_address, connection.peer_address
+            peer = self._peer_users().peer_of(*ends)
+        if peer is Peer.OTHER:
+            self._strangers.add(connection)
+            if len(self._strangers) <= _STRANGERS_AT_ONCE:
                 return _OTHER_USER
-            if peer is Peer.UNCHECKED:
-                return _UNCHECKED_USER
-            if peer is Peer.GONE:
-                connection.hang_up()  # nobody would hear an answer; what was sent is not read
-        return _TOO_MANY if full else None
+        over = self.connections - self.limits.connections
+        if peer in (Peer.OTHER, Peer.GONE) or over > _REFUSED_AT_ONCE:
+            # Nobody would hear an answer, or too many would; what was sent is not read.
+            connection.hang_up()
+            return None
+        if peer is Peer.UNCHECKED:
+            return _UNCHECKED_USER
+        return _TOO_MANY if over > 0 else None
 
     def _peer_users(self) -> PeerUsers:
         """Who tells users apart; found out with the first client at the latest."""
@@ -241,6 +248,7 @@ class Listener:
     def left(self, connection: ClientConnection) -> None:
         """Forget a connection."""
         self._open.discard(connection)
+        self._strangers.discard(connection)
         if not self._open:
             self._all_left.set()
 

@@ -61,7 +61,7 @@ class LiveCalls:
             call.lane,
             since,
             self._waits_for(call),
-            "" if told is None else told.why.replace(call.lane, shown(call.lane)),
+            "" if told is None else told.why,
             None if told is None or told.until is None else float(whole_second(told.until)),
         )
 

@@ -3,8 +3,10 @@
 Rules: (1) failures of a client that no vendor has accepted count for nothing: it may have caused
 them; (2) for a model, an upstream is down when calls of known clients have failed there repeatedly
 of late and none was accepted since; (3) where known clients give no evidence, our own probes
-decide; they carry nothing of any caller, and two in a row must fail; (4) in doubt an upstream
-works.
+decide; they carry nothing of any caller, and two must fail before one is answered; (4) evidence is
+what the upstream did: a 5xx, a refused connection, and a silence or a break only while this process
+ran on time; what this machine lacks (files, ports, names, a route) and what a proxy does is none;
+(5) in doubt an upstream works.
 Not here: what is done with an unknown client (placement.py, calls/call_manager.py).
 """
 
@@ -18,14 +20,22 @@ from dataclasses import dataclass
 
 from jackline.calls import CallRequest
 from jackline.clock import Clock
+from jackline.event_loop import LatenessWatch
 from jackline.gateway.lane_registry import LaneRegistry, credential_of, shown
 from jackline.lanes.lane import Lane
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.upstream.http_upstream import HttpUpstream
-from jackline.upstream.interface import Headers, UpstreamRequest
+from jackline.upstream.interface import (
+    ClosedHereError,
+    Headers,
+    NameTimeoutError,
+    UpstreamRequest,
+)
 
 # With many calls in flight some fail by chance. One that was accepted so recently says more.
 _QUIET = 10.0
+# When lanes last accepted calls is looked up no more often.
+_LOOKED_AT_FOR = 0.5
 # For so long the failures of known clients say how an upstream is.
 _LATELY = 120.0
 # What is kept of them; a caller asks for a few models.
@@ -33,8 +43,11 @@ _MOST_PLACES = 256
 # A verdict of probes is renewed after so long, and counts for no longer than the second.
 _RENEWED_AFTER = 10.0
 _HOLDS_FOR = 30.0
-_PATIENCE = 10.0
 _PROBES = 2
+# Of those that decide nothing, so many more are tried.
+_MOST_PROBES = 5
+# After the time that connecting may take, so that it is known which of the two was too long.
+_PATIENCE = 5.0
 # A vendor that works refuses it (401); what it answers is not read.
 _QUESTION = UpstreamRequest(b"GET", b"/v1/models", ((b"accept", b"application/json"),))
 _NEVER = -math.inf
@@ -42,18 +55,19 @@ _NEVER = -math.inf
 
 @dataclass(slots=True)
 class _Probed:
-    """What probes of one upstream found, and the task that is finding out anew."""
+    """What probes of one upstream found, when it was last asked, and the task that asks anew."""
 
     at: float = _NEVER
     is_down: bool = False
+    asked_at: float = _NEVER
     task: asyncio.Task[None] | None = None
 
 
 class _Head:
-    """Listens to a probe up to the answer's status; None: there is no answer."""
+    """Listens to a probe up to the answer's status, or the error that came instead of one."""
 
     def __init__(self) -> None:
-        self.status: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self.status: asyncio.Future[int | OSError] = asyncio.get_running_loop().create_future()
 
     def began(self, status: int, headers: Headers) -> None:  # noqa: ARG002 -- the protocol
         """All that is to be known."""
@@ -65,11 +79,11 @@ class _Head:
     def ended(self) -> None:
         """Its head was told before."""
 
-    def broke(self, error: OSError) -> None:  # noqa: ARG002 -- the protocol
+    def broke(self, error: OSError) -> None:
         """No answer, unless its head came."""
-        self._tell(None)
+        self._tell(error)
 
-    def _tell(self, status: int | None) -> None:
+    def _tell(self, status: int | OSError) -> None:
         if not self.status.done():
             self.status.set_result(status)
 
@@ -97,7 +111,7 @@ class OutageEvidence:
         self._probed: dict[str, _Probed] = {}
 
     def failed(self, request: CallRequest, lane: str, now: float) -> None:
-        """A call has failed as if the lane's upstream were down; only a known client's counts."""
+        """The lane's upstream has shown a call that it is down; only a known client's counts."""
         upstream = self._book.upstream(lane)
         credential = credential_of(request.message.headers)
         if upstream is None or not self._book.clients.is_accepted(upstream.url, credential):
@@ -130,52 +144,71 @@ class OutageEvidence:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _last_accepted(self, place: str, now: float) -> float:
-        """When a call was last accepted there, whoever's it was."""
-        # Many waiting calls ask at the same moment, and there may be thousands of lanes.
-        if now != self._accepted_at:
+        """When a call was last accepted there, whoever's it was: by a model, or an upstream."""
+        # Many waiting calls ask in a short time, and there may be thousands of lanes.
+        if now - self._accepted_at >= _LOOKED_AT_FOR:
             self._accepted.clear()
             self._accepted_at = now
             for name, lane in self._lanes.items():
                 # A lane that knows of an earlier process has accepted nothing in this one.
                 if lane.health.accepts_per_second(now):
-                    there = shown(name)
-                    known = self._accepted.get(there, _NEVER)
-                    self._accepted[there] = max(known, lane.health.accepted_at)
+                    at = lane.health.accepted_at
+                    for there in (shown(name), name.partition("/")[0]):
+                        self._accepted[there] = max(self._accepted.get(there, _NEVER), at)
         return self._accepted.get(place, _NEVER)
 
     # --- probes of our own ------------------------------------------------------------------------
 
     def _is_probed_down(self, upstream: str, now: float) -> bool:
         probed = self._probed.setdefault(upstream, _Probed())
-        if probed.task is None and now - probed.at >= _RENEWED_AFTER:
+        if probed.task is None and now - probed.asked_at >= _RENEWED_AFTER:
             work = self._probe(upstream, probed)
             probed.task = asyncio.get_running_loop().create_task(work)
-        return probed.is_down and now - probed.at < _HOLDS_FOR
+        if not probed.is_down or now - probed.at >= _HOLDS_FOR:
+            return False
+        # Probes ask for all models at once, so that any one that is answered speaks against them.
+        return self._last_accepted(upstream, now) < min(probed.at, now - _QUIET)
 
     async def _probe(self, upstream: str, probed: _Probed) -> None:
+        fails, is_down = 0, None
         try:
-            is_down = True
-            for _ in range(_PROBES):
-                is_down = is_down and await self._fails(upstream)
-            probed.is_down, probed.at = is_down, self._clock.steady()
+            for _ in range(_MOST_PROBES):
+                has_failed = await self._fails(upstream)
+                fails += has_failed is True
+                if has_failed is False or fails == _PROBES:
+                    is_down = has_failed
+                    break
+            probed.asked_at = self._clock.steady()
+            if is_down is not None:
+                probed.is_down, probed.at = is_down, probed.asked_at
         finally:
             probed.task = None
         if is_down:
             self._changed()
 
-    async def _fails(self, upstream: str) -> bool:
+    async def _fails(self, upstream: str) -> bool | None:
+        """Whether a probe finds it down; None when it decides nothing."""
         provider = self._upstream.provider(upstream)
         if provider is None:
             return False  # it was taken out of the configuration meanwhile
+        origin = provider.origin
         # On a connection of its own: those in use have carried what callers sent.
-        http, head = HttpUpstream({upstream: provider.origin}), _Head()
-        attempt = http.start(provider.render(_QUESTION, ""), upstream, head)
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                status = await head.status
-        except TimeoutError:
+        http, head = HttpUpstream({upstream: origin}), _Head()
+        with LatenessWatch() as watch:
+            attempt = http.start(provider.render(_QUESTION, ""), upstream, head)
+            try:
+                await asyncio.wait([head.status], timeout=origin.connect_seconds + _PATIENCE)
+                found = head.status.result() if head.status.done() else TimeoutError()
+                was_late = watch.was_late
+            finally:
+                attempt.hang_up()
+                await http.close()
+        if isinstance(found, int):
+            return found >= 500
+        if origin.proxy_address is not None:
+            return None
+        if isinstance(found, ConnectionRefusedError):
             return True
-        finally:
-            attempt.hang_up()
-            await http.close()
-        return status is None or status >= 500
+        is_theirs = isinstance(found, ConnectionError | TimeoutError)
+        is_theirs = is_theirs and not isinstance(found, NameTimeoutError | ClosedHereError)
+        return True if is_theirs and not was_late else None

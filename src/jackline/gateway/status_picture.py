@@ -107,7 +107,7 @@ def _lane(desk: CallIntake, lane: Lane, waiting: int, now: float) -> LaneStatus:
     return LaneStatus(
         name=shown(lane.name),
         state=lane.state.value,
-        why="" if told is None else told.why.replace(lane.name, shown(lane.name)),
+        why="" if told is None else told.why,
         until=None if told is None else desk.carrier.controller.date_of(told.until),
         in_flight=len(lane.attempts),
         window=lane.limit(now),
@@ -169,7 +169,7 @@ def _call(
         model=call.model,
         lane=shown(call.lane),
         state="waiting",
-        why="" if told is None else told.why.replace(call.lane, shown(call.lane)),
+        why="" if told is None else told.why,
         until=None if told is None else told.until,
         since=since,
         attempts=0 if call.carried is None else len(call.carried.story),

@@ -50,6 +50,8 @@ class Lane:
     ) -> None:
         self.name = given.name
         self.account = given.account
+        # For words that leave this process: who pays is nobody else's business.
+        self.label = given.name.removesuffix(f"#{given.account}")
         self._parallel = given.limits.parallel
         self._settings = settings
         self._draw = draw
@@ -187,26 +189,26 @@ class Lane:
         return self.state not in FLOWING and self.probe is None and now >= self.probe_at
 
     def waiting(self, call: Call, now: float) -> LaneWait:
-        """Why the call waits here, in words for people."""
+        """Why the call waits here, in words for people, which also callers are told."""
         if self.paused:
-            return LaneWait(f"{self.name} is paused by hand")
+            return LaneWait(f"{self.label} is paused by hand")
         if self.state is LaneState.PARKED and self._doubted is not None:
             # What was announced is in doubt, not forgotten: to call it unknown would be a lie.
-            return LaneWait(f"{self.name} is parked; the next call finds out how it stands", now)
+            return LaneWait(f"{self.label} is parked; the next call finds out how it stands", now)
         if self.state is LaneState.PARKED:
             return LaneWait(self._parked_why(), self.reset_at)
         if self.state is LaneState.DOWN:
             how = self._how_broken()
-            return LaneWait(f"{self.name} {how}; it is tried again with one call", self.probe_at)
+            return LaneWait(f"{self.label} {how}; it is tried again with one call", self.probe_at)
         if now < self.hold_until:
-            return LaneWait(f"{self.name} asked to slow down", self.hold_until)
+            return LaneWait(f"{self.label} asked to slow down", self.hold_until)
         if self.busy >= self.limit(now):
-            return LaneWait(f"{self.name} carries {_calls(self.busy)}, its limit for now")
+            return LaneWait(f"{self.label} carries {_calls(self.busy)}, its limit for now")
         if self._trying_until() > now:
-            return LaneWait(f"{self.name} throttles; one call is finding out whether it has ended")
+            return LaneWait(f"{self.label} throttles; one call is finding out whether it has ended")
         at = self.ready_at(call, now)
         return LaneWait(
-            f"{self.name} has used up this minute's allowance", at if at > now else None
+            f"{self.label} has used up this minute's allowance", at if at > now else None
         )
 
     def _how_broken(self) -> str:
@@ -241,7 +243,7 @@ class Lane:
 
     def _parked_why(self) -> str:
         told = "" if self.reset_at is not None else "; when it resets is not known"
-        return f"{self.name} is parked: its limit is used up{told}"
+        return f"{self.label} is parked: its limit is used up{told}"
 
     # --- what happens to attempts ---------------------------------------------------------
 

@@ -32,6 +32,8 @@ _NAMES = frozenset(
         "gen_ai.request.model", "gen_ai.response.id",
     )
 )  # fmt: skip
+# Names of models, agents and tools, ids, dates: no blank and no quote, so that nobody's words fit.
+_NAME = re.compile(r"[A-Za-z0-9_.:/@+\[\]-]{0,200}\Z")
 _NUMBER = re.compile(r"-?\d{1,18}(\.\d{1,9})?\Z", re.ASCII)
 _INTEGER = re.compile(r"-?\d{1,20}\Z", re.ASCII)
 _FIGURE = re.compile(r"-?(\d{1,20}(\.\d{1,20})?([eE][+-]?\d{1,3})?|Infinity)\Z|NaN\Z", re.ASCII)
@@ -85,10 +87,6 @@ def maps(value: object) -> Iterator[Document]:
     )
 
 
-def _name(value: object) -> str | None:
-    return value if isinstance(value, str) and len(value) <= 200 else None
-
-
 def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
@@ -120,6 +118,7 @@ def _code(value: object) -> object | None:
     return _kind(value) if isinstance(value, str) else fit_integer(value)
 
 
+_name = _matching(_NAME)
 _numeric = _matching(_NUMBER)
 _kind = _matching(_KIND)
 _id = _matching(_ID)

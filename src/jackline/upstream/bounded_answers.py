@@ -60,23 +60,53 @@ _NO_CREDENTIALS = frozenset((b"idempotency-key", b"x-idempotency-key"))
 _WORD = re.compile(rb"[^\s,;=]{6,}")
 # So much of a credential is too much.
 _LONG_PART = 16
+# Logins and cookies are a few kilobytes. Beyond that nothing is compared, and no id is kept.
+_MOST_CREDENTIAL_BYTES = 4 * 1024
+# Stands for parts that are not known: every id may hold one.
+_ANYTHING = 0
+# An answer names its id once, and its proxies theirs; those behind are not kept.
+_MOST_IDS = 4
 
 
-def is_request_id(value: bytes, sent: Headers) -> bool:
-    """Whether this can be kept as the id of the answer to a request with these headers."""
-    return _ID.fullmatch(value) is not None and not _repeats_credential(value, sent)
+class SentCredentials:
+    """The credentials that a request was sent with, for comparison with ids in its answer.
+
+    Their parts are found once, when the first id comes: the work is linear in what was sent, and
+    both what was sent and the ids are bounded.
+    """
+
+    __slots__ = ("_parts", "_sent")
+
+    def __init__(self, sent: Headers) -> None:
+        self._sent = sent
+        # By their size: short words whole, and of longer ones all that is `_LONG_PART` long.
+        self._parts: dict[int, set[bytes]] | None = None
+
+    def are_repeated_in(self, value: bytes) -> bool:
+        """Whether this holds a large part of one of them, or may do so."""
+        if self._parts is None:
+            self._parts = self._find_parts()
+        for size, parts in self._parts.items():
+            if not parts.isdisjoint([value[at : at + size] for at in range(len(value) - size + 1)]):
+                return True
+        return _ANYTHING in self._parts
+
+    def _find_parts(self) -> dict[int, set[bytes]]:
+        values = [value for name, value in self._sent if _may_be_credential(name)]
+        if sum(map(len, values)) > _MOST_CREDENTIAL_BYTES:
+            return {_ANYTHING: set()}
+        found: dict[int, set[bytes]] = {}
+        for value in values:
+            for word in _WORD.findall(value):
+                size = min(_LONG_PART, len(word))
+                parts = found.setdefault(size, set())
+                parts.update([word[at : at + size] for at in range(len(word) - size + 1)])
+        return found
 
 
-def _repeats_credential(value: bytes, sent: Headers) -> bool:
-    for name, told in sent:
-        if _may_be_credential(name) and any(_share_part(value, w) for w in _WORD.findall(told)):
-            return True
-    return False
-
-
-def _share_part(value: bytes, word: bytes) -> bool:
-    size = min(_LONG_PART, len(word))
-    return any(value[at : at + size] in word for at in range(len(value) - size + 1))
+def is_request_id(value: bytes, sent: SentCredentials) -> bool:
+    """Whether this can be kept as the id of the answer to a request with these credentials."""
+    return _ID.fullmatch(value) is not None and not sent.are_repeated_in(value)
 
 
 @lru_cache(maxsize=1024)
@@ -228,7 +258,7 @@ class BoundedAnswer:
         self._ear = ear
         self._limits = limits
         self._turns = turns
-        self._sent = sent
+        self._sent = SentCredentials(sent)
         self._now = asyncio.get_running_loop().time
         self.attempt: UpstreamAttempt | None = None
         self._is_error = False
@@ -251,7 +281,7 @@ class BoundedAnswer:
             self._most = LARGEST_ERROR
         self._until = self._now() + self._limits.seconds
         length = 0
-        no_ids: list[bytes] = []
+        ids, no_ids = 0, set[bytes]()
         for name, value in headers:
             # By their lengths first: this is done for every answer.
             size = len(name)
@@ -259,12 +289,10 @@ class BoundedAnswer:
                 self._unpacking = decompressor_for(value.decode("latin-1"))
             elif size == 14 and value.isdigit() and name.lower() == b"content-length":
                 length = int(value) if len(value) <= 18 else 1 << 60
-            elif (
-                size in _SIZES_OF_ID_HEADERS
-                and name.lower() in ID_HEADERS
-                and not is_request_id(value, self._sent)
-            ):
-                no_ids.append(name.lower())
+            elif size in _SIZES_OF_ID_HEADERS and name.lower() in ID_HEADERS:
+                ids += 1
+                if ids > _MOST_IDS or not is_request_id(value, self._sent):
+                    no_ids.add(name.lower())
         if length > self._most and not self._is_error:
             self._break_off(AnswerTooLargeError(self._limits.size))
             return

@@ -21,7 +21,7 @@ from typing import TypeAlias, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from jackline.upstream.interface import ProxyRefusedError
+from jackline.upstream.interface import NameTimeoutError, ProxyRefusedError
 from jackline.upstream.origin import Address, Origin
 
 _HEAD_BYTES = 64 * 1024
@@ -148,14 +148,12 @@ _TCP_OPTIONS = (
 SocketAddress: TypeAlias = tuple[int, str, int]
 
 
-async def connected_transport(host: str, port: int) -> asyncio.Transport:
-    """A transport that is connected to the host and has no protocol to speak of, or an OSError."""
+async def resolved(host: str, port: int) -> list[SocketAddress]:
+    """The places of a host in the order in which they are tried, or an OSError."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return await first_connected(
-        interleave_families(
-            (family, str(where[0]), int(where[1])) for family, _, _, _, where in found
-        )
+    return interleave_families(
+        (family, str(where[0]), int(where[1])) for family, _, _, _, where in found
     )
 
 
@@ -255,22 +253,25 @@ class Dialler:
     async def open(self, protocol: asyncio.Protocol) -> None:
         """Connect the protocol; an OSError says why it could not be."""
         origin = self._origin
+        where = origin.proxy_address or origin.address
+        places: list[SocketAddress] | None = None
         try:
             async with asyncio.timeout(origin.connect_seconds):
-                await self._open(protocol)
+                places = await resolved(where.host, where.port)
+                await self._open(protocol, places)
         except TimeoutError:
-            where = origin.proxy_address or origin.address
+            if places is None:
+                raise NameTimeoutError(where.host, origin.connect_seconds) from None
             # Not chained: below it lies a cancellation, which would be taken for the client's.
             raise TimeoutError(
                 f"connect timeout: no connection to {where.authority}"
                 f" within {origin.connect_seconds:g} s"
             ) from None
 
-    async def _open(self, protocol: asyncio.Protocol) -> None:
+    async def _open(self, protocol: asyncio.Protocol, places: list[SocketAddress]) -> None:
         origin = self._origin
-        to = origin.proxy_address or origin.address
         context = self._tls() if origin.address.scheme == "https" else None
-        transport = await connected_transport(to.host, to.port)
+        transport = await first_connected(places)
         is_handed_over = False
         try:
             if context is not None and origin.proxy_address is not None:

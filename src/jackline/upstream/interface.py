@@ -144,6 +144,13 @@ class ProxyRefusedError(ConnectionError):
         super().__init__(f"proxy tunnel refused: {why}")
 
 
+class NameTimeoutError(TimeoutError):
+    """The address of a name was not found in time, so that nothing was tried there."""
+
+    def __init__(self, host: str, seconds: float) -> None:
+        super().__init__(f"connect timeout: the name {host} was not resolved within {seconds:g} s")
+
+
 class ClosedHereError(ConnectionAbortedError):
     """We ended it ourselves: the upstream is closed, or whoever listened has failed."""
 
