@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jackline.autopsy import html_report, json_report, text_report, week
+from jackline.autopsy import html_report, json_report, text_report
 from jackline.autopsy.report import build
+from jackline.autopsy.summary import Summary
 from jackline.transcripts.story import Role, TranscriptEnd, TranscriptSet
 from tests.autopsy.story_makers import (
     MISSED,
@@ -18,10 +19,10 @@ from tests.autopsy.story_makers import (
     WALL,
     after,
     agent,
+    agent_report,
     evidence,
     quota,
     stopped,
-    told,
 )
 from tests.cli.commands import jackline
 
@@ -42,14 +43,21 @@ FACES: dict[str, Callable[[WhyReport], str]] = {
 
 def telling_fleet() -> TranscriptSet:
     """Every place in which content can hide: labels, last words, and reports that quote them."""
-    answered = told(ANSWER, "completed", is_error=False)
+    answered = agent_report(ANSWER, "completed", is_error=False)
     stories = [
-        agent("main", role=Role.MAIN, told=[told(f"[{PROMPT}] failed: {WALL}"), answered]),
-        stopped("dead", quota(), told=[told(f'Agent "{PROMPT}" failed: {WALL}\n{ANSWER}')]),
-        stopped("blamed", quota(), told=[told(f"[{PROMPT}] failed: {MISSED}")]),
-        agent("missed", told=[told(f'Dynamic workflow "{PROMPT} soon" failed: Error: {MISSED}')]),
-        agent("fine", told=[answered]),
-        agent("cut", ending=TranscriptEnd.CUT, told=[answered]),
+        agent(
+            "main", role=Role.MAIN, reports=[agent_report(f"[{PROMPT}] failed: {WALL}"), answered]
+        ),
+        stopped(
+            "dead", quota(), reports=[agent_report(f'Agent "{PROMPT}" failed: {WALL}\n{ANSWER}')]
+        ),
+        stopped("blamed", quota(), reports=[agent_report(f"[{PROMPT}] failed: {MISSED}")]),
+        agent(
+            "missed",
+            reports=[agent_report(f'Dynamic workflow "{PROMPT} soon" failed: Error: {MISSED}')],
+        ),
+        agent("fine", reports=[answered]),
+        agent("cut", ending=TranscriptEnd.CUT, reports=[answered]),
     ]
     for story in stories:
         story.label, story.last_words = PROMPT, ANSWER
@@ -82,8 +90,8 @@ def test_ids_counts_and_error_texts_are_always_shown(face: str) -> None:
 
 
 def test_the_table_over_many_sessions_holds_no_content() -> None:
-    summed = week.sum_up(telling_fleet(), since=NOON - timedelta(days=7), now=after(9_999))
-    shown = week.as_text(summed) + json.dumps(week.as_document(summed), ensure_ascii=False)
+    summed = Summary.of(telling_fleet(), since=NOON - timedelta(days=7), now=after(9_999))
+    shown = summed.as_text() + json.dumps(summed.as_document(), ensure_ascii=False)
     assert "recipe" not in shown
 
 

@@ -59,7 +59,7 @@ def test_nothing_named_an_id_or_a_folder_all_find_the_session(
 def test_stdout_holds_one_json_document_and_nothing_else(home: Path) -> None:
     answer = why(home, "--json", "--now", NOW)
     document = json.loads(answer.out)
-    assert document["schema"] == "jackline.why/1"
+    assert document["schema"] == "jackline.why/2"
     assert document["verdict"] == VERDICT
     assert answer.err == ""
 
@@ -80,7 +80,7 @@ def test_the_table_counts_the_dead_and_what_was_told(home: Path) -> None:
     assert recent.code == 0
     assert recent.out.startswith("37 of 98 agents in 1 session were stopped")
     row = json.loads(why(home, "--since", "24h", "--json", "--now", NOW).out)["rows"][0]
-    assert (row["agents"], row["told_error"], row["told_nothing"]) == (37, 15, 22)
+    assert (row["agents"], row["reported_error"], row["not_reported"]) == (37, 15, 22)
 
 
 def test_prompts_appear_only_when_asked_for(home: Path) -> None:

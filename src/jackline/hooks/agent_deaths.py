@@ -346,5 +346,5 @@ def _by_transcript(left: DeadAgent | None) -> DeathCause | None:
     """What the agent's own transcript says that it died of."""
     if left is None or left.story.ending is not StoryEnding.FAILED:
         return None
-    fatal = [each for each in left.story.sightings if each.fatal]
+    fatal = [each for each in left.story.failures if each.fatal]
     return DeathCause.of(fatal[-1].failure) if fatal else None

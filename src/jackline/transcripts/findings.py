@@ -42,7 +42,7 @@ class ReceivedReport:
 
     told: AgentReport
     session_id: str
-    teller_id: str
+    reporter_id: str
     agent_id: str | None = None
     tool_use_id: str | None = None
     task_id: str | None = None
@@ -53,7 +53,7 @@ class AgentLaunch:
     """An agent or run that a tool call started."""
 
     session_id: str
-    teller_id: str
+    reporter_id: str
     tool_use_id: str
     agent_id: str | None = None
     task_id: str | None = None
@@ -152,14 +152,14 @@ class ReportCollector:
             if block.type != "tool_result" or call is None or call not in self.started:
                 continue
             about = result_of(kept)
-            session, teller = self._of.session_id, self._of.agent_id
+            session, reporter = self._of.session_id, self._of.agent_id
             self.launches.append(
-                AgentLaunch(session, teller, call, about.agent_id, about.task_id, about.run_id)
+                AgentLaunch(session, reporter, call, about.agent_id, about.task_id, about.run_id)
             )
             told = _told_by_result(block, about, stamp)
             if told is not None:
                 self.reports.append(
-                    ReceivedReport(told, session, teller, about.agent_id, call, about.task_id)
+                    ReceivedReport(told, session, reporter, about.agent_id, call, about.task_id)
                 )
 
     def notified(self, note: Notification, stamp: str | None) -> None:
@@ -222,7 +222,7 @@ class Findings:
     launches: list[AgentLaunch] = field(default_factory=list)
     runs: list[WorkflowRun] = field(default_factory=list)
     started_by: dict[str, str] = field(default_factory=dict)
-    troubles: list[ReadProblem] = field(default_factory=list)
+    problems: list[ReadProblem] = field(default_factory=list)
 
 
 class UnreadableLines:
@@ -240,7 +240,7 @@ class UnreadableLines:
         else:
             self._broken += 1
 
-    def troubles(self, path: Path) -> list[ReadProblem]:
+    def problems(self, path: Path) -> list[ReadProblem]:
         """What has to be said about the file at the end."""
         told = (
             (self._broken, "lines that are not JSON, or not of a known shape"),

@@ -207,7 +207,9 @@ def bind(findings: Sequence[Findings]) -> list[AgentStory]:
     _hand_out_logs(whole)
     everyone = [*whole.stories.values(), *whole.others]
     for story in everyone:
-        story.told.sort(key=lambda told: (told.at is None, told.at.timestamp() if told.at else 0))
+        story.reports.sort(
+            key=lambda told: (told.at is None, told.at.timestamp() if told.at else 0)
+        )
     return everyone
 
 
@@ -225,12 +227,12 @@ def _add_story(whole: _Whole, story: AgentStory) -> None:
 def _merged(one: AgentStory, other: AgentStory) -> AgentStory:
     """The fuller of two tellings of one agent, with what only the other one knew."""
     fuller, thinner = (one, other) if one.turns >= other.turns else (other, one)
-    fuller.told += thinner.told
-    if all(sighting.fatal for sighting in fuller.sightings):
-        fuller.sightings += [s for s in thinner.sightings if not s.fatal]
-        fuller.sightings.sort(key=lambda s: (s.at is None, s.at.timestamp() if s.at else 0))
-    if thinner.ending is TranscriptEnd.FAILED and not any(s.fatal for s in fuller.sightings):
-        fuller.sightings += [s for s in thinner.sightings if s.fatal]
+    fuller.reports += thinner.reports
+    if all(sighting.fatal for sighting in fuller.failures):
+        fuller.failures += [s for s in thinner.failures if not s.fatal]
+        fuller.failures.sort(key=lambda s: (s.at is None, s.at.timestamp() if s.at else 0))
+    if thinner.ending is TranscriptEnd.FAILED and not any(s.fatal for s in fuller.failures):
+        fuller.failures += [s for s in thinner.failures if s.fatal]
         fuller.ending = TranscriptEnd.FAILED
     return fuller
 
@@ -269,7 +271,7 @@ def _add_calls(whole: _Whole, found: Findings) -> None:
 
 def _add_launch(whole: _Whole, launch: AgentLaunch) -> None:
     key = (launch.session_id, launch.tool_use_id)
-    whole.caller_of[key] = launch.teller_id
+    whole.caller_of[key] = launch.reporter_id
     if launch.agent_id is not None:
         whole.agent_of_call[key] = launch.agent_id
     if launch.task_id is not None and launch.run_id is not None:
@@ -318,8 +320,8 @@ def _hand_out_reports(whole: _Whole, reports: Iterable[ReceivedReport]) -> None:
             _tell(story, report.told)
     for run_id, told in about_runs.items():
         run = whole.runs[run_id]
-        teller = whole.stories.get((told[0].session_id, told[0].teller_id))
-        _hand_out_to_run(whole, run, [report.told for report in told], teller)
+        reporter = whole.stories.get((told[0].session_id, told[0].reporter_id))
+        _hand_out_to_run(whole, run, [report.told for report in told], reporter)
         run.logged.clear()
 
 
@@ -331,11 +333,11 @@ def _subject(whole: _Whole, report: ReceivedReport) -> AgentStory | None:
         story = whole.stories.get((session, agent)) if agent is not None else None
         if story is not None:
             return story
-    return whole.stories.get((session, report.teller_id)) if report.told.is_error else None
+    return whole.stories.get((session, report.reporter_id)) if report.told.is_error else None
 
 
 def _hand_out_to_run(
-    whole: _Whole, run: WorkflowRun, tellings: Sequence[AgentReport], teller: AgentStory | None
+    whole: _Whole, run: WorkflowRun, tellings: Sequence[AgentReport], reporter: AgentStory | None
 ) -> None:
     """Give each failure of a run to the agent it names, the others to those without a result."""
     waiting = [s for s in _of_run(whole, run) if s.agent_id not in run.results]
@@ -344,8 +346,8 @@ def _hand_out_to_run(
     for told in tellings:
         if not told.is_error:
             # The run was called a success although some of its agents gave nothing.
-            if without_result and teller is not None:
-                _tell(teller, told)
+            if without_result and reporter is not None:
+                _tell(reporter, told)
             continue
         named = [s for s in waiting if s.label and told.text.startswith(f"[{s.label}]")]
         if named:
@@ -354,7 +356,7 @@ def _hand_out_to_run(
         else:
             unnamed.append(told)
     for told in unnamed:
-        subject = waiting.pop(0) if waiting else teller
+        subject = waiting.pop(0) if waiting else reporter
         if subject is not None:
             _tell(subject, told)
 
@@ -377,16 +379,16 @@ def _hand_out_logs(whole: _Whole) -> None:
 
 def _tell(story: AgentStory, told: AgentReport) -> None:
     """Add a report, cut down to the lines that quote the agent's own failure, if any do."""
-    quotes = [s.text for s in story.sightings if s.text]
+    quotes = [s.text for s in story.failures if s.text]
     quoting = [line for line in told.text.splitlines() if any(q in line for q in quotes)]
     text = ("\n".join(quoting) or told.text)[:SHOWN_TEXT]
-    if not any(_same_telling(told, text, known) for known in story.told):
-        story.told.append(replace(told, text=text))
+    if not any(_same_telling(told, text, known) for known in story.reports):
+        story.reports.append(replace(told, text=text))
 
 
 def _same_telling(told: AgentReport, text: str, known: AgentReport) -> bool:
     """Whether a transcript and a log tell of the same report."""
-    if (told.teller, told.claim, text) != (known.teller, known.claim, known.text):
+    if (told.reporter, told.claim, text) != (known.reporter, known.claim, known.text):
         return False
     return told.at is None or known.at is None or abs(told.at - known.at) < _ONE_MOMENT
 
@@ -435,7 +437,7 @@ def read(sources: Sequence[Source], *, announce: Announce = to_nobody) -> Transc
         announce(TranscriptsRead(count, len(sources), sums[count], sums[-1]))
 
     for found, size in share(_read_source, sources, sizes, reached=reached):
-        evidence.troubles += found.troubles
+        evidence.problems += found.problems
         evidence.files_read += size is not None
         evidence.bytes_read += size or 0
         findings.append(found)
@@ -447,14 +449,14 @@ def _read_source(source: Source) -> tuple[Findings, int | None]:
     """What one file gave, and how many bytes were read; None when it was not read at all."""
     path = source.path
     if source.problem is not None:
-        return Findings(troubles=[ReadProblem(path, source.problem)]), None
+        return Findings(problems=[ReadProblem(path, source.problem)]), None
     try:
         with open_foreign(path) as file:
             lines = LineReader(file)
             found = _read_lines(path, lines, named=source.named)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        return Findings(troubles=[ReadProblem(path, f"cannot be read: {reason}")]), None
+        return Findings(problems=[ReadProblem(path, f"cannot be read: {reason}")]), None
     return (Findings(), None) if found is None else (found, lines.bytes_read)
 
 
@@ -467,9 +469,9 @@ def _read_lines(path: Path, lines: LineReader, *, named: bool) -> Findings | Non
         if not named:
             return None
         what = "not a transcript of a known kind" if lines.bytes_read else "an empty file"
-        return Findings(troubles=[ReadProblem(path, what), *tally.troubles(path)])
+        return Findings(problems=[ReadProblem(path, what), *tally.problems(path)])
     found = _read_as(kind, path, chain(first, every), tally)
-    found.troubles += tally.troubles(path)
+    found.problems += tally.problems(path)
     return found
 
 

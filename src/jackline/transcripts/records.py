@@ -304,7 +304,7 @@ def decode(decoder: msgspec.json.Decoder[T], data: memoryview | bytes | msgspec.
 
 
 def _mended(data: bytes) -> bytes | None:
-    """The line with broken characters replaced, or None when characters are not its trouble.
+    """The line with broken characters replaced, or None when characters are not its problem.
 
     Tools cut their output anywhere, so half a surrogate pair or half a UTF-8 sequence is common.
     """

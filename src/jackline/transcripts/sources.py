@@ -136,7 +136,7 @@ _DEEPEST = 100
 class Source:
     """One file to read, or something in its place that cannot be read, with the reason why.
 
-    `named` tells whether the file must be a transcript, so that it is a trouble if it is none.
+    `named` tells whether the file must be a transcript, so that it is a problem if it is none.
     """
 
     path: Path

@@ -65,7 +65,7 @@ class AgentReport:
     """
 
     at: datetime | None
-    teller: str
+    reporter: str
     claim: str
     text: str
     is_error: bool
@@ -98,8 +98,8 @@ class AgentStory:
     turns: int = 0
     tool_calls: int = 0
     spent: dict[int, int] = field(default_factory=dict)
-    sightings: list[SeenFailure] = field(default_factory=list)
-    told: list[AgentReport] = field(default_factory=list)
+    failures: list[SeenFailure] = field(default_factory=list)
+    reports: list[AgentReport] = field(default_factory=list)
     ending: TranscriptEnd = TranscriptEnd.CUT
     result_at: str | None = None
     label: str | None = None
@@ -122,10 +122,10 @@ class ReadProblem:
 
 @dataclass(slots=True)
 class TranscriptSet:
-    """All that was read: the stories, the troubles, and how much was looked at."""
+    """All that was read: the stories, the problems, and how much was looked at."""
 
     stories: list[AgentStory] = field(default_factory=list)
-    troubles: list[ReadProblem] = field(default_factory=list)
+    problems: list[ReadProblem] = field(default_factory=list)
     files_read: int = 0
     bytes_read: int = 0
 
@@ -217,7 +217,7 @@ class StoryBuilder:
         failure = classify(seen, now=_in_host_zone(at or self._written))
         if not sure and failure.kind is Kind.NOT_A_FAILURE:
             return
-        self.story.sightings.append(
+        self.story.failures.append(
             SeenFailure(at, failure, text[:SHOWN_TEXT], status, request_id, fatal)
         )
         if fatal:
@@ -247,11 +247,11 @@ class StoryBuilder:
             )
 
     def told(
-        self, teller: str, claim: str, text: str, *, is_error: bool, stamp: str | None = None
+        self, reporter: str, claim: str, text: str, *, is_error: bool, stamp: str | None = None
     ) -> None:
         """Note what someone was told about this agent."""
         at = moment(stamp or self._last)
-        self.story.told.append(AgentReport(at, teller, claim, text[:SHOWN_TEXT], is_error))
+        self.story.reports.append(AgentReport(at, reporter, claim, text[:SHOWN_TEXT], is_error))
 
     def finish(self) -> AgentStory:
         """The whole story, once the last line went by."""

@@ -160,11 +160,11 @@ def test_a_loop_of_links_is_named_and_not_followed(tmp_path: Path) -> None:
     found = find([str(tmp_path)], stores=stores(tmp_path))
     assert names(found) == {"real.jsonl", "back", "self.jsonl"}
     assert {s.path.name for s in found if s.problem} == {"back", "self.jsonl"}
-    assert {t.path.name for t in read(found).troubles} >= {"back", "self.jsonl"}
+    assert {t.path.name for t in read(found).problems} >= {"back", "self.jsonl"}
 
 
 def test_a_folder_without_transcripts_is_a_trouble_not_an_error(tmp_path: Path) -> None:
     put(tmp_path / "photo.png", OLD)
     evidence = read(find([str(tmp_path)], stores=stores(tmp_path)))
-    assert [trouble.what for trouble in evidence.troubles] == ["a folder without transcripts"]
+    assert [trouble.what for trouble in evidence.problems] == ["a folder without transcripts"]
     assert evidence.files_read == 0

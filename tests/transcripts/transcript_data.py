@@ -2,7 +2,7 @@
 
 Rules: (1) nothing is written into the data; (2) times come out in the host's zone, so tests compare
 moments, not texts.
-Not here: invented lines (test_reading_robust.py).
+Not here: invented lines (test_robust.py).
 """
 
 from __future__ import annotations

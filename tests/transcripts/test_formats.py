@@ -10,14 +10,14 @@ import pytest
 
 from jackline.failures import Kind
 from jackline.transcripts.story import Role, TranscriptEnd
-from tests.autopsy.reading_places import DATA, by_label, kept, only_main, printed, read_place
+from tests.transcripts.transcript_data import DATA, by_label, kept, only_main, printed, read_place
 
 
 def test_a_log_alone_shows_through_a_completed_agent_that_cost_nothing() -> None:
     dead = by_label(printed("a_429_one_of_three_foreground-2.1.197"))["Review PART-2"]
     assert dead.ending is TranscriptEnd.FAILED
-    assert dead.sightings[-1].failure.kind is Kind.RATE_LIMIT
-    assert [told.claim for told in dead.told] == ["completed", "completed"]
+    assert dead.failures[-1].failure.kind is Kind.RATE_LIMIT
+    assert [told.claim for told in dead.reports] == ["completed", "completed"]
 
 
 def test_a_log_names_background_agents_by_their_ids() -> None:
@@ -30,23 +30,23 @@ def test_a_log_names_background_agents_by_their_ids() -> None:
 
 def test_wordless_retries_are_explained_by_the_error_they_led_to() -> None:
     main = only_main(printed("i_429_main_mid-2.1.325"))
-    assert [sighting.fatal for sighting in main.sightings] == [False, False, True]
-    assert len({sighting.failure.kind for sighting in main.sightings}) == 1
+    assert [sighting.fatal for sighting in main.failures] == [False, False, True]
+    assert len({sighting.failure.kind for sighting in main.failures}) == 1
 
 
 def test_a_log_shows_the_agents_of_a_workflow_by_its_progress() -> None:
     agents = by_label(printed("e4_workflow_quota-2.1.325"))
     dead = agents["audit:two"]
     assert (dead.role, dead.run_id) == (Role.WORKFLOW, "wf_29ca5fad-0b7")
-    assert dead.sightings[-1].failure.kind is Kind.ACCOUNT_QUOTA
+    assert dead.failures[-1].failure.kind is Kind.ACCOUNT_QUOTA
     assert agents["audit:one"].ending is TranscriptEnd.FINISHED
 
 
 def test_a_result_with_is_error_failed_whatever_its_subtype_says() -> None:
     main = only_main(printed("e2_schema_invalid-2.1.325"))
     assert main.ending is TranscriptEnd.FAILED
-    assert main.sightings[-1].failure.kind is Kind.MISSING_STRUCTURED_OUTPUT
-    assert [(told.teller, told.is_error) for told in main.told] == [("result", True)]
+    assert main.failures[-1].failure.kind is Kind.MISSING_STRUCTURED_OUTPUT
+    assert [(told.reporter, told.is_error) for told in main.reports] == [("result", True)]
 
 
 @pytest.mark.parametrize(
@@ -69,21 +69,21 @@ def test_a_run_state_alone_still_tells_who_died_of_what(tmp_path: Path) -> None:
     agents = by_label(read_place(place))
     assert agents["audit:two"].ending is TranscriptEnd.FAILED
     assert agents["audit:two"].session_id == "session-1"
-    assert agents["audit:two"].sightings[-1].failure.kind is Kind.ACCOUNT_QUOTA
+    assert agents["audit:two"].failures[-1].failure.kind is Kind.ACCOUNT_QUOTA
     assert agents["audit:one"].ending is TranscriptEnd.FINISHED
 
 
 def test_a_codex_turn_that_completed_with_an_error_failed() -> None:
     (story,) = kept("j_429-codex-0.166.0").stories
     assert (story.client, story.ending, story.model) == ("codex", TranscriptEnd.FAILED, "gpt-5.1")
-    (seen,) = story.sightings
+    (seen,) = story.failures
     assert (seen.status, seen.fatal) == (429, True)
-    assert [told.is_error for told in story.told] == [True]
+    assert [told.is_error for told in story.reports] == [True]
 
 
 def test_a_codex_quota_knows_its_reset_from_the_plan_s_windows() -> None:
     (story,) = kept("j_usage_limit-codex-0.166.0").stories
-    failure = story.sightings[-1].failure
+    failure = story.failures[-1].failure
     assert (failure.kind, failure.sub) == (Kind.ACCOUNT_QUOTA, "session")
     assert failure.resets_at is not None
     assert failure.resets_at > datetime(2026, 11, 15, 10, 0, tzinfo=UTC)

@@ -12,7 +12,7 @@ from jackline.events import Event, TranscriptsRead
 from jackline.transcripts import reader
 from jackline.transcripts.reader import read
 from jackline.transcripts.sources import find
-from tests.autopsy.reading_places import DATA, NOWHERE
+from tests.transcripts.transcript_data import DATA, NOWHERE
 
 FORKS = sys.platform == "linux"
 
