@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from jackline.failures import Kind
 from jackline.transcripts import claude_code
-from jackline.transcripts.findings import UnreadableLines
 from jackline.transcripts.records import LineReader
-from jackline.transcripts.story import AgentStory, TranscriptEnd, TranscriptSet, moment_of_epoch
+from jackline.transcripts.story import AgentStory, TranscriptEnd, TranscriptSet, time_of_epoch
 from tests.transcripts.transcript_data import DATA, read_place
 
 REAL = sorted(DATA.rglob("*.jsonl"))
@@ -82,7 +81,7 @@ def test_a_line_over_the_limit_is_named_and_what_follows_is_read(tmp_path: Path)
     huge = b'{"type":"user","message":{"content":"' + b"x" * (9 << 20) + b'"}}'
     evidence = read_bytes(tmp_path, ERROR_LINE, huge, ERROR_LINE)
     assert len(only(evidence).failures) == 2
-    assert whats(evidence) == {"lines over 8 MB, passed over": 1}
+    assert whats(evidence) == {"lines over 8 MB, skipped": 1}
 
 
 @pytest.mark.parametrize("bad", [b"\xff\xfe", b"\\ud83d", b"\xe2\x82"])
@@ -177,16 +176,16 @@ def test_an_unanswered_long_tool_result_is_when_the_agent_was_last_heard_of(tmp_
 
 def stories_of(path: Path, *, shortcuts: bool) -> list[AgentStory]:
     """What one transcript tells, every line of it decoded as a whole unless shortcuts are taken."""
-    written = moment_of_epoch(path.stat().st_mtime)
+    written = time_of_epoch(path.stat().st_mtime)
     assert written is not None
     with path.open("rb", buffering=0) as file:
         reader = LineReader(file)
-        transcript = claude_code._Transcript(path, UnreadableLines(reader), written)
+        transcript = claude_code._Transcript(path, reader, written)
         if shortcuts:
-            transcript.read(reader)
+            transcript.read()
         else:
             for number, line in enumerate(reader, 1):
-                transcript.take_whole(line, number)
+                transcript.add_whole(line, number)
     return transcript.findings().stories
 
 

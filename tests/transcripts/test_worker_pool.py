@@ -1,4 +1,4 @@
-"""Sharing work between processes gives the same answers as doing it alone."""
+"""Worker processes give the same results as one process, and none of them is left behind."""
 
 from __future__ import annotations
 
@@ -17,51 +17,63 @@ from tests.transcripts.transcript_data import DATA, NOWHERE
 FORKS = sys.platform == "linux"
 
 
-def to_nobody(_count: int) -> None:
-    """Hear nothing."""
+FIRST_PROCESS = os.getpid()
 
 
-def test_little_work_is_done_alone_and_told_step_by_step() -> None:
-    heard: list[int] = []
-    answers = list(reader.share(lambda n: n * n, [1, 2, 3], [1, 1, 1], reached=heard.append))
-    assert answers == [1, 4, 9]
-    assert heard == [1, 2, 3]
+def on_no_progress(_count: int) -> None:
+    """Ignore it."""
 
 
-@pytest.mark.skipif(not FORKS, reason="work is shared on Linux only")
-def test_shared_answers_come_in_the_order_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_can_share", lambda: True)
+def with_remainder(number: int) -> tuple[int, int]:
+    return number, number % 7
+
+
+def negative_or_dead(number: int) -> int:
+    if os.getpid() != FIRST_PROCESS:
+        os._exit(7)
+    return -number
+
+
+def own_process(_number: int) -> int:
+    return os.getpid()
+
+
+def test_little_work_is_done_in_this_process_with_progress_after_each_step() -> None:
+    progress: list[int] = []
+    results = reader.map_in_workers(own_process, [1, 2, 3], [1, 1, 1], on_progress=progress.append)
+    assert list(results) == [FIRST_PROCESS] * 3
+    assert progress == [1, 2, 3]
+
+
+@pytest.mark.skipif(not FORKS, reason="workers are used on Linux only")
+def test_results_of_workers_come_in_the_order_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_can_fork", lambda: True)
     work = list(range(500))
     sizes = [1 << 20] * len(work)
-    heard: list[int] = []
-    shared = list(reader.share(lambda n: (n, n % 7), work, sizes, reached=heard.append))
-    assert shared == [(n, n % 7) for n in work]
-    assert heard[-1] == len(work)
+    progress: list[int] = []
+    results = reader.map_in_workers(with_remainder, work, sizes, on_progress=progress.append)
+    assert list(results) == [(n, n % 7) for n in work]
+    assert progress == sorted(progress)
+    assert progress[-1] == len(work)
 
 
-@pytest.mark.skipif(not FORKS, reason="work is shared on Linux only")
-def test_work_of_a_helper_that_died_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    first_process = os.getpid()
-
-    def do(number: int) -> int:
-        if os.getpid() != first_process:
-            os._exit(7)
-        return -number
-
-    monkeypatch.setattr(reader, "_can_share", lambda: True)
+@pytest.mark.skipif(not FORKS, reason="workers are used on Linux only")
+def test_the_work_of_a_dead_worker_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_can_fork", lambda: True)
     sizes = [8 << 20] * 40
-    assert list(reader.share(do, list(range(40)), sizes, reached=to_nobody)) == [
-        -n for n in range(40)
-    ]
+    results = reader.map_in_workers(
+        negative_or_dead, list(range(40)), sizes, on_progress=on_no_progress
+    )
+    assert list(results) == [-n for n in range(40)]
 
 
-@pytest.mark.skipif(not FORKS, reason="work is shared on Linux only")
+@pytest.mark.skipif(not FORKS, reason="workers are used on Linux only")
 def test_stories_are_the_same_whoever_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = find([str(DATA)], stores=NOWHERE)
     alone = read(sources)
-    monkeypatch.setattr(reader, "_can_share", lambda: True)
-    monkeypatch.setattr(reader, "WORTH_A_HELPER", 0)
-    monkeypatch.setattr(reader, "BATCH", 50_000)
+    monkeypatch.setattr(reader, "_can_fork", lambda: True)
+    monkeypatch.setattr(reader, "_WORTH_WORKERS", 0)
+    monkeypatch.setattr(reader, "_BATCH", 50_000)
     assert read(sources) == alone
 
 
