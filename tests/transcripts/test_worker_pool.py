@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,8 @@ FORKS = sys.platform == "linux"
 
 
 FIRST_PROCESS = os.getpid()
+# Only a test that fails waits so long.
+PATIENCE = 60.0
 
 
 def on_no_progress(_count: int) -> None:
@@ -84,3 +89,50 @@ def test_progress_ends_with_everything_read(tmp_path: Path) -> None:
     read(sources, announce=heard.append)
     size = sources[0].size
     assert heard == [TranscriptsRead(1, 1, size, size)]
+
+
+STUCK = """
+import os, signal, sys, time
+from pathlib import Path
+from jackline.transcripts import reader
+
+def stuck(folder):
+    Path(folder, str(os.getpid())).touch()
+    time.sleep(600)
+
+reader._can_fork = lambda: True
+list(reader.map_in_workers(stuck, [sys.argv[1]] * 9, [8 << 20] * 9, on_progress=print))
+"""
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.skipif(not FORKS, reason="workers are used on Linux only")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_no_worker_outlives_the_process_that_started_it(
+    how: signal.Signals, tmp_path: Path
+) -> None:
+    """Neither after Ctrl-C, which reaches all of them, nor when the first process is killed."""
+    command = [sys.executable, "-c", STUCK, str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True) as first:
+        deadline = time.monotonic() + PATIENCE
+        while len(workers := [int(p.name) for p in tmp_path.iterdir()]) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        if how is signal.SIGINT:
+            os.killpg(first.pid, how)
+        else:
+            first.kill()
+        _, errors = first.communicate(timeout=PATIENCE)
+    if how is signal.SIGINT:
+        assert errors.count(b"Traceback") == 1, "only the first process answers Ctrl-C"
+        assert errors.strip().endswith(b"KeyboardInterrupt")
+    while any(is_running(pid) for pid in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
