@@ -71,7 +71,7 @@ def test_walls_with_resets_a_day_apart_are_two_causes() -> None:
     assert names(judgement) == [["a"], ["b"]]
 
 
-def test_a_meeting_without_a_reset_belongs_to_the_wall_nearest_in_time() -> None:
+def test_an_occurrence_without_a_reset_belongs_to_the_cause_nearest_in_time() -> None:
     tomorrow = RESET + timedelta(days=1)
     stories = [
         stopped("early", quota(), 100),
@@ -81,7 +81,7 @@ def test_a_meeting_without_a_reset_belongs_to_the_wall_nearest_in_time() -> None
     assert names(judge(stories, now=NOON)) == [["vague", "late"], ["early"]]
 
 
-def test_resets_of_limits_that_heal_by_themselves_do_not_tell_causes_apart() -> None:
+def test_resets_of_limits_that_heal_by_themselves_do_not_separate_causes() -> None:
     def minute_limit(seconds: float) -> Failure:
         plain = overload()
         return Failure(
@@ -92,7 +92,7 @@ def test_resets_of_limits_that_heal_by_themselves_do_not_tell_causes_apart() -> 
     assert len(judge(stories, now=NOON).causes) == 1
 
 
-def test_an_api_failure_in_the_transcript_outweighs_the_words_no_structured_output() -> None:
+def test_an_api_failure_in_the_transcript_outweighs_a_report_of_no_structured_output() -> None:
     story = stopped("a", quota(), reports=[agent_report(MISSED)])
     (cause,) = judge([story], now=NOON).causes
     assert cause.failure.kind is Kind.ACCOUNT_QUOTA
@@ -111,11 +111,11 @@ def test_a_transcript_that_ends_well_can_still_have_missed_its_structured_output
     assert cause.agents == [story]
 
 
-def test_hearsay_about_an_api_failure_does_not_stop_an_agent_that_finished() -> None:
+def test_a_report_of_an_api_failure_does_not_stop_an_agent_that_finished() -> None:
     assert judge([agent("a", reports=[agent_report(WALL)])], now=NOON).causes == []
 
 
-def test_what_a_main_session_hears_about_others_does_not_stop_it() -> None:
+def test_reports_to_a_main_session_about_others_do_not_stop_it() -> None:
     main = agent("main", role=Role.MAIN, reports=[agent_report(MISSED)])
     assert judge([main], now=NOON).causes == []
 
@@ -144,7 +144,7 @@ def test_a_failed_agent_without_any_reason_is_unexplained() -> None:
     assert judgement.causes == []
 
 
-def test_causes_are_ranked_by_agents_stopped_then_by_first_meeting() -> None:
+def test_causes_are_ranked_by_agents_stopped_then_by_first_occurrence() -> None:
     stories = [
         stopped("late", overload(), 300),
         stopped("early", refused_connection(), 100),
@@ -164,13 +164,13 @@ def fleets(draw: st.DrawFn) -> list[AgentStory]:
             )
             for fatal in draw(st.lists(st.booleans(), max_size=3))
         ]
-        heard = [agent_report(draw(st.sampled_from((WALL, MISSED, "All is well."))))]
+        reports = [agent_report(draw(st.sampled_from((WALL, MISSED, "All is well."))))]
         story = agent(
             f"a{number}",
             ending=draw(st.sampled_from(list(TranscriptEnd))),
             role=draw(st.sampled_from(list(Role))),
             failures=sorted(seen, key=lambda s: s.at or NOON),
-            reports=heard if draw(st.booleans()) else [],
+            reports=reports if draw(st.booleans()) else [],
         )
         fleet.append(story)
     return fleet
@@ -186,7 +186,7 @@ def test_every_failed_agent_is_in_exactly_one_cause_or_unexplained(fleet: list[A
 
 
 @given(fleets())
-def test_every_meeting_is_counted_once(fleet: list[AgentStory]) -> None:
+def test_every_occurrence_is_counted_once(fleet: list[AgentStory]) -> None:
     judgement = judge(fleet, now=NOON)
     own = {id(s) for story in fleet for s in story.failures}
     causes = [*judgement.causes, *judgement.survived]

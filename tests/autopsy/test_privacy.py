@@ -1,4 +1,4 @@
-"""What people wrote and agents answered is shown on no face unless it is asked for."""
+"""What people wrote and agents answered is not shown in any rendering unless the user wants it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 PROMPT = "Sell the secret recipe"
 ANSWER = "The recipe is salt, and a session limit of patience"
 
-FACES: dict[str, Callable[[WhyReport], str]] = {
+RENDERINGS: dict[str, Callable[[WhyReport], str]] = {
     "text": text_report.render,
     "json": lambda report: json.dumps(json_report.document(report), ensure_ascii=False),
     "html": html_report.page,
 }
 
 
-def telling_fleet() -> TranscriptSet:
+def fleet_with_content() -> TranscriptSet:
     """Every place in which content can hide: labels, last words, and reports that quote them."""
     answered = agent_report(ANSWER, "completed", is_error=False)
     stories = [
@@ -64,41 +64,43 @@ def telling_fleet() -> TranscriptSet:
     return evidence(*stories)
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_prompts_and_answers_are_hidden_unless_asked_for(face: str) -> None:
-    shown = FACES[face](build(telling_fleet(), now=after(9_999)))
+@pytest.mark.parametrize("rendering", RENDERINGS)
+def test_prompts_and_answers_are_hidden_unless_asked_for(rendering: str) -> None:
+    shown = RENDERINGS[rendering](build(fleet_with_content(), now=after(9_999)))
     assert PROMPT not in shown
     assert "recipe" not in shown
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_prompts_and_answers_are_shown_when_asked_for(face: str) -> None:
+@pytest.mark.parametrize("rendering", RENDERINGS)
+def test_prompts_and_answers_are_shown_when_asked_for(rendering: str) -> None:
     shown = " ".join(
-        FACES[face](build(telling_fleet(), now=after(9_999), show_content=True)).split()
+        RENDERINGS[rendering](
+            build(fleet_with_content(), now=after(9_999), show_content=True)
+        ).split()
     )
     assert PROMPT in shown
     assert ANSWER in shown
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_ids_counts_and_error_texts_are_always_shown(face: str) -> None:
-    shown = FACES[face](build(telling_fleet(), now=after(9_999)))
+@pytest.mark.parametrize("rendering", RENDERINGS)
+def test_ids_counts_and_error_texts_are_always_shown(rendering: str) -> None:
+    shown = RENDERINGS[rendering](build(fleet_with_content(), now=after(9_999)))
     assert "dead" in shown
     assert "resets 10:10pm (Europe/Kiev)" in " ".join(shown.split())
-    if face != "html":
+    if rendering != "html":
         assert "req_100" in shown
 
 
 def test_the_table_over_many_sessions_holds_no_content() -> None:
-    summed = Summary.of(telling_fleet(), since=NOON - timedelta(days=7), now=after(9_999))
+    summed = Summary.of(fleet_with_content(), since=NOON - timedelta(days=7), now=after(9_999))
     shown = summed.as_text() + json.dumps(summed.as_document(), ensure_ascii=False)
     assert "recipe" not in shown
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_token_counts_are_called_lower_bounds(face: str) -> None:
+@pytest.mark.parametrize("rendering", RENDERINGS)
+def test_token_counts_are_called_lower_bounds(rendering: str) -> None:
     spender = agent("spender", spent={int(NOON.timestamp()): 1_234})
-    shown = FACES[face](build(evidence(spender), now=after(9_999)))
+    shown = RENDERINGS[rendering](build(evidence(spender), now=after(9_999)))
     assert "at least 1,234" in shown or '"tokens_at_least": 1234' in shown
 
 

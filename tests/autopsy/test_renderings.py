@@ -89,7 +89,7 @@ def test_text_is_plain_unless_someone_paints_it() -> None:
     assert painted.startswith("<verdict>")
 
 
-def test_all_parts_of_the_story_are_told() -> None:
+def test_the_text_has_all_parts() -> None:
     shown = text_report.render(full_report())
     for part in (
         "Cause 1 of 2",

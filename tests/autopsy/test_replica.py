@@ -88,12 +88,12 @@ def test_the_agents_spent_two_million_tokens_of_which_some_after_hope_was_gone(
 def test_fifteen_were_blamed_on_the_structured_output_and_the_rest_on_nothing(
     report: WhyReport,
 ) -> None:
-    told = {row.outcome: row for row in report.causes[0].reported}
-    assert told[ReportedOutcome.ANOTHER_CAUSE].count == 15
+    rows = {row.outcome: row for row in report.causes[0].reported}
+    assert rows[ReportedOutcome.ANOTHER_CAUSE].count == 15
     assert "subagent completed without calling StructuredOutput" in (
-        told[ReportedOutcome.ANOTHER_CAUSE].text or ""
+        rows[ReportedOutcome.ANOTHER_CAUSE].text or ""
     )
-    assert sum(row.count for row in told.values()) == 37
+    assert sum(row.count for row in rows.values()) == 37
 
 
 def test_the_finished_agents_results_are_found_in_the_journal(report: WhyReport) -> None:
@@ -110,5 +110,5 @@ def test_all_stopped_agents_resume_through_their_run_after_the_reset(report: Why
     assert way.not_before.isoformat() == "2026-06-18T22:10:00+03:00"
 
 
-def test_the_replica_reads_without_troubles(report: WhyReport) -> None:
+def test_the_replica_is_read_without_problems(report: WhyReport) -> None:
     assert report.problems == ()

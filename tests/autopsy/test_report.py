@@ -88,7 +88,7 @@ def test_without_a_status_or_a_reset_the_verdict_names_neither() -> None:
     assert "resets" not in report_on(plain, agent("b")).verdict
 
 
-def test_agents_cut_off_without_a_word_are_counted_in_the_verdict() -> None:
+def test_agents_that_stopped_silently_are_counted_in_the_verdict() -> None:
     cut = agent("cut", ending=TranscriptEnd.CUT)
     failed = agent("failed", ending=TranscriptEnd.FAILED)
     assert report_on(agent("a"), cut, failed).verdict == (
@@ -123,11 +123,11 @@ def test_a_reset_on_another_day_carries_its_date() -> None:
         (7_380, "2 h 3 min"),
     ],
 )
-def test_durations_are_told_in_two_units_at_most(seconds: float, words: str) -> None:
+def test_durations_have_two_units_at_most(seconds: float, words: str) -> None:
     assert duration(timedelta(seconds=seconds)) == words
 
 
-def test_the_rhythm_of_a_storm_is_measured_over_all_agents() -> None:
+def test_the_pattern_of_a_storm_is_measured_over_all_agents() -> None:
     stories = [stopped(f"s{n}", quota(), 100 + n * 0.96) for n in range(37)]
     rhythm = report_on(*stories).causes[0].pattern
     assert rhythm.count == 37
@@ -163,7 +163,7 @@ def test_failures_that_heal_or_concern_one_request_have_no_point_of_no_return(
     assert report_on(stopped("a", failure)).causes[0].spending is None
 
 
-def test_what_was_told_is_weighed_against_what_happened() -> None:
+def test_reports_are_compared_with_what_happened() -> None:
     stories = [
         stopped("wrong", quota(), reports=[agent_report(MISSED)]),
         stopped("right", quota(), reports=[agent_report(WALL)]),
@@ -199,7 +199,7 @@ def test_reports_in_different_words_stay_apart() -> None:
     assert {row.text for row in rows} == {MISSED, reworded}
 
 
-def test_what_unstruck_sessions_were_told_is_not_set_beside_the_causes() -> None:
+def test_reports_to_sessions_without_a_stopped_agent_are_left_out() -> None:
     happy = [agent_report("Done.", "completed", is_error=False)]
     other = agent("other", role=Role.MAIN, session_id="other", reports=happy)
     main = agent("main", role=Role.MAIN, reports=happy)
@@ -233,7 +233,7 @@ def test_a_genuine_miss_says_how_it_came(sub: str, ending: TranscriptEnd, how: M
     assert report_on(missed, agent("b")).causes[0].misses == ((how, 1),)
 
 
-def test_agents_are_resumed_by_the_means_of_their_client_and_seat() -> None:
+def test_agents_are_resumed_in_the_way_of_their_client_and_role() -> None:
     stories = [
         stopped("sub1", overload(), cwd="/home/user/my project"),
         stopped("sub2", overload(), cwd="/home/user/my project"),
@@ -291,7 +291,7 @@ def test_advice_before_and_after_the_reset_differs() -> None:
     assert afterwards[0] == "The reset (22:10 Europe/Kiev (19:10 UTC)) has passed: resume now."
 
 
-def test_results_are_found_by_file_whatever_line_they_stand_on() -> None:
+def test_results_are_counted_by_file_whatever_their_line() -> None:
     stories = [agent(f"a{n}", result_at=f"journal.jsonl:{n}") for n in range(3)]
     assert report_on(*stories).result_files() == [("journal.jsonl", 3)]
 

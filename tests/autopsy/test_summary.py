@@ -33,13 +33,13 @@ def test_walls_of_one_kind_share_a_row_and_sessions_are_counted() -> None:
     )
     summed = Summary.of(found, since=SINCE, now=LATER)
     first, second = summed.rows
-    assert (first.agents, first.sessions, first.tokens) == (2, 2, 70)
-    assert (first.first, first.last) == (after(100), after(90_000))
+    assert (first.agents, first.sessions, first.tokens_at_least) == (2, 2, 70)
+    assert (first.first_at, first.last_at) == (after(100), after(90_000))
     assert (second.agents, second.kind) == (1, "overloaded")
     assert summed.verdict.startswith("3 of 4 agents in 2 sessions were stopped, most by")
 
 
-def test_who_was_told_what_adds_up_to_all_stopped_agents() -> None:
+def test_the_counts_of_reports_add_up_to_all_stopped_agents() -> None:
     found = evidence(
         stopped("wrong", quota(), reports=[agent_report(MISSED)]),
         stopped("right", quota(), reports=[agent_report(WALL)]),

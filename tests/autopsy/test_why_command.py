@@ -34,7 +34,7 @@ def why(home: Path, *arguments: str | Path) -> Answer:
     return jackline("why", *arguments, env=moved)
 
 
-def test_the_demo_tells_the_incident_and_that_it_is_synthetic() -> None:
+def test_the_demo_shows_the_incident_and_says_that_it_is_synthetic() -> None:
     answer = jackline("why", "--demo")
     assert answer.code == 0
     assert answer.err == ""
@@ -72,7 +72,7 @@ def test_the_page_is_written_and_the_verdict_printed(home: Path, tmp_path: Path)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_the_table_counts_the_dead_and_what_was_told(home: Path) -> None:
+def test_the_table_counts_stopped_agents_and_reports(home: Path) -> None:
     answer = why(home, "--since", "24h", "--now", "2026-07-30T12:00:00+00:00")
     assert answer.code == 1
     assert "No agent was stopped" in answer.out
@@ -149,5 +149,5 @@ def test_an_interrupt_exits_with_130_and_one_line(
 
     monkeypatch.setattr(reader, "read", interrupted)
     assert run(["why", str(home)]) == 130
-    told = capsys.readouterr()
-    assert (told.out, told.err.strip()) == ("", "interrupted")
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.strip()) == ("", "interrupted")

@@ -1,4 +1,4 @@
-"""Whatever stands in a file, reading goes on and says what it could not read."""
+"""Whatever is in a file, reading goes on and reports what it could not read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def only(evidence: TranscriptSet) -> AgentStory:
 
 
 def whats(evidence: TranscriptSet) -> dict[str, int]:
-    return {trouble.what: trouble.count for trouble in evidence.problems}
+    return {problem.what: problem.count for problem in evidence.problems}
 
 
 def test_spaces_between_json_tokens_change_nothing(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
     assert list(whats(read_place(tmp_path))) == ["cannot be read: No such file or directory"]
 
 
-def test_a_shell_s_words_before_a_log_do_not_hide_it(tmp_path: Path) -> None:
+def test_shell_output_before_a_log_does_not_hide_it(tmp_path: Path) -> None:
     log = (DATA / "a_429_one_of_three-2.1.325" / "stream.jsonl").read_bytes()
     path = tmp_path / "run.log"
     path.write_bytes(b"+ claude -p hello\nwarning: something\n" + log)
@@ -157,7 +157,7 @@ def test_local_commands_after_the_last_answer_do_not_make_it_unanswered(tmp_path
     assert only(evidence).ending is TranscriptEnd.FINISHED
 
 
-def test_an_unanswered_long_tool_result_is_when_the_agent_was_last_heard_of(tmp_path: Path) -> None:
+def test_an_unanswered_long_tool_result_is_the_end_of_the_story(tmp_path: Path) -> None:
     result = {
         "type": "user",
         "message": {
@@ -175,7 +175,7 @@ def test_an_unanswered_long_tool_result_is_when_the_agent_was_last_heard_of(tmp_
 
 
 def stories_of(path: Path, *, shortcuts: bool) -> list[AgentStory]:
-    """What one transcript tells, every line of it decoded as a whole unless shortcuts are taken."""
+    """The stories in one transcript; without shortcuts every line is decoded as a whole."""
     written = time_of_epoch(path.stat().st_mtime)
     assert written is not None
     with path.open("rb", buffering=0) as file:

@@ -73,7 +73,7 @@ def test_the_work_of_a_dead_worker_is_done_again(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(not FORKS, reason="workers are used on Linux only")
-def test_stories_are_the_same_whoever_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stories_are_the_same_whichever_process_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = find([str(DATA)], stores=NOWHERE)
     alone = read(sources)
     monkeypatch.setattr(reader, "_can_fork", lambda: True)
@@ -84,11 +84,11 @@ def test_stories_are_the_same_whoever_read_them(monkeypatch: pytest.MonkeyPatch)
 
 def test_progress_ends_with_everything_read(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"type":"user","sessionId":"s"}\n')
-    heard: list[Event] = []
+    events: list[Event] = []
     sources = find([str(tmp_path)], stores=NOWHERE)
-    read(sources, announce=heard.append)
+    read(sources, announce=events.append)
     size = sources[0].size
-    assert heard == [TranscriptsRead(1, 1, size, size)]
+    assert events == [TranscriptsRead(1, 1, size, size)]
 
 
 STUCK = """

@@ -21,8 +21,8 @@ def read_place(*places: Path) -> TranscriptSet:
     return read(find([str(place) for place in places], stores=NOWHERE))
 
 
-def kept(run: str) -> TranscriptSet:
-    """What the client kept of a run."""
+def saved(run: str) -> TranscriptSet:
+    """What the client saved of a run."""
     folder = DATA / run
     return read_place(folder / ("sessions" if run.startswith("j_") else "projects"))
 

@@ -42,16 +42,11 @@ class ReportedOutcome(StrEnum):
         return self not in (ReportedOutcome.THE_CAUSE, ReportedOutcome.AN_ERROR)
 
 
+@lru_cache(maxsize=4096)
 def reported_failure(report: AgentReport, *, now: datetime) -> Failure | None:
     """The failure that the report's text names, if it names one."""
-    failure = _classified(report.text, report.at or now)
+    failure = classify(Observation.of_text(report.text), now=report.at or now)
     return None if failure.kind is Kind.NOT_A_FAILURE else failure
-
-
-@lru_cache(maxsize=4096)
-def _classified(text: str, now: datetime) -> Failure:
-    # A fleet receives the same few sentences hundreds of times.
-    return classify(Observation.of_text(text), now=now)
 
 
 def reported_outcome(

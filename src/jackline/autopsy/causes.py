@@ -137,10 +137,11 @@ def judge(stories: Iterable[AgentStory], *, now: datetime) -> Judgement:
     judgement = Judgement()
     occurrences: list[Occurrence] = []
     for story in sorted(stories, key=lambda s: (s.session_id, s.agent_id, str(s.path))):
-        fatal = _fatal_failure(story, now=now)
+        own = [s for s in story.failures if s.failure.kind is not Kind.NOT_A_FAILURE]
+        fatal = _fatal_failure(story, own, now=now)
         if fatal is None and story.ending is TranscriptEnd.FAILED:
             judgement.unexplained.append(story)
-        occurrences += [Occurrence(story, s, ended=s is fatal) for s in _real_failures(story)]
+        occurrences += [Occurrence(story, s, ended=s is fatal) for s in own]
         if fatal is not None and all(s is not fatal for s in story.failures):
             occurrences.append(Occurrence(story, fatal, ended=True))
     causes: list[Cause] = []
@@ -159,13 +160,10 @@ def judge(stories: Iterable[AgentStory], *, now: datetime) -> Judgement:
     return judgement
 
 
-def _real_failures(story: AgentStory) -> list[SeenFailure]:
-    return [s for s in story.failures if s.failure.kind is not Kind.NOT_A_FAILURE]
-
-
-def _fatal_failure(story: AgentStory, *, now: datetime) -> SeenFailure | None:
+def _fatal_failure(
+    story: AgentStory, own: list[SeenFailure], *, now: datetime
+) -> SeenFailure | None:
     """The failure that ended this agent, or None when nothing did or nothing says what."""
-    own = _real_failures(story)
     fatal = [s for s in own if s.fatal]
     api = [s for s in fatal if s.failure.kind is not Kind.MISSING_STRUCTURED_OUTPUT]
     failed = story.ending is TranscriptEnd.FAILED

@@ -87,8 +87,9 @@ def resume_options(
         command: str | None = client
         # Claude Code looks sessions up by the folder that it is started in.
         if story.cwd and not is_codex:
-            if not _is_absolute_folder(story.cwd):
-                continue
+            is_absolute = story.cwd.startswith(("/", "\\\\")) or _ON_A_DRIVE.match(story.cwd)
+            if not is_absolute or not story.cwd.isprintable():
+                continue  # no system names a folder so
             enter = _enter_command(story.cwd, windows=windows)
             command = None if enter is None else f"{enter} && {client}"
         not_before = resets_at if resets_at is not None and resets_at > now else None
@@ -110,13 +111,6 @@ def resume_options(
             )
         options.append(ResumeOption(command, "; ".join(steps) or None, tuple(agents), not_before))
     return tuple(sorted(options, key=lambda option: option.not_before or now))
-
-
-def _is_absolute_folder(folder: str) -> bool:
-    """Whether a system would name a folder so; `..` and `-P` are none."""
-    if not folder.isprintable():
-        return False
-    return folder.startswith(("/", "\\\\")) or _ON_A_DRIVE.match(folder) is not None
 
 
 def _enter_command(folder: str, *, windows: bool) -> str | None:

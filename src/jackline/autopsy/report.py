@@ -18,7 +18,7 @@ from jackline.autopsy.agent_reports import ReportRow, report_rows
 from jackline.autopsy.causes import Cause, Miss, RetryPattern, Spending, judge, spenders
 from jackline.autopsy.lapsed_caches import LapsedWait
 from jackline.autopsy.next_steps import ResumeOption, advice, resume_options
-from jackline.autopsy.sentences import no_cause_sentence, stopped_sentence
+from jackline.autopsy.sentences import verdict
 from jackline.failures import Kind
 from jackline.transcripts.story import AgentStory, ReadProblem, Role, TranscriptEnd, TranscriptSet
 
@@ -176,12 +176,8 @@ def build(
         )
         for story in stories
     )
-    if judgement.causes:
-        verdict = stopped_sentence(judgement.causes, stories)
-    else:
-        count = Counter(agent.fate for agent in agents)
-        silent = count[Fate.CUT] + count[Fate.RUNNING]
-        verdict = no_cause_sentence(count[Fate.FINISHED], count[Fate.UNEXPLAINED], silent)
+    count = Counter(agent.fate for agent in agents)
+    silent = count[Fate.CUT] + count[Fate.RUNNING]
     stopped = [(story, cause.resets_at) for cause in judgement.causes for story in cause.agents]
     affected = {story.session_id for story, _ in stopped}
     others = [(a.story, None) for a in agents if a.fate in {Fate.CUT, Fate.UNEXPLAINED}]
@@ -192,7 +188,7 @@ def build(
         if a.story.role is Role.MAIN and a.cause is None and a.story.session_id in affected
     ]
     return WhyReport(
-        verdict=verdict,
+        verdict=verdict(judgement.causes, stories, count[Fate.UNEXPLAINED], silent),
         now=now,
         causes=tuple(
             CauseReport.of(cause, rank, stories, now)

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from jackline.autopsy.causes import Cause, RetryPattern, Spending
 
 
-def stopped_sentence(causes: list[Cause], stories: list[AgentStory]) -> str:
-    """The verdict where at least one cause stopped at least one agent."""
-    stopped, total = sum(len(cause.agents) for cause in causes), len(stories)
+def verdict(causes: list[Cause], stories: list[AgentStory], unexplained: int, silent: int) -> str:
+    """What stopped how many agents, and until when; or that nothing did."""
+    total = len(stories)
+    if not causes:
+        return _verdict_without_cause(total, unexplained, silent)
+    stopped = sum(len(cause.agents) for cause in causes)
     if total == 1:
         subject = "The session was" if stories[0].role is Role.MAIN else "The agent was"
     elif stopped == total:
@@ -37,22 +40,21 @@ def stopped_sentence(causes: list[Cause], stories: list[AgentStory]) -> str:
     )
 
 
-def no_cause_sentence(finished: int, unexplained: int, silent: int) -> str:
-    """The verdict where no cause stopped an agent."""
-    total = finished + unexplained + silent
+def _verdict_without_cause(total: int, unexplained: int, silent: int) -> str:
     if total == 0:
         return "No agent was found in what was read."
     if not unexplained and not silent:
         who = "the one agent" if total == 1 else "both agents" if total == 2 else f"all {total:,}"
         return f"Nothing wrong was found: {who} finished."
-    if total == 1:
-        how = "failed without a stated reason" if unexplained else "stopped silently"
-        return f"No cause was found: the one agent {how}."
-    parts = [f"{finished:,} of {counted(total, 'agent')} finished"]
-    if unexplained:
-        parts.append(f"{unexplained:,} failed without a stated reason")
-    if silent:
-        parts.append(f"{silent:,} stopped silently")
+    parts = []
+    if total > 1:
+        parts.append(f"{total - unexplained - silent:,} of {counted(total, 'agent')} finished")
+    for count, how in (
+        (unexplained, "failed without a stated reason"),
+        (silent, "stopped silently"),
+    ):
+        if count:
+            parts.append(f"{count:,} {how}" if total > 1 else f"the one agent {how}")
     return f"No cause was found: {', '.join(parts)}."
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from jackline.autopsy.agent_reports import ReportedOutcome, reported_outcome
@@ -38,9 +38,9 @@ class FailureRow:
     sub: str | None
     agents: int
     sessions: int
-    first: datetime | None
-    last: datetime | None
-    tokens: int
+    first_at: datetime | None
+    last_at: datetime | None
+    tokens_at_least: int
     reported_error: int
     reported_success: int
     not_reported: int
@@ -62,9 +62,9 @@ class FailureRow:
             sub=failure.sub,
             agents=len(agents),
             sessions=len({story.session_id for story in agents}),
-            first=min((c.first_at for c in causes if c.first_at is not None), default=None),
-            last=max((c.last_at for c in causes if c.last_at is not None), default=None),
-            tokens=sum(story.tokens for story in agents),
+            first_at=min((c.first_at for c in causes if c.first_at is not None), default=None),
+            last_at=max((c.last_at for c in causes if c.last_at is not None), default=None),
+            tokens_at_least=sum(story.tokens for story in agents),
             reported_error=outcomes.total() - success - nothing,
             reported_success=success,
             not_reported=nothing,
@@ -74,9 +74,14 @@ class FailureRow:
         """The figures under `_HEADINGS`."""
         days = (
             "" if moment is None else f"{moment.astimezone(now.tzinfo):%m-%d %H:%M}"
-            for moment in (self.first, self.last)
+            for moment in (self.first_at, self.last_at)
         )
-        figures = (self.tokens, self.reported_error, self.reported_success, self.not_reported)
+        figures = (
+            self.tokens_at_least,
+            self.reported_error,
+            self.reported_success,
+            self.not_reported,
+        )
         return (
             f"{self.agents:,}",
             f"{self.sessions:,}",
@@ -182,19 +187,7 @@ class Summary:
             "sessions_total": self.sessions,
             "agents_stopped_silently": self.silent,
             "rows": [
-                {
-                    "name": row.name,
-                    "kind": row.kind,
-                    "sub": row.sub,
-                    "agents": row.agents,
-                    "sessions": row.sessions,
-                    "first_at": iso(row.first),
-                    "last_at": iso(row.last),
-                    "tokens_at_least": row.tokens,
-                    "reported_error": row.reported_error,
-                    "reported_success": row.reported_success,
-                    "not_reported": row.not_reported,
-                }
+                {**asdict(row), "first_at": iso(row.first_at), "last_at": iso(row.last_at)}
                 for row in self.rows
             ],
             "looked_at": {"files": self.files_read, "bytes": self.bytes_read},

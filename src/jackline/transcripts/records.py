@@ -14,11 +14,14 @@ import re
 from collections.abc import Collection, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from jackline.transcripts.story import ReadProblem
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead
 
 # Small enough to stay in the processor's cache, and for the allocator to reuse.
 _PIECE = 120_000
@@ -48,14 +51,6 @@ _NOTHING = msgspec.Raw(b"")
 T = TypeVar("T")
 
 
-class Readable(Protocol):
-    """The one thing needed of an open file."""
-
-    def read(self, size: int, /) -> bytes | None:
-        """At most so many bytes; none at the end."""
-        ...
-
-
 class LineReader:
     """The non-empty lines of one open file, without their ends, as views into what was read.
 
@@ -64,7 +59,7 @@ class LineReader:
     """
 
     def __init__(
-        self, file: Readable, *, piece: int = _PIECE, longest: int = _LONGEST_LINE
+        self, file: SupportsRead[bytes | None], *, piece: int = _PIECE, longest: int = _LONGEST_LINE
     ) -> None:
         self._file = file
         self._piece = piece
