@@ -95,7 +95,7 @@ def run_jackline(root: Path) -> Measured:
     kept = {"PYTHONPYCACHEPREFIX": str(root / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
     seconds, peak, output = timed(command, environment={**os.environ, **kept})
     agents = json.loads(output)["agents"]
-    found = sum(len(agent["sightings"]) for agent in agents)
+    found = sum(len(agent["failures"]) for agent in agents)
     return Measured("jackline why --json", seconds, peak, found)
 
 

@@ -53,7 +53,7 @@ def test_its_first_command_starts_a_gateway_and_says_what_to_do_next(tmp_path: P
 def test_its_incident_is_told_as_the_replica_tells_it() -> None:
     told = words(jackline("why", "--demo").out)
     shown = next(body for _, body in BLOCKS if "37 of 98 agents" in body)
-    for line in ("37 of 98 agents were stopped by one cause", "It was met 37 times in 34.5 s"):
+    for line in ("37 of 98 agents were stopped by one cause", "It occurred 37 times in 34.5 s"):
         assert line in told
         assert line in words(shown)
     for figure in re.findall(r"[\d,]{5,}", shown):

@@ -24,7 +24,7 @@ from jackline.hooks.agent_deaths import DeathCause, ReportedSession, StoppedSess
 from jackline.testing import MemoryRunStore
 from jackline.testing.scripted_agents import ScriptedRunner
 from tests.assembly.world import run
-from tests.hooks.asking import ended
+from tests.hooks.hook_requests import ended
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 NOBODY = 4_000_000

@@ -823,7 +823,7 @@ def test_calls_that_wait_hold_no_more_than_their_limit(tmp_path: Path, path: byt
 def test_a_notification_with_thousands_of_beginnings_is_read_at_once() -> None:
     words = "<task-notification><summary><result>" * 200_000
     told = HookInput(prompt=words + "<task-id>x</task-id></task-notification>")
-    assert [each.agent for each in told.notified] == ["x"]
+    assert [each.agent for each in told.notified_agents] == ["x"]
 
 
 # --- numbers ----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Make small stories for tests: plain defaults, and a test names what matters to it.
 
 Rules: (1) no file is read or written; (2) times count in seconds from one noon.
-Not here: reading real transcripts (test_reading*.py).
+Not here: reading real transcripts (tests/transcripts/).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def no_output(sub: str | None = "absent") -> Failure:
     return Failure(Kind.MISSING_STRUCTURED_OUTPUT, sub, Scope.REQUEST, True, False)
 
 
-def sighting(
+def seen_failure(
     failure: Failure,
     seconds: float | None = 100,
     *,
@@ -63,10 +63,10 @@ def sighting(
     return SeenFailure(at, failure, text, status, f"req_{seconds}", fatal)
 
 
-def told(
-    text: str, claim: str = "failed", *, is_error: bool = True, teller: str = "run"
+def agent_report(
+    text: str, claim: str = "failed", *, is_error: bool = True, reporter: str = "run"
 ) -> AgentReport:
-    return AgentReport(after(200), teller, claim, text, is_error)
+    return AgentReport(after(200), reporter, claim, text, is_error)
 
 
 def agent(
@@ -94,7 +94,7 @@ def agent(
 
 
 def stopped(name: str, failure: Failure, seconds: float = 100, **more: object) -> AgentStory:
-    more.setdefault("sightings", [sighting(failure, seconds)])
+    more.setdefault("failures", [seen_failure(failure, seconds)])
     return agent(name, ending=TranscriptEnd.FAILED, ended=seconds, **more)  # type: ignore[arg-type]
 
 

@@ -18,13 +18,13 @@ from tests.autopsy.story_makers import (
     WALL,
     after,
     agent,
+    agent_report,
     no_output,
     overload,
     quota,
     refused_connection,
-    sighting,
+    seen_failure,
     stopped,
-    told,
     too_long,
 )
 
@@ -50,11 +50,11 @@ def names(judgement: Judgement) -> list[list[str]]:
 
 
 def test_the_same_wall_in_other_words_is_one_cause() -> None:
-    spelled = sighting(quota(), 1, text=WALL)
-    reworded = sighting(quota(), 2, text="You've hit your 5-hour limit · resets 10:10pm")
+    spelled = seen_failure(quota(), 1, text=WALL)
+    reworded = seen_failure(quota(), 2, text="You've hit your 5-hour limit · resets 10:10pm")
     stories = [
-        stopped("a", quota(), sightings=[spelled]),
-        stopped("b", quota(), sightings=[reworded]),
+        stopped("a", quota(), failures=[spelled]),
+        stopped("b", quota(), failures=[reworded]),
     ]
     assert names(judge(stories, now=NOON)) == [["a", "b"]]
 
@@ -71,7 +71,7 @@ def test_walls_with_resets_a_day_apart_are_two_causes() -> None:
     assert names(judgement) == [["a"], ["b"]]
 
 
-def test_a_meeting_without_a_reset_belongs_to_the_wall_nearest_in_time() -> None:
+def test_an_occurrence_without_a_reset_belongs_to_the_cause_nearest_in_time() -> None:
     tomorrow = RESET + timedelta(days=1)
     stories = [
         stopped("early", quota(), 100),
@@ -81,7 +81,7 @@ def test_a_meeting_without_a_reset_belongs_to_the_wall_nearest_in_time() -> None
     assert names(judge(stories, now=NOON)) == [["vague", "late"], ["early"]]
 
 
-def test_resets_of_limits_that_heal_by_themselves_do_not_tell_causes_apart() -> None:
+def test_resets_of_limits_that_heal_by_themselves_do_not_separate_causes() -> None:
     def minute_limit(seconds: float) -> Failure:
         plain = overload()
         return Failure(
@@ -92,48 +92,48 @@ def test_resets_of_limits_that_heal_by_themselves_do_not_tell_causes_apart() -> 
     assert len(judge(stories, now=NOON).causes) == 1
 
 
-def test_an_api_failure_in_the_transcript_outweighs_the_words_no_structured_output() -> None:
-    story = stopped("a", quota(), told=[told(MISSED)])
+def test_an_api_failure_in_the_transcript_outweighs_a_report_of_no_structured_output() -> None:
+    story = stopped("a", quota(), reports=[agent_report(MISSED)])
     (cause,) = judge([story], now=NOON).causes
     assert cause.failure.kind is Kind.ACCOUNT_QUOTA
 
 
 def test_an_api_failure_outweighs_a_miss_that_the_client_noted_after_it() -> None:
-    both = [sighting(quota(), 99), sighting(no_output(), 100, text=MISSED)]
-    (cause,) = judge([stopped("a", quota(), sightings=both)], now=NOON).causes
+    both = [seen_failure(quota(), 99), seen_failure(no_output(), 100, text=MISSED)]
+    (cause,) = judge([stopped("a", quota(), failures=both)], now=NOON).causes
     assert cause.failure.kind is Kind.ACCOUNT_QUOTA
 
 
 def test_a_transcript_that_ends_well_can_still_have_missed_its_structured_output() -> None:
-    story = agent("a", role=Role.WORKFLOW, told=[told(MISSED)])
+    story = agent("a", role=Role.WORKFLOW, reports=[agent_report(MISSED)])
     (cause,) = judge([story], now=NOON).causes
     assert cause.failure.kind is Kind.MISSING_STRUCTURED_OUTPUT
     assert cause.agents == [story]
 
 
-def test_hearsay_about_an_api_failure_does_not_stop_an_agent_that_finished() -> None:
-    assert judge([agent("a", told=[told(WALL)])], now=NOON).causes == []
+def test_a_report_of_an_api_failure_does_not_stop_an_agent_that_finished() -> None:
+    assert judge([agent("a", reports=[agent_report(WALL)])], now=NOON).causes == []
 
 
-def test_what_a_main_session_hears_about_others_does_not_stop_it() -> None:
-    main = agent("main", role=Role.MAIN, told=[told(MISSED)])
+def test_reports_to_a_main_session_about_others_do_not_stop_it() -> None:
+    main = agent("main", role=Role.MAIN, reports=[agent_report(MISSED)])
     assert judge([main], now=NOON).causes == []
 
 
 def test_a_failure_that_an_agent_went_on_from_is_survived() -> None:
-    retried = sighting(overload(), 50, fatal=False)
-    judgement = judge([agent("a", sightings=[retried])], now=NOON)
+    retried = seen_failure(overload(), 50, fatal=False)
+    judgement = judge([agent("a", failures=[retried])], now=NOON)
     assert judgement.causes == []
     assert [cause.failure.kind for cause in judgement.survived] == [Kind.OVERLOADED]
 
 
 def test_a_resumed_agent_that_finished_is_not_counted_as_stopped() -> None:
-    story = agent("a", sightings=[sighting(quota(), 50)], ended=500)
+    story = agent("a", failures=[seen_failure(quota(), 50)], ended=500)
     assert judge([story], now=NOON).causes == []
 
 
 def test_a_cut_transcript_whose_last_line_is_a_failure_was_stopped_by_it() -> None:
-    story = agent("a", ending=TranscriptEnd.CUT, ended=100, sightings=[sighting(quota(), 100)])
+    story = agent("a", ending=TranscriptEnd.CUT, ended=100, failures=[seen_failure(quota(), 100)])
     assert names(judge([story], now=NOON)) == [["a"]]
 
 
@@ -144,7 +144,7 @@ def test_a_failed_agent_without_any_reason_is_unexplained() -> None:
     assert judgement.causes == []
 
 
-def test_causes_are_ranked_by_agents_stopped_then_by_first_meeting() -> None:
+def test_causes_are_ranked_by_agents_stopped_then_by_first_occurrence() -> None:
     stories = [
         stopped("late", overload(), 300),
         stopped("early", refused_connection(), 100),
@@ -159,16 +159,18 @@ def fleets(draw: st.DrawFn) -> list[AgentStory]:
     fleet = []
     for number in range(draw(st.integers(0, 12))):
         seen = [
-            sighting(draw(st.sampled_from(FAILURES)), draw(st.integers(0, 100_000)), fatal=fatal)
+            seen_failure(
+                draw(st.sampled_from(FAILURES)), draw(st.integers(0, 100_000)), fatal=fatal
+            )
             for fatal in draw(st.lists(st.booleans(), max_size=3))
         ]
-        heard = [told(draw(st.sampled_from((WALL, MISSED, "All is well."))))]
+        reports = [agent_report(draw(st.sampled_from((WALL, MISSED, "All is well."))))]
         story = agent(
             f"a{number}",
             ending=draw(st.sampled_from(list(TranscriptEnd))),
             role=draw(st.sampled_from(list(Role))),
-            sightings=sorted(seen, key=lambda s: s.at or NOON),
-            told=heard if draw(st.booleans()) else [],
+            failures=sorted(seen, key=lambda s: s.at or NOON),
+            reports=reports if draw(st.booleans()) else [],
         )
         fleet.append(story)
     return fleet
@@ -184,11 +186,11 @@ def test_every_failed_agent_is_in_exactly_one_cause_or_unexplained(fleet: list[A
 
 
 @given(fleets())
-def test_every_meeting_is_counted_once(fleet: list[AgentStory]) -> None:
+def test_every_occurrence_is_counted_once(fleet: list[AgentStory]) -> None:
     judgement = judge(fleet, now=NOON)
-    own = {id(s) for story in fleet for s in story.sightings}
+    own = {id(s) for story in fleet for s in story.failures}
     causes = [*judgement.causes, *judgement.survived]
-    met = [id(m.sighting) for cause in causes for m in cause.meetings if id(m.sighting) in own]
+    met = [id(m.seen) for cause in causes for m in cause.occurrences if id(m.seen) in own]
     assert sorted(met) == sorted(own)
 
 

@@ -40,7 +40,7 @@ def found(*calls: CallEnded) -> list[LapsedWait]:
     return lapsed_waits(calls, lambda _model: OPUS)
 
 
-def test_a_call_that_came_in_time_and_was_sent_too_late_is_found_with_its_price() -> None:
+def test_a_call_that_was_submitted_in_time_and_sent_too_late_is_found_with_its_price() -> None:
     first = call(100, 0, 64_000)  # sent at 90
     late = call(850, 15_000, 50_000, took=750.0, waited=700.0)  # asked at 100, sent at 800
     (wait,) = found(late, first)
@@ -78,7 +78,7 @@ def test_a_call_that_came_in_time_and_was_sent_too_late_is_found_with_its_price(
         ),
     ],
 )
-def test_any_other_is_not(first: CallEnded, second: CallEnded) -> None:
+def test_other_calls_are_not_found(first: CallEnded, second: CallEnded) -> None:
     assert found(first, second) == []
 
 
@@ -129,12 +129,12 @@ def why(home: Path, *arguments: str) -> Answer:
 def test_why_says_where_calls_waited_while_their_caches_lapsed(home: Path) -> None:
     answer = why(home)
     assert (answer.code, answer.err) == (0, "")
-    said = " ".join(answer.out.split())
-    assert "Prompt caches" in said
-    assert "1 call waited while its prompt cache lapsed, for up to 11 min 40 s" in said
-    assert "64,000 tokens were written again, $0.40 instead of $0.032" in said
-    told = json.loads(why(home, "--json").out)
-    assert told["prompt_caches"] == {
+    shown = " ".join(answer.out.split())
+    assert "Prompt caches" in shown
+    assert "1 call waited while its prompt cache lapsed, for up to 11 min 40 s" in shown
+    assert "64,000 tokens were written again, $0.40 instead of $0.032" in shown
+    document = json.loads(why(home, "--json").out)
+    assert document["prompt_caches"] == {
         "calls": 1,
         "longest_wait_s": 700.0,
         "tokens_written_again": 64_000,
@@ -146,7 +146,7 @@ def test_why_says_where_calls_waited_while_their_caches_lapsed(home: Path) -> No
     assert "while its prompt cache lapsed" in page.read_text()
 
 
-def test_without_a_journal_nothing_is_said_of_caches(tmp_path: Path) -> None:
+def test_without_a_journal_caches_are_not_mentioned(tmp_path: Path) -> None:
     write_replica(tmp_path)
     answer = why(tmp_path)
     assert (answer.code, answer.err) == (0, "")

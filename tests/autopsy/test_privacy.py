@@ -1,4 +1,4 @@
-"""What people wrote and agents answered is shown on no face unless it is asked for."""
+"""What people wrote and agents answered is not shown in any rendering unless the user wants it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jackline.autopsy import html_report, json_report, text_report, week
+from jackline.autopsy import html_report, json_report, text_report
 from jackline.autopsy.report import build
+from jackline.autopsy.summary import Summary
 from jackline.transcripts.story import Role, TranscriptEnd, TranscriptSet
 from tests.autopsy.story_makers import (
     MISSED,
@@ -18,10 +19,10 @@ from tests.autopsy.story_makers import (
     WALL,
     after,
     agent,
+    agent_report,
     evidence,
     quota,
     stopped,
-    told,
 )
 from tests.cli.commands import jackline
 
@@ -33,64 +34,73 @@ if TYPE_CHECKING:
 PROMPT = "Sell the secret recipe"
 ANSWER = "The recipe is salt, and a session limit of patience"
 
-FACES: dict[str, Callable[[WhyReport], str]] = {
+RENDERINGS: dict[str, Callable[[WhyReport], str]] = {
     "text": text_report.render,
     "json": lambda report: json.dumps(json_report.document(report), ensure_ascii=False),
     "html": html_report.page,
 }
 
 
-def telling_fleet() -> TranscriptSet:
+def fleet_with_content() -> TranscriptSet:
     """Every place in which content can hide: labels, last words, and reports that quote them."""
-    answered = told(ANSWER, "completed", is_error=False)
+    answered = agent_report(ANSWER, "completed", is_error=False)
     stories = [
-        agent("main", role=Role.MAIN, told=[told(f"[{PROMPT}] failed: {WALL}"), answered]),
-        stopped("dead", quota(), told=[told(f'Agent "{PROMPT}" failed: {WALL}\n{ANSWER}')]),
-        stopped("blamed", quota(), told=[told(f"[{PROMPT}] failed: {MISSED}")]),
-        agent("missed", told=[told(f'Dynamic workflow "{PROMPT} soon" failed: Error: {MISSED}')]),
-        agent("fine", told=[answered]),
-        agent("cut", ending=TranscriptEnd.CUT, told=[answered]),
+        agent(
+            "main", role=Role.MAIN, reports=[agent_report(f"[{PROMPT}] failed: {WALL}"), answered]
+        ),
+        stopped(
+            "dead", quota(), reports=[agent_report(f'Agent "{PROMPT}" failed: {WALL}\n{ANSWER}')]
+        ),
+        stopped("blamed", quota(), reports=[agent_report(f"[{PROMPT}] failed: {MISSED}")]),
+        agent(
+            "missed",
+            reports=[agent_report(f'Dynamic workflow "{PROMPT} soon" failed: Error: {MISSED}')],
+        ),
+        agent("fine", reports=[answered]),
+        agent("cut", ending=TranscriptEnd.CUT, reports=[answered]),
     ]
     for story in stories:
         story.label, story.last_words = PROMPT, ANSWER
     return evidence(*stories)
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_prompts_and_answers_are_hidden_unless_asked_for(face: str) -> None:
-    shown = FACES[face](build(telling_fleet(), now=after(9_999)))
+@pytest.mark.parametrize("rendering", RENDERINGS)
+def test_prompts_and_answers_are_hidden_unless_asked_for(rendering: str) -> None:
+    shown = RENDERINGS[rendering](build(fleet_with_content(), now=after(9_999)))
     assert PROMPT not in shown
     assert "recipe" not in shown
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_prompts_and_answers_are_shown_when_asked_for(face: str) -> None:
+@pytest.mark.parametrize("rendering", RENDERINGS)
+def test_prompts_and_answers_are_shown_when_asked_for(rendering: str) -> None:
     shown = " ".join(
-        FACES[face](build(telling_fleet(), now=after(9_999), show_content=True)).split()
+        RENDERINGS[rendering](
+            build(fleet_with_content(), now=after(9_999), show_content=True)
+        ).split()
     )
     assert PROMPT in shown
     assert ANSWER in shown
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_ids_counts_and_error_texts_are_always_shown(face: str) -> None:
-    shown = FACES[face](build(telling_fleet(), now=after(9_999)))
+@pytest.mark.parametrize("rendering", RENDERINGS)
+def test_ids_counts_and_error_texts_are_always_shown(rendering: str) -> None:
+    shown = RENDERINGS[rendering](build(fleet_with_content(), now=after(9_999)))
     assert "dead" in shown
     assert "resets 10:10pm (Europe/Kiev)" in " ".join(shown.split())
-    if face != "html":
+    if rendering != "html":
         assert "req_100" in shown
 
 
 def test_the_table_over_many_sessions_holds_no_content() -> None:
-    summed = week.sum_up(telling_fleet(), since=NOON - timedelta(days=7), now=after(9_999))
-    shown = week.as_text(summed) + json.dumps(week.as_document(summed), ensure_ascii=False)
+    summed = Summary.of(fleet_with_content(), since=NOON - timedelta(days=7), now=after(9_999))
+    shown = summed.as_text() + json.dumps(summed.as_document(), ensure_ascii=False)
     assert "recipe" not in shown
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_token_counts_are_called_lower_bounds(face: str) -> None:
+@pytest.mark.parametrize("rendering", RENDERINGS)
+def test_token_counts_are_called_lower_bounds(rendering: str) -> None:
     spender = agent("spender", spent={int(NOON.timestamp()): 1_234})
-    shown = FACES[face](build(evidence(spender), now=after(9_999)))
+    shown = RENDERINGS[rendering](build(evidence(spender), now=after(9_999)))
     assert "at least 1,234" in shown or '"tokens_at_least": 1234' in shown
 
 

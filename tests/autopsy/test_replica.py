@@ -67,11 +67,11 @@ def test_the_wall_was_met_thirty_seven_times_in_thirty_four_and_a_half_seconds(
     report: WhyReport,
 ) -> None:
     (described,) = report.causes
-    assert described.rhythm.count == 37
-    assert described.rhythm.span == timedelta(seconds=34.5)
-    assert described.rhythm.median_interval == timedelta(seconds=0.96)
-    assert not described.rhythm.waited
-    assert "met 37 times in 34.5 s, every 0.96 s. Nothing waited" in render(report)
+    assert described.pattern.count == 37
+    assert described.pattern.span == timedelta(seconds=34.5)
+    assert described.pattern.median_interval == timedelta(seconds=0.96)
+    assert not described.pattern.waited
+    assert "occurred 37 times in 34.5 s, every 0.96 s. Nothing waited" in render(report)
 
 
 def test_the_agents_spent_two_million_tokens_of_which_some_after_hope_was_gone(
@@ -88,12 +88,12 @@ def test_the_agents_spent_two_million_tokens_of_which_some_after_hope_was_gone(
 def test_fifteen_were_blamed_on_the_structured_output_and_the_rest_on_nothing(
     report: WhyReport,
 ) -> None:
-    told = {row.heard: row for row in report.causes[0].told}
-    assert told[ReportedOutcome.ANOTHER_CAUSE].count == 15
+    rows = {row.outcome: row for row in report.causes[0].reported}
+    assert rows[ReportedOutcome.ANOTHER_CAUSE].count == 15
     assert "subagent completed without calling StructuredOutput" in (
-        told[ReportedOutcome.ANOTHER_CAUSE].text or ""
+        rows[ReportedOutcome.ANOTHER_CAUSE].text or ""
     )
-    assert sum(row.count for row in told.values()) == 37
+    assert sum(row.count for row in rows.values()) == 37
 
 
 def test_the_finished_agents_results_are_found_in_the_journal(report: WhyReport) -> None:
@@ -103,12 +103,12 @@ def test_the_finished_agents_results_are_found_in_the_journal(report: WhyReport)
 
 
 def test_all_stopped_agents_resume_through_their_run_after_the_reset(report: WhyReport) -> None:
-    (way,) = report.ways
+    (way,) = report.resume_options
     assert len(way.agents) == 37
     assert way.command == f"cd -- /home/user/project && claude --resume {SESSION_ID}"
     assert way.not_before is not None
     assert way.not_before.isoformat() == "2026-06-18T22:10:00+03:00"
 
 
-def test_the_replica_reads_without_troubles(report: WhyReport) -> None:
-    assert report.troubles == ()
+def test_the_replica_is_read_without_problems(report: WhyReport) -> None:
+    assert report.problems == ()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jackline.autopsy.agent_reports import ReportedOutcome, shared_words
+from jackline.autopsy.agent_reports import ReportedOutcome, shared_text
 from jackline.autopsy.causes import Miss
 from jackline.autopsy.figures import clock, duration
-from jackline.autopsy.report import Fate, WhyReport, build, result_places
+from jackline.autopsy.report import Fate, WhyReport, build
 from jackline.transcripts.story import AgentStory, Role, TranscriptEnd
 from tests.autopsy.story_makers import (
     MISSED,
@@ -19,13 +19,13 @@ from tests.autopsy.story_makers import (
     WALL,
     after,
     agent,
+    agent_report,
     evidence,
     no_output,
     overload,
     quota,
-    sighting,
+    seen_failure,
     stopped,
-    told,
     too_long,
 )
 
@@ -68,7 +68,10 @@ def test_the_verdict_counts_in_good_grammar(
 
 
 def test_several_causes_are_counted_and_the_first_is_named() -> None:
-    stories = [*fleet(2, 5), stopped("x", overload(), sightings=[sighting(overload(), status=529)])]
+    stories = [
+        *fleet(2, 5),
+        stopped("x", overload(), failures=[seen_failure(overload(), status=529)]),
+    ]
     assert report_on(*stories).verdict == (
         f"3 of 8 agents were stopped by 2 causes; the first, {LIMIT}, stopped 2 agents."
     )
@@ -80,17 +83,17 @@ def test_a_session_alone_is_called_a_session() -> None:
 
 
 def test_without_a_status_or_a_reset_the_verdict_names_neither() -> None:
-    plain = stopped("a", overload(), sightings=[sighting(overload(), status=None)])
+    plain = stopped("a", overload(), failures=[seen_failure(overload(), status=None)])
     assert "HTTP" not in report_on(plain, agent("b")).verdict
     assert "resets" not in report_on(plain, agent("b")).verdict
 
 
-def test_agents_cut_off_without_a_word_are_counted_in_the_verdict() -> None:
+def test_agents_that_stopped_silently_are_counted_in_the_verdict() -> None:
     cut = agent("cut", ending=TranscriptEnd.CUT)
     failed = agent("failed", ending=TranscriptEnd.FAILED)
     assert report_on(agent("a"), cut, failed).verdict == (
         "No cause was found: 1 of 3 agents finished, 1 failed without a stated reason, "
-        "1 stopped without a word."
+        "1 stopped silently."
     )
 
 
@@ -120,13 +123,13 @@ def test_a_reset_on_another_day_carries_its_date() -> None:
         (7_380, "2 h 3 min"),
     ],
 )
-def test_durations_are_told_in_two_units_at_most(seconds: float, words: str) -> None:
+def test_durations_have_two_units_at_most(seconds: float, words: str) -> None:
     assert duration(timedelta(seconds=seconds)) == words
 
 
-def test_the_rhythm_of_a_storm_is_measured_over_all_agents() -> None:
+def test_the_pattern_of_a_storm_is_measured_over_all_agents() -> None:
     stories = [stopped(f"s{n}", quota(), 100 + n * 0.96) for n in range(37)]
-    rhythm = report_on(*stories).causes[0].rhythm
+    rhythm = report_on(*stories).causes[0].pattern
     assert rhythm.count == 37
     assert rhythm.span == timedelta(seconds=34.56)
     assert rhythm.median_interval == timedelta(seconds=0.96)
@@ -136,7 +139,7 @@ def test_the_rhythm_of_a_storm_is_measured_over_all_agents() -> None:
 @pytest.mark.parametrize(("pause", "waited"), [(29.0, False), (30.0, True)])
 def test_a_pause_of_half_a_minute_is_waiting(pause: float, waited: bool) -> None:
     stories = [stopped("a", overload(), 100), stopped("b", overload(), 100 + pause)]
-    assert report_on(*stories).causes[0].rhythm.waited is waited
+    assert report_on(*stories).causes[0].pattern.waited is waited
 
 
 def test_spending_is_split_at_the_first_refusal_and_ends_to_count_at_the_reset() -> None:
@@ -160,15 +163,15 @@ def test_failures_that_heal_or_concern_one_request_have_no_point_of_no_return(
     assert report_on(stopped("a", failure)).causes[0].spending is None
 
 
-def test_what_was_told_is_weighed_against_what_happened() -> None:
+def test_reports_are_compared_with_what_happened() -> None:
     stories = [
-        stopped("wrong", quota(), told=[told(MISSED)]),
-        stopped("right", quota(), told=[told(WALL)]),
-        stopped("happy", quota(), told=[told(WALL, "completed", is_error=False)]),
+        stopped("wrong", quota(), reports=[agent_report(MISSED)]),
+        stopped("right", quota(), reports=[agent_report(WALL)]),
+        stopped("happy", quota(), reports=[agent_report(WALL, "completed", is_error=False)]),
         stopped("silent", quota()),
     ]
-    rows = report_on(*stories).causes[0].told
-    assert {row.heard: row.count for row in rows} == {
+    rows = report_on(*stories).causes[0].reported
+    assert {row.outcome: row.count for row in rows} == {
         ReportedOutcome.ANOTHER_CAUSE: 1,
         ReportedOutcome.THE_CAUSE: 1,
         ReportedOutcome.SUCCESS: 1,
@@ -178,9 +181,10 @@ def test_what_was_told_is_weighed_against_what_happened() -> None:
 
 def test_reports_that_differ_in_a_number_are_one_row() -> None:
     stories = [
-        stopped(f"s{n}", quota(), told=[told(f"parallel[{n}] failed: {MISSED}")]) for n in range(15)
+        stopped(f"s{n}", quota(), reports=[agent_report(f"parallel[{n}] failed: {MISSED}")])
+        for n in range(15)
     ]
-    (row,) = report_on(*stories).causes[0].told
+    (row,) = report_on(*stories).causes[0].reported
     assert row.count == 15
     assert row.text == f"… failed: {MISSED}"
 
@@ -188,26 +192,26 @@ def test_reports_that_differ_in_a_number_are_one_row() -> None:
 def test_reports_in_different_words_stay_apart() -> None:
     reworded = "StructuredOutput retry cap (5) exceeded"
     stories = [
-        stopped("a", quota(), told=[told(MISSED)]),
-        stopped("b", quota(), told=[told(reworded)]),
+        stopped("a", quota(), reports=[agent_report(MISSED)]),
+        stopped("b", quota(), reports=[agent_report(reworded)]),
     ]
-    rows = report_on(*stories).causes[0].told
+    rows = report_on(*stories).causes[0].reported
     assert {row.text for row in rows} == {MISSED, reworded}
 
 
-def test_what_unstruck_sessions_were_told_is_not_set_beside_the_causes() -> None:
-    happy = [told("Done.", "completed", is_error=False)]
-    other = agent("other", role=Role.MAIN, session_id="other", told=happy)
-    main = agent("main", role=Role.MAIN, told=happy)
-    rows = report_on(stopped("a", quota()), main, other).told_to_user
+def test_reports_to_sessions_without_a_stopped_agent_are_left_out() -> None:
+    happy = [agent_report("Done.", "completed", is_error=False)]
+    other = agent("other", role=Role.MAIN, session_id="other", reports=happy)
+    main = agent("main", role=Role.MAIN, reports=happy)
+    rows = report_on(stopped("a", quota()), main, other).reported_to_user
     assert [row.count for row in rows] == [1]
 
 
-def test_shared_words_keep_what_all_begin_and_end_with() -> None:
-    assert shared_words(["a b c", "a x c"]) == "a … c"
-    assert shared_words(["a b", "a b"]) == "a b"
-    assert shared_words(["a", "b"]) == "…"
-    assert shared_words([None, None]) is None
+def test_shared_text_keep_what_all_begin_and_end_with() -> None:
+    assert shared_text(["a b c", "a x c"]) == "a … c"
+    assert shared_text(["a b", "a b"]) == "a b"
+    assert shared_text(["a", "b"]) == "…"
+    assert shared_text([None, None]) is None
 
 
 @pytest.mark.parametrize(
@@ -222,21 +226,21 @@ def test_shared_words_keep_what_all_begin_and_end_with() -> None:
     ],
 )
 def test_a_genuine_miss_says_how_it_came(sub: str, ending: TranscriptEnd, how: Miss) -> None:
-    missed = stopped("a", no_output(sub), told=[told(MISSED)])
+    missed = stopped("a", no_output(sub), reports=[agent_report(MISSED)])
     missed.ending = ending
     if ending is TranscriptEnd.FINISHED:
-        missed.sightings = []
+        missed.failures = []
     assert report_on(missed, agent("b")).causes[0].misses == ((how, 1),)
 
 
-def test_agents_are_resumed_by_the_means_of_their_client_and_seat() -> None:
+def test_agents_are_resumed_in_the_way_of_their_client_and_role() -> None:
     stories = [
         stopped("sub1", overload(), cwd="/home/user/my project"),
         stopped("sub2", overload(), cwd="/home/user/my project"),
         stopped("wf", overload(), role=Role.WORKFLOW, run_id="wf_1"),
         stopped("cx", overload(), role=Role.MAIN, client="codex", session_id="0199"),
     ]
-    ways = {way.command: way for way in report_on(*stories).ways}
+    ways = {way.command: way for way in report_on(*stories).resume_options}
     in_project = ways["cd -- '/home/user/my project' && claude --resume 5e55-1on"]
     assert in_project.agents == ("sub1", "sub2")
     assert "SendMessage to sub1 and sub2" in (in_project.then or "")
@@ -265,18 +269,18 @@ def test_what_no_client_writes_into_a_transcript_makes_no_command(
     session: str, cwd: str, client: str
 ) -> None:
     story = stopped("a", overload(), role=Role.MAIN, client=client, session_id=session, cwd=cwd)
-    assert report_on(story).ways == ()
+    assert report_on(story).resume_options == ()
 
 
 def test_a_run_that_no_client_names_so_is_not_named() -> None:
     odd = stopped("a", overload(), role=Role.WORKFLOW, run_id="x'; say anything")
-    assert [way.then for way in report_on(odd).ways] == [None]
+    assert [way.then for way in report_on(odd).resume_options] == [None]
 
 
 def test_resuming_waits_for_a_reset_that_is_still_to_come() -> None:
     story = stopped("a", quota())
-    assert report_on(story, now=after(200)).ways[0].not_before == RESET
-    assert report_on(story, now=RESET + timedelta(minutes=1)).ways[0].not_before is None
+    assert report_on(story, now=after(200)).resume_options[0].not_before == RESET
+    assert report_on(story, now=RESET + timedelta(minutes=1)).resume_options[0].not_before is None
 
 
 def test_advice_before_and_after_the_reset_differs() -> None:
@@ -287,9 +291,9 @@ def test_advice_before_and_after_the_reset_differs() -> None:
     assert afterwards[0] == "The reset (22:10 Europe/Kiev (19:10 UTC)) has passed: resume now."
 
 
-def test_results_are_found_by_file_whatever_line_they_stand_on() -> None:
+def test_results_are_counted_by_file_whatever_their_line() -> None:
     stories = [agent(f"a{n}", result_at=f"journal.jsonl:{n}") for n in range(3)]
-    assert result_places(report_on(*stories).agents) == (("journal.jsonl", 3),)
+    assert report_on(*stories).result_files() == [("journal.jsonl", 3)]
 
 
 def test_fates_add_up_to_all_agents() -> None:

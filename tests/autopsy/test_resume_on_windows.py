@@ -63,9 +63,9 @@ def test_a_folder_that_no_quotes_make_safe_gives_no_command_and_says_so(cwd: str
     assert json_report.document(report)["resume"] == [
         {"command": None, "then": way.then, "agents": ["a"], "not_before": None}
     ]
-    for face in (text_report.render(report), html_report.page(report)):
-        assert "by hand" in face
-        assert "then go" not in face
+    for rendering in (text_report.render(report), html_report.page(report)):
+        assert "by hand" in rendering
+        assert "then go" not in rendering
 
 
 def test_on_windows_no_folder_is_put_into_single_quotes() -> None:

@@ -34,7 +34,7 @@ def why(home: Path, *arguments: str | Path) -> Answer:
     return jackline("why", *arguments, env=moved)
 
 
-def test_the_demo_tells_the_incident_and_that_it_is_synthetic() -> None:
+def test_the_demo_shows_the_incident_and_says_that_it_is_synthetic() -> None:
     answer = jackline("why", "--demo")
     assert answer.code == 0
     assert answer.err == ""
@@ -59,7 +59,7 @@ def test_nothing_named_an_id_or_a_folder_all_find_the_session(
 def test_stdout_holds_one_json_document_and_nothing_else(home: Path) -> None:
     answer = why(home, "--json", "--now", NOW)
     document = json.loads(answer.out)
-    assert document["schema"] == "jackline.why/1"
+    assert document["schema"] == "jackline.why/2"
     assert document["verdict"] == VERDICT
     assert answer.err == ""
 
@@ -72,7 +72,7 @@ def test_the_page_is_written_and_the_verdict_printed(home: Path, tmp_path: Path)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-def test_the_table_counts_the_dead_and_what_was_told(home: Path) -> None:
+def test_the_table_counts_stopped_agents_and_reports(home: Path) -> None:
     answer = why(home, "--since", "24h", "--now", "2026-07-30T12:00:00+00:00")
     assert answer.code == 1
     assert "No agent was stopped" in answer.out
@@ -80,7 +80,7 @@ def test_the_table_counts_the_dead_and_what_was_told(home: Path) -> None:
     assert recent.code == 0
     assert recent.out.startswith("37 of 98 agents in 1 session were stopped")
     row = json.loads(why(home, "--since", "24h", "--json", "--now", NOW).out)["rows"][0]
-    assert (row["agents"], row["told_error"], row["told_nothing"]) == (37, 15, 22)
+    assert (row["agents"], row["reported_error"], row["not_reported"]) == (37, 15, 22)
 
 
 def test_prompts_appear_only_when_asked_for(home: Path) -> None:
@@ -149,5 +149,5 @@ def test_an_interrupt_exits_with_130_and_one_line(
 
     monkeypatch.setattr(reader, "read", interrupted)
     assert run(["why", str(home)]) == 130
-    told = capsys.readouterr()
-    assert (told.out, told.err.strip()) == ("", "interrupted")
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.strip()) == ("", "interrupted")

@@ -1,4 +1,4 @@
-"""Hooks change nothing unless a sub-agent truly died, and tell each death once."""
+"""Hooks change nothing unless a sub-agent really died, and report each death once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jackline.failures import Observation, Where, classify
 from jackline.hooks.agent_deaths import Death, DeathCause, Deaths
-from jackline.hooks.face import added, death_words, rewritten
+from jackline.hooks.endpoint import added_context, death_text, rewritten_result
 from jackline.hooks.hook_input import HookInput, ReportedEnd, parse_hook_input
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -23,71 +23,75 @@ def death(agent: str = "a1", text: str = WALL) -> Death:
     return Death("s1", agent, DeathCause.of(failure))
 
 
-def test_a_death_is_told_with_cause_reset_and_the_way_on() -> None:
-    words = death_words(death(), None, NOON)
+def test_a_death_is_reported_with_cause_reset_and_the_way_on() -> None:
+    words = death_text(death(), NOON)
     assert "terminated_by quota" in words
     assert "resets 15:00 UTC" in words
     assert "after the reset" in words
     assert 'continue_from_task_id="a1"' in words
-    later = death_words(death(), None, NOON + timedelta(hours=4))
+    later = death_text(death(), NOON + timedelta(hours=4))
     assert "beginning: now, call" in later
 
 
 def test_a_rewritten_result_keeps_the_shape_of_the_tools_own() -> None:
-    told = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "Error"}]}
-    asked = HookInput("PostToolUse", "s1", tool_name="Agent", tool_response=told)
-    answer = json.loads(json.dumps(rewritten(asked, "It died. More.")))
+    result = {
+        "status": "completed",
+        "agentId": "a1",
+        "content": [{"type": "text", "text": "Error"}],
+    }
+    hook = HookInput("PostToolUse", "s1", tool_name="Agent", tool_response=result)
+    answer = json.loads(json.dumps(rewritten_result(hook, "It died. More.")))
     new = answer["hookSpecificOutput"]["updatedToolOutput"]
-    assert new == {**told, "content": [{"type": "text", "text": "It died. More."}]}
+    assert new == {**result, "content": [{"type": "text", "text": "It died. More."}]}
     assert answer["hookSpecificOutput"]["additionalContext"] == "It died."
 
 
 def test_only_events_that_reach_the_model_carry_words_and_only_for_the_main_thread() -> None:
-    assert added(HookInput("UserPromptSubmit", "s1"), ["told"])
-    assert added(HookInput("Stop", "s1"), ["told"]) == {}
-    assert added(HookInput("UserPromptSubmit", "s1", agent_id="a1"), ["told"]) == {}
-    assert added(HookInput("UserPromptSubmit", "s1"), []) == {}
+    assert added_context(HookInput("UserPromptSubmit", "s1"), ["text"])
+    assert added_context(HookInput("Stop", "s1"), ["text"]) == {}
+    assert added_context(HookInput("UserPromptSubmit", "s1", agent_id="a1"), ["text"]) == {}
+    assert added_context(HookInput("UserPromptSubmit", "s1"), []) == {}
 
 
 @given(
     st.lists(
         st.tuples(
             st.sampled_from("abc"),
-            st.sampled_from(["die", "live", "tell"]),
+            st.sampled_from(["die", "live", "report"]),
             st.sampled_from([0.5, 20.0]),
         )
     )
 )
-def test_each_death_is_told_once_by_whatever_ways_it_is_heard(
+def test_each_death_is_reported_once_by_whatever_ways_it_arrives(
     steps: list[tuple[str, str, float]],
 ) -> None:
     deaths, now = Deaths(), 0.0
-    untold: set[str] = set()
-    told: dict[str, float] = {}
+    unreported: set[str] = set()
+    reported: dict[str, float] = {}
     for agent, step, later in steps:
         now += later
         if step == "die":
-            deaths.heard(death(agent), now)
-            if agent not in told or now - told[agent] >= 10:
-                untold.add(agent)
-                told.pop(agent, None)
+            deaths.add(death(agent), now)
+            if agent not in reported or now - reported[agent] >= 10:
+                unreported.add(agent)
+                reported.pop(agent, None)
         elif step == "live":
-            deaths.revived("s1", agent)
-            untold.discard(agent)
-            told.pop(agent, None)
+            deaths.remove("s1", agent)
+            unreported.discard(agent)
+            reported.pop(agent, None)
         else:
-            deaths.tell(death(agent), now)
-            untold.discard(agent)
-            told[agent] = now
-        assert {each.agent for each in deaths.untold("s1")} == untold
-        assert {a for a in "abc" if deaths.told_at("s1", a) is not None} == set(told)
-        assert deaths.untold("another") == []
+            deaths.mark_reported(death(agent), now)
+            unreported.discard(agent)
+            reported[agent] = now
+        assert {each.agent for each in deaths.unreported("s1")} == unreported
+        assert {a for a in "abc" if deaths.reported_at("s1", a) is not None} == set(reported)
+        assert deaths.unreported("another") == []
 
 
 @given(st.binary(max_size=60))
-def test_no_input_makes_a_hook_stumble(body: bytes) -> None:
-    asked = parse_hook_input(body)
-    assert asked is None or isinstance(asked.notified, list)
+def test_no_input_makes_a_hook_fail(body: bytes) -> None:
+    hook = parse_hook_input(body)
+    assert hook is None or isinstance(hook.notified_agents, list)
 
 
 @given(
@@ -101,9 +105,9 @@ def test_no_input_makes_a_hook_stumble(body: bytes) -> None:
         ),
     )
 )
-def test_no_tools_answer_makes_a_hook_stumble(told: object) -> None:
-    asked = HookInput("PostToolUse", "s1", tool_name="Agent", tool_response=told)
-    assert asked.came_back is None or isinstance(asked.came_back.words, str)
+def test_no_tool_response_makes_a_hook_fail(response: object) -> None:
+    hook = HookInput("PostToolUse", "s1", tool_name="Agent", tool_response=response)
+    assert hook.returned_agent is None or isinstance(hook.returned_agent.text, str)
 
 
 def test_what_a_client_says_of_an_end_is_read_as_both_versions_write_it() -> None:
@@ -118,29 +122,31 @@ def test_what_a_client_says_of_an_end_is_read_as_both_versions_write_it() -> Non
         "content": [{"type": "text", "text": words}],
         "usage": nothing,
     }
-    ended = HookInput("PostToolUse", tool_response=old).came_back
-    assert ended == ReportedEnd("a1", failed=True, words=words)
+    ended = HookInput("PostToolUse", tool_response=old).returned_agent
+    assert ended == ReportedEnd("a1", failed=True, text=words)
     used = {**old, "usage": {**nothing, "output_tokens": 9}}
-    assert HookInput("PostToolUse", tool_response=used).came_back == ReportedEnd("a1", False, words)
+    assert HookInput("PostToolUse", tool_response=used).returned_agent == ReportedEnd(
+        "a1", False, words
+    )
     launched = {"status": "async_launched", "agentId": "a1"}
-    assert HookInput("PostToolUse", tool_response=launched).came_back is None
+    assert HookInput("PostToolUse", tool_response=launched).returned_agent is None
     note = (
         "<task-notification>\n<task-id>a2</task-id>\n<status>{}</status>\n"
         '<summary>Agent "Part 1" {}</summary>\n<result>{}</result>\n</task-notification>'
     )
     done = note.format("completed", "finished", "All is well.")
     failed = note.format("failed", "failed: " + words, "Looking.")
-    told = HookInput("UserPromptSubmit", prompt=f"{done}\n{failed}").notified
-    assert [(each.failed, each.words) for each in told] == [
+    ends = HookInput("UserPromptSubmit", prompt=f"{done}\n{failed}").notified_agents
+    assert [(each.failed, each.text) for each in ends] == [
         (False, "All is well."),
         (True, f'Agent "Part 1" failed: {words}'),
     ]
-    assert HookInput("UserPromptSubmit", prompt=f"What is {done}?").notified == []
+    assert HookInput("UserPromptSubmit", prompt=f"What is {done}?").notified_agents == []
 
 
 def test_a_transcript_is_looked_for_below_the_sessions_own_folder_only() -> None:
-    asked = HookInput("PostToolUse", "s1", transcript_path="/home/me/.claude/projects/p/s1.jsonl")
-    assert asked.transcript_of("../../etc/passwd") is None
-    assert asked.transcript_of("a1") == Path(
+    hook = HookInput("PostToolUse", "s1", transcript_path="/home/me/.claude/projects/p/s1.jsonl")
+    assert hook.transcript_of("../../etc/passwd") is None
+    assert hook.transcript_of("a1") == Path(
         "/home/me/.claude/projects/p/s1/subagents/agent-a1.jsonl"
     )

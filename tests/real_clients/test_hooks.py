@@ -20,7 +20,7 @@ import pytest
 
 from jackline.assembly import StateDir
 from jackline.clients.plugin import HttpHook, marketplace_files
-from jackline.hooks.http_token import HEADER, PATH, hook_token
+from jackline.hooks.hook_input import HEADER, PATH, hook_token
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.reply_script import Fail, Reply, ReplyScript, Rule, Say, fan_out
 from jackline.testing import SimulatedProvider

@@ -21,7 +21,7 @@ from jackline.agents.process.child import ProcessMark, is_alive, mark_of
 from jackline.clock import Clock
 from jackline.control.fleet import Fleet
 from jackline.control.http_handler import HttpHandler, ServiceRequest
-from jackline.hooks.face import HOOK, PROCESSES
+from jackline.hooks.endpoint import HOOK, PROCESSES
 from jackline.hooks.hook_input import HookInput, parse_hook_input
 from jackline.telemetry.client_telemetry import SUB_AGENT, ClientEvent, ClientReports
 
@@ -71,7 +71,8 @@ class AgentEndTracker:
         """A trusted hook: it tells whose result a parent has, and where its session lives."""
         if not told.session_id:
             return
-        ended = [told.came_back] if told.hook_event_name == "PostToolUse" else told.notified
+        is_return = told.hook_event_name == "PostToolUse"
+        ended = [told.returned_agent] if is_return else told.notified_agents
         for each in ended:
             if each is not None:
                 self.agent_ended(told.session_id, each.agent)

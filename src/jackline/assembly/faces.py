@@ -31,7 +31,7 @@ from jackline.flows.records import RunState
 from jackline.flows.settings import parse_hours
 from jackline.flows.store.sqlite.store_file import runs_by_state
 from jackline.hooks.agent_deaths import LatestCalls
-from jackline.hooks.face import HooksFace, SessionStopped
+from jackline.hooks.endpoint import HooksEndpoint, SessionStopped
 from jackline.journal import Journal
 from jackline.journal.journal import BOUNDS
 from jackline.mcp_server.agent_manager import AgentManager
@@ -275,7 +275,7 @@ def make_faces(
         working.news,
         lambda: not watched.read_only(),
     )
-    hooks = HooksFace(
+    hooks = HooksEndpoint(
         clock,
         trusts,
         standing.line,

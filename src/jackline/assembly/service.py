@@ -73,7 +73,7 @@ from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
-from jackline.hooks.http_token import hook_token
+from jackline.hooks.hook_input import hook_token
 from jackline.journal import Journal
 from jackline.lanes import LaneController
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
@@ -420,7 +420,7 @@ class Service:
         if isinstance(event, WindowsReported):
             return  # news of the moment, with every answer: not for the records
         self._journal.announce(event)
-        self._fates.heard(event)
+        self._fates.on_event(event)
         if isinstance(event, LaneChanged):
             until = "" if event.until is None else f" until {_hour(event.until, self._clock)}"
             _log.info("%s is %s%s. %s", shown(event.lane), event.state, until, event.why)

@@ -3,7 +3,7 @@
 Rules: (1) pure, and independent of the order of the stories; (2) every failed agent is in exactly
 one cause, or among the unexplained; (3) an agent's own transcript outweighs reports about it, so
 that "no structured output" never hides an API failure; "unknown" is a valid reason for a missing
-output; (4) meetings without a time are counted but not measured; waiting means a pause of half a
+output; (4) occurrences without a time are counted but not measured; waiting means a pause of half a
 minute, or as long as the limit required; (5) only a failure that no repetition cures, and that
 reaches beyond its request, has a point after which success was impossible; spending counts as late
 only until the reset.
@@ -18,64 +18,114 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jackline.autopsy.agent_reports import error_words, reported_failure
+from jackline.autopsy.agent_reports import error_text, reported_failure
 from jackline.failures import Failure, Kind, Scope
+from jackline.failures.sentences import name_of
 from jackline.transcripts.story import AgentStory, Role, SeenFailure, TranscriptEnd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-
-# A text says the minute, a header the second, and clients round either way.
-SAME_RESET = timedelta(seconds=90)
-LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+# A text gives the minute, a header the second, and clients round either way.
+_SAME_RESET = timedelta(seconds=90)
+_REAL_PAUSE = timedelta(seconds=30)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
-    """One meeting of one agent with a failure."""
+class Occurrence:
+    """One failure of one agent; `ended` is True for the one that stopped it."""
 
     story: AgentStory
-    sighting: SeenFailure
+    seen: SeenFailure
     ended: bool
 
-    @property
-    def at(self) -> datetime | None:
-        """When it was met, as far as the transcript says."""
-        return self.sighting.at
+    def sort_key(self) -> tuple[object, ...]:
+        """Sorts the best described occurrences first."""
+        failure = self.seen.failure
+        return (
+            failure.sub is None,
+            failure.resets_at is None,
+            self.seen.at or _EPOCH,
+            failure.resets_at or _EPOCH,
+            failure.sub or "",
+            self.story.session_id,
+            self.story.agent_id,
+            self.seen.text,
+        )
 
 
 @dataclass(slots=True)
 class Cause:
-    """One wall: everyone it stopped, and every meeting with it."""
+    """One limit or outage: every agent it stopped, and every time it occurred."""
 
     failure: Failure
     resets_at: datetime | None = None
     first_at: datetime | None = None
     last_at: datetime | None = None
     agents: list[AgentStory] = field(default_factory=list)
-    meetings: list[Meeting] = field(default_factory=list)
+    occurrences: list[Occurrence] = field(default_factory=list)
 
-    def meet(self, met: Meeting) -> None:
-        """Add one meeting; what it knows more, the cause knows from now on."""
-        self.meetings.append(met)
-        if met.ended:
-            self.agents.append(met.story)
-        self.resets_at = self.resets_at or met.sighting.failure.resets_at
-        if met.at is not None:
-            self.first_at = min(self.first_at or met.at, met.at)
-            self.last_at = max(self.last_at or met.at, met.at)
+    def add(self, occurrence: Occurrence) -> None:
+        """Count one occurrence, and learn the reset and the times from it."""
+        self.occurrences.append(occurrence)
+        if occurrence.ended:
+            self.agents.append(occurrence.story)
+        self.resets_at = self.resets_at or occurrence.seen.failure.resets_at
+        at = occurrence.seen.at
+        if at is not None:
+            self.first_at = min(self.first_at or at, at)
+            self.last_at = max(self.last_at or at, at)
+
+    def matches(self, failure: Failure) -> bool:
+        """Whether this failure can have the same cause."""
+        known = self.failure
+        if (known.kind, known.scope) != (failure.kind, failure.scope):
+            return False
+        if known.sub is not None and failure.sub is not None and known.sub != failure.sub:
+            return False
+        # Where the same request can succeed by itself, each answer names its own next moment:
+        # those moments do not separate causes.
+        if failure.retry_same or self.resets_at is None or failure.resets_at is None:
+            return True
+        return abs(self.resets_at - failure.resets_at) <= _SAME_RESET
+
+    def distance(self, at: datetime | None) -> timedelta:
+        """How far a moment is from the time in which the cause was seen."""
+        if at is None or self.first_at is None or self.last_at is None:
+            return timedelta(0)
+        return max(self.first_at - at, at - self.last_at, timedelta(0))
+
+    def rank(self) -> tuple[object, ...]:
+        """Sorts the cause that stopped most agents first."""
+        return (
+            -len(self.agents),
+            self.first_at or _EPOCH,
+            self.failure.kind,
+            self.failure.sub or "",
+            self.failure.scope,
+            self.resets_at or _EPOCH,
+        )
+
+    @property
+    def name(self) -> str:
+        """`the account's session limit (HTTP 429)`."""
+        return name_of(self.failure) + ("" if self.status is None else f" (HTTP {self.status})")
+
+    def in_own_zone(self, moment: datetime) -> datetime:
+        """The moment in the zone of the reset, so that times can be compared."""
+        return moment if self.resets_at is None else moment.astimezone(self.resets_at.tzinfo)
 
     @property
     def status(self) -> int | None:
-        """The HTTP status that came with it most often."""
-        seen = [m.sighting.status for m in self.meetings if m.sighting.status is not None]
-        return max(sorted(set(seen)), key=seen.count) if seen else None
+        """The most frequent HTTP status."""
+        codes = [o.seen.status for o in self.occurrences if o.seen.status is not None]
+        return max(sorted(set(codes)), key=codes.count) if codes else None
 
 
 @dataclass(slots=True)
 class Judgement:
-    """Which causes stopped agents, which were met and survived, and who stopped unexplained."""
+    """The causes that stopped agents, those that all agents survived, and unexplained failures."""
 
     causes: list[Cause] = field(default_factory=list)
     survived: list[Cause] = field(default_factory=list)
@@ -85,125 +135,58 @@ class Judgement:
 def judge(stories: Iterable[AgentStory], *, now: datetime) -> Judgement:
     """The causes behind all stopped agents, the one that stopped most of them first."""
     judgement = Judgement()
-    meetings: list[Meeting] = []
+    occurrences: list[Occurrence] = []
     for story in sorted(stories, key=lambda s: (s.session_id, s.agent_id, str(s.path))):
-        fatal = what_ended(story, now=now)
+        own = [s for s in story.failures if s.failure.kind is not Kind.NOT_A_FAILURE]
+        fatal = _fatal_failure(story, own, now=now)
         if fatal is None and story.ending is TranscriptEnd.FAILED:
             judgement.unexplained.append(story)
-        meetings += [Meeting(story, s, ended=s is fatal) for s in story.sightings if _counts(s)]
-        if fatal is not None and all(s is not fatal for s in story.sightings):
-            meetings.append(Meeting(story, fatal, ended=True))
-    for cause in _walls(meetings):
+        occurrences += [Occurrence(story, s, ended=s is fatal) for s in own]
+        if fatal is not None and all(s is not fatal for s in story.failures):
+            occurrences.append(Occurrence(story, fatal, ended=True))
+    causes: list[Cause] = []
+    for occurrence in sorted(occurrences, key=Occurrence.sort_key):
+        failure, at = occurrence.seen.failure, occurrence.seen.at
+        matching = [cause for cause in causes if cause.matches(failure)]
+        cause = min(matching, key=lambda c: c.distance(at), default=None)
+        if cause is None:
+            cause = Cause(failure)
+            causes.append(cause)
+        cause.add(occurrence)
+    for cause in sorted(causes, key=Cause.rank):
+        cause.occurrences.sort(key=lambda o: (o.seen.at or _EPOCH, o.story.agent_id))
+        cause.agents.sort(key=lambda s: (s.ended_at or _EPOCH, s.session_id, s.agent_id))
         (judgement.causes if cause.agents else judgement.survived).append(cause)
-    for ranking in (judgement.causes, judgement.survived):
-        ranking.sort(key=_rank)
     return judgement
 
 
-def what_ended(story: AgentStory, *, now: datetime) -> SeenFailure | None:
-    """The failure that ended this agent, or None when nothing did or nobody says what."""
-    own = [s for s in story.sightings if _counts(s)]
+def _fatal_failure(
+    story: AgentStory, own: list[SeenFailure], *, now: datetime
+) -> SeenFailure | None:
+    """The failure that ended this agent, or None when nothing did or nothing says what."""
     fatal = [s for s in own if s.fatal]
     api = [s for s in fatal if s.failure.kind is not Kind.MISSING_STRUCTURED_OUTPUT]
-    if story.ending is TranscriptEnd.FAILED and (api or fatal or own):
+    failed = story.ending is TranscriptEnd.FAILED
+    if failed and own:
         return (api or fatal or own)[-1]
-    if story.ending is TranscriptEnd.CUT and fatal and _at_the_end(story, fatal[-1]):
-        return (api or fatal)[-1]
-    if story.ending is TranscriptEnd.FAILED or story.role is not Role.MAIN:
-        return _learnt_from_others(story, now=now)
+    if story.ending is TranscriptEnd.CUT and fatal:
+        at, ended_at = fatal[-1].at, story.ended_at
+        if at is None or ended_at is None or at >= ended_at - timedelta(seconds=1):
+            return (api or fatal)[-1]
+    if story.role is Role.MAIN and not failed:
+        return None
+    # The transcript is silent. One that ends well outweighs reports by others, except for the one
+    # claim that it cannot answer: that the structured output never came.
+    for report in reversed(story.reports):
+        failure = reported_failure(report, now=now)
+        if failure is not None and (failed or failure.kind is Kind.MISSING_STRUCTURED_OUTPUT):
+            text = error_text(report, [story.label or ""])
+            return SeenFailure(report.at or story.ended_at, failure, text)
     return None
-
-
-def _learnt_from_others(story: AgentStory, *, now: datetime) -> SeenFailure | None:
-    """What others were told, where the agent's own transcript is silent.
-
-    A transcript that ends well is believed over hearsay, save for one claim it cannot answer: that
-    the structured output, which others waited for, never came.
-    """
-    for told in reversed(story.told):
-        failure = reported_failure(told, now=now)
-        if failure is None:
-            continue
-        if story.ending is TranscriptEnd.FAILED or failure.kind is Kind.MISSING_STRUCTURED_OUTPUT:
-            words = error_words(told, [story.label or ""])
-            return SeenFailure(told.at or story.ended_at, failure, words)
-    return None
-
-
-def _counts(sighting: SeenFailure) -> bool:
-    return sighting.failure.kind is not Kind.NOT_A_FAILURE
-
-
-def _at_the_end(story: AgentStory, sighting: SeenFailure) -> bool:
-    if sighting.at is None or story.ended_at is None:
-        return True
-    return sighting.at >= story.ended_at - timedelta(seconds=1)
-
-
-def _walls(meetings: Sequence[Meeting]) -> list[Cause]:
-    """Each meeting goes to the wall it agrees with, the best described meetings founding them."""
-    walls: list[Cause] = []
-    for met in sorted(meetings, key=_best_described_first):
-        failure = met.sighting.failure
-        fitting = [w for w in walls if _same_wall(w, failure)]
-        wall = min(fitting, key=lambda w: _distance(w, met.at), default=None)
-        if wall is None:
-            wall = Cause(failure)
-            walls.append(wall)
-        wall.meet(met)
-    for wall in walls:
-        wall.meetings.sort(key=lambda m: (m.at or LONG_AGO, m.story.agent_id))
-        wall.agents.sort(key=lambda s: (s.ended_at or LONG_AGO, s.session_id, s.agent_id))
-    return walls
-
-
-def _best_described_first(met: Meeting) -> tuple[object, ...]:
-    failure = met.sighting.failure
-    return (
-        failure.sub is None,
-        failure.resets_at is None,
-        met.at or LONG_AGO,
-        failure.resets_at or LONG_AGO,
-        failure.sub or "",
-        met.story.session_id,
-        met.story.agent_id,
-        met.sighting.text,
-    )
-
-
-def _same_wall(wall: Cause, failure: Failure) -> bool:
-    known = wall.failure
-    if (known.kind, known.scope) != (failure.kind, failure.scope):
-        return False
-    if known.sub is not None and failure.sub is not None and known.sub != failure.sub:
-        return False
-    # Where the same request can succeed by itself, each answer names its own next moment: those
-    # moments do not tell walls apart.
-    if failure.retry_same or wall.resets_at is None or failure.resets_at is None:
-        return True
-    return abs(wall.resets_at - failure.resets_at) <= SAME_RESET
-
-
-def _distance(wall: Cause, at: datetime | None) -> timedelta:
-    if at is None or wall.first_at is None or wall.last_at is None:
-        return timedelta(0)
-    return max(wall.first_at - at, at - wall.last_at, timedelta(0))
-
-
-def _rank(cause: Cause) -> tuple[object, ...]:
-    failure = cause.failure
-    return (
-        -len(cause.agents),
-        cause.first_at or LONG_AGO,
-        failure.kind,
-        failure.sub or "",
-        failure.scope,
-        cause.resets_at or LONG_AGO,
-    )
 
 
 class Miss(StrEnum):
-    """In which way the structured output did not come."""
+    """Why the structured output is missing."""
 
     PROSE = "the model ended in prose and never called the tool"
     INVALID = "the model called the tool, but never with valid output"
@@ -211,30 +194,24 @@ class Miss(StrEnum):
     NOT_OFFERED = "the tool was not offered to the model"
     UNKNOWN = "the transcript does not show why"
 
-
-_BY_SUB = {
-    "max_turns": Miss.TURN_LIMIT,
-    "retries_exhausted": Miss.INVALID,
-    "invalid": Miss.INVALID,
-    "not_offered": Miss.NOT_OFFERED,
-}
-
-
-def how_missed(story: AgentStory, failure: Failure) -> Miss:
-    """The way this agent missed its structured output."""
-    known = _BY_SUB.get(failure.sub or "")
-    if known is not None:
-        return known
-    ended_in_words = story.ending is TranscriptEnd.FINISHED or bool(story.last_words)
-    return Miss.PROSE if ended_in_words else Miss.UNKNOWN
-
-
-A_REAL_PAUSE = timedelta(seconds=30)
+    @classmethod
+    def of(cls, occurrence: Occurrence) -> Miss:
+        """Why this agent's structured output is missing."""
+        by_sub = {
+            "max_turns": cls.TURN_LIMIT,
+            "retries_exhausted": cls.INVALID,
+            "invalid": cls.INVALID,
+            "not_offered": cls.NOT_OFFERED,
+        }
+        story = occurrence.story
+        in_prose = story.ending is TranscriptEnd.FINISHED or bool(story.last_words)
+        default = cls.PROSE if in_prose else cls.UNKNOWN
+        return by_sub.get(occurrence.seen.failure.sub or "", default)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPattern:
-    """How a wall was run into: `count` meetings from `first` to `last`."""
+    """How often and how fast a cause occurred, over all agents."""
 
     count: int
     first: datetime | None
@@ -243,81 +220,69 @@ class RetryPattern:
     longest_pause: timedelta | None
     waited: bool
 
+    @classmethod
+    def of(cls, cause: Cause) -> RetryPattern:
+        """The pattern of all occurrences of one cause."""
+        timed = [(o.seen.at, o.seen.failure) for o in cause.occurrences if o.seen.at is not None]
+        moments = [at for at, _ in timed]
+        pauses = [later - earlier for earlier, later in pairwise(moments)]
+        required = [failure.wait_from(at) for at, failure in timed]
+        ordered, count = sorted(pauses), len(pauses)
+        return cls(
+            count=len(cause.occurrences),
+            first=moments[0] if moments else None,
+            last=moments[-1] if moments else None,
+            median_interval=(
+                (ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if ordered else None
+            ),
+            longest_pause=max(pauses, default=None),
+            waited=any(
+                pause >= _REAL_PAUSE or timedelta(0) < wait <= pause
+                for pause, wait in zip(pauses, required, strict=False)
+            ),
+        )
+
     @property
     def span(self) -> timedelta | None:
-        """From the first meeting to the last."""
-        if self.first is None or self.last is None:
-            return None
-        return self.last - self.first
-
-
-def retry_pattern_of(cause: Cause) -> RetryPattern:
-    """The rhythm of all meetings with one wall, over all agents."""
-    timed = [(m.at, m) for m in cause.meetings if m.at is not None]
-    moments = [at for at, _ in timed]
-    pauses = [later - earlier for earlier, later in pairwise(moments)]
-    asked = [m.sighting.failure.wait_from(at) for at, m in timed]
-    return RetryPattern(
-        count=len(cause.meetings),
-        first=moments[0] if moments else None,
-        last=moments[-1] if moments else None,
-        median_interval=_middle(pauses),
-        longest_pause=max(pauses, default=None),
-        waited=any(
-            pause >= A_REAL_PAUSE or timedelta(0) < wait <= pause
-            for pause, wait in zip(pauses, asked, strict=False)
-        ),
-    )
-
-
-def _middle(pauses: list[timedelta]) -> timedelta | None:
-    if not pauses:
-        return None
-    ordered, half = sorted(pauses), len(pauses) // 2
-    return ordered[half] if len(pauses) % 2 else (ordered[half - 1] + ordered[half]) / 2
+        """From the first occurrence to the last."""
+        return None if self.first is None or self.last is None else self.last - self.first
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Tokens around the point of no return, and agents started in vain after it."""
+    """Tokens spent before and after the first refusal, and agents started in vain after it."""
 
     point: datetime
     before: int
     after: int
     started_after: int
 
-
-def point_of_no_return(cause: Cause) -> datetime | None:
-    """The first refusal, where repeating could not help anyone behind the same wall."""
-    failure = cause.failure
-    if failure.retry_same or failure.scope in {Scope.REQUEST, Scope.CLIENT}:
-        return None
-    return cause.first_at
+    @classmethod
+    def around(cls, cause: Cause, stories: Sequence[AgentStory]) -> Spending | None:
+        """What the affected sessions spent; None where a later request could still succeed."""
+        point = cause.first_at
+        failure = cause.failure
+        own_fault = failure.scope in {Scope.REQUEST, Scope.CLIENT}
+        if point is None or failure.retry_same or own_fault:
+            return None
+        start = point.timestamp()
+        until = float("inf") if cause.resets_at is None else cause.resets_at.timestamp()
+        before = after = started = 0
+        # Other sessions may use other accounts: only those that met the cause are counted.
+        affected = {o.story.session_id for o in cause.occurrences}
+        for story in spenders([story for story in stories if story.session_id in affected]):
+            for second, tokens in story.spent.items():
+                # The order within the second of the refusal is unknown; "after" is a lower bound.
+                if second <= start:
+                    before += tokens
+                elif second < until:
+                    after += tokens
+            begun = story.started_at
+            started += begun is not None and start < begun.timestamp() < until
+        return cls(point, before, after, started)
 
 
 def spenders(stories: Sequence[AgentStory]) -> list[AgentStory]:
-    """Those whose spending is told: the agents under a main session, or it alone without any."""
+    """The agents below main sessions; without any, the main sessions themselves."""
     agents = [story for story in stories if story.role is not Role.MAIN]
     return agents or list(stories)
-
-
-def spending_around(cause: Cause, stories: Sequence[AgentStory]) -> Spending | None:
-    """What the agents of its sessions spent before and after success was impossible, if it was."""
-    point = point_of_no_return(cause)
-    if point is None:
-        return None
-    start = point.timestamp()
-    until = float("inf") if cause.resets_at is None else cause.resets_at.timestamp()
-    before = after = started = 0
-    # Other sessions may run on other accounts: only those that met the wall are known to face it.
-    facing = {met.story.session_id for met in cause.meetings}
-    for story in spenders([story for story in stories if story.session_id in facing]):
-        for second, tokens in story.spent.items():
-            # Within the second of the point nobody can tell; "after" stays a lower bound.
-            if second <= start:
-                before += tokens
-            elif second < until:
-                after += tokens
-        begun = story.started_at
-        started += begun is not None and start < begun.timestamp() < until
-    return Spending(point, before, after, started)

@@ -29,54 +29,25 @@ def duration(value: timedelta) -> str:
     """`0.96 s`, `34.5 s`, `4 min 5 s`, `2 h 3 min`, `3 d 4 h`: two units at most."""
     seconds = max(value.total_seconds(), 0.0)
     if seconds < 59.95:
-        return f"{_decimals(seconds)} s"
+        text = f"{seconds:.2f}" if seconds < 10 else f"{seconds:.1f}"
+        return f"{text.rstrip('0').rstrip('.')} s"
     whole = round(seconds)
-    for size, unit, smaller_size, smaller in (
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= size:
-            rest = whole % size // smaller_size
-            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
-    return f"{whole} s"
-
-
-def _decimals(seconds: float) -> str:
-    text = f"{seconds:.2f}" if seconds < 10 else f"{seconds:.1f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+    units = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
+    size, unit, smaller_size, smaller = next(each for each in units if whole >= each[0])
+    rest = whole % size // smaller_size
+    return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
 
 
 def clock(moment: datetime, *, beside: datetime | None = None, seconds: bool = False) -> str:
     """`22:10 Europe/Kiev (19:10 UTC)`, with its date unless it is the day of `beside`."""
     form = "%H:%M:%S" if seconds else "%H:%M"
-    own = f"{_day(moment, beside)}{moment.strftime(form)} {zone_name(moment)}"
-    universal = moment.astimezone(UTC)
+    same_day = beside is not None and beside.astimezone(moment.tzinfo).date() == moment.date()
+    own = ("" if same_day else f"{moment:%Y-%m-%d} ") + moment.strftime(form)
     if moment.utcoffset() == timedelta(0):
-        return f"{_day(moment, beside)}{moment.strftime(form)} UTC"
-    # The UTC day is only worth its ink where it differs from the day just written.
+        return f"{own} UTC"
+    universal = moment.astimezone(UTC)
     day = f"{universal:%Y-%m-%d} " if universal.date() != moment.date() else ""
-    return f"{own} ({day}{universal.strftime(form)} UTC)"
-
-
-def _day(moment: datetime, beside: datetime | None) -> str:
-    if beside is not None and beside.astimezone(moment.tzinfo).date() == moment.date():
-        return ""
-    return f"{moment:%Y-%m-%d} "
-
-
-def listed(items: Sequence[str], *, most: int) -> str:
-    """`a, b, c and 34 more`."""
-    if len(items) <= most:
-        return joined(items)
-    return f"{', '.join(items[:most])} and {len(items) - most:,} more"
-
-
-def joined(items: Sequence[str], last: str = "and") -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    if len(items) < 2:
-        return "".join(items)
-    return f"{', '.join(items[:-1])} {last} {items[-1]}"
+    return f"{own} {zone_name(moment)} ({day}{universal.strftime(form)} UTC)"
 
 
 def clock_span(first: datetime, last: datetime) -> str:
@@ -84,17 +55,26 @@ def clock_span(first: datetime, last: datetime) -> str:
     last = last.astimezone(first.tzinfo)
     if first == last:
         return clock(first, seconds=True)
-    own = f"{first:%Y-%m-%d %H:%M:%S} to {_day(last, first)}{last:%H:%M:%S} {zone_name(first)}"
+    day = "" if first.date() == last.date() else f"{last:%Y-%m-%d} "
+    own = f"{first:%Y-%m-%d %H:%M:%S} to {day}{last:%H:%M:%S} {zone_name(first)}"
     if first.utcoffset() == timedelta(0):
         return own
     return f"{own} ({first.astimezone(UTC):%H:%M:%S} to {last.astimezone(UTC):%H:%M:%S} UTC)"
 
 
+def listed(items: Sequence[str], *, most: int) -> str:
+    """`a`, `a and b`, `a, b and c`, `a, b, c and 34 more`."""
+    if len(items) > most:
+        return f"{', '.join(items[:most])} and {len(items) - most:,} more"
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
+
+
 def size(count: int) -> str:
     """`812 bytes`, `3.4 kB`, `1.1 GB`."""
-    amount = float(count)
-    for unit in ("bytes", "kB", "MB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} GB"
+    if count < 1000:
+        return f"{count} bytes"
+    amount, unit = count / 1000, "kB"
+    for larger in ("MB", "GB"):
+        if amount >= 1000:
+            amount, unit = amount / 1000, larger
+    return f"{amount:.1f} {unit}"

@@ -8,43 +8,61 @@ Not here: which content may be shown (report.py).
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, TypeAlias
 
-from jackline.autopsy.lapsed_caches import summed
+from jackline.autopsy.lapsed_caches import WaitTotals
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime, timedelta
 
     from jackline.autopsy.agent_reports import ReportRow
-    from jackline.autopsy.causes import RetryPattern, Spending
-    from jackline.autopsy.next_steps import ResumeOption
     from jackline.autopsy.report import AgentFate, CauseReport, WhyReport
-    from jackline.transcripts.story import ReadProblem, SeenFailure
+    from jackline.transcripts.story import ReadProblem
 
-SCHEMA = "jackline.why/1"
+SCHEMA = "jackline.why/2"
 
 Document: TypeAlias = dict[str, object]
 
 
 def document(report: WhyReport) -> Document:
     """The whole report, ready for `json.dumps`."""
+    totals = WaitTotals.of(report.lapsed_waits)
     return {
         "schema": SCHEMA,
         "synthetic": report.synthetic,
         "verdict": report.verdict,
         "now": iso(report.now),
         "agents_total": len(report.agents),
-        "agents_by_fate": _by_fate(report),
+        "agents_by_fate": dict(Counter(agent.fate.value for agent in report.agents)),
         "tokens_at_least": report.tokens,
         "main_session_tokens_at_least": report.main_tokens,
         "causes": [_cause(described) for described in report.causes],
         "survived": [_cause(described) for described in report.survived],
-        "told_to_user": [_told(row) for row in report.told_to_user],
-        "prompt_caches": _caches(report),
-        "resume": [_way(way) for way in report.ways],
+        "reported_to_user": _reported(report.reported_to_user),
+        "prompt_caches": None
+        if totals is None
+        else {
+            "calls": totals.calls,
+            "longest_wait_s": round(totals.longest_wait, 3),
+            "tokens_written_again": totals.tokens,
+            "dollars": totals.dollars,
+            "dollars_warm": totals.dollars_warm,
+        },
+        "resume": [
+            {
+                "command": option.command,
+                "then": option.then,
+                "agents": list(option.agents),
+                "not_before": iso(option.not_before),
+            }
+            for option in report.resume_options
+        ],
         "agents": [_agent(agent) for agent in report.agents],
         "looked_at": {"files": report.files_read, "bytes": report.bytes_read},
-        "troubles": [trouble_facts(trouble) for trouble in report.troubles],
+        "problems": problem_documents(report.problems),
     }
 
 
@@ -53,19 +71,17 @@ def iso(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def _seconds(duration: timedelta | None) -> float | None:
-    return None if duration is None else round(duration.total_seconds(), 3)
-
-
-def _by_fate(report: WhyReport) -> dict[str, int]:
-    count: dict[str, int] = {}
-    for agent in report.agents:
-        count[agent.fate.value] = count.get(agent.fate.value, 0) + 1
-    return count
+def problem_documents(problems: Iterable[ReadProblem]) -> list[Document]:
+    """Everything that could not be read."""
+    return [{**asdict(problem), "path": str(problem.path)} for problem in problems]
 
 
 def _cause(described: CauseReport) -> Document:
-    cause = described.cause
+    cause, pattern, spending = described.cause, described.pattern, described.spending
+
+    def seconds(duration: timedelta | None) -> float | None:
+        return None if duration is None else round(duration.total_seconds(), 3)
+
     return {
         "rank": described.rank,
         "name": described.name,
@@ -76,70 +92,43 @@ def _cause(described: CauseReport) -> Document:
         "agents_stopped": len(cause.agents),
         "agents": [story.agent_id for story in cause.agents],
         "texts": [{"text": text, "count": count} for text, count in described.texts],
-        "met": _rhythm(described.rhythm),
-        "spending": _spending(described.spending),
+        "occurred": {
+            "times": pattern.count,
+            "first_at": iso(pattern.first),
+            "last_at": iso(pattern.last),
+            "span_s": seconds(pattern.span),
+            "median_interval_s": seconds(pattern.median_interval),
+            "longest_pause_s": seconds(pattern.longest_pause),
+            "anything_waited": pattern.waited,
+        },
+        "spending": None
+        if spending is None
+        else {
+            "impossible_from": iso(spending.point),
+            "tokens_before_at_least": spending.before,
+            "tokens_after_at_least": spending.after,
+            "agents_started_after": spending.started_after,
+        },
         "stopped_agents_tokens_at_least": sum(story.tokens for story in cause.agents),
         "missed": [{"how": miss.value, "agents": count} for miss, count in described.misses],
-        "told": [_told(row) for row in described.told],
+        "reported": _reported(described.reported),
         "what_to_do": list(described.advice),
     }
 
 
-def _rhythm(rhythm: RetryPattern) -> Document:
-    return {
-        "times": rhythm.count,
-        "first_at": iso(rhythm.first),
-        "last_at": iso(rhythm.last),
-        "span_s": _seconds(rhythm.span),
-        "median_interval_s": _seconds(rhythm.median_interval),
-        "longest_pause_s": _seconds(rhythm.longest_pause),
-        "anything_waited": rhythm.waited,
-    }
-
-
-def _spending(spending: Spending | None) -> Document | None:
-    if spending is None:
-        return None
-    return {
-        "impossible_from": iso(spending.point),
-        "tokens_before_at_least": spending.before,
-        "tokens_after_at_least": spending.after,
-        "agents_started_after": spending.started_after,
-    }
-
-
-def _told(row: ReportRow) -> Document:
-    return {
-        "times": row.count,
-        "by": row.teller or None,
-        "claim": row.claim or None,
-        "marked_as_error": row.is_error,
-        "text": row.text,
-        "names": row.names,
-        "so_one_believes_in": row.heard.value,
-    }
-
-
-def _caches(report: WhyReport) -> Document | None:
-    sums = summed(report.lapsed_waits)
-    if sums is None:
-        return None
-    return {
-        "calls": sums.calls,
-        "longest_wait_s": round(sums.longest_wait, 3),
-        "tokens_written_again": sums.tokens,
-        "dollars": sums.dollars,
-        "dollars_warm": sums.dollars_warm,
-    }
-
-
-def _way(way: ResumeOption) -> Document:
-    return {
-        "command": way.command,
-        "then": way.then,
-        "agents": list(way.agents),
-        "not_before": iso(way.not_before),
-    }
+def _reported(rows: Iterable[ReportRow]) -> list[Document]:
+    return [
+        {
+            "times": row.count,
+            "by": row.reporter or None,
+            "claim": row.claim or None,
+            "marked_as_error": row.is_error,
+            "text": row.text,
+            "names": row.names,
+            "suggests": row.outcome.value,
+        }
+        for row in rows
+    ]
 
 
 def _agent(agent: AgentFate) -> Document:
@@ -163,24 +152,18 @@ def _agent(agent: AgentFate) -> Document:
         "tokens_at_least": story.tokens,
         "result_at": story.result_at,
         "transcript": str(story.path),
-        "sightings": [_sighting(sighting) for sighting in story.sightings],
+        "failures": [
+            {
+                "at": iso(seen.at),
+                "kind": seen.failure.kind.value,
+                "sub": seen.failure.sub,
+                "status": seen.status,
+                "text": seen.text,
+                "request_id": seen.request_id,
+                "fatal": seen.fatal,
+            }
+            for seen in story.failures
+        ],
     }
     content = {"label": agent.label, "last_words": agent.last_words}
     return {**facts, **{key: value for key, value in content.items() if value is not None}}
-
-
-def _sighting(sighting: SeenFailure) -> Document:
-    return {
-        "at": iso(sighting.at),
-        "kind": sighting.failure.kind.value,
-        "sub": sighting.failure.sub,
-        "status": sighting.status,
-        "text": sighting.text,
-        "request_id": sighting.request_id,
-        "fatal": sighting.fatal,
-    }
-
-
-def trouble_facts(trouble: ReadProblem) -> Document:
-    """One thing that could not be read."""
-    return {"path": str(trouble.path), "what": trouble.what, "count": trouble.count}

@@ -28,8 +28,20 @@ if TYPE_CHECKING:
 
     from jackline.autopsy.causes import Cause
 
+_BY_HAND = (
+    "go by hand to the folder that it worked in, whose name has characters that a shell would"
+    " interpret, and start there"
+)
+# As clients name sessions and runs; none begins with a dash, which would be an option.
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
+_ON_A_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+# Double quotes protect these characters in all of those shells: no `%` and `!` of cmd.exe, no `$`,
+# no back quotes, and none of the characters that PowerShell reads as quotes.
+_QUOTABLE = re.compile(r"[\w .,:;+=@~#()\[\]{}'&^\\/-]*")
+_ON_WINDOWS = os.name == "nt"
 
-def what_to_do(cause: Cause, *, now: datetime) -> tuple[str, ...]:
+
+def advice(cause: Cause, *, now: datetime) -> tuple[str, ...]:
     """The steps for this cause."""
     what_it_is, what_helps = explain(cause.failure, now)[:2]
     if cause.resets_at is not None and cause.resets_at <= now:
@@ -39,27 +51,13 @@ def what_to_do(cause: Cause, *, now: datetime) -> tuple[str, ...]:
         wait = f"Wait until {clock(cause.resets_at, beside=now)}, then resume."
         return (wait, what_helps, what_it_is)
     if cause.failure.kind is Kind.ACCOUNT_QUOTA:
-        return ("Wait for the limit to refill; no text said when.", what_helps, what_it_is)
+        return ("Wait for the limit to refill; no text gave a time.", what_helps, what_it_is)
     return (what_helps, what_it_is)
-
-
-MANY = 6
-_BY_HAND = (
-    "go by hand to the folder that it worked in, whose name has signs that a shell would read, and"
-    " start there"
-)
-# As clients name sessions and runs; none begins with a dash, which would be an option.
-_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,199}")
-_ON_A_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
-# What double quotes keep together in all of those shells: no `%` and `!` of cmd.exe, no `$`, no
-# back quotes, and none of the letters that PowerShell takes for quotes.
-_QUOTABLE = re.compile(r"[\w .,:;+=@~#()\[\]{}'&^\\/-]*")
-_ON_WINDOWS = os.name == "nt"
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeOption:
-    """One way back: a shell command, what to say then, whom it brings back, and from when.
+    """One way to resume: a shell command, what to do then, which agents resume, and from when.
 
     Without a command `then` says what to do instead.
     """
@@ -70,106 +68,62 @@ class ResumeOption:
     not_before: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Door:
-    command: str | None
-    instead: str | None
-    run_id: str | None
-    role: Role
-    not_before: datetime | None
-
-
 def resume_options(
     stopped: Iterable[tuple[AgentStory, datetime | None]],
     *,
     now: datetime,
     windows: bool = _ON_WINDOWS,
 ) -> tuple[ResumeOption, ...]:
-    """The ways to resume these agents, each given with its wall's reset; soonest first.
+    """The ways to resume these agents, each passed with its cause's reset; soonest first.
 
-    `windows` tells whether they are read where commands are pasted into a shell of Windows.
+    `windows` says whether the commands are pasted into a shell of Windows.
     """
-    doors: dict[_Door, list[AgentStory]] = {}
+    groups: dict[tuple[str | None, str, str | None, Role, datetime | None], list[str]] = {}
     for story, resets_at in stopped:
-        client = _client_command(story)
-        if client is None:
+        if not _ID.fullmatch(story.session_id):
             continue
-        command = _in_its_folder(client, story, windows=windows)
-        if command is None and not _has_folder(story):
-            continue
-        instead = None if command else f"{_BY_HAND}: {client}"
+        is_codex = story.client.startswith("codex")
+        client = f"{'codex resume' if is_codex else 'claude --resume'} {story.session_id}"
+        command: str | None = client
+        # Claude Code looks sessions up by the folder that it is started in.
+        if story.cwd and not is_codex:
+            is_absolute = story.cwd.startswith(("/", "\\\\")) or _ON_A_DRIVE.match(story.cwd)
+            if not is_absolute or not story.cwd.isprintable():
+                continue  # no system names a folder so
+            enter = _enter_command(story.cwd, windows=windows)
+            command = None if enter is None else f"{enter} && {client}"
         not_before = resets_at if resets_at is not None and resets_at > now else None
         run_id = story.run_id if story.run_id and _ID.fullmatch(story.run_id) else None
-        door = _Door(command, instead, run_id, story.role, not_before)
-        doors.setdefault(door, []).append(story)
-    ways = [
-        ResumeOption(
-            door.command, _then(door, agents), tuple(a.agent_id for a in agents), door.not_before
-        )
-        for door, agents in doors.items()
-    ]
-    return tuple(sorted(ways, key=lambda way: way.not_before or now))
+        key = (command, client, run_id, story.role, not_before)
+        groups.setdefault(key, []).append(story.agent_id)
+    options = []
+    for (command, client, run_id, role, not_before), agents in groups.items():
+        steps = [] if command else [f"{_BY_HAND}: {client}"]
+        if role is Role.WORKFLOW and run_id:
+            steps.append(
+                f"ask it to run the workflow again with resumeFromRunId: '{run_id}' "
+                "(only inside this session; finished agents answer from the journal)"
+            )
+        elif role is Role.SUBAGENT:
+            steps.append(
+                f"ask it to use SendMessage to {listed(agents, most=6)}:"
+                " an agent goes on from its own transcript"
+            )
+        options.append(ResumeOption(command, "; ".join(steps) or None, tuple(agents), not_before))
+    return tuple(sorted(options, key=lambda option: option.not_before or now))
 
 
-def _client_command(story: AgentStory) -> str | None:
-    """What resumes the session in its own folder; None for a session that no client has named."""
-    session = story.session_id
-    if not _ID.fullmatch(session):
-        return None
-    is_codex = story.client.startswith("codex")
-    return f"codex resume {session}" if is_codex else f"claude --resume {session}"
-
-
-def _in_its_folder(client: str, story: AgentStory, *, windows: bool) -> str | None:
-    """The same from anywhere; None when the folder cannot be named safely.
-
-    Claude Code looks sessions up by the folder that it is started in.
-    """
-    folder = story.cwd
-    if not folder or story.client.startswith("codex"):
-        return client
-    if not _has_folder(story):
-        return None
+def _enter_command(folder: str, *, windows: bool) -> str | None:
+    """The command that enters the folder; None when no quoting is safe in every shell."""
     if folder.startswith("/") and not windows:
-        return f"cd -- {shlex.quote(folder)} && {client}"
-    quoted = _quoted_for_windows(folder)
-    # Unlike `cd` it changes the drive in cmd.exe, and all of these shells have it.
-    return None if quoted is None else f"pushd {quoted} && {client}"
-
-
-def _has_folder(story: AgentStory) -> bool:
-    """Whether the transcript names a folder as a system would; `..` and `-P` are none."""
-    folder = story.cwd or ""
-    if not folder.isprintable():
-        return False
-    return folder.startswith(("/", "\\\\")) or _ON_A_DRIVE.match(folder) is not None
-
-
-def _quoted_for_windows(folder: str) -> str | None:
+        return f"cd -- {shlex.quote(folder)}"
     if folder.startswith("\\") or not _QUOTABLE.fullmatch(folder):
-        return None  # a share has no drive, and its backslashes are read differently
+        return None  # a share has no drive, and shells read its backslashes differently
     if folder.endswith("\\"):
-        # Behind it a quote would be a letter in a POSIX shell.
+        # In a POSIX shell it would escape the quote after it.
         folder = folder[:-1]
         folder += "/" if folder.endswith(":") else ""
-    return None if "\\\\" in folder or folder.endswith("\\") else f'"{folder}"'
-
-
-def _then(door: _Door, agents: list[AgentStory]) -> str | None:
-    asked = _asked(door, agents)
-    if door.instead is None:
-        return asked
-    return f"{door.instead}; {asked}" if asked else door.instead
-
-
-def _asked(door: _Door, agents: list[AgentStory]) -> str | None:
-    """What the resumed session is to be asked."""
-    if door.role is Role.WORKFLOW and door.run_id:
-        return (
-            f"ask it to run the workflow again with resumeFromRunId: '{door.run_id}' "
-            "(only inside this session; finished agents answer from the journal)"
-        )
-    if door.role is Role.SUBAGENT:
-        to = listed([agent.agent_id for agent in agents], most=MANY)
-        return f"ask it to use SendMessage to {to}: an agent goes on from its own transcript"
-    return None
+    if "\\\\" in folder or folder.endswith("\\"):
+        return None
+    # Unlike `cd` it changes the drive in cmd.exe, and all of these shells have it.
+    return f'pushd "{folder}"'

@@ -1,7 +1,7 @@
 """Write a synthetic replica of the incident that this project began with, for demos and tests.
 
 Rules: (1) deterministic: two replicas are equal byte for byte, ids come from names; (2) figures as
-in the real incident: 98 transcripts, 37 meetings with HTTP 429 in 34.5 s, 15 lines that blame the
+in the real incident: 98 transcripts, 37 times HTTP 429 in 34.5 s, 15 lines that blame the
 structured output, 2,077,133 tokens over 97 agents; (3) every name and every text of an agent is
 invented; (4) lines have the form that Claude Code 2.1.197 writes: each block of an answer is its
 own line and repeats the answer's id and usage.
@@ -22,66 +22,76 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-
 Line: TypeAlias = dict[str, object]
-
-VERSION = "2.1.197"
-CWD = "/home/user/project"
-MODEL = "claude-sonnet-5"
-
-
-def named_uuid(name: str) -> str:
-    """A UUID that is always the same for the same name."""
-    return str(UUID(bytes=_digest(name)[:16], version=4))
-
-
-def named_agent_id(name: str) -> str:
-    """An agent id as Claude Code makes them: `a` and sixteen hexadecimal digits."""
-    return "a" + _digest(name).hex()[:16]
 
 
 def _digest(name: str) -> bytes:
     return hashlib.sha256(f"jackline replica {name}".encode()).digest()
 
 
-def stamp(moment: datetime) -> str:
-    """`2026-06-18T17:41:02.310Z`."""
+def _uuid(name: str) -> str:
+    return str(UUID(bytes=_digest(name)[:16], version=4))
+
+
+def _stamp(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
+SESSION_ID = _uuid("session")
+_RUN_ID = "wf_5e5510n1-429"
+_MODEL = "claude-sonnet-5"
+_AGENTS = 97
+_STOPPED = 37
+_IN_FLIGHT = 16
+_BLAMED = 15
+_TOKENS = 2_077_133
+_WALL = "You've hit your session limit · resets 10:10pm (Europe/Kiev)"
+_BLAME = "agent({schema}): subagent completed without calling StructuredOutput"
+
+BEGAN = datetime(2026, 6, 18, 17, 12, 4, 180_000, tzinfo=UTC)
+_FIRST_WALL = datetime(2026, 6, 18, 17, 41, 2, 310_000, tzinfo=UTC)
+# Thirty-six pauses: six times these, 34.5 s together.
+_PAUSES = (0.96, 0.93, 0.98, 0.96, 0.95, 0.97)
+_REPORTED_AT = _FIRST_WALL + timedelta(seconds=36)
+READ_AT = _REPORTED_AT + timedelta(minutes=5)
+
+# The (input, output) tokens of an answer.
+_FIRST_ANSWER = (14_018, 412)
+_LATE_ANSWER = (6_420, 318)
+_LATE_ANSWERS = 5
+
+
 @dataclass(slots=True)
-class Transcript:
-    """The lines of one conversation, each hanging on the one before it."""
+class _Transcript:
+    """The lines of one conversation; each names the line before it."""
 
     name: str
-    session_id: str
     agent_id: str | None = None
     lines: list[Line] = field(default_factory=list)
 
-    def says(self, at: datetime, text: str, **extra: object) -> None:
-        """A line of the user, or of the harness in the user's name."""
+    def add_user_text(self, at: datetime, text: str, **extra: object) -> None:
         self._add(at, {"type": "user", "message": {"role": "user", "content": text}, **extra})
 
-    def answers(self, at: datetime, blocks: list[Line], tokens: tuple[int, int], stop: str) -> None:
-        """One answer of the model: a line per block, with (input, output) tokens."""
+    def add_answer(
+        self, at: datetime, blocks: list[Line], tokens: tuple[int, int], stop: str
+    ) -> None:
         message: Line = {
             "id": f"msg_{self._mark()}",
             "type": "message",
             "role": "assistant",
-            "model": MODEL,
+            "model": _MODEL,
             "stop_reason": stop,
             "stop_sequence": None,
-            "usage": _usage(*tokens),
+            "usage": self._usage(*tokens),
         }
         request_id = f"req_{self._mark()}"
         for block in blocks:
             line: Line = {"message": {**message, "content": [block]}, "requestId": request_id}
             self._add(at, {**line, "type": "assistant"})
 
-    def returns(
+    def add_tool_result(
         self, at: datetime, tool_use_id: str, text: str, result: Line | None = None
     ) -> None:
-        """The result of a tool."""
         block = {
             "tool_use_id": tool_use_id,
             "type": "tool_result",
@@ -93,22 +103,31 @@ class Transcript:
             line["toolUseResult"] = result
         self._add(at, line)
 
-    def dies(self, at: datetime, text: str, *, status: int, error: str) -> None:
-        """The line that Claude Code writes when the API has refused for good."""
+    def add_api_error(self, at: datetime, text: str, *, status: int, error: str) -> None:
+        """The line that Claude Code writes when it gives up on the API."""
         message: Line = {
-            "id": named_uuid(f"{self.name} death"),
+            "id": _uuid(f"{self.name} death"),
             "container": None,
             "model": "<synthetic>",
             "role": "assistant",
             "stop_reason": "stop_sequence",
             "stop_sequence": "",
             "type": "message",
-            "usage": _usage(0, 0),
+            "usage": self._usage(0, 0),
             "content": [{"type": "text", "text": text}],
             "context_management": None,
         }
         line: Line = {"type": "assistant", "message": message, "requestId": f"req_{self._mark()}"}
         self._add(at, {**line, "error": error, "isApiErrorMessage": True, "apiErrorStatus": status})
+
+    def _usage(self, read: int, written: int) -> Line:
+        return {
+            "input_tokens": min(read, 3),
+            "cache_creation_input_tokens": max(read - 3, 0),
+            "cache_read_input_tokens": 0,
+            "output_tokens": written,
+            "service_tier": "standard",
+        }
 
     def _mark(self) -> str:
         return _digest(f"{self.name} {len(self.lines)}").hex()[:20]
@@ -121,102 +140,128 @@ class Transcript:
         if self.agent_id is not None:
             head["agentId"] = self.agent_id
         tail: Line = {
-            "uuid": named_uuid(f"{self.name} {len(self.lines)}"),
-            "timestamp": stamp(at),
+            "uuid": _uuid(f"{self.name} {len(self.lines)}"),
+            "timestamp": _stamp(at),
             "userType": "external",
             "entrypoint": "cli",
-            "cwd": CWD,
-            "sessionId": self.session_id,
-            "version": VERSION,
+            "cwd": "/home/user/project",
+            "sessionId": SESSION_ID,
+            "version": "2.1.197",
             "gitBranch": "main",
         }
         self.lines.append({**head, **line, **tail})
 
 
-def _usage(given: int, written: int) -> Line:
-    return {
-        "input_tokens": min(given, 3),
-        "cache_creation_input_tokens": max(given - 3, 0),
-        "cache_read_input_tokens": 0,
-        "output_tokens": written,
-        "service_tier": "standard",
-    }
-
-
-def text_block(text: str) -> Line:
-    """A block of prose."""
-    return {"type": "text", "text": text}
-
-
-def tool_block(tool_use_id: str, name: str, arguments: Line) -> Line:
-    """A block that calls a tool."""
-    return {"type": "tool_use", "id": tool_use_id, "name": name, "input": arguments}
-
-
-SESSION_ID = named_uuid("session")
-RUN_ID = "wf_5e5510n1-429"
-AGENTS = 97
-STOPPED = 37
-IN_FLIGHT = 16
-BLAMED = 15
-TOKENS = 2_077_133
-WALL = "You've hit your session limit · resets 10:10pm (Europe/Kiev)"
-BLAME = "agent({schema}): subagent completed without calling StructuredOutput"
-
-BEGAN = datetime(2026, 6, 18, 17, 12, 4, 180_000, tzinfo=UTC)
-FIRST_WALL = datetime(2026, 6, 18, 17, 41, 2, 310_000, tzinfo=UTC)
-# Thirty-six pauses: six times these, 34.5 s together.
-PAUSES = (0.96, 0.93, 0.98, 0.96, 0.95, 0.97)
-TOLD_AT = FIRST_WALL + timedelta(seconds=36)
-READ_AT = TOLD_AT + timedelta(minutes=5)
-
-# What an answer of an agent cost: (input, output) tokens.
-FIRST_ANSWER = (14_018, 412)
-LATE_ANSWER = (6_420, 318)
-LATE_ANSWERS = 5
-
-
 @dataclass(frozen=True, slots=True)
-class ReplicaAgent:
-    """One agent's part in the plot; `met` counts the meetings with the wall from 0."""
+class _Agent:
+    """One invented agent; `wall` is its number among the 37 that met the wall, from 0."""
 
     index: int
-    met: int | None
+    wall: int | None
 
     @property
     def name(self) -> str:
-        """The agent's invented label."""
         return f"audit:module-{self.index + 1:02d}"
 
     @property
     def agent_id(self) -> str:
-        """The agent's id."""
-        return named_agent_id(self.name)
+        """An id as Claude Code makes them: `a` and sixteen hexadecimal digits."""
+        return "a" + _digest(self.name).hex()[:16]
 
     @property
-    def blamed(self) -> bool:
-        """Whether the run blamed a missing structured output for this agent's end."""
-        return self.met is not None and self.met >= STOPPED - BLAMED
+    def verdict(self) -> Line:
+        return {"verdict": "fine", "score": 5 + self.index % 5}
+
+    def transcript(self, wall_times: list[datetime], final_tokens: int) -> _Transcript:
+        if self.wall is None:
+            return self._finished(final_tokens)
+        wall = wall_times[self.wall]
+        if self.wall >= _IN_FLIGHT:
+            # Started after the wall, as soon as another agent had stopped.
+            transcript = self._opened(wall - timedelta(seconds=0.88))
+        else:
+            start = _FIRST_WALL - timedelta(seconds=260 - self.wall * 11)
+            transcript = self._opened(start)
+            self._work(transcript, start + timedelta(seconds=8.7), _FIRST_ANSWER, 0)
+            if self.wall >= _IN_FLIGHT - _LATE_ANSWERS:
+                # Requests accepted before the wall are still answered, and paid for.
+                self._work(transcript, wall - timedelta(seconds=1.6), _LATE_ANSWER, 1)
+        transcript.add_api_error(wall, _WALL, status=429, error="rate_limit")
+        return transcript
+
+    def _finished(self, final_tokens: int) -> _Transcript:
+        start = BEGAN + timedelta(seconds=self.index * 23.5)
+        transcript = self._opened(start)
+        self._work(transcript, start + timedelta(seconds=9.2), _FIRST_ANSWER, 0)
+        end = start + timedelta(seconds=180 + self.index * 7 % 120)
+        tool_use_id = f"toolu_{self.agent_id}99"
+        output = _tool_block(tool_use_id, "StructuredOutput", self.verdict)
+        transcript.add_answer(end, [output], (final_tokens - 1_180, 1_180), "tool_use")
+        done = "Structured output provided successfully"
+        transcript.add_tool_result(end + timedelta(seconds=0.1), tool_use_id, done)
+        return transcript
+
+    def _opened(self, at: datetime) -> _Transcript:
+        transcript = _Transcript(self.name, self.agent_id)
+        prompt = f"Audit module {self.index + 1} of the invented project for defects."
+        transcript.add_user_text(at, prompt)
+        return transcript
+
+    def _work(
+        self, transcript: _Transcript, at: datetime, tokens: tuple[int, int], step: int
+    ) -> None:
+        tool_use_id = f"toolu_{self.agent_id}{step:02d}"
+        text: Line = {"type": "text", "text": "Looking at the files first."}
+        look = _tool_block(tool_use_id, "Bash", {"command": "ls", "description": "Look around"})
+        transcript.add_answer(at, [text, look], tokens, "tool_use")
+        later = at + timedelta(seconds=0.4)
+        transcript.add_tool_result(later, tool_use_id, "module.py  tests.py")
+
+
+def _tool_block(tool_use_id: str, name: str, arguments: Line) -> Line:
+    return {"type": "tool_use", "id": tool_use_id, "name": name, "input": arguments}
 
 
 def write_replica(folder: Path) -> Path:
     """Write the replica below the folder and return the session's main transcript."""
     project = folder / ".claude" / "projects" / "-home-user-project"
     session = project / SESSION_ID
-    run = session / "subagents" / "workflows" / RUN_ID
+    run = session / "subagents" / "workflows" / _RUN_ID
     run.mkdir(parents=True, exist_ok=True)
     (session / "workflows").mkdir(exist_ok=True)
-    parts = _plot()
-    finals = _final_answers(parts)
-    for part in parts:
-        transcript = _stopped(part) if part.met is not None else _finished(part, finals[part.index])
-        _write_lines(run / f"agent-{part.agent_id}.jsonl", transcript.lines)
+    # Sixty agents finish, sixteen are at work when the wall comes, twenty-one start after it.
+    finishing = _AGENTS - _STOPPED
+    agents = [_Agent(i, None if i < finishing else i - finishing) for i in range(_AGENTS)]
+    wall_times = [_FIRST_WALL]
+    for step in range(_STOPPED - 1):
+        wall_times.append(wall_times[-1] + timedelta(seconds=_PAUSES[step % len(_PAUSES)]))
+    # The last answers of the finished agents make the sum exact to the token.
+    spent = sum(_FIRST_ANSWER) * (finishing + _IN_FLIGHT) + sum(_LATE_ANSWER) * _LATE_ANSWERS
+    share, rest = divmod(_TOKENS - spent, finishing)
+    for agent in agents:
+        transcript = agent.transcript(wall_times, share + (agent.index < rest))
+        _write_lines(run / f"agent-{agent.agent_id}.jsonl", transcript.lines)
         meta = {"agentType": "workflow-subagent", "spawnDepth": 1}
-        _write_lines(run / f"agent-{part.agent_id}.meta.json", [meta])
-    _write_lines(run / "journal.jsonl", _journal(parts))
-    _write_lines(session / "workflows" / f"{RUN_ID}.json", [_run_state(parts)])
+        _write_lines(run / f"agent-{agent.agent_id}.meta.json", [meta])
+    started: list[Line] = []
+    results: list[Line] = []
+    for agent in agents:
+        entry: Line = {
+            "key": f"v2:{_uuid(agent.name).replace('-', '')}",
+            "agentId": agent.agent_id,
+        }
+        started.append({"type": "started", **entry})
+        if agent.wall is None:
+            results.append({"type": "result", **entry, "result": agent.verdict})
+    _write_lines(run / "journal.jsonl", [*started, *results])
+    failures = [
+        f"parallel[{agent.index}] failed: {_BLAME}"
+        for agent in agents
+        if agent.wall is not None and agent.wall >= _STOPPED - _BLAMED
+    ]
+    _write_lines(session / "workflows" / f"{_RUN_ID}.json", [_run_state(agents, failures)])
     main = project / f"{SESSION_ID}.jsonl"
-    _write_lines(main, _main(run).lines)
+    _write_lines(main, _main_transcript(run, failures).lines)
     return main
 
 
@@ -225,138 +270,51 @@ def _write_lines(path: Path, lines: Iterable[Line]) -> None:
         json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines
     )
     path.write_text(text, encoding="utf-8", newline="\n")
-    # As old as the incident, so that asking for a time finds it where it belongs.
-    os.utime(path, (TOLD_AT.timestamp(), TOLD_AT.timestamp()))
+    # As old as the incident, so that `--since` finds it at its own time.
+    os.utime(path, (_REPORTED_AT.timestamp(), _REPORTED_AT.timestamp()))
 
 
-def _plot() -> list[ReplicaAgent]:
-    """Sixty agents finish, sixteen are at work when the wall comes, twenty-one start after it."""
-    finishing = AGENTS - STOPPED
-    return [ReplicaAgent(i, None if i < finishing else i - finishing) for i in range(AGENTS)]
-
-
-def meeting_times() -> list[datetime]:
-    """When the wall was met, 37 times."""
-    moments = [FIRST_WALL]
-    for step in range(STOPPED - 1):
-        moments.append(moments[-1] + timedelta(seconds=PAUSES[step % len(PAUSES)]))
-    return moments
-
-
-def _final_answers(parts: list[ReplicaAgent]) -> dict[int, tuple[int, int]]:
-    """What the finished agents' last answers cost, so that the whole comes out to the token."""
-    spent = sum(FIRST_ANSWER) * (AGENTS - STOPPED + IN_FLIGHT) + sum(LATE_ANSWER) * LATE_ANSWERS
-    finished = [part.index for part in parts if part.met is None]
-    share, rest = divmod(TOKENS - spent, len(finished))
-    costs = {index: share + (position < rest) for position, index in enumerate(finished)}
-    return {index: (cost - 1_180, 1_180) for index, cost in costs.items()}
-
-
-def _opening(part: ReplicaAgent, at: datetime) -> Transcript:
-    transcript = Transcript(part.name, SESSION_ID, part.agent_id)
-    transcript.says(at, f"Audit module {part.index + 1} of the invented project for defects.")
-    return transcript
-
-
-def _works(transcript: Transcript, at: datetime, tokens: tuple[int, int], step: int) -> None:
-    tool_use_id = f"toolu_{transcript.agent_id}{step:02d}"
-    look = tool_block(tool_use_id, "Bash", {"command": "ls", "description": "Look around"})
-    transcript.answers(at, [text_block("Looking at the files first."), look], tokens, "tool_use")
-    transcript.returns(at + timedelta(seconds=0.4), tool_use_id, "module.py  tests.py")
-
-
-def _finished(part: ReplicaAgent, final: tuple[int, int]) -> Transcript:
-    start = BEGAN + timedelta(seconds=part.index * 23.5)
-    transcript = _opening(part, start)
-    _works(transcript, start + timedelta(seconds=9.2), FIRST_ANSWER, 0)
-    end = start + timedelta(seconds=180 + part.index * 7 % 120)
-    tool_use_id = f"toolu_{part.agent_id}99"
-    output = tool_block(tool_use_id, "StructuredOutput", _verdict(part))
-    transcript.answers(end, [output], final, "tool_use")
-    transcript.returns(
-        end + timedelta(seconds=0.1), tool_use_id, "Structured output provided successfully"
-    )
-    return transcript
-
-
-def _stopped(part: ReplicaAgent) -> Transcript:
-    met = part.met or 0
-    wall = meeting_times()[met]
-    at_work = met < IN_FLIGHT
-    start = FIRST_WALL - timedelta(seconds=260 - met * 11) if at_work else _slot_freed(wall)
-    transcript = _opening(part, start)
-    if at_work:
-        _works(transcript, start + timedelta(seconds=8.7), FIRST_ANSWER, 0)
-    if IN_FLIGHT - LATE_ANSWERS <= met < IN_FLIGHT:
-        # Requests that the API had accepted before the wall are still answered, and paid for.
-        _works(transcript, wall - timedelta(seconds=1.6), LATE_ANSWER, 1)
-    transcript.dies(wall, WALL, status=429, error="rate_limit")
-    return transcript
-
-
-def _slot_freed(wall: datetime) -> datetime:
-    return wall - timedelta(seconds=0.88)
-
-
-def _verdict(part: ReplicaAgent) -> Line:
-    return {"verdict": "fine", "score": 5 + part.index % 5}
-
-
-def _journal(parts: list[ReplicaAgent]) -> list[Line]:
-    def entry(kind: str, part: ReplicaAgent) -> Line:
-        key = f"v2:{named_uuid(part.name).replace('-', '')}"
-        return {"type": kind, "key": key, "agentId": part.agent_id}
-
-    results = [{**entry("result", p), "result": _verdict(p)} for p in parts if p.met is None]
-    return [*(entry("started", part) for part in parts), *results]
-
-
-def _failures(parts: list[ReplicaAgent]) -> list[str]:
-    return [f"parallel[{part.index}] failed: {BLAME}" for part in parts if part.blamed]
-
-
-def _progress(part: ReplicaAgent, position: int) -> Line:
-    shown: Line = {
-        "type": "workflow_agent",
-        "index": position,
-        "label": part.name,
-        "agentId": part.agent_id,
-        "model": MODEL,
-        "state": "done",
-        "attempt": 1,
-    }
-    if part.met is None:
-        shown["resultPreview"] = json.dumps(_verdict(part), separators=(",", ":"))
-    return shown
-
-
-def _run_state(parts: list[ReplicaAgent]) -> Line:
-    results = [_verdict(part) if part.met is None else None for part in parts]
+def _run_state(agents: list[_Agent], failures: list[str]) -> Line:
+    progress = []
+    for position, agent in enumerate(agents, start=1):
+        shown: Line = {
+            "type": "workflow_agent",
+            "index": position,
+            "label": agent.name,
+            "agentId": agent.agent_id,
+            "model": _MODEL,
+            "state": "done",
+            "attempt": 1,
+        }
+        if agent.wall is None:
+            shown["resultPreview"] = json.dumps(agent.verdict, separators=(",", ":"))
+        progress.append(shown)
     return {
-        "runId": RUN_ID,
-        "timestamp": stamp(TOLD_AT),
+        "runId": _RUN_ID,
+        "timestamp": _stamp(_REPORTED_AT),
         "taskId": "wreplica1",
-        "result": {"r": results},
-        "agentCount": len(parts),
-        "logs": _failures(parts),
-        "durationMs": int((TOLD_AT - BEGAN) / timedelta(milliseconds=1)),
+        "result": {"r": [agent.verdict if agent.wall is None else None for agent in agents]},
+        "agentCount": len(agents),
+        "logs": failures,
+        "durationMs": int((_REPORTED_AT - BEGAN) / timedelta(milliseconds=1)),
         "summary": "Audit 97 modules",
         "workflowName": "audit",
         "status": "completed",
         "startTime": int(BEGAN.timestamp() * 1000),
-        "workflowProgress": [_progress(part, i) for i, part in enumerate(parts, start=1)],
+        "workflowProgress": progress,
     }
 
 
-def _main(run: Path) -> Transcript:
-    main = Transcript("main", SESSION_ID)
-    main.says(BEGAN - timedelta(seconds=14), "Audit all 97 modules of the invented project.")
-    launch = tool_block(
-        "toolu_launch", "Workflow", {"script": "await parallel(modules.map(audit))"}
-    )
+def _main_transcript(run: Path, failures: list[str]) -> _Transcript:
+    main = _Transcript("main")
+    prompt = "Audit all 97 modules of the invented project."
+    main.add_user_text(BEGAN - timedelta(seconds=14), prompt)
+    script: Line = {"script": "await parallel(modules.map(audit))"}
+    launch = _tool_block("toolu_launch", "Workflow", script)
+    starting: Line = {"type": "text", "text": "Starting the workflow."}
     started = BEGAN - timedelta(seconds=2)
-    main.answers(started, [text_block("Starting the workflow."), launch], (28_892, 176), "tool_use")
-    main.returns(
+    main.add_answer(started, [starting, launch], (28_892, 176), "tool_use")
+    main.add_tool_result(
         BEGAN,
         "toolu_launch",
         "Workflow launched in background. Task ID: wreplica1",
@@ -365,21 +323,19 @@ def _main(run: Path) -> Transcript:
             "taskId": "wreplica1",
             "taskType": "local_workflow",
             "workflowName": "audit",
-            "runId": RUN_ID,
+            "runId": _RUN_ID,
             "transcriptDir": str(run),
         },
     )
-    main.says(TOLD_AT, _notification(), origin={"kind": "task-notification"})
-    closing = text_block("Most agents forgot their structured output; I will try them again.")
-    main.answers(TOLD_AT + timedelta(seconds=6), [closing], (31_204, 96), "end_turn")
-    return main
-
-
-def _notification() -> str:
-    return (
+    notification = (
         "<task-notification>\n<task-id>wreplica1</task-id>\n"
         "<tool-use-id>toolu_launch</tool-use-id>\n<status>completed</status>\n"
         '<summary>Dynamic workflow "Audit 97 modules" completed</summary>\n'
-        f"<failures>{chr(10).join(_failures(_plot()))}</failures>\n"
-        f"<usage><agent_count>{AGENTS}</agent_count></usage>\n</task-notification>"
+        f"<failures>{chr(10).join(failures)}</failures>\n"
+        f"<usage><agent_count>{_AGENTS}</agent_count></usage>\n</task-notification>"
     )
+    main.add_user_text(_REPORTED_AT, notification, origin={"kind": "task-notification"})
+    text = "Most agents forgot their structured output; I will try them again."
+    closing: Line = {"type": "text", "text": text}
+    main.add_answer(_REPORTED_AT + timedelta(seconds=6), [closing], (31_204, 96), "end_turn")
+    return main

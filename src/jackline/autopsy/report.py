@@ -15,33 +15,22 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from jackline.autopsy.agent_reports import ReportRow, report_rows
-from jackline.autopsy.causes import (
-    Cause,
-    Judgement,
-    Miss,
-    RetryPattern,
-    Spending,
-    how_missed,
-    judge,
-    retry_pattern_of,
-    spenders,
-    spending_around,
-)
+from jackline.autopsy.causes import Cause, Miss, RetryPattern, Spending, judge, spenders
 from jackline.autopsy.lapsed_caches import LapsedWait
-from jackline.autopsy.next_steps import ResumeOption, resume_options, what_to_do
-from jackline.autopsy.sentences import cause_name, quiet_sentence, stopped_sentence
+from jackline.autopsy.next_steps import ResumeOption, advice, resume_options
+from jackline.autopsy.sentences import verdict
 from jackline.failures import Kind
 from jackline.transcripts.story import AgentStory, ReadProblem, Role, TranscriptEnd, TranscriptSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A transcript that grew this recently may belong to an agent that is still at work.
-STILL_WARM = timedelta(minutes=5)
+# A transcript that grew this recently may belong to an agent that still works.
+_RECENT = timedelta(minutes=5)
 
 
 class Fate(StrEnum):
-    """What became of an agent."""
+    """How an agent ended."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -49,10 +38,20 @@ class Fate(StrEnum):
     CUT = "cut off"
     RUNNING = "running"
 
+    @classmethod
+    def without_cause(cls, story: AgentStory, now: datetime) -> Fate:
+        """How an agent ended that no cause stopped."""
+        if story.ending is TranscriptEnd.FINISHED:
+            return cls.FINISHED
+        if story.ending is TranscriptEnd.FAILED:
+            return cls.UNEXPLAINED
+        recent = story.ended_at is not None and timedelta(0) <= now - story.ended_at < _RECENT
+        return cls.RUNNING if recent else cls.CUT
+
 
 @dataclass(frozen=True, slots=True)
 class AgentFate:
-    """One agent and what became of it; `cause` counts from 1 in the order of `Report.causes`."""
+    """One agent and how it ended; `cause` counts from 1 in the order of `WhyReport.causes`."""
 
     story: AgentStory
     fate: Fate
@@ -63,31 +62,53 @@ class AgentFate:
 
 @dataclass(frozen=True, slots=True)
 class CauseReport:
-    """Everything to be said about one cause."""
+    """Everything that the report says about one cause."""
 
     rank: int
     cause: Cause
     name: str
     texts: tuple[tuple[str, int], ...]
-    rhythm: RetryPattern
+    pattern: RetryPattern
     spending: Spending | None
-    told: tuple[ReportRow, ...]
+    reported: tuple[ReportRow, ...]
     misses: tuple[tuple[Miss, int], ...]
     advice: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, cause: Cause, rank: int, stories: Sequence[AgentStory], now: datetime
+    ) -> CauseReport:
+        """The report on one cause among all agents."""
+        texts = Counter(" ".join(o.seen.text.split()) for o in cause.occurrences)
+        texts.pop("", None)
+        misses: Counter[Miss] = Counter()
+        if cause.failure.kind is Kind.MISSING_STRUCTURED_OUTPUT:
+            misses.update(Miss.of(o) for o in cause.occurrences if o.ended)
+        return cls(
+            rank=rank,
+            cause=cause,
+            name=cause.name,
+            texts=tuple(sorted(texts.items(), key=lambda item: (-item[1], item[0]))),
+            pattern=RetryPattern.of(cause),
+            spending=Spending.around(cause, stories),
+            reported=report_rows(cause.agents, cause.failure.kind, now=now),
+            misses=tuple(sorted(misses.items(), key=lambda item: (-item[1], item[0]))),
+            advice=advice(cause, now=now),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class WhyReport:
-    """The answer: a verdict, its causes, everyone's fate, and what could not be read."""
+    """The answer: a verdict, its causes, every agent's fate, and what could not be read."""
 
     verdict: str
     now: datetime
     causes: tuple[CauseReport, ...]
     survived: tuple[CauseReport, ...]
     agents: tuple[AgentFate, ...]
-    told_to_user: tuple[ReportRow, ...]
-    ways: tuple[ResumeOption, ...]
-    troubles: tuple[ReadProblem, ...]
+    reported_to_user: tuple[ReportRow, ...]
+    resume_options: tuple[ResumeOption, ...]
+    problems: tuple[ReadProblem, ...]
     files_read: int
     bytes_read: int
     synthetic: bool = False
@@ -100,13 +121,29 @@ class WhyReport:
 
     @property
     def tokens(self) -> int:
-        """All tokens of the spenders; the truth is at least this."""
+        """All tokens of the spenders, as a lower bound."""
         return sum(story.tokens for story in spenders([agent.story for agent in self.agents]))
 
     @property
     def main_tokens(self) -> int:
-        """What main sessions spent themselves, where their agents are counted apart from them."""
+        """What main sessions spent themselves, where their agents are counted separately."""
         return sum(agent.story.tokens for agent in self.agents) - self.tokens
+
+    @property
+    def tokens_text(self) -> str:
+        """What all agents spent, and what their main sessions spent themselves."""
+        main = self.main_tokens
+        beside = f", and {main:,} by the main session itself" if main else ""
+        return f"at least {self.tokens:,} tokens{beside}"
+
+    def result_files(self) -> list[tuple[str, int]]:
+        """The files that hold the finished agents' results, with how many each."""
+        files: Counter[str] = Counter()
+        for agent in self.having(Fate.FINISHED):
+            place = agent.story.result_at or str(agent.story.path)
+            path, _, line = place.rpartition(":")
+            files[path if line.isdigit() and path else place] += 1
+        return files.most_common()
 
 
 def build(
@@ -118,127 +155,57 @@ def build(
     waits: Sequence[LapsedWait] = (),
 ) -> WhyReport:
     """The report on everything that was read; `waits` is what a gateway's journal adds to it."""
-    stories = sorted(evidence.stories, key=_seating)
-    judgement = judge(stories, now=now)
-    agents = _fates(stories, judgement, now=now, show_content=show_content)
-    walled = [(story, cause.resets_at) for cause in judgement.causes for story in cause.agents]
-    struck = {story.session_id for story, _ in walled}
-    others = [(a.story, None) for a in agents if a.fate in {Fate.CUT, Fate.UNEXPLAINED}]
-    return WhyReport(
-        verdict=_verdict(judgement, stories, agents),
-        now=now,
-        causes=_described(judgement.causes, stories, now=now),
-        survived=_described(judgement.survived, stories, now=now),
-        agents=agents,
-        told_to_user=report_rows(
-            [a.story for a in agents if _was_told_of_others(a) and a.story.session_id in struck],
-            None,
-            now=now,
-            hide=[s.label for s in stories if s.label],
+    stories = sorted(
+        evidence.stories,
+        key=lambda s: (
+            s.session_id,
+            s.role is not Role.MAIN,
+            0.0 if s.started_at is None else s.started_at.timestamp(),
+            s.agent_id,
         ),
-        ways=resume_options([*walled, *others], now=now),
-        troubles=tuple(evidence.troubles),
-        files_read=evidence.files_read,
-        bytes_read=evidence.bytes_read,
-        synthetic=synthetic,
-        lapsed_waits=tuple(waits),
     )
-
-
-def _was_told_of_others(agent: AgentFate) -> bool:
-    """Whether a main session was told things, and lived: its own end is told with its cause."""
-    return agent.story.role is Role.MAIN and bool(agent.story.told) and agent.cause is None
-
-
-def _seating(story: AgentStory) -> tuple[object, ...]:
-    began = 0.0 if story.started_at is None else story.started_at.timestamp()
-    return (story.session_id, story.role is not Role.MAIN, began, story.agent_id)
-
-
-def _verdict(judgement: Judgement, stories: list[AgentStory], agents: Sequence[AgentFate]) -> str:
-    if judgement.causes:
-        return stopped_sentence(judgement.causes, stories)
-    count = Counter(agent.fate for agent in agents)
-    return quiet_sentence(
-        count[Fate.FINISHED], count[Fate.UNEXPLAINED], count[Fate.CUT] + count[Fate.RUNNING]
-    )
-
-
-def _fates(
-    stories: Sequence[AgentStory], judgement: Judgement, *, now: datetime, show_content: bool
-) -> tuple[AgentFate, ...]:
-    ranks = {
-        id(story): rank
-        for rank, cause in enumerate(judgement.causes, start=1)
-        for story in cause.agents
-    }
-    return tuple(
+    judgement = judge(stories, now=now)
+    ranks = {id(s): rank for rank, cause in enumerate(judgement.causes, 1) for s in cause.agents}
+    agents = tuple(
         AgentFate(
             story,
-            Fate.STOPPED if id(story) in ranks else _unstopped(story, now=now),
+            Fate.STOPPED if id(story) in ranks else Fate.without_cause(story, now),
             ranks.get(id(story)),
             story.label if show_content else None,
             story.last_words if show_content else None,
         )
         for story in stories
     )
-
-
-def _unstopped(story: AgentStory, *, now: datetime) -> Fate:
-    if story.ending is TranscriptEnd.FINISHED:
-        return Fate.FINISHED
-    if story.ending is TranscriptEnd.FAILED:
-        return Fate.UNEXPLAINED
-    warm = story.ended_at is not None and timedelta(0) <= now - story.ended_at < STILL_WARM
-    return Fate.RUNNING if warm else Fate.CUT
-
-
-def _described(
-    causes: Sequence[Cause], stories: Sequence[AgentStory], *, now: datetime
-) -> tuple[CauseReport, ...]:
-    return tuple(
-        CauseReport(
-            rank=rank,
-            cause=cause,
-            name=cause_name(cause),
-            texts=_texts(cause),
-            rhythm=retry_pattern_of(cause),
-            spending=spending_around(cause, stories),
-            told=report_rows(cause.agents, cause.failure.kind, now=now),
-            misses=_misses(cause),
-            advice=what_to_do(cause, now=now),
-        )
-        for rank, cause in enumerate(causes, start=1)
+    count = Counter(agent.fate for agent in agents)
+    silent = count[Fate.CUT] + count[Fate.RUNNING]
+    stopped = [(story, cause.resets_at) for cause in judgement.causes for story in cause.agents]
+    affected = {story.session_id for story, _ in stopped}
+    others = [(a.story, None) for a in agents if a.fate in {Fate.CUT, Fate.UNEXPLAINED}]
+    # A main session that a cause stopped is reported with that cause.
+    informed = [
+        a.story
+        for a in agents
+        if a.story.role is Role.MAIN and a.cause is None and a.story.session_id in affected
+    ]
+    return WhyReport(
+        verdict=verdict(judgement.causes, stories, count[Fate.UNEXPLAINED], silent),
+        now=now,
+        causes=tuple(
+            CauseReport.of(cause, rank, stories, now)
+            for rank, cause in enumerate(judgement.causes, 1)
+        ),
+        survived=tuple(
+            CauseReport.of(cause, rank, stories, now)
+            for rank, cause in enumerate(judgement.survived, 1)
+        ),
+        agents=agents,
+        reported_to_user=report_rows(
+            informed, None, now=now, hide=[s.label for s in stories if s.label]
+        ),
+        resume_options=resume_options([*stopped, *others], now=now),
+        problems=tuple(evidence.problems),
+        files_read=evidence.files_read,
+        bytes_read=evidence.bytes_read,
+        synthetic=synthetic,
+        lapsed_waits=tuple(waits),
     )
-
-
-def _texts(cause: Cause) -> tuple[tuple[str, int], ...]:
-    count = Counter(" ".join(met.sighting.text.split()) for met in cause.meetings)
-    count.pop("", None)
-    return tuple(sorted(count.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _misses(cause: Cause) -> tuple[tuple[Miss, int], ...]:
-    if cause.failure.kind is not Kind.MISSING_STRUCTURED_OUTPUT:
-        return ()
-    count = Counter(
-        how_missed(met.story, met.sighting.failure) for met in cause.meetings if met.ended
-    )
-    return tuple(sorted(count.items(), key=lambda item: (-item[1], item[0])))
-
-
-def last_errors(agents: Sequence[AgentFate]) -> tuple[str, ...]:
-    """The last error texts of agents whose failure nobody recognised, each once, a few at most."""
-    words = {agent.story.sightings[-1].text for agent in agents if agent.story.sightings}
-    return tuple(sorted(words))[:3]
-
-
-def result_places(agents: Sequence[AgentFate]) -> tuple[tuple[str, int], ...]:
-    """The files that hold these agents' results, or their transcripts, with how many each."""
-    places = Counter(_file_of(a.story.result_at or str(a.story.path)) for a in agents)
-    return tuple(places.most_common())
-
-
-def _file_of(place: str) -> str:
-    path, _, line = place.rpartition(":")
-    return path if line.isdigit() and path else place

@@ -43,7 +43,7 @@ from jackline.clients.plugin import (
 from jackline.clients.settings_change import SettingsChange, text_of
 from jackline.config import Config
 from jackline.errors import BadArgumentError, NothingFoundError, UsageError
-from jackline.hooks.http_token import HEADER, PATH, hook_token
+from jackline.hooks.hook_input import HEADER, PATH, hook_token
 from jackline.programs import find_program
 from jackline.providers.settings import UpstreamKind
 

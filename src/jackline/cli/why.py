@@ -48,7 +48,7 @@ _STYLES: dict[Tone, dict[str, object]] = {
 @click.command()
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--since", metavar="AGE", help="One table over all sessions of the last 24h, 7d, 2w.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (jackline.why/1).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document (jackline.why/2).")
 @click.option(
     "--html", "html_file", metavar="FILE", help="Write a self-contained page with timeline."
 )
@@ -75,13 +75,13 @@ def why(
     \b
     Examples:
       jackline why                        the newest session: what stopped which agents, and why
-      jackline why --since 7d             the week in one table: who died of what, who was told
+      jackline why --since 7d             all sessions of a week in one table
 
-    The first line is the verdict. Then, for each cause: when and how often it was met, whether
-    anything waited, what was spent in vain, what was told beside what happened, which agents
-    finished and where their results are, and how to resume the others. What the gateway's journal
-    knows of their calls is added: those that waited while their prompt caches lapsed. Token counts
-    are lower bounds. Prompts, answers and tool output stay hidden unless --show-content is given.
+    The first line is the verdict. Then, for each cause: when and how often it occurred, whether
+    anything waited, what was spent in vain, what was reported and what really happened, which
+    agents finished and where their results are, and how to resume the others. The gateway's
+    journal adds the calls that waited while their prompt caches lapsed. Token counts are lower
+    bounds. Prompts, answers and tool output stay hidden unless --show-content is given.
 
     Exit codes: 0 a cause was found, 1 none was found, 2 usage, 130 interrupted.
     """
@@ -95,7 +95,7 @@ def why(
         begin = None if since is None else moment - _age(since)
         evidence = _read(targets, begin, clock)
         if begin is not None and html_file is None:
-            return _show_week(evidence, begin, moment, as_json=as_json)
+            return _show_summary(evidence, begin, moment, as_json=as_json)
     waits = [] if demo else _waits(evidence, moment)
     found = report.build(
         evidence, now=moment, show_content=show_content, synthetic=demo, waits=waits
@@ -129,7 +129,7 @@ def _replica() -> tuple[TranscriptSet, datetime]:
         write_replica(Path(folder))
         found = sources.find([folder], stores=ClientFolders.of(Path(folder), {}))
         evidence = reader.read(found)
-    # The folder is gone by now; paths below it are told as they would lie below a home.
+    # The folder is gone by now; its paths are shown as if they were below a home folder.
     for story in evidence.stories:
         story.path = Path("~") / story.path.relative_to(folder)
         if story.result_at is not None:
@@ -150,16 +150,16 @@ def _show(found: report.WhyReport, *, as_json: bool, html_file: str | None) -> N
         click.echo(text_report.render(found, width=_width(), paint=_painter()), nl=False)
 
 
-def _show_week(evidence: TranscriptSet, since: datetime, now: datetime, *, as_json: bool) -> int:
-    from jackline.autopsy import week  # noqa: PLC0415 -- only for --since
+def _show_summary(evidence: TranscriptSet, since: datetime, now: datetime, *, as_json: bool) -> int:
+    from jackline.autopsy.summary import Summary  # noqa: PLC0415 -- only for --since
 
-    summed = week.sum_up(evidence, since=since, now=now)
+    summed = Summary.of(evidence, since=since, now=now)
     if as_json:
-        _print_json(week.as_document(summed))
+        _print_json(summed.as_document())
     else:
-        click.echo(week.as_text(summed, width=_width()), nl=False)
+        click.echo(summed.as_text(width=_width()), nl=False)
         looked = f"looked at {summed.files_read:,} files ({size(summed.bytes_read)})"
-        click.echo("\n".join([looked, *text_report.trouble_lines(summed.troubles)]), err=True)
+        click.echo("\n".join([looked, *text_report.problem_lines(summed.problems)]), err=True)
     return 0 if summed.rows else 1
 
 

@@ -154,7 +154,7 @@ def _told(dead: DeadAgent) -> str:
     room = max(_LEAST_TOLD, _MOST_TOLD // max(1, len(calls)))
     finished = [(call, result[:room]) for call, result in calls]
     said = [turn.text for turn in dead.turns if turn.text]
-    fatal = [seen.text for seen in dead.story.sightings if seen.fatal]
+    fatal = [seen.text for seen in dead.story.failures if seen.fatal]
     cut = f": {fatal[-1]}" if fatal else "."
     happened = f"Another agent had this task before you and was cut off{cut}"
     if said:

@@ -8,29 +8,35 @@ Not here: Claude Code (transcripts/claude_code.py), what an error means (failure
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from jackline.transcripts.findings import Findings, UnreadableLines
-from jackline.transcripts.records import decode
+from jackline.transcripts.findings import Findings
+from jackline.transcripts.records import LineReader, decode
 from jackline.transcripts.story import SHOWN_WORDS, Role, StoryBuilder, TranscriptEnd
 
-CLIENT = "codex"
-PROVIDER = "openai"
-
-_CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call"})
-_TURN_ENDS = frozenset({"task_complete", "turn_complete"})
+CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
+CALL_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
+_NOTHING = msgspec.Raw(b"")
 
 
 class CodexError(msgspec.Struct):
-    """What a failed turn says of itself; the info is a word, or a word with an HTTP status."""
+    """The error of a turn; the info is a code, or a code with an HTTP status."""
 
     message: str | None = None
     codex_error_info: Any = None
+
+    def code_and_status(self) -> tuple[str | None, int | None]:
+        """The error's code, and the HTTP status if there is one."""
+        info = self.codex_error_info
+        if isinstance(info, dict) and info:
+            code, detail = next(iter(info.items()))
+            status = detail.get("http_status_code") if isinstance(detail, dict) else None
+            return str(code), status if isinstance(status, int) else None
+        return (info if isinstance(info, str) else None), None
 
 
 class TotalUsage(msgspec.Struct):
@@ -40,13 +46,13 @@ class TotalUsage(msgspec.Struct):
 
 
 class TokenInfo(msgspec.Struct):
-    """What a `token_count` event knows."""
+    """The totals of a `token_count` event."""
 
     total_token_usage: TotalUsage | None = None
 
 
 class PlanWindow(msgspec.Struct):
-    """How far a plan's window is used up."""
+    """How much of a plan's window is used."""
 
     used_percent: float | None = None
     window_minutes: int | None = None
@@ -58,6 +64,24 @@ class RateLimits(msgspec.Struct):
 
     primary: PlanWindow | None = None
     secondary: PlanWindow | None = None
+
+    def as_headers(self) -> dict[str, str]:
+        """The windows as the server's headers."""
+        headers: dict[str, str] = {}
+        for name, window in (("primary", self.primary), ("secondary", self.secondary)):
+            if window is not None:
+                used = window.used_percent
+                facts = {
+                    "used-percent": None if used is None else f"{used:g}",
+                    "window-minutes": window.window_minutes,
+                    "reset-at": window.resets_at,
+                }
+                headers |= {
+                    f"x-codex-{name}-{key}": str(value)
+                    for key, value in facts.items()
+                    if value is not None
+                }
+        return headers
 
 
 class CodexPayload(msgspec.Struct):
@@ -72,10 +96,16 @@ class CodexPayload(msgspec.Struct):
     model: str | None = None
     role: str | None = None
     message: Any = None
+    content: msgspec.Raw = _NOTHING
+    call_id: str | None = None
+    name: Any = None
+    arguments: Any = None
+    input: Any = None
     last_agent_message: str | None = None
     error: CodexError | None = None
     codex_error_info: Any = None
     info: TokenInfo | None = None
+    usage: msgspec.Raw = _NOTHING
     thread_token_usage: TotalUsage | None = None
     rate_limits: RateLimits | None = None
 
@@ -88,141 +118,102 @@ class CodexLine(msgspec.Struct):
     payload: CodexPayload | None = None
 
 
-_LINES = msgspec.json.Decoder(CodexLine)
+ROLLOUT_LINES = msgspec.json.Decoder(CodexLine)
 
 
-def read_rollout(
-    path: Path, lines: Iterable[memoryview], tally: UnreadableLines, *, written: datetime
-) -> Findings:
+def read_rollout(path: Path, lines: LineReader, *, written: datetime) -> Findings:
     """The story of the session that the rollout records."""
     rollout = _Rollout(path, written)
     for number, line in enumerate(lines, 1):
-        record = decode(_LINES, line)
+        record = decode(ROLLOUT_LINES, line)
         if record is None:
-            tally.unreadable()
+            lines.count_invalid()
         elif record.payload is not None:
-            rollout.take(record.type, record.timestamp, record.payload, number)
+            rollout.add(record.type, record.timestamp, record.payload, number)
     return rollout.findings()
 
 
 class _Rollout:
     def __init__(self, path: Path, written: datetime) -> None:
-        self._recount = StoryBuilder(path, client=CLIENT, provider=PROVIDER, written=written)
+        self._builder = StoryBuilder(path, client="codex", provider="openai", written=written)
         self._spent = 0
         self._has_records = False
-        self._limits: RateLimits | None = None
+        self._limits = RateLimits()
 
-    def take(self, kind: str, stamp: str | None, payload: CodexPayload, number: int) -> None:
+    def add(self, kind: str, stamp: str | None, payload: CodexPayload, number: int) -> None:
         """Add one line to the story."""
-        recount = self._recount
-        recount.seen(stamp)
-        if kind == "session_meta":
-            self._identify(payload)
+        builder = self._builder
+        story = builder.story
+        builder.saw_line(stamp)
+        if kind == "session_meta" and not story.session_id:
+            story.session_id = story.agent_id = payload.id or payload.session_id or ""
+            story.cwd = payload.cwd
+            story.client_version = payload.cli_version
+            if payload.thread_source == "subagent":
+                story.role = Role.SUBAGENT
+                story.parent_id = payload.session_id
         elif kind == "turn_context":
-            recount.story.model = payload.model or recount.story.model
+            story.model = payload.model or story.model
         elif kind == "event_msg":
-            self._take_event(stamp, payload, number)
+            self._add_event(stamp, payload, number)
         elif kind == "token_usage_record":
             self._has_records = True
-            self._spent_by_now(stamp, payload.thread_token_usage)
-        elif kind == "response_item" and payload.type in _CALLS:
-            recount.story.tool_calls += 1
-            recount.ending = TranscriptEnd.CUT
-        elif kind == "response_item" and payload.role == "user":
-            recount.ending = TranscriptEnd.CUT
+            self._add_total(stamp, payload.thread_token_usage)
+        elif kind == "response_item":
+            is_call = payload.type in CALLS or payload.type == "web_search_call"
+            story.tool_calls += is_call
+            if is_call or payload.role == "user":
+                builder.ending = TranscriptEnd.CUT
 
-    def _identify(self, payload: CodexPayload) -> None:
-        story = self._recount.story
-        if story.session_id:
-            return
-        story.session_id = story.agent_id = payload.id or payload.session_id or ""
-        story.cwd = payload.cwd
-        story.client_version = payload.cli_version
-        if payload.thread_source == "subagent":
-            story.role = Role.SUBAGENT
-            story.parent_id = payload.session_id
-
-    def _take_event(self, stamp: str | None, payload: CodexPayload, number: int) -> None:
-        recount = self._recount
+    def _add_event(self, stamp: str | None, payload: CodexPayload, number: int) -> None:
+        builder = self._builder
         if payload.type == "token_count":
-            self._take_tokens(stamp, payload)
+            self._limits = payload.rate_limits or self._limits
+            # Newer rollouts also have records, whose total does not start again after a resume.
+            if payload.info is not None and not self._has_records:
+                self._add_total(stamp, payload.info.total_token_usage)
         elif payload.type == "task_started":
-            recount.story.turns += 1
-            recount.ending = TranscriptEnd.CUT
-        elif payload.type in _TURN_ENDS:
+            builder.story.turns += 1
+            builder.ending = TranscriptEnd.CUT
+        elif payload.type in ("task_complete", "turn_complete"):
             if payload.error is not None:
-                self._failed(stamp, payload.error)
+                self._add_failure(stamp, payload.error)
             else:
-                recount.ending = TranscriptEnd.FINISHED
-                recount.story.last_words = (payload.last_agent_message or "")[:SHOWN_WORDS] or None
-                recount.story.result_at = f"{recount.story.path}:{number}"
+                builder.ending = TranscriptEnd.FINISHED
+                builder.story.last_words = (payload.last_agent_message or "")[:SHOWN_WORDS] or None
+                builder.story.result_at = f"{builder.story.path}:{number}"
         elif payload.type in ("error", "stream_error"):
             message = payload.message if isinstance(payload.message, str) else None
             error = CodexError(message, payload.codex_error_info)
-            self._failed(stamp, error, fatal=payload.type == "error")
+            self._add_failure(stamp, error, fatal=payload.type == "error")
         elif payload.type == "turn_aborted":
-            recount.ending = TranscriptEnd.CUT
+            builder.ending = TranscriptEnd.CUT
 
-    def _take_tokens(self, stamp: str | None, payload: CodexPayload) -> None:
-        self._limits = payload.rate_limits or self._limits
-        # Newer rollouts hold records too, whose total does not start again after a resume.
-        if payload.info is not None and not self._has_records:
-            self._spent_by_now(stamp, payload.info.total_token_usage)
-
-    def _spent_by_now(self, stamp: str | None, usage: TotalUsage | None) -> None:
+    def _add_total(self, stamp: str | None, usage: TotalUsage | None) -> None:
         total = usage.total_tokens if usage is not None else None
         if total is None or total == self._spent:
             return
         started_again = total < self._spent
-        self._recount.cost(None, stamp, total if started_again else total - self._spent)
+        self._builder.add_cost(None, stamp, total if started_again else total - self._spent)
         self._spent = total
 
-    def _failed(self, stamp: str | None, error: CodexError, *, fatal: bool = True) -> None:
-        code, status = _code_and_status(error.codex_error_info)
-        self._recount.failed(
-            error.message or code or "",
+    def _add_failure(self, stamp: str | None, error: CodexError, *, fatal: bool = True) -> None:
+        code, status = error.code_and_status()
+        text = error.message or code or ""
+        self._builder.add_failure(
+            text,
             stamp=stamp,
             status=status,
-            headers=_as_headers(self._limits),
+            headers=self._limits.as_headers(),
             body=None if code is None else {"code": code, "message": error.message},
             fatal=fatal,
         )
         if fatal:
-            self._recount.told(
-                "codex", "error", error.message or code or "", is_error=True, stamp=stamp
-            )
+            self._builder.add_report("codex", "error", text, is_error=True, stamp=stamp)
 
     def findings(self) -> Findings:
         """The story, or nothing when no session was recorded."""
-        story = self._recount.finish()
+        story = self._builder.finish()
         if story.ending is not TranscriptEnd.FINISHED:
             story.result_at = None
         return Findings(stories=[story] if story.session_id else [])
-
-
-def _code_and_status(info: object) -> tuple[str | None, int | None]:
-    """The word for the error, and the HTTP status if it is told along with it."""
-    if isinstance(info, str):
-        return info, None
-    if isinstance(info, dict):
-        for code, detail in info.items():
-            status = detail.get("http_status_code") if isinstance(detail, dict) else None
-            return str(code), status if isinstance(status, int) else None
-    return None, None
-
-
-def _as_headers(limits: RateLimits | None) -> dict[str, str]:
-    """The plan's windows under the names that the server gave them."""
-    headers: dict[str, str] = {}
-    if limits is None:
-        return headers
-    for seat, window in (("primary", limits.primary), ("secondary", limits.secondary)):
-        if window is not None:
-            used = window.used_percent
-            told = {
-                "used-percent": None if used is None else f"{used:g}",
-                "window-minutes": window.window_minutes,
-                "reset-at": window.resets_at,
-            }
-            headers |= {f"x-codex-{seat}-{k}": str(v) for k, v in told.items() if v is not None}
-    return headers

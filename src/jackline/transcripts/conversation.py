@@ -1,26 +1,24 @@
 """Follow the conversation of one Claude Code agent, from saved or from printed lines.
 
 Rules: (1) an error is an answer marked `isApiErrorMessage`, or a synthetic one with an error tag:
-marks, not words; (2) a tool that fails inside an agent is no failure of that agent; (3) filler that
-the client puts between two turns is no answer; (4) a missing structured answer is recognised by the
-tool's name, its result's mark and the classifier, and an accepted answer settles everything before.
+marks, not texts; (2) a tool that fails inside an agent is no failure of that agent; (3) filler that
+the client puts between two turns is no answer; (4) a missing structured output is recognised by the
+tool's name, its result's mark and the classifier, and an accepted output settles everything before.
 Not here: finding the lines (transcripts/claude_code.py), adding up (transcripts/story.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-
-import msgspec
 
 from jackline.failures import Json, Kind, Observation, Where, classify
 from jackline.transcripts.findings import STARTING_TOOLS, ReportCollector
 from jackline.transcripts.records import (
-    EverydayBlock,
-    EverydayLine,
+    QUOTAS,
+    TEXT,
+    CommonBlock,
+    CommonLine,
     PrintedLine,
-    QuotaLimits,
     TranscriptBlock,
     TranscriptLine,
     TranscriptMessage,
@@ -30,81 +28,38 @@ from jackline.transcripts.records import (
 )
 from jackline.transcripts.story import SHOWN_WORDS, AgentStory, StoryBuilder, TranscriptEnd
 
-ANSWERING_TOOL = "StructuredOutput"
-_LONGEST_NUDGE = 2_000
-
-
-class OwedAnswer:
-    """What is known about the structured answer of one agent."""
-
-    def __init__(self) -> None:
-        self._words: str | None = None
-        self._stamp: str | None = None
-        self._calls: set[str] = set()
-
-    @property
-    def expected(self) -> bool:
-        """Whether a call of the answering tool waits for its result."""
-        return bool(self._calls)
-
-    def reminded(self, words: str, stamp: str | None, now: datetime) -> None:
-        """The client put in a word of its own; it may be a reminder that the answer is owed."""
-        if not words or len(words) > _LONGEST_NUDGE:
-            return
-        seen = Observation(Where.TRANSCRIPT, text=words)
-        if classify(seen, now=now).kind is Kind.MISSING_STRUCTURED_OUTPUT:
-            self._words, self._stamp = words, stamp
-
-    def called(self, call: TranscriptBlock) -> None:
-        """The agent called a tool."""
-        if call.name == ANSWERING_TOOL:
-            self._calls.add(call.id or "")
-
-    def answered(self, result: TranscriptBlock, words: str, stamp: str | None) -> None:
-        """A tool gave its result."""
-        if (result.tool_use_id or "") not in self._calls:
-            return
-        self._calls.discard(result.tool_use_id or "")
-        refused = result.is_error is True
-        self._words, self._stamp = (words, stamp) if refused else (None, None)
-
-    @property
-    def missing(self) -> tuple[str, str | None] | None:
-        """The words and the time that tell of the miss, if the answer never came."""
-        return None if self._words is None else (self._words, self._stamp)
-
-
 CLIENT = "claude-code"
 PROVIDER = "anthropic"
 SYNTHETIC = "<synthetic>"
+STRUCTURED_OUTPUT_TOOL = "StructuredOutput"
+_LONGEST_REMINDER = 2_000
 
 # The client wraps what its own commands print in these tags; no model is asked to answer them.
 _LOCAL_COMMAND_TAGS = (b'"<command-', b'"<local-command-', b'"<bash-')
-
-# What these tools start or settle is told by their results, so their lines are read whole.
-_TELLING_TOOLS = STARTING_TOOLS | {ANSWERING_TOOL}
-
-_QUOTAS = msgspec.json.Decoder(QuotaLimits)
-_WORDS = msgspec.json.Decoder(str)
+# The results of these tools matter, so their lines are decoded as a whole.
+_SPECIAL_TOOLS = STARTING_TOOLS | {STRUCTURED_OUTPUT_TOOL}
 
 
 class ClaudeConversation:
     """One agent's conversation with its model."""
 
-    def __init__(self, recount: StoryBuilder) -> None:
-        self.recount = recount
-        self.hearing = ReportCollector(recount.story)
-        self._answered_at = 0
-        self._words: Sequence[TranscriptBlock | EverydayBlock] = ()
-        self._latest: EverydayLine | None = None
-        self._number = 0
+    def __init__(self, builder: StoryBuilder) -> None:
+        self.builder = builder
+        self.received = ReportCollector(builder.story)
+        self._answer_line = 0
+        self._last_blocks: Sequence[TranscriptBlock | CommonBlock] = ()
+        self._latest: CommonLine | None = None
+        self._latest_number = 0
         self._model: str | None = None
-        self._owed = OwedAnswer()
+        self._output_calls: set[str] = set()
+        """Calls of the structured output tool that have no result yet."""
+        self._missing_output: tuple[str, str | None] | None = None
+        """The text and the time of the last sign that the structured output is missing."""
 
-    def everyday(self, line: EverydayLine, number: int) -> bool:
-        """Take a line that is like most lines; False, and nothing taken, when it is not.
+    def add_common(self, line: CommonLine, number: int) -> bool:
+        """Add a line that is like most lines; False, and nothing added, when it is not.
 
-        Nearly all lines come by here, so what only the last of them decides is left to `_settle`.
+        Nearly all lines come here, so `_settle` does later what only the last of them decides.
         """
         message = line.message
         if message is None:
@@ -117,112 +72,96 @@ class ClaudeConversation:
                 or message.model == SYNTHETIC
                 or message.stop_reason == "refusal"
                 or type(blocks) is not list
-                or self.recount.retrying
+                or self.builder.retrying
             ):
                 return False
             for block in blocks:
-                if block.name in _TELLING_TOOLS:
+                if block.name in _SPECIAL_TOOLS:
                     return False
-            self.recount.cost(message.id, line.timestamp, message.usage.total)
+            self.builder.add_cost(message.id, line.timestamp, message.usage.total)
             self._model = message.model
             for block in blocks:
                 if block.type == "tool_use":
-                    self.recount.story.tool_calls += 1
+                    self.builder.story.tool_calls += 1
                 elif block.text:
-                    self._words = blocks
-        elif line.type != "user" or not self._is_plain_result(line, blocks):
+                    self._last_blocks = blocks
+        elif (
+            line.type != "user"
+            or self.received.started
+            or self._output_calls
+            or line.tool_ends_turn
+            or type(blocks) is not list
+            or not blocks
+            or blocks[0].type != "tool_result"
+        ):
             return False
-        self._latest, self._number = line, number
+        self._latest, self._latest_number = line, number
         return True
 
-    def _is_plain_result(
-        self, line: EverydayLine, blocks: list[EverydayBlock] | str | None
-    ) -> bool:
-        """Whether a line gives the model the result of a tool that starts and ends nothing."""
-        if self.hearing.started or self._owed.expected or line.tool_ends_turn:
-            return False
-        if type(blocks) is not list:
-            return False
-        return bool(blocks) and blocks[0].type == "tool_result"
-
     def _settle(self) -> None:
-        """Let the last everyday line decide when, with whom and how the conversation stands."""
+        """Let the last common line decide the time, the model and the ending so far."""
         line, self._latest = self._latest, None
         if line is None or line.message is None:
             return
-        self.recount.seen(line.timestamp)
-        self.recount.story.model = self._model or self.recount.story.model
+        self.builder.saw_line(line.timestamp)
+        self.builder.story.model = self._model or self.builder.story.model
         if line.type == "user":
-            self.recount.ending = TranscriptEnd.CUT
+            self.builder.ending = TranscriptEnd.CUT
             return
         message = line.message
         blocks = message.content if isinstance(message.content, list) else []
         calls = any(block.type == "tool_use" for block in blocks)
-        self._answered(message.stop_reason, calls=calls, number=self._number)
+        self._set_ending(message.stop_reason, calls=calls, number=self._latest_number)
 
-    def _answered(self, stop: str | None, *, calls: bool, number: int) -> None:
+    def _set_ending(self, stop: str | None, *, calls: bool, number: int) -> None:
         if calls or stop == "tool_use":
-            self.recount.ending = TranscriptEnd.CUT
+            self.builder.ending = TranscriptEnd.CUT
         else:
-            self.recount.ending = TranscriptEnd.FINISHED
-            self._answered_at = number
+            self.builder.ending = TranscriptEnd.FINISHED
+            self._answer_line = number
 
-    def answer(
+    def add_answer(
         self, line: TranscriptLine | PrintedLine, message: TranscriptMessage, number: int
     ) -> None:
-        """Take what the model said, or the error that came in its place."""
-        self._settle()
-        recount = self.recount
-        recount.seen(line.timestamp)
+        """Add an answer of the model, or the error in its place."""
+        builder = self.paused()
+        builder.saw_line(line.timestamp)
         if line.is_api_error_message or (message.model == SYNTHETIC and line.error):
-            self._error(line, message)
+            self._add_error(line, message)
             return
         if message.model == SYNTHETIC:
             return
         if message.usage is not None:
-            recount.cost(message.id, line.timestamp, message.usage.total)
+            builder.add_cost(message.id, line.timestamp, message.usage.total)
         calls = 0
         blocks = blocks_of(message.content)
         for block in blocks:
             if block.type == "tool_use":
                 calls += 1
-                self.hearing.calls(block)
-                self._owed.called(block)
+                self.received.add_call(block)
+                if block.name == STRUCTURED_OUTPUT_TOOL:
+                    self._output_calls.add(block.id or "")
             elif block.text:
-                self._words = blocks
-        recount.story.tool_calls += calls
-        self._model = recount.story.model = message.model or recount.story.model
-        self._answered(message.stop_reason, calls=calls > 0, number=number)
+                self._last_blocks = blocks
+        builder.story.tool_calls += calls
+        self._model = builder.story.model = message.model or builder.story.model
+        self._set_ending(message.stop_reason, calls=calls > 0, number=number)
         if message.stop_reason == "refusal":
-            self._refusal(line, message)
+            builder.add_failure(
+                message.stop_reason,
+                stamp=line.timestamp,
+                status=200,
+                body={"message": {"stop_reason": message.stop_reason}},
+                request_id=line.request_id,
+            )
 
-    def question(self, line: TranscriptLine | PrintedLine, message: TranscriptMessage) -> None:
-        """Take what the model was given: a prompt, or the results of its tools."""
-        self._settle()
-        self.recount.seen(line.timestamp)
-        if self.hearing.started:
-            self.hearing.results(message.content, line.tool_use_result, line.timestamp)
-        self._follow_owed_answer(line, message)
-        start = memoryview(message.content)[:20].tobytes()
-        if not start.startswith(_LOCAL_COMMAND_TAGS):
-            self.recount.ending = TranscriptEnd.CUT
-
-    def _follow_owed_answer(
-        self, line: TranscriptLine | PrintedLine, message: TranscriptMessage
-    ) -> None:
-        if self._owed.expected:
-            for block in blocks_of(message.content):
-                self._owed.answered(block, text_of(block.content), line.timestamp)
-        elif isinstance(line, TranscriptLine) and line.is_meta:
-            self._owed.reminded(text_of(message.content), line.timestamp, self.recount.now())
-
-    def _error(self, line: TranscriptLine | PrintedLine, message: TranscriptMessage) -> None:
+    def _add_error(self, line: TranscriptLine | PrintedLine, message: TranscriptMessage) -> None:
         quota = None
         if isinstance(line, TranscriptLine) and line.quota_limits:
-            quota = decode(_QUOTAS, line.quota_limits)
+            quota = decode(QUOTAS, line.quota_limits)
         text = text_of(message.content)
-        tag: Json = decode(_WORDS, line.error) if line.error else None
-        self.recount.failed(
+        tag: Json = decode(TEXT, line.error) if line.error else None
+        self.builder.add_failure(
             text,
             stamp=line.timestamp,
             status=line.api_error_status,
@@ -231,29 +170,47 @@ class ClaudeConversation:
             request_id=line.request_id,
         )
 
-    def _refusal(self, line: TranscriptLine | PrintedLine, message: TranscriptMessage) -> None:
-        self.recount.failed(
-            message.stop_reason or "",
-            stamp=line.timestamp,
-            status=200,
-            body={"message": {"stop_reason": message.stop_reason}},
-            request_id=line.request_id,
-        )
+    def add_question(self, line: TranscriptLine | PrintedLine, message: TranscriptMessage) -> None:
+        """Add what the model was sent: a prompt, or the results of its tools."""
+        builder = self.paused()
+        builder.saw_line(line.timestamp)
+        if self.received.started:
+            self.received.add_results(message.content, line.tool_use_result, line.timestamp)
+        if self._output_calls:
+            for block in blocks_of(message.content):
+                call = block.tool_use_id or ""
+                if call in self._output_calls:
+                    self._output_calls.discard(call)
+                    refused = (text_of(block.content), line.timestamp)
+                    self._missing_output = refused if block.is_error is True else None
+        elif isinstance(line, TranscriptLine) and line.is_meta:
+            self._check_reminder(text_of(message.content), line.timestamp)
+        start = memoryview(message.content)[:20].tobytes()
+        if not start.startswith(_LOCAL_COMMAND_TAGS):
+            builder.ending = TranscriptEnd.CUT
 
-    def pause(self) -> StoryBuilder:
-        """The recount so far, for marks that stand beside the conversation."""
+    def _check_reminder(self, text: str, stamp: str | None) -> None:
+        """See whether the client's own text reminds the model of its structured output."""
+        if not text or len(text) > _LONGEST_REMINDER:
+            return
+        failure = classify(Observation(Where.TRANSCRIPT, text=text), now=self.builder.now())
+        if failure.kind is Kind.MISSING_STRUCTURED_OUTPUT:
+            self._missing_output = (text, stamp)
+
+    def paused(self) -> StoryBuilder:
+        """The builder with all lines so far, for marks beside the conversation."""
         self._settle()
-        return self.recount
+        return self.builder
 
     def finish(self) -> AgentStory:
-        """The agent's story, with its last words and where its result stands."""
-        self._settle()
-        if self._owed.missing is not None and self.recount.ending is not TranscriptEnd.FAILED:
-            words, stamp = self._owed.missing
-            self.recount.failed(words, stamp=stamp)
-        story = self.recount.finish()
-        words = "\n".join(block.text for block in self._words if block.text)
-        story.last_words = words[:SHOWN_WORDS] or None
-        if story.ending is TranscriptEnd.FINISHED and self._answered_at:
-            story.result_at = f"{story.path}:{self._answered_at}"
+        """The agent's story, with its last text and the place of its result."""
+        builder = self.paused()
+        if self._missing_output is not None and builder.ending is not TranscriptEnd.FAILED:
+            text, stamp = self._missing_output
+            builder.add_failure(text, stamp=stamp)
+        story = builder.finish()
+        last = "\n".join(block.text for block in self._last_blocks if block.text)
+        story.last_words = last[:SHOWN_WORDS] or None
+        if story.ending is TranscriptEnd.FINISHED and self._answer_line:
+            story.result_at = f"{story.path}:{self._answer_line}"
         return story

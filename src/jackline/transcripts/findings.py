@@ -2,47 +2,34 @@
 
 Rules: (1) plain values only; (2) a file without content is still a finding, with its problems; (3)
 a report is recognised by its structure (ids, status fields, tags of a notification), never by its
-words; (4) a report has the reporter's own claim, true or not.
+text; (4) a report has the reporter's own claim, true or not.
 Not here: reading (transcripts/claude_code.py, transcripts/codex.py), joining findings (reader.py),
 whether a report was true (autopsy/agent_reports.py).
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 
-from jackline.transcripts.records import (
-    LONGEST_LINE,
-    LineReader,
-    TranscriptBlock,
-    blocks_of,
-    decode,
-    text_of,
-)
-from jackline.transcripts.story import AgentReport, AgentStory, ReadProblem, moment
+from jackline.transcripts.records import TranscriptBlock, blocks_of, decode, text_of
+from jackline.transcripts.story import AgentReport, AgentStory, ReadProblem, parse_time
 
 # The tools that start an agent or a run of agents; older clients call the first one Task.
 STARTING_TOOLS = frozenset({"Agent", "Task", "Workflow"})
-
-# Long enough for the error's words, wherever they are; reader.py cuts it to what is shown.
-KEPT_TEXT = 4_000
-
-_TAG = re.compile(r"<(task-id|tool-use-id|status|summary|failures|error)>(.*?)</\1>", re.DOTALL)
-_QUIET_STATES = frozenset({"completed", "success", "done"})
-_LISTED = "failed"
+# Long enough to contain the error's text; reader.py cuts it to what is shown.
+_LONGEST_REPORT = 4_000
+_GOOD_STATES = frozenset({"completed", "success", "done"})
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedReport:
-    """What was told about one agent, or about one run of agents, by whichever ids it came with."""
+    """A report about an agent or a run, with its ids and the agent that received it."""
 
-    told: AgentReport
+    report: AgentReport
     session_id: str
-    teller_id: str
+    receiver_id: str
     agent_id: str | None = None
     tool_use_id: str | None = None
     task_id: str | None = None
@@ -50,24 +37,18 @@ class ReceivedReport:
 
 @dataclass(frozen=True, slots=True)
 class AgentLaunch:
-    """An agent or run that a tool call started."""
+    """An agent or run that a tool call of `starter_id` started."""
 
     session_id: str
-    teller_id: str
+    starter_id: str
     tool_use_id: str
     agent_id: str | None = None
     task_id: str | None = None
     run_id: str | None = None
 
 
-class LineOrigin(msgspec.Struct):
-    """Where a user line came from, when no user wrote it."""
-
-    kind: str | None = None
-
-
 class AgentResult(msgspec.Struct, rename="camel"):
-    """What the client keeps beside a tool result that came from an agent or a run."""
+    """What the client saves beside a tool result that came from an agent or a run."""
 
     status: str | None = None
     agent_id: str | None = None
@@ -76,131 +57,122 @@ class AgentResult(msgspec.Struct, rename="camel"):
     total_tokens: int | None = None
     content: msgspec.Raw = msgspec.Raw(b"")
 
+    @classmethod
+    def of(cls, data: msgspec.Raw) -> AgentResult:
+        """The decoded fields; all empty where the client saved only text."""
+        return (decode(_RESULTS, data) if data else None) or cls()
 
-_ORIGINS = msgspec.json.Decoder(LineOrigin)
+
 _RESULTS = msgspec.json.Decoder(AgentResult)
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """The tags of a notification that a background task ended."""
+    """The client's notification that a background task ended."""
 
     task_id: str | None
     tool_use_id: str | None
     status: str
     summary: str
-    failures: tuple[str, ...]
+    failures: tuple[str, ...] = ()
+    result: str = ""
 
     @property
     def is_error(self) -> bool:
-        """Whether the notification itself speaks of a failure."""
-        return is_bad(self.status)
+        """Whether the client itself reports a failure."""
+        return self.status not in _GOOD_STATES
 
+    @classmethod
+    def parse_all(cls, text: str) -> list[Notification]:
+        """All notifications in a text, or the text as one where it has no such tags."""
+        begin, end = "<task-notification>", "</task-notification>"
+        found = []
+        start = text.find(begin)
+        while start >= 0 and (stop := text.find(end, start)) >= 0:
+            found.append(cls._parse(text[start + len(begin) : stop]))
+            start = text.find(begin, stop)
+        return found or [cls._parse(text)]
 
-def is_bad(claim: str) -> bool:
-    """Whether a status word of the client means that something went wrong."""
-    return claim not in _QUIET_STATES
+    @classmethod
+    def _parse(cls, text: str) -> Notification:
+        def content_of(tag: str, *, up_to_last: bool = False) -> str:
+            # Not by a pattern: thousands of opening tags would take it hours.
+            begin = text.find(f"<{tag}>")
+            start = begin + len(tag) + 2
+            search = text.rfind if up_to_last else text.find
+            end = search(f"</{tag}>", start) if begin >= 0 else -1
+            return "" if end < 0 else text[start:end].strip()
 
-
-def is_notification(origin: msgspec.Raw) -> bool:
-    """Whether a user line was written by the client to tell how a background task ended."""
-    found = decode(_ORIGINS, origin) if origin else None
-    return found is not None and found.kind == "task-notification"
-
-
-def read_notification(text: str) -> Notification:
-    """The tags in a notification's text; the rest of it is for the model."""
-    tags: dict[str, str] = {}
-    for name, value in _TAG.findall(text):
-        tags.setdefault(name, value.strip())
-    return Notification(
-        task_id=tags.get("task-id"),
-        tool_use_id=tags.get("tool-use-id"),
-        status=tags.get("status", ""),
-        summary=tags.get("summary") or tags.get("error", ""),
-        failures=tuple(f for f in tags.get("failures", "").splitlines() if f.strip()),
-    )
-
-
-def result_of(kept: msgspec.Raw) -> AgentResult:
-    """What is kept beside a tool result; where only words are kept, nothing is known."""
-    return (decode(_RESULTS, kept) if kept else None) or AgentResult()
+        return cls(
+            task_id=content_of("task-id") or None,
+            tool_use_id=content_of("tool-use-id") or None,
+            status=content_of("status"),
+            summary=content_of("summary") or content_of("error"),
+            failures=tuple(f for f in content_of("failures").splitlines() if f.strip()),
+            # The agent's own text may contain the tag.
+            result=content_of("result", up_to_last=True),
+        )
 
 
 class ReportCollector:
-    """What one agent was told of the agents that it started.
+    """What one agent received about the agents that it started.
 
-    `of` is the listening agent's story: its ids are known before it can start anyone.
+    `story` is the receiving agent's: its ids are known before it can start another.
     """
 
-    def __init__(self, of: AgentStory) -> None:
-        self._of = of
+    def __init__(self, story: AgentStory) -> None:
+        self._story = story
         self.reports: list[ReceivedReport] = []
         self.launches: list[AgentLaunch] = []
         self.started: set[str] = set()
 
-    def calls(self, block: TranscriptBlock) -> None:
-        """Note a tool call, if it is one that starts agents."""
+    def add_call(self, block: TranscriptBlock) -> None:
+        """Add a tool call, if it is one that starts agents."""
         if block.name in STARTING_TOOLS and block.id is not None:
             self.started.add(block.id)
-            self.launches.append(AgentLaunch(self._of.session_id, self._of.agent_id, block.id))
+            launch = AgentLaunch(self._story.session_id, self._story.agent_id, block.id)
+            self.launches.append(launch)
 
-    def results(self, content: msgspec.Raw, kept: msgspec.Raw, stamp: str | None) -> None:
-        """Keep what the results of started agents say; other tools' results say nothing here."""
+    def add_results(self, content: msgspec.Raw, saved: msgspec.Raw, stamp: str | None) -> None:
+        """Add the results of started agents; other tools' results are ignored."""
+        session, agent = self._story.session_id, self._story.agent_id
         for block in blocks_of(content):
             call = block.tool_use_id
             if block.type != "tool_result" or call is None or call not in self.started:
                 continue
-            about = result_of(kept)
-            session, teller = self._of.session_id, self._of.agent_id
-            self.launches.append(
-                AgentLaunch(session, teller, call, about.agent_id, about.task_id, about.run_id)
-            )
-            told = _told_by_result(block, about, stamp)
-            if told is not None:
-                self.reports.append(
-                    ReceivedReport(told, session, teller, about.agent_id, call, about.task_id)
-                )
-
-    def notified(self, note: Notification, stamp: str | None) -> None:
-        """Keep what a notification says: each failure it lists, and what it calls the whole."""
-        at = moment(stamp)
-        tellings = [(_LISTED, failure, True) for failure in note.failures]
-        # A list of failures explains a bad end of the whole; a good end stands beside it.
-        if not tellings or not note.is_error:
-            tellings.append((note.status, note.summary, note.is_error))
-        for claim, text, is_error in tellings:
-            told = AgentReport(at, "task notification", claim, text[:KEPT_TEXT], is_error)
+            about = AgentResult.of(saved)
+            ids = (about.agent_id, about.task_id, about.run_id)
+            self.launches.append(AgentLaunch(session, agent, call, *ids))
+            claim = about.status or ("error" if block.is_error else "completed")
+            if claim.endswith("_launched"):
+                continue  # the agent has only been started
+            text = (text_of(about.content) or text_of(block.content))[:_LONGEST_REPORT]
+            is_error = bool(block.is_error) or claim not in _GOOD_STATES
+            report = AgentReport(parse_time(stamp), "tool result", claim, text, is_error)
             self.reports.append(
-                ReceivedReport(
-                    told,
-                    self._of.session_id,
-                    self._of.agent_id,
-                    None,
-                    note.tool_use_id,
-                    note.task_id,
-                )
+                ReceivedReport(report, session, agent, about.agent_id, call, about.task_id)
             )
 
-
-def _told_by_result(
-    block: TranscriptBlock, about: AgentResult, stamp: str | None
-) -> AgentReport | None:
-    """What the parent learnt from a tool result; None when the agent has only been started."""
-    claim = about.status or ("error" if block.is_error else "completed")
-    if claim.endswith("_launched"):
-        return None
-    text = text_of(about.content) or text_of(block.content)
-    is_error = bool(block.is_error) or is_bad(claim)
-    return AgentReport(moment(stamp), "tool result", claim, text[:KEPT_TEXT], is_error)
+    def add_notification(self, note: Notification, stamp: str | None) -> None:
+        """Add each failure that a notification lists, and its status of the whole."""
+        claims = [("failed", failure, True) for failure in note.failures]
+        # A list of failures explains a bad end of the whole; a good end is a claim of its own.
+        if not claims or not note.is_error:
+            claims.append((note.status, note.summary, note.is_error))
+        for claim, text, is_error in claims:
+            report = AgentReport(
+                parse_time(stamp), "task notification", claim, text[:_LONGEST_REPORT], is_error
+            )
+            ids = (self._story.session_id, self._story.agent_id)
+            self.reports.append(ReceivedReport(report, *ids, None, note.tool_use_id, note.task_id))
 
 
 @dataclass(slots=True)
 class WorkflowRun:
-    """One run of a workflow: who took part, who returned a result, and what was logged as failed.
+    """One run of a workflow: its agents, their results, and what was logged as failed.
 
-    `results` maps agents to where their result stands; `labels` to the names the script gave them.
-    Only where the run is `journalled` does an agent that is not in `results` have no result.
+    `results` maps agents to the place of their result; `labels` to the names in the script. Only
+    in a `journalled` run does an agent that is not in `results` have no result.
     """
 
     run_id: str
@@ -215,36 +187,11 @@ class WorkflowRun:
 
 @dataclass(slots=True)
 class Findings:
-    """Everything that one file gave."""
+    """Everything that was found in one file."""
 
     stories: list[AgentStory] = field(default_factory=list)
     reports: list[ReceivedReport] = field(default_factory=list)
     launches: list[AgentLaunch] = field(default_factory=list)
     runs: list[WorkflowRun] = field(default_factory=list)
     started_by: dict[str, str] = field(default_factory=dict)
-    troubles: list[ReadProblem] = field(default_factory=list)
-
-
-class UnreadableLines:
-    """Count the lines of one file that made no sense."""
-
-    def __init__(self, lines: LineReader) -> None:
-        self._lines = lines
-        self._broken = 0
-        self._half_written = 0
-
-    def unreadable(self) -> None:
-        """Count the line that is being handed out as one without sense."""
-        if self._lines.unfinished:
-            self._half_written += 1
-        else:
-            self._broken += 1
-
-    def troubles(self, path: Path) -> list[ReadProblem]:
-        """What has to be said about the file at the end."""
-        told = (
-            (self._broken, "lines that are not JSON, or not of a known shape"),
-            (self._half_written, "half-written last line"),
-            (self._lines.oversized, f"lines over {LONGEST_LINE >> 20} MB, passed over"),
-        )
-        return [ReadProblem(path, what, count) for count, what in told if count]
+    problems: list[ReadProblem] = field(default_factory=list)

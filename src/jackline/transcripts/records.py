@@ -12,77 +12,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Protocol, TypeVar
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-# Small enough to stay in the processor's cache, and for the allocator to hand out again and again.
-PIECE = 120_000
-LONGEST_LINE = 8 << 20
+from jackline.transcripts.story import ReadProblem
 
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead
 
-class Readable(Protocol):
-    """The one thing needed of an open file."""
+# Small enough to stay in the processor's cache, and for the allocator to reuse.
+_PIECE = 120_000
+_LONGEST_LINE = 8 << 20
 
-    def read(self, size: int, /) -> bytes | None:
-        """At most so many bytes; none at the end."""
-        ...
-
-
-class LineReader:
-    """The non-empty lines of one open file, without their ends, as views into what was read.
-
-    While a line is handed out, `unfinished` tells whether its end is missing, as it is while a
-    client is still writing. `oversized` counts the lines that were passed over for their length.
-    """
-
-    def __init__(self, file: Readable, *, piece: int = PIECE, longest: int = LONGEST_LINE) -> None:
-        self._file = file
-        self._piece = piece
-        self._longest = longest
-        self.bytes_read = 0
-        self.oversized = 0
-        self.unfinished = False
-
-    def __iter__(self) -> Iterator[memoryview]:
-        rest = b""
-        passing_over = False
-        # A line longer than a piece doubles what is read, or joining it up would cost its square.
-        while piece := self._file.read(max(self._piece, len(rest))):
-            self.bytes_read += len(piece)
-            start, end = 0, piece.find(b"\n")
-            if end >= 0 and (rest or passing_over):
-                # Only the line that lies across the border is joined up, not the whole piece.
-                line = rest + piece[:end]
-                rest = b""
-                if len(line) > self._longest and not passing_over:
-                    self.oversized += 1
-                elif not passing_over:
-                    yield memoryview(line)
-                passing_over = False
-                start, end = end + 1, piece.find(b"\n", end + 1)
-            view = memoryview(piece)
-            while end >= 0:
-                if end - start > self._longest:
-                    self.oversized += 1
-                elif end > start:
-                    yield view[start:end]
-                start, end = end + 1, piece.find(b"\n", end + 1)
-            if not passing_over:
-                rest += piece[start:]
-            if len(rest) > self._longest:
-                self.oversized += 1
-                passing_over = True
-                rest = b""
-        if rest:
-            self.unfinished = True
-            yield memoryview(rest)
-
-
-# A line longer than this is looked at before it is decoded: most bytes of a transcript are tool
-# output, which tells nothing here, and whose lines begin in a fixed way.
+# A longer line is checked before it is decoded: most bytes of a transcript are tool output, which
+# says nothing here, and whose lines begin in a fixed way.
 LONG = 2_000
-_LOOK = 500
+_START = 500
 
 _FLAT = rb'\{\s*(?:"\w+"\s*:\s*(?:"[^"\\]*"|null|true|false|-?\d+)\s*,\s*)*?'
 # As the client writes it. Quotes inside a JSON string are escaped, so these bytes are always keys.
@@ -91,34 +39,115 @@ _TOOL_OUTPUT = re.compile(
     _FLAT + rb'"type"\s*:\s*"user"\s*,\s*"message"\s*:\s*\{\s*"role"\s*:\s*"user"\s*,'
     rb'\s*"content"\s*:\s*\[\s*\{\s*"tool_use_id"\s*:\s*"([^"\\]*)"\s*,\s*"type"\s*:\s*"tool_result"'
 )
-_TELLS_NOTHING = re.compile(
+_BOOKKEEPING = re.compile(
     _FLAT + rb'(?:"attachment"\s*:\s*\{|"type"\s*:\s*"(?:api-request-(?:blob|shape)'
     rb'|attachment|file-history-snapshot|progress|summary|queue-operation)")'
 )
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
-# Everything that decoding raises for bytes that make no sense.
-NO_SENSE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+# Everything that decoding raises for invalid bytes.
+INVALID = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _NOTHING = msgspec.Raw(b"")
 T = TypeVar("T")
 
 
+class LineReader:
+    """The non-empty lines of one open file, without their ends, as views into what was read.
+
+    While a line is handed out, `unfinished` says whether its end is missing, as it is while a
+    client is still writing.
+    """
+
+    def __init__(
+        self, file: SupportsRead[bytes | None], *, piece: int = _PIECE, longest: int = _LONGEST_LINE
+    ) -> None:
+        self._file = file
+        self._piece = piece
+        self._longest = longest
+        self._lines = self._cut()
+        self._peeked: list[memoryview] = []
+        self._invalid = 0
+        self._half_written = 0
+        self.bytes_read = 0
+        self.oversized = 0
+        self.unfinished = False
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return chain(self._peeked, self._lines)
+
+    def peek(self) -> Iterator[memoryview]:
+        """The first lines; iterating over the reader afterwards starts with them again."""
+        for line in self._lines:
+            self._peeked.append(line)
+            yield line
+
+    def count_invalid(self) -> None:
+        """Count the current line as one that cannot be decoded."""
+        if self.unfinished:
+            self._half_written += 1
+        else:
+            self._invalid += 1
+
+    def problems(self, path: Path) -> list[ReadProblem]:
+        """What could not be read of the file."""
+        counts = (
+            (self._invalid, "lines that are not JSON, or not of a known shape"),
+            (self._half_written, "half-written last line"),
+            (self.oversized, f"lines over {_LONGEST_LINE >> 20} MB, skipped"),
+        )
+        return [ReadProblem(path, what, count) for count, what in counts if count]
+
+    def _cut(self) -> Iterator[memoryview]:
+        rest = b""
+        skipping = False
+        # A line longer than a piece doubles what is read; otherwise joining it has quadratic cost.
+        while piece := self._file.read(max(self._piece, len(rest))):
+            self.bytes_read += len(piece)
+            start, end = 0, piece.find(b"\n")
+            if end >= 0 and (rest or skipping):
+                # Only the line across the border is joined, not the whole piece.
+                line = rest + piece[:end]
+                rest = b""
+                if len(line) > self._longest and not skipping:
+                    self.oversized += 1
+                elif not skipping:
+                    yield memoryview(line)
+                skipping = False
+                start, end = end + 1, piece.find(b"\n", end + 1)
+            view = memoryview(piece)
+            while end >= 0:
+                if end - start > self._longest:
+                    self.oversized += 1
+                elif end > start:
+                    yield view[start:end]
+                start, end = end + 1, piece.find(b"\n", end + 1)
+            if not skipping:
+                rest += piece[start:]
+            if len(rest) > self._longest:
+                self.oversized += 1
+                skipping = True
+                rest = b""
+        if rest:
+            self.unfinished = True
+            yield memoryview(rest)
+
+
 class MessageUsage(msgspec.Struct, gc=False):
-    """What one answer says that it cost."""
+    """The token counts of one answer."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
-    # What was written to the cache, by how long it is kept; of any shape, as others wrote it.
+    # What was written to the cache, by its lifetime; of any shape, as others wrote it.
     cache_creation: object = None
 
     @property
     def cache_creation_1h(self) -> int:
-        """The part of what was written to the cache that is kept for an hour."""
+        """The part of what was written to the cache that lives for an hour."""
         split = self.cache_creation
-        told = split.get("ephemeral_1h_input_tokens") if isinstance(split, dict) else None
-        return told if isinstance(told, int) else 0
+        tokens = split.get("ephemeral_1h_input_tokens") if isinstance(split, dict) else None
+        return tokens if isinstance(tokens, int) else 0
 
     @property
     def total(self) -> int:
@@ -148,6 +177,7 @@ class TranscriptBlock(msgspec.Struct):
     id: str | None = None
     name: str | None = None
     text: str | None = None
+    input: msgspec.Raw = _NOTHING
     tool_use_id: str | None = None
     is_error: bool | None = None
     content: msgspec.Raw = _NOTHING
@@ -177,34 +207,36 @@ class TranscriptLine(msgspec.Struct, rename="camel"):
     origin: msgspec.Raw = _NOTHING
     tool_use_result: msgspec.Raw = _NOTHING
     tool_ends_turn: bool | None = None
+    total_cost: msgspec.Raw = msgspec.field(default=_NOTHING, name="totalCostUSD")
+    model_usage: msgspec.Raw = _NOTHING
 
 
-class EverydayBlock(msgspec.Struct, gc=False):
-    """As much of a block as everyday lines need."""
+class CommonBlock(msgspec.Struct, gc=False):
+    """The fields of a block that most lines need."""
 
     type: str = ""
     name: str | None = None
     text: str | None = None
 
 
-class EverydayMessage(msgspec.Struct, gc=False):
-    """As much of a message as everyday lines need."""
+class CommonMessage(msgspec.Struct, gc=False):
+    """The fields of a message that most lines need."""
 
     id: str | None = None
     model: str | None = None
     stop_reason: str | None = None
-    content: list[EverydayBlock] | str | None = None
+    content: list[CommonBlock] | str | None = None
     usage: MessageUsage | None = None
 
 
-class EverydayLine(msgspec.Struct, rename="camel", gc=False):
-    """As much of a line as nearly all lines need: half the work of a whole `Line`."""
+class CommonLine(msgspec.Struct, rename="camel", gc=False):
+    """The fields that most lines need: half the work of a whole `TranscriptLine`."""
 
     type: str = ""
     timestamp: str | None = None
     is_api_error_message: bool | None = None
     tool_ends_turn: bool | None = None
-    message: EverydayMessage | None = None
+    message: CommonMessage | None = None
 
 
 class PrintedLine(msgspec.Struct):
@@ -241,10 +273,14 @@ class PrintedLine(msgspec.Struct):
     summary: str | None = None
     subagent_retry: msgspec.Raw = _NOTHING
     workflow_progress: msgspec.Raw = _NOTHING
+    stop_reason: str | msgspec.UnsetType | None = msgspec.UNSET
+    total_cost_usd: float | None = None
+    model_usage: msgspec.Raw = msgspec.field(default=_NOTHING, name="modelUsage")
+    rate_limit_info: msgspec.Raw = _NOTHING
 
 
 class QuotaLimits(msgspec.Struct, rename="camel"):
-    """The subscription window that refused, as newer clients write it down."""
+    """The subscription window that refused, as newer clients write it."""
 
     status: str | None = None
     resets_at: int | None = None
@@ -252,8 +288,8 @@ class QuotaLimits(msgspec.Struct, rename="camel"):
     overage_status: str | None = None
 
     def as_headers(self) -> dict[str, str]:
-        """The same facts under the names that the server gave them."""
-        told = {
+        """The same facts as the server's headers."""
+        facts = {
             "status": self.status,
             "reset": None if self.resets_at is None else str(self.resets_at),
             "representative-claim": self.rate_limit_type,
@@ -261,18 +297,22 @@ class QuotaLimits(msgspec.Struct, rename="camel"):
         }
         return {
             f"anthropic-ratelimit-unified-{name}": value
-            for name, value in told.items()
+            for name, value in facts.items()
             if value is not None
         }
 
 
+LINES = msgspec.json.Decoder(TranscriptLine)
+PRINTED_LINES = msgspec.json.Decoder(PrintedLine)
+QUOTAS = msgspec.json.Decoder(QuotaLimits)
+TEXT = msgspec.json.Decoder(str)
+TEXTS = msgspec.json.Decoder(list[str])
 _BLOCKS = msgspec.json.Decoder(list[TranscriptBlock])
-_TEXT = msgspec.json.Decoder(str)
 
 
 def is_tool_output(line: memoryview, *, but_not_of: Collection[str]) -> bool:
-    """Whether a long line's beginning says that it answers a tool call, and none of these calls."""
-    head = line[:_LOOK].tobytes()
+    """Whether a long line's start says that it answers a tool call, and none of these calls."""
+    head = line[:_START].tobytes()
     start = head.find(_TOOL_OUTPUT_AS_WRITTEN)
     if start < 0:
         found = _TOOL_OUTPUT.match(head)
@@ -285,32 +325,26 @@ def is_tool_output(line: memoryview, *, but_not_of: Collection[str]) -> bool:
 
 
 def is_bookkeeping(line: memoryview) -> bool:
-    """Whether a long line's beginning says that it is bookkeeping of the client."""
-    return _TELLS_NOTHING.match(line, 0, _LOOK) is not None
+    """Whether a long line's start says that it is bookkeeping of the client."""
+    return _BOOKKEEPING.match(line, 0, _START) is not None
 
 
 def decode(decoder: msgspec.json.Decoder[T], data: memoryview | bytes | msgspec.Raw) -> T | None:
-    """The decoded value, from mended bytes if need be, or None when there is no sense in them."""
-    try:
-        return decoder.decode(data)
-    except NO_SENSE:
-        mended = _mended(bytes(data))
-    if mended is None:
-        return None
-    try:
-        return decoder.decode(mended)
-    except NO_SENSE:
-        return None
-
-
-def _mended(data: bytes) -> bytes | None:
-    """The line with broken characters replaced, or None when characters are not its trouble.
+    """The decoded value, with broken characters replaced, or None for invalid bytes.
 
     Tools cut their output anywhere, so half a surrogate pair or half a UTF-8 sequence is common.
     """
-    mended = _SURROGATE.sub(rb"\\ufffd", data)
-    mended = mended.decode("utf-8", "replace").encode()
-    return None if mended == data else mended
+    try:
+        return decoder.decode(data)
+    except INVALID:
+        original = bytes(data)
+    repaired = _SURROGATE.sub(rb"\\ufffd", original).decode("utf-8", "replace").encode()
+    if repaired == original:
+        return None
+    try:
+        return decoder.decode(repaired)
+    except INVALID:
+        return None
 
 
 def blocks_of(content: msgspec.Raw) -> list[TranscriptBlock]:
@@ -318,7 +352,7 @@ def blocks_of(content: msgspec.Raw) -> list[TranscriptBlock]:
     blocks = decode(_BLOCKS, content)
     if blocks is not None:
         return blocks
-    text = decode(_TEXT, content)
+    text = decode(TEXT, content)
     return [] if text is None else [TranscriptBlock("text", text=text)]
 
 

@@ -14,7 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
@@ -26,16 +26,25 @@ from jackline.foreign_files import read_beginning
 
 _ROLLOUT_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
 _AGENT = "agent-"
-_LOOK = 4_096
+_START = 4_096
+_LOGS = (".jsonl", ".ndjson", ".json", ".log", ".txt", ".out", ".output")
+_MOST_NAMED = 3
+_DEEPEST = 100
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """One session of one client: its id, its main file if it is there, and its folder if it is."""
+    """One session of one client: its id, its main file if there is one, and its folder if any."""
 
     session_id: str
     main: Path | None
     folder: Path | None
+
+    @classmethod
+    def of_main(cls, main: Path) -> StoredSession:
+        """The session with this main transcript, and the folder beside it."""
+        folder = main.with_suffix("")
+        return cls(main.stem, main, folder if folder.is_dir() else None)
 
     def files(self) -> list[Path]:
         """Every file of the session, the main one first."""
@@ -48,13 +57,15 @@ class StoredSession:
                     yield path
 
     def _beside(self) -> Iterator[Path]:
-        """Sub-agents of clients that still kept them beside the main file."""
+        """Sub-agents that older clients saved beside the main file."""
         if self.main is None or self.main.name.startswith("rollout-"):
             return
-        wanted = self.session_id.encode()
         for path in sorted(self.main.parent.glob(f"{_AGENT}*.jsonl")):
-            if wanted in _beginning(path):
-                yield path
+            try:
+                if self.session_id.encode() in read_beginning(path, _START):
+                    yield path
+            except OSError:
+                continue
 
     def modified(self) -> float:
         """When anything in the session last changed, in seconds since 1970."""
@@ -63,7 +74,7 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class ClientFolders:
-    """The folders in which Claude Code and Codex keep everything."""
+    """The folders in which Claude Code and Codex save everything."""
 
     claude: Path
     codex: Path
@@ -78,11 +89,15 @@ class ClientFolders:
             Path(codex) if codex else home / ".codex",
         )
 
+    @classmethod
+    def of_process(cls, environment: Mapping[str, str]) -> ClientFolders:
+        """The folders of a process with this environment."""
+        home = environment.get("USERPROFILE" if os.name == "nt" else "HOME")
+        return cls.of(Path(home or Path.home()), environment)
+
     def sessions(self) -> list[StoredSession]:
         """All sessions on this machine, of both clients."""
-        return [*self._claude_sessions(), *self._codex_sessions()]
-
-    def _claude_sessions(self) -> Iterator[StoredSession]:
+        found = []
         for project in _folders(self.claude / "projects"):
             mains = {p.stem: p for p in project.glob("*.jsonl") if not p.name.startswith(_AGENT)}
             folders = {
@@ -91,19 +106,188 @@ class ClientFolders:
                 if (p / "subagents").is_dir() or (p / "workflows").is_dir()
             }
             for session_id in sorted(mains.keys() | folders.keys()):
-                yield StoredSession(session_id, mains.get(session_id), folders.get(session_id))
-
-    def _codex_sessions(self) -> Iterator[StoredSession]:
-        for shelf in ("sessions", "archived_sessions"):
-            for path in sorted((self.codex / shelf).rglob("rollout-*.jsonl")):
+                main, folder = mains.get(session_id), folders.get(session_id)
+                found.append(StoredSession(session_id, main, folder))
+        for name in ("sessions", "archived_sessions"):
+            for path in sorted((self.codex / name).rglob("rollout-*.jsonl")):
                 named = _ROLLOUT_ID.search(path.stem)
-                yield StoredSession(named[0] if named else path.stem, path, None)
+                found.append(StoredSession(named[0] if named else path.stem, path, None))
+        return found
+
+    def claude_transcript(self, session_id: str) -> Path | None:
+        """The main transcript of a session of Claude Code; None when there is none."""
+        if not session_id or "/" in session_id or "\\" in session_id:
+            return None
+        # The folder's name is made of the project's, in a way that changed with versions.
+        paths = (folder / f"{session_id}.jsonl" for folder in _folders(self.claude / "projects"))
+        return next((path for path in paths if path.is_file()), None)
+
+    def codex_rollout(self, thread_id: str) -> Path | None:
+        """The newest rollout of a thread of Codex; None when there is none."""
+        if not thread_id or not all(letter.isalnum() or letter == "-" for letter in thread_id):
+            return None
+        found = (self.codex / "sessions").glob(f"*/*/*/rollout-*-{thread_id}.jsonl")
+        return max(found, default=None)
 
 
-def session_of(main: Path) -> StoredSession:
-    """The session whose main transcript this file is, by the folder beside it."""
-    folder = main.with_suffix("")
-    return StoredSession(main.stem, main, folder if folder.is_dir() else None)
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file to read, or the problem with a path that cannot be read.
+
+    `named` says whether the file must be a transcript, so that it is a problem if it is none.
+    """
+
+    path: Path
+    size: int = 0
+    named: bool = True
+    problem: str | None = None
+
+    @classmethod
+    def of(cls, path: Path, *, named: bool = True) -> Source:
+        """The file at this path."""
+        try:
+            found = path.stat()
+        except OSError as error:
+            return cls.unreadable(path, error)
+        # Opening a pipe without a writer would block for ever.
+        odd = None if stat.S_ISREG(found.st_mode) else "not a regular file, so not read"
+        return cls(path, found.st_size, named, odd)
+
+    @classmethod
+    def unreadable(cls, path: Path, error: OSError) -> Source:
+        """A path that the system refuses."""
+        reason = error.strerror or type(error).__name__
+        return cls(path, problem=f"cannot be read: {reason}")
+
+
+def find(
+    wanted: Sequence[str], *, stores: ClientFolders, since: datetime | None = None
+) -> list[Source]:
+    """The files for these ids and paths; without any, those of the newest session."""
+    if wanted:
+        found = [source for name in wanted for source in _find_named(name, stores)]
+        start = -inf if since is None else since.timestamp()
+        return _once(s for s in found if s.problem or _modified(s.path) >= start)
+    if since is not None:
+        sessions = [s for s in stores.sessions() if s.modified() >= since.timestamp()]
+        return _once(Source.of(path) for s in sessions for path in s.files())
+    newest = max(stores.sessions(), key=StoredSession.modified, default=None)
+    if newest is None:
+        raise NothingFoundError(
+            f"There is no session under {stores.claude} or {stores.codex}.",
+            next="Name a transcript, a log or a folder: jackline why PATH",
+        )
+    return _once(map(Source.of, newest.files()))
+
+
+def _find_named(name: str, stores: ClientFolders) -> list[Source]:
+    path = Path(name).expanduser()
+    try:
+        return find_path(path)
+    except UnreadableError:
+        if not path.suffix and len(path.parts) <= 1:
+            return find_id(name, stores=stores)
+        raise UnreadableError(
+            f"There is no file or folder {name}.",
+            next="Check the path; `jackline why` alone takes the newest session of this machine.",
+        ) from None
+
+
+def find_path(path: Path, *, most: float = inf) -> list[Source]:
+    """The transcript there with its session's files, or those among a folder's `most` entries."""
+    if path.is_dir():
+        return _once(_FolderWalk(most).sources(path))
+    if path.exists() or path.is_symlink():
+        others = (p for p in StoredSession.of_main(path).files() if p != path)
+        return _once(map(Source.of, (path, *others)))
+    raise UnreadableError(f"There is no file or folder {path}.", next="Check the path.")
+
+
+def find_id(prefix: str, *, stores: ClientFolders) -> list[Source]:
+    """The files of the one session, run or agent whose id starts so, never a file of that name."""
+    sessions = stores.sessions()
+    found = {s.session_id: s.files() for s in sessions if s.session_id.startswith(prefix)}
+    if not found:
+        found = dict(_runs_and_agents(prefix, sessions))
+    if len(found) == 1:
+        return _once(map(Source.of, next(iter(found.values()))))
+    if not found:
+        raise UnreadableError(
+            f"No session, run or agent on this machine has an id that starts with {prefix}.",
+            next=f"Name its file or folder instead; looked in {stores.claude} and {stores.codex}.",
+        )
+    shown = ", ".join([*sorted(found)[:_MOST_NAMED], *["…"][: len(found) > _MOST_NAMED]])
+    raise UnreadableError(
+        f"{len(found)} ids start with {prefix}: {shown}.",
+        next="Write more of the id.",
+    )
+
+
+def _runs_and_agents(
+    prefix: str, sessions: Iterable[StoredSession]
+) -> Iterator[tuple[str, list[Path]]]:
+    """Runs and agents by id, each with its session's main file, which contains the reports."""
+    for session in sessions:
+        main = [session.main] if session.main is not None else []
+        runs: dict[str, list[Path]] = {}
+        for path in session.files():
+            agent = path.stem.removeprefix(_AGENT)
+            if path.name.startswith(_AGENT) and agent.startswith(prefix):
+                yield agent, [*main, path]
+            for run in {path.parent.name, path.stem}:
+                if run.startswith(prefix) and "workflows" in path.parts:
+                    runs.setdefault(run, [*main]).append(path)
+        yield from runs.items()
+
+
+class _FolderWalk:
+    """Finds the transcripts below one folder, among its first `most` entries."""
+
+    def __init__(self, most: float) -> None:
+        self._left = most
+        self._visited: set[str] = set()
+
+    def sources(self, folder: Path) -> Iterator[Source]:
+        """Everything under a folder; a session's folder brings its main transcript along."""
+        whole = Path(os.path.abspath(folder))  # noqa: PTH100 -- "." and ".." have no name of their own
+        main = whole.parent / f"{whole.name}.jsonl"
+        if main.is_file() and (folder / "subagents").is_dir():
+            yield Source.of(main)
+        found = list(self._walk(folder, frozenset({_real_path(folder)})))
+        yield from found or [Source(folder, problem="a folder without transcripts")]
+
+    def _walk(self, folder: Path, above: frozenset[str]) -> Iterator[Source]:
+        self._visited.add(_real_path(folder))
+        if len(above) > _DEEPEST:
+            yield Source(folder, problem="too deep below the named folder, so not read")
+            return
+        try:
+            with os.scandir(folder) as listed:
+                most = None if self._left == inf else int(self._left) + 1
+                entries = sorted(islice(listed, most), key=lambda entry: entry.name)
+        except OSError as error:
+            yield Source.unreadable(folder, error)
+            return
+        for entry in entries:
+            self._left -= 1
+            if self._left == -1:
+                yield Source(folder, problem="too many entries: the rest is left out")
+            if self._left < 0:
+                return
+            path = folder / entry.name
+            try:
+                is_folder = entry.is_dir()
+            except OSError as error:
+                yield Source.unreadable(path, error)
+                continue
+            if is_folder:
+                real = _real_path(path)
+                if real in above:
+                    yield Source(path, problem="a link back to a folder above it, not followed")
+                elif real not in self._visited:
+                    yield from self._walk(path, above | {real})
+            elif path.name.lower().endswith(_LOGS) and not path.name.lower().endswith(".meta.json"):
+                yield Source.of(path, named=path.suffix.lower() == ".jsonl")
 
 
 def _folders(parent: Path) -> list[Path]:
@@ -113,211 +297,7 @@ def _folders(parent: Path) -> list[Path]:
         return []
 
 
-def _beginning(path: Path) -> bytes:
-    try:
-        return read_beginning(path, _LOOK)
-    except OSError:
-        return b""
-
-
 def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-_LOGS = (".jsonl", ".ndjson", ".json", ".log", ".txt", ".out", ".output")
-_NAMED_AT_MOST = 3
-_DEEPEST = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One file to read, or something in its place that cannot be read, with the reason why.
-
-    `named` tells whether the file must be a transcript, so that it is a trouble if it is none.
-    """
-
-    path: Path
-    size: int = 0
-    named: bool = True
-    problem: str | None = None
-
-
-def find(
-    wanted: Sequence[str], *, stores: ClientFolders, since: datetime | None = None
-) -> list[Source]:
-    """The files that answer to what was asked; nothing asked means the newest session."""
-    if wanted:
-        paths = [source for word in wanted for source in _named(word, stores)]
-        return _once(_newer(paths, since))
-    if since is not None:
-        sessions = [s for s in stores.sessions() if s.modified() >= since.timestamp()]
-        return _once(_sources(path for s in sessions for path in s.files()))
-    newest = max(stores.sessions(), key=StoredSession.modified, default=None)
-    if newest is None:
-        raise NothingFoundError(
-            f"There is no session under {stores.claude} or {stores.codex}.",
-            next="Name a transcript, a log or a folder: jackline why PATH",
-        )
-    return _once(_sources(newest.files()))
-
-
-def find_path(path: Path, *, most: float = inf) -> list[Source]:
-    """The transcript there with its session's files, or those among a folder's `most` entries."""
-    found = _at(path, most)
-    if found is None:
-        raise UnreadableError(f"There is no file or folder {path}.", next="Check the path.")
-    return _once(found)
-
-
-def find_id(word: str, *, stores: ClientFolders) -> list[Source]:
-    """The files of the session, run or agent with this id, never a file of that name."""
-    return _once(_sources(_with_id(word, stores)))
-
-
-def _named(word: str, stores: ClientFolders) -> Iterable[Source]:
-    path = Path(word).expanduser()
-    found = _at(path)
-    if found is not None:
-        return found
-    if path.suffix or len(path.parts) > 1:
-        raise UnreadableError(
-            f"There is no file or folder {word}.",
-            next="Check the path; `jackline why` alone takes the newest session of this machine.",
-        )
-    return _sources(_with_id(word, stores))
-
-
-def _at(path: Path, most: float = inf) -> Iterable[Source] | None:
-    """What is at this path; None when nothing is."""
-    if path.is_dir():
-        return _in_folder(path, most)
-    if path.exists() or path.is_symlink():
-        return _sources([path, *(p for p in session_of(path).files() if p != path)])
-    return None
-
-
-def _with_id(word: str, stores: ClientFolders) -> list[Path]:
-    """The files of the one session, run or agent whose id starts with this word."""
-    sessions = stores.sessions()
-    found = {s.session_id: s.files() for s in sessions if s.session_id.startswith(word)}
-    if not found:
-        found = dict(_parts_with_id(word, sessions))
-    if len(found) == 1:
-        return next(iter(found.values()))
-    if not found:
-        raise UnreadableError(
-            f"No session, run or agent on this machine has an id that starts with {word}.",
-            next=f"Name its file or folder instead; looked in {stores.claude} and {stores.codex}.",
-        )
-    shown = ", ".join([*sorted(found)[:_NAMED_AT_MOST], *["…"][: len(found) > _NAMED_AT_MOST]])
-    raise UnreadableError(
-        f"{len(found)} ids start with {word}: {shown}.",
-        next="Write more of the id.",
-    )
-
-
-def _parts_with_id(
-    word: str, sessions: Iterable[StoredSession]
-) -> Iterator[tuple[str, list[Path]]]:
-    """Runs and agents by id; each comes with its session's main file, which knows what was told."""
-    for session in sessions:
-        files = session.files()
-        main = [session.main] if session.main is not None else []
-        runs: dict[str, list[Path]] = {}
-        for path in files:
-            agent = path.stem.removeprefix("agent-")
-            if path.name.startswith("agent-") and agent.startswith(word):
-                yield agent, [*main, path]
-            for run in {path.parent.name, path.stem}:
-                if run.startswith(word) and "workflows" in path.parts:
-                    runs.setdefault(run, [*main]).append(path)
-        yield from runs.items()
-
-
-def _in_folder(folder: Path, most: float) -> Iterator[Source]:
-    """Everything under a folder; a session's folder brings its main transcript along."""
-    whole = Path(os.path.abspath(folder))  # noqa: PTH100 -- "." and ".." have no name of their own
-    main = whole.parent / f"{whole.name}.jsonl"
-    if main.is_file() and (folder / "subagents").is_dir():
-        yield from _sources([main])
-    empty = True
-    for source in _walk(folder, frozenset({_real(folder)}), _Seen(most)):
-        empty = False
-        yield source
-    if empty:
-        yield Source(folder, problem="a folder without transcripts")
-
-
-@dataclass(slots=True)
-class _Seen:
-    """How many more entries may be looked at, and which folders were."""
-
-    left: float
-    folders: set[str] = field(default_factory=set)
-
-
-def _walk(folder: Path, above: frozenset[str], seen: _Seen) -> Iterator[Source]:
-    seen.folders.add(_real(folder))
-    if len(above) > _DEEPEST:
-        yield Source(folder, problem="too deep below the folder that was named, not looked at")
-        return
-    try:
-        with os.scandir(folder) as listed:
-            most = None if seen.left == inf else int(seen.left) + 1
-            entries = sorted(islice(listed, most), key=lambda entry: entry.name)
-    except OSError as error:
-        yield Source(folder, problem=_reason(error))
-        return
-    for entry in entries:
-        seen.left -= 1
-        if seen.left == -1:
-            yield Source(folder, problem="too many entries in what was named: the rest is left out")
-        if seen.left < 0:
-            return
-        path = folder / entry.name
-        try:
-            is_folder = entry.is_dir()
-        except OSError as error:
-            yield Source(path, problem=_reason(error))
-            continue
-        if not is_folder:
-            if _may_be_transcript(path):
-                yield from _sources([path], named=path.suffix.lower() == ".jsonl")
-            continue
-        real = _real(path)
-        if real in above:
-            yield Source(path, problem="a link back to a folder it lies in, not followed")
-        elif real not in seen.folders:
-            yield from _walk(path, above | {real}, seen)
-
-
-def _may_be_transcript(path: Path) -> bool:
-    name = path.name.lower()
-    return name.endswith(_LOGS) and not name.endswith(".meta.json")
-
-
-def _sources(paths: Iterable[Path], *, named: bool = True) -> Iterator[Source]:
-    for path in paths:
-        try:
-            found = path.stat()
-        except OSError as error:
-            yield Source(path, problem=_reason(error))
-            continue
-        # A pipe without a writer would be waited for without end.
-        odd = None if stat.S_ISREG(found.st_mode) else "not a regular file, so not read"
-        yield Source(path, found.st_size, named, odd)
-
-
-def _newer(sources: Iterable[Source], since: datetime | None) -> Iterator[Source]:
-    for source in sources:
-        if since is None or source.problem or _modified_at(source.path) >= since.timestamp():
-            yield source
-
-
-def _modified_at(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:
@@ -327,11 +307,11 @@ def _modified_at(path: Path) -> float:
 def _once(sources: Iterable[Source]) -> list[Source]:
     found: dict[str, Source] = {}
     for source in sources:
-        found.setdefault(_real(source.path), source)
+        found.setdefault(_real_path(source.path), source)
     return list(found.values())
 
 
-def _real(path: Path) -> str:
+def _real_path(path: Path) -> str:
     """One name for all paths that lead to the same file."""
     if path.is_symlink():
         return _resolved(path)
@@ -340,9 +320,5 @@ def _real(path: Path) -> str:
 
 @lru_cache(maxsize=4_096)
 def _resolved(path: Path) -> str:
-    # `normcase` folds what Windows does not tell apart.
+    # `normcase` makes names equal that are equal on Windows.
     return os.path.normcase(os.path.realpath(path))
-
-
-def _reason(error: OSError) -> str:
-    return f"cannot be read: {error.strerror or type(error).__name__}"

@@ -1,10 +1,10 @@
-"""Define the story of one agent, and build it while the lines of its transcript come by.
+"""Define the story of one agent, and build it while the lines of its transcript are read.
 
 Rules: (1) a story holds ids, times, counts and error texts; prompts, answers and tool output only
 in `label` and `last_words`, which reports hide by default; (2) keys and tokens in an error text are
 blanked before anything else sees them; (3) times have a zone; (4) token counts are lower bounds,
 because transcripts under-report input tokens; each answer counts once, by its id, and its last line
-wins; (5) a line is an error by its marks, never by its words: the words go to `classify`; (6) the
+wins; (5) a line is an error by its marks, never by its text, which only `classify` reads; (6) the
 last line that matters decides how the agent ended.
 Not here: line formats (transcripts/claude_code.py, transcripts/codex.py), other agents (reader.py),
 judging (autopsy/).
@@ -12,7 +12,7 @@ judging (autopsy/).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -21,9 +21,12 @@ from pathlib import Path
 from jackline.failures import Failure, Json, Kind, Observation, Where, classify
 from jackline.failures.wording import redact
 
+SHOWN_TEXT = 300
+SHOWN_WORDS = 2_000
+
 
 class Role(StrEnum):
-    """Which seat the agent had."""
+    """The agent's place in its session."""
 
     MAIN = "main"
     SUBAGENT = "subagent"
@@ -31,7 +34,7 @@ class Role(StrEnum):
 
 
 class TranscriptEnd(StrEnum):
-    """How the transcript stops."""
+    """How the transcript ends."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -40,11 +43,7 @@ class TranscriptEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SeenFailure:
-    """One failure as the transcript shows it, classified.
-
-    `text` is the error's own words, at most 300 characters. `fatal` is False for a retry that the
-    client reported and went on from.
-    """
+    """One classified failure in a transcript; `fatal` is False for a retry of the client."""
 
     at: datetime | None
     failure: Failure
@@ -59,13 +58,13 @@ class SeenFailure:
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """What someone was told about an agent: a parent by a tool result, a user by a last line.
+    """What was reported about an agent, to its parent or to the user.
 
-    `claim` is the reporter's own verdict word ("completed", "success", "failed", "error").
+    `claim` is the reporter's own status ("completed", "success", "failed", "error").
     """
 
     at: datetime | None
-    teller: str
+    reporter: str
     claim: str
     text: str
     is_error: bool
@@ -76,10 +75,9 @@ class AgentReport:
 
 @dataclass(slots=True)
 class AgentStory:
-    """Everything one transcript tells about one agent.
+    """Everything one transcript contains about one agent.
 
-    `spent` maps whole epoch seconds to tokens, so that spending before and after any moment can be
-    told apart without keeping every message.
+    `spent` maps whole epoch seconds to tokens, so that spending can be split at any moment.
     """
 
     agent_id: str
@@ -98,8 +96,8 @@ class AgentStory:
     turns: int = 0
     tool_calls: int = 0
     spent: dict[int, int] = field(default_factory=dict)
-    sightings: list[SeenFailure] = field(default_factory=list)
-    told: list[AgentReport] = field(default_factory=list)
+    failures: list[SeenFailure] = field(default_factory=list)
+    reports: list[AgentReport] = field(default_factory=list)
     ending: TranscriptEnd = TranscriptEnd.CUT
     result_at: str | None = None
     label: str | None = None
@@ -107,13 +105,13 @@ class AgentStory:
 
     @property
     def tokens(self) -> int:
-        """Tokens that the transcript admits to; the truth is at least this."""
+        """The tokens on record, as a lower bound."""
         return sum(self.spent.values())
 
 
 @dataclass(frozen=True, slots=True)
 class ReadProblem:
-    """Something that could not be read, told at the end of every report."""
+    """Something that could not be read."""
 
     path: Path
     what: str
@@ -122,20 +120,16 @@ class ReadProblem:
 
 @dataclass(slots=True)
 class TranscriptSet:
-    """All that was read: the stories, the troubles, and how much was looked at."""
+    """All that was read: the stories, the problems, and how much was read."""
 
     stories: list[AgentStory] = field(default_factory=list)
-    troubles: list[ReadProblem] = field(default_factory=list)
+    problems: list[ReadProblem] = field(default_factory=list)
     files_read: int = 0
     bytes_read: int = 0
 
 
-SHOWN_TEXT = 300
-SHOWN_WORDS = 2_000
-
-
-def moment(stamp: str | None) -> datetime | None:
-    """The time that a stamp names; one without a zone is in UTC, as all clients write it."""
+def parse_time(stamp: str | None) -> datetime | None:
+    """The time of a stamp; one without a zone is in UTC, as all clients write it."""
     if stamp is None:
         return None
     try:
@@ -145,8 +139,8 @@ def moment(stamp: str | None) -> datetime | None:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-def moment_of_epoch(seconds: float | None) -> datetime | None:
-    """The time so many seconds after 1970."""
+def time_of_epoch(seconds: float | None) -> datetime | None:
+    """The time so many seconds after 1970; None where the calendar has no such time."""
     if seconds is None:
         return None
     try:
@@ -156,9 +150,9 @@ def moment_of_epoch(seconds: float | None) -> datetime | None:
 
 
 class StoryBuilder:
-    """One agent's story in the making.
+    """Builds one agent's story, line by line.
 
-    `written` is when the file was last changed: the best guess for lines that bear no time.
+    `written` is when the file was last changed: the best guess for lines without a time.
     """
 
     def __init__(
@@ -172,27 +166,32 @@ class StoryBuilder:
         self._first: str | None = None
         self._last: str | None = None
         self._costs: dict[str, tuple[str | None, int]] = {}
-        self._wordless: list[tuple[str | None, int | None, str | None]] = []
+        self._retries: list[tuple[str | None, int | None, str | None]] = []
 
-    def seen(self, stamp: str | None) -> None:
-        """Note that something stands at this time."""
+    def saw_line(self, stamp: str | None) -> None:
+        """A line with this time belongs to the story."""
         self.has_lines = True
         if stamp is not None:
             self._last = stamp
             if self._first is None:
                 self._first = stamp
 
-    def now(self) -> datetime:
-        """The time of the latest line, for judging what stands there."""
-        return _in_host_zone(moment(self._last) or self._written)
+    def now(self, at: datetime | None = None) -> datetime:
+        """This time, or that of the latest line, in the host's zone."""
+        at = at or parse_time(self._last) or self._written
+        try:
+            return at.astimezone()
+        except (ValueError, OverflowError, OSError):
+            # Years at the ends of the calendar have no local time everywhere.
+            return at
 
-    def cost(self, answer: str | None, stamp: str | None, tokens: int) -> None:
-        """Note what an answer cost; a later line about the same answer replaces this one."""
-        if self._wordless:
+    def add_cost(self, answer: str | None, stamp: str | None, tokens: int) -> None:
+        """Count an answer's tokens; a later line about the same answer replaces them."""
+        if self._retries:
             self._settle_retries()
         self._costs[answer or f"without id, {len(self._costs)}"] = (stamp or self._last, tokens)
 
-    def failed(
+    def add_failure(
         self,
         text: str,
         *,
@@ -204,20 +203,20 @@ class StoryBuilder:
         fatal: bool = True,
         sure: bool = True,
     ) -> None:
-        """Note a failure, classified as of the time it stands at.
+        """Add a failure, classified as of its own time.
 
-        Where it is not `sure` that this is a failure at all, `classify` has the last word.
+        Without `sure`, `classify` decides whether it is a failure at all.
         """
         if fatal:
             self._settle_retries(text, status)
-        at = moment(stamp or self._last)
+        at = parse_time(stamp or self._last)
         seen = Observation(
             Where.TRANSCRIPT, self._provider, status, headers or {}, body, text or None
         )
-        failure = classify(seen, now=_in_host_zone(at or self._written))
+        failure = classify(seen, now=self.now(at or self._written))
         if not sure and failure.kind is Kind.NOT_A_FAILURE:
             return
-        self.story.sightings.append(
+        self.story.failures.append(
             SeenFailure(at, failure, text[:SHOWN_TEXT], status, request_id, fatal)
         )
         if fatal:
@@ -225,20 +224,20 @@ class StoryBuilder:
 
     @property
     def retrying(self) -> bool:
-        """Whether retries were noted that nothing has explained yet."""
-        return bool(self._wordless)
+        """Whether there are retries that nothing has explained yet."""
+        return bool(self._retries)
 
-    def retried(self, stamp: str | None, status: int | None, tag: str | None) -> None:
-        """Note a retry of which only the status and the client's tag are told."""
-        self._wordless.append((stamp or self._last, status, tag))
+    def add_retry(self, stamp: str | None, status: int | None, tag: str | None) -> None:
+        """Add a retry of which only the status and the client's tag are known."""
+        self._retries.append((stamp or self._last, status, tag))
 
-    def _settle_retries(self, words: str = "", status: int | None = None) -> None:
-        """Note the wordless retries; the error they led to, if it did, speaks for them."""
-        waiting, self._wordless = self._wordless, []
-        for stamp, retry_status, tag in waiting:
-            same = bool(words) and (status == retry_status or None in (status, retry_status))
-            self.failed(
-                words if same else "",
+    def _settle_retries(self, text: str = "", status: int | None = None) -> None:
+        """Add the retries as failures; the error they led to, if any, gives them its text."""
+        retries, self._retries = self._retries, []
+        for stamp, retry_status, tag in retries:
+            same = bool(text) and (status == retry_status or None in (status, retry_status))
+            self.add_failure(
+                text if same else "",
                 stamp=stamp,
                 status=retry_status or (status if same else None),
                 body=None if same else {"error": tag},
@@ -246,54 +245,36 @@ class StoryBuilder:
                 sure=False,
             )
 
-    def told(
-        self, teller: str, claim: str, text: str, *, is_error: bool, stamp: str | None = None
+    def add_report(
+        self, reporter: str, claim: str, text: str, *, is_error: bool, stamp: str | None = None
     ) -> None:
-        """Note what someone was told about this agent."""
-        at = moment(stamp or self._last)
-        self.story.told.append(AgentReport(at, teller, claim, text[:SHOWN_TEXT], is_error))
+        """Add what was reported about this agent."""
+        at = parse_time(stamp or self._last)
+        self.story.reports.append(AgentReport(at, reporter, claim, text[:SHOWN_TEXT], is_error))
 
     def finish(self) -> AgentStory:
-        """The whole story, once the last line went by."""
+        """The whole story, after the last line."""
         self._settle_retries()
         story = self.story
-        story.started_at = moment(self._first)
-        story.ended_at = moment(self._last)
+        story.started_at = parse_time(self._first)
+        story.ended_at = parse_time(self._last)
         story.ending = self.ending
         story.turns = story.turns or len(self._costs)
-        story.spent = _by_second(self._costs.values(), otherwise=int(self._written.timestamp()))
+        hours: dict[str, int] = {}
+        for stamp, tokens in self._costs.values():
+            if tokens:
+                second = self._second_of(stamp, hours)
+                story.spent[second] = story.spent.get(second, 0) + tokens
         return story
 
-
-def _by_second(costs: Iterable[tuple[str | None, int]], *, otherwise: int) -> dict[int, int]:
-    """Tokens by whole seconds since 1970."""
-    spent: dict[int, int] = {}
-    hours: dict[str, int] = {}
-    for stamp, tokens in costs:
-        if tokens:
-            second = otherwise if stamp is None else _second_of(stamp, hours, otherwise)
-            spent[second] = spent.get(second, 0) + tokens
-    return spent
-
-
-def _second_of(stamp: str, hours: dict[str, int], otherwise: int) -> int:
-    """The second that a stamp names; an hour in UTC, once parsed, serves all stamps within it."""
-    in_utc = stamp.endswith("Z")
-    hour = hours.get(stamp[:13]) if in_utc else None
-    if hour is not None and stamp[14:16].isdecimal() and stamp[17:19].isdecimal():
-        return hour + 60 * int(stamp[14:16]) + int(stamp[17:19])
-    at = moment(stamp)
-    if at is None:
-        return otherwise
-    second = int(at.timestamp())
-    if in_utc:
-        hours[stamp[:13]] = second - second % 3_600
-    return second
-
-
-def _in_host_zone(at: datetime) -> datetime:
-    try:
-        return at.astimezone()
-    except (ValueError, OverflowError, OSError):
-        # Years at the ends of the calendar have no local time everywhere.
-        return at
+    def _second_of(self, stamp: str | None, hours: dict[str, int]) -> int:
+        """The epoch second of a stamp; a parsed hour in UTC serves all stamps within it."""
+        in_utc = stamp is not None and stamp.endswith("Z")
+        if stamp is not None and in_utc:
+            hour = hours.get(stamp[:13])
+            if hour is not None and stamp[14:16].isdecimal() and stamp[17:19].isdecimal():
+                return hour + 60 * int(stamp[14:16]) + int(stamp[17:19])
+        second = int((parse_time(stamp) or self._written).timestamp())
+        if stamp is not None and in_utc:
+            hours[stamp[:13]] = second - second % 3_600
+        return second

@@ -68,7 +68,7 @@ def test_of_a_dead_sub_agent_prompt_finished_turns_and_last_state_are_known(
     assert [one.id for one in dead.lost] == ["t3"]
     assert dead.last_words == "I look."
     assert dead.story.ending is TranscriptEnd.FAILED
-    assert dead.story.sightings[-1].failure.kind == "account_quota"
+    assert dead.story.failures[-1].failure.kind == "account_quota"
 
 
 RECORDED = sorted((Path(__file__).parents[2] / "data").rglob("agent-*.jsonl"))

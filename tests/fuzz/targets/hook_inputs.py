@@ -1,4 +1,4 @@
-"""The face for Claude Code's hooks: any bytes as a hook's input, from whoever has the token.
+"""The endpoint for Claude Code's hooks: any bytes as a hook's input, from whoever has the token.
 
 Rules: every input is answered once, with an empty body or a JSON object, and nothing raises; an
 input without the token is answered with 401, or empty for news of an end.
@@ -10,9 +10,9 @@ import asyncio
 import json
 from collections.abc import Iterable
 
-from jackline.hooks.face import HOOK, LINE
-from jackline.hooks.http_token import HEADER
-from tests.hooks.asking import TOKEN, Question, World
+from jackline.hooks.endpoint import HOOK, LINE
+from jackline.hooks.hook_input import HEADER
+from tests.hooks.hook_requests import TOKEN, Question, World
 
 WORDS = (
     *(
@@ -71,7 +71,7 @@ def seeds() -> Iterable[bytes]:
 
 
 def check(data: bytes) -> None:
-    """Ask the face with and without a token, and for the status line."""
+    """Ask the endpoint with and without a token, and for the status line."""
     asyncio.run(_check(data))
 
 
@@ -86,7 +86,7 @@ async def _check(data: bytes) -> None:
     ):
         question = Question(path, None, **headers)
         question.body = data
-        world.face.answer(question)
+        world.endpoint.answer(question)
         while pending := asyncio.all_tasks() - {asyncio.current_task()}:
             # Files are read in threads, which know no virtual time: it passes for sleepers alone.
             done, _ = await asyncio.wait(pending, timeout=0.0005)

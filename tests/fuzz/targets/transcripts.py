@@ -19,7 +19,7 @@ from pathlib import Path
 
 from jackline.autopsy import html_report, json_report, text_report
 from jackline.autopsy.report import build
-from tests.autopsy.reading_places import DATA, read_place
+from tests.transcripts.transcript_data import DATA, read_place
 
 WORDS = (
     *(

@@ -25,36 +25,26 @@ from jackline.agents.process.program import (
 )
 from jackline.agents.process.resume import ProgramToolCall
 from jackline.agents.runner import JsonObject
-from jackline.transcripts.conversation import ANSWERING_TOOL, SYNTHETIC
-from jackline.transcripts.records import MessageUsage as ToldUsage
-from jackline.transcripts.records import QuotaLimits, TranscriptMessage, decode, text_of
+from jackline.transcripts.conversation import STRUCTURED_OUTPUT_TOOL, SYNTHETIC
+from jackline.transcripts.records import (
+    PRINTED_LINES,
+    QUOTAS,
+    TEXT,
+    TEXTS,
+    MessageUsage,
+    PrintedLine,
+    QuotaLimits,
+    TranscriptBlock,
+    TranscriptMessage,
+    blocks_of,
+    decode,
+    text_of,
+)
 
-_NOTHING = msgspec.Raw(b"")
-
-
-class ResumeBlock(msgspec.Struct):
-    """One piece of a message."""
-
-    type: str = ""
-    id: str | None = None
-    name: str | None = None
-    text: str | None = None
-    input: msgspec.Raw = _NOTHING
-    tool_use_id: str | None = None
-    content: msgspec.Raw = _NOTHING
-
-
-_BLOCKS = msgspec.json.Decoder(list[ResumeBlock])
 _OBJECTS = msgspec.json.Decoder(dict[str, object])
 
 
-def blocks_of(message: TranscriptMessage) -> list[ResumeBlock]:
-    """The blocks of a message; a bare string is one text block."""
-    blocks = decode(_BLOCKS, message.content)
-    return [ResumeBlock("text", text=text_of(message.content))] if blocks is None else blocks
-
-
-def call_of(block: ResumeBlock) -> ProgramToolCall:
+def call_of(block: TranscriptBlock) -> ProgramToolCall:
     """The call that a block makes."""
     given = decode(_OBJECTS, block.input) if block.input else None
     return ProgramToolCall(block.id or "", block.name or "", cast("JsonObject", given or {}))
@@ -63,7 +53,6 @@ def call_of(block: ResumeBlock) -> ProgramToolCall:
 _STARTED_AGENTS = frozenset({"local_agent", "local_workflow", "remote_agent"})
 _CUT_STATES = frozenset({"stopped", "killed"})
 _STOPPING_TOOLS = frozenset({"TaskStop", "KillShell", "AgentStop"})
-_NO_JSON = msgspec.Raw(b"")
 
 
 class ModelUsage(msgspec.Struct, rename="camel"):
@@ -85,36 +74,6 @@ class ModelUsage(msgspec.Struct, rename="camel"):
         )
 
 
-class StreamLine(msgspec.Struct):
-    """One printed line, as far as a runner needs it."""
-
-    type: str = ""
-    subtype: str | None = None
-    session_id: str | None = None
-    parent_tool_use_id: str | None = None
-    message: TranscriptMessage | None = None
-    error: msgspec.Raw = _NO_JSON
-    request_id: str | None = None
-    model: str | None = None
-    is_error: bool | None = None
-    api_error_status: int | None = None
-    result: msgspec.Raw = _NO_JSON
-    errors: msgspec.Raw = _NO_JSON
-    structured_output: msgspec.Raw = _NO_JSON
-    stop_reason: str | msgspec.UnsetType | None = msgspec.UNSET
-    total_cost_usd: float | None = None
-    model_usage: msgspec.Raw = msgspec.field(default=_NO_JSON, name="modelUsage")
-    rate_limit_info: msgspec.Raw = _NO_JSON
-    task_id: str | None = None
-    task_type: str | None = None
-    status: str | None = None
-    description: str | None = None
-
-
-_LINES = msgspec.json.Decoder(StreamLine)
-_WORDS = msgspec.json.Decoder(str)
-_WORD_LISTS = msgspec.json.Decoder(list[str])
-_QUOTAS = msgspec.json.Decoder(QuotaLimits)
 _MODEL_USAGES = msgspec.json.Decoder(dict[str, ModelUsage])
 _ANY = msgspec.json.Decoder()
 
@@ -169,7 +128,7 @@ class ClaudeOutput:
         return [news for line in self._lines.feed(data) for news in self._take(line)]
 
     def _take(self, line: bytes) -> Sequence[ProgramEvent]:
-        record = decode(_LINES, line)
+        record = decode(PRINTED_LINES, line)
         if record is None:
             return ()
         self.session_id = record.session_id or self.session_id
@@ -182,10 +141,10 @@ class ClaudeOutput:
         if record.type == "result":
             self._take_result(record)
         elif record.type == "rate_limit_event" and record.rate_limit_info:
-            self.quota = decode(_QUOTAS, record.rate_limit_info) or self.quota
+            self.quota = decode(QUOTAS, record.rate_limit_info) or self.quota
         return ()
 
-    def _take_notice(self, record: StreamLine) -> Sequence[ProgramEvent]:
+    def _take_notice(self, record: PrintedLine) -> Sequence[ProgramEvent]:
         if record.subtype == "init" and record.session_id is not None:
             self.model = record.model or self.model
             return (SessionOpened(record.session_id, record.model),)
@@ -195,7 +154,7 @@ class ClaudeOutput:
             self._take_task(record, record.task_id)
         return ()
 
-    def _take_task(self, record: StreamLine, task: str) -> None:
+    def _take_task(self, record: PrintedLine, task: str) -> None:
         if record.subtype == "task_started" and record.task_type in _STARTED_AGENTS:
             self.agents[task] = record.description or task
         elif record.subtype == "task_notification" and task in self.agents:
@@ -204,19 +163,21 @@ class ClaudeOutput:
                 self.lost[task] = called
 
     def _take_answer(
-        self, record: StreamLine, message: TranscriptMessage
+        self, record: PrintedLine, message: TranscriptMessage
     ) -> Sequence[ProgramEvent]:
         is_main = record.parent_tool_use_id is None
         if message.model == SYNTHETIC:
             if is_main and record.error:
-                tag = decode(_WORDS, record.error)
+                tag = decode(TEXT, record.error)
                 self.error = ApiError(text_of(message.content), tag, record.request_id)
             return ()
         if is_main:
             self.error, self.retries = None, 0
         self.last_request_id = record.request_id or self.last_request_id
-        blocks = blocks_of(message)
-        offered = [block.input for block in blocks if is_main and block.name == ANSWERING_TOOL]
+        blocks = blocks_of(message.content)
+        offered = [
+            block.input for block in blocks if is_main and block.name == STRUCTURED_OUTPUT_TOOL
+        ]
         if offered:
             self.offered = bytes(offered[-1]).decode("utf-8", "replace")
         calls = tuple(call_of(block) for block in blocks if _goes_on(block))
@@ -237,19 +198,19 @@ class ClaudeOutput:
         )
 
     def _take_results(
-        self, record: StreamLine, message: TranscriptMessage
+        self, record: PrintedLine, message: TranscriptMessage
     ) -> Sequence[ProgramEvent]:
         if record.parent_tool_use_id is not None:
             return ()
         return [
             ToolResulted(block.tool_use_id, text_of(block.content))
-            for block in blocks_of(message)
+            for block in blocks_of(message.content)
             if block.type == "tool_result" and block.tool_use_id is not None
         ]
 
-    def _take_result(self, record: StreamLine) -> None:
-        said = decode(_WORDS, record.result) if record.result else None
-        errors = decode(_WORD_LISTS, record.errors) if record.errors else None
+    def _take_result(self, record: PrintedLine) -> None:
+        said = decode(TEXT, record.result) if record.result else None
+        errors = decode(TEXTS, record.errors) if record.errors else None
         by_model = decode(_MODEL_USAGES, record.model_usage) if record.model_usage else None
         self.result = Result(
             record.subtype or "",
@@ -263,12 +224,12 @@ class ClaudeOutput:
         )
 
 
-def _goes_on(block: ResumeBlock) -> bool:
+def _goes_on(block: TranscriptBlock) -> bool:
     """Whether the model is asked again after this block: its answer itself is the end."""
-    return block.type == "tool_use" and block.name != ANSWERING_TOOL
+    return block.type == "tool_use" and block.name != STRUCTURED_OUTPUT_TOOL
 
 
-def usage_of(told: ToldUsage | None) -> TokenUsage:
+def usage_of(told: MessageUsage | None) -> TokenUsage:
     """A message's usage in our words."""
     if told is None:
         return TokenUsage()

@@ -8,7 +8,6 @@ Not here: why an agent died (autopsy/), how another agent resumes from it (mcp_s
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,33 +16,27 @@ from pathlib import Path
 
 import msgspec
 
-from jackline.agents.claude_code.printed_output import ModelUsage, ResumeBlock, blocks_of, call_of
+from jackline.agents.claude_code.printed_output import ModelUsage, call_of
 from jackline.agents.outcome import TokenUsage
 from jackline.agents.process.resume import ProgramToolCall
 from jackline.errors import UnreadableError
 from jackline.foreign_files import open_foreign
 from jackline.transcripts.claude_code import read_transcript
 from jackline.transcripts.conversation import SYNTHETIC
-from jackline.transcripts.findings import UnreadableLines
-from jackline.transcripts.records import LineReader, TranscriptMessage, decode, text_of
-from jackline.transcripts.story import AgentStory, moment_of_epoch
+from jackline.transcripts.records import (
+    LINES,
+    LineReader,
+    TranscriptBlock,
+    TranscriptLine,
+    TranscriptMessage,
+    blocks_of,
+    decode,
+    text_of,
+)
+from jackline.transcripts.sources import ClientFolders
+from jackline.transcripts.story import AgentStory, time_of_epoch
 
-_NOTHING = msgspec.Raw(b"")
-
-
-class ResumeLine(msgspec.Struct, rename="camel"):
-    """One line of a transcript, as far as going on needs it."""
-
-    type: str = ""
-    is_sidechain: bool | None = None
-    is_meta: bool | None = None
-    is_api_error_message: bool | None = None
-    message: TranscriptMessage | None = None
-    total_cost: float | None = msgspec.field(default=None, name="totalCostUSD")
-    model_usage: msgspec.Raw = _NOTHING
-
-
-RESUME_LINES = msgspec.json.Decoder(ResumeLine)
+_COSTS = msgspec.json.Decoder(float)
 _MODEL_USAGES = msgspec.json.Decoder(dict[str, ModelUsage])
 
 
@@ -70,22 +63,12 @@ class SessionContent:
 
 def config_folder(environment: Mapping[str, str]) -> Path:
     """Where Claude Code keeps its records for a process with this environment."""
-    chosen = environment.get("CLAUDE_CONFIG_DIR")
-    home = environment.get("USERPROFILE" if os.name == "nt" else "HOME")
-    return Path(chosen) if chosen else Path(home or Path.home()) / ".claude"
+    return ClientFolders.of_process(environment).claude
 
 
 def transcript_of(session_id: str, environment: Mapping[str, str]) -> Path | None:
     """The transcript of this session; None when there is none."""
-    projects = config_folder(environment) / "projects"
-    if not projects.is_dir() or not session_id or "/" in session_id or "\\" in session_id:
-        return None
-    # The folder's name is made of the project's, in a way that has changed with versions.
-    for folder in projects.iterdir():
-        path = folder / f"{session_id}.jsonl"
-        if path.is_file():
-            return path
-    return None
+    return ClientFolders.of_process(environment).claude_transcript(session_id)
 
 
 def read_session(path: Path) -> SessionContent:
@@ -94,21 +77,22 @@ def read_session(path: Path) -> SessionContent:
     # It may be gone by now, or not ours to read: then nothing is known of it.
     with suppress(OSError), open_foreign(path) as file:
         for line in LineReader(file):
-            record = decode(RESUME_LINES, line)
+            record = decode(LINES, line)
             if record is not None:
                 _keep(session, record)
     return session
 
 
-def _keep(session: SessionContent, record: ResumeLine) -> None:
+def _keep(session: SessionContent, record: TranscriptLine) -> None:
     if record.type == "cost-state":
         told = decode(_MODEL_USAGES, record.model_usage) if record.model_usage else None
         usage = {model: each.usage for model, each in (told or {}).items()}
-        session.cost = CostState(record.total_cost or 0.0, usage)
+        cost = decode(_COSTS, record.total_cost) if record.total_cost else None
+        session.cost = CostState(cost or 0.0, usage)
     message = record.message
     if message is None or record.is_sidechain:
         return
-    blocks = blocks_of(message)
+    blocks = blocks_of(message.content)
     if record.type == "assistant" and message.model != SYNTHETIC:
         session.answers += 1
         for block in blocks:
@@ -156,10 +140,9 @@ class DeadAgent:
 def read_dead_agent(path: Path) -> DeadAgent:
     """A sub-agent from its own transcript, `agent-<id>.jsonl`."""
     try:
-        written = moment_of_epoch(path.stat().st_mtime) or datetime.now(UTC)
+        written = time_of_epoch(path.stat().st_mtime) or datetime.now(UTC)
         with open_foreign(path) as file:
-            lines = LineReader(file)
-            found = read_transcript(path, lines, UnreadableLines(lines), written=written)
+            found = read_transcript(path, LineReader(file), written=written)
         conversation = _Conversation()
         for record in _lines(path):
             conversation.take(record)
@@ -192,17 +175,17 @@ class _Conversation:
         self.prompt = ""
         self.turns: dict[str, AgentTurn] = {}
 
-    def take(self, record: ResumeLine) -> None:
+    def take(self, record: TranscriptLine) -> None:
         message = record.message
         if message is None:
             return
         if record.type == "user":
-            for block in blocks_of(message):
+            for block in blocks_of(message.content):
                 self._heard(block, is_prompt=not record.is_meta)
         elif message.model != SYNTHETIC and not record.is_api_error_message:
             self._said(message)
 
-    def _heard(self, block: ResumeBlock, *, is_prompt: bool) -> None:
+    def _heard(self, block: TranscriptBlock, *, is_prompt: bool) -> None:
         if block.type == "tool_result" and block.tool_use_id is not None:
             for turn in self.turns.values():
                 if any(call.id == block.tool_use_id for call in turn.calls):
@@ -213,16 +196,16 @@ class _Conversation:
     def _said(self, message: TranscriptMessage) -> None:
         # The client writes a line for each block of an answer.
         turn = self.turns.setdefault(message.id or f"without id, {len(self.turns)}", AgentTurn())
-        for block in blocks_of(message):
+        for block in blocks_of(message.content):
             if block.type == "tool_use":
                 turn.calls.append(call_of(block))
             elif block.text:
                 turn.text = f"{turn.text}\n{block.text}".lstrip("\n")
 
 
-def _lines(path: Path) -> Iterator[ResumeLine]:
+def _lines(path: Path) -> Iterator[TranscriptLine]:
     with open_foreign(path) as file:
         for line in LineReader(file):
-            record = decode(RESUME_LINES, line)
+            record = decode(LINES, line)
             if record is not None and record.type in ("assistant", "user"):
                 yield record

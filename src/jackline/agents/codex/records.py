@@ -9,7 +9,6 @@ Not here: the verdict on a run (runner.py), why a thread ended (autopsy/).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,7 +20,9 @@ from jackline.agents.outcome import TokenUsage
 from jackline.agents.process.program import AnswerPart, LineCutter, ProgramEvent, SessionOpened
 from jackline.agents.process.resume import ProgramToolCall
 from jackline.foreign_files import open_foreign
+from jackline.transcripts.codex import CALL_OUTPUTS, CALLS, ROLLOUT_LINES, CodexPayload
 from jackline.transcripts.records import LineReader, decode, text_of
+from jackline.transcripts.sources import ClientFolders
 
 # What Codex does between two words of its model; thoughts and plans call nothing.
 _CALLS = frozenset(
@@ -134,34 +135,7 @@ class CodexOutput:
         return ()
 
 
-_NOTHING = msgspec.Raw(b"")
-_ROLLOUT_CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
-_ROLLOUT_OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
-
-
-class RolloutPayload(msgspec.Struct):
-    """What a line is about."""
-
-    type: str = ""
-    role: str | None = None
-    model: str | None = None
-    cwd: str | None = None
-    content: msgspec.Raw = _NOTHING
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | None = None
-    input: str | None = None
-    usage: TurnUsage | None = None
-
-
-class RolloutLine(msgspec.Struct):
-    """One line of a rollout."""
-
-    type: str = ""
-    payload: RolloutPayload = msgspec.field(default_factory=RolloutPayload)
-
-
-_LINES = msgspec.json.Decoder(RolloutLine)
+_USAGES = msgspec.json.Decoder(TurnUsage)
 
 
 @dataclass(slots=True)
@@ -179,17 +153,12 @@ class Rollout:
 
 def codex_home(environment: Mapping[str, str]) -> Path:
     """Where Codex keeps its records for a process with this environment."""
-    chosen = environment.get("CODEX_HOME")
-    home = environment.get("USERPROFILE" if os.name == "nt" else "HOME")
-    return Path(chosen) if chosen else Path(home or Path.home()) / ".codex"
+    return ClientFolders.of_process(environment).codex
 
 
 def rollout_of(thread_id: str, environment: Mapping[str, str]) -> Path | None:
     """The rollout of this thread; None when there is none."""
-    if not thread_id or not all(letter.isalnum() or letter == "-" for letter in thread_id):
-        return None
-    found = (codex_home(environment) / "sessions").glob(f"*/*/*/rollout-*-{thread_id}.jsonl")
-    return max(found, default=None)
+    return ClientFolders.of_process(environment).codex_rollout(thread_id)
 
 
 def folder_of_thread(thread_id: str, environment: Mapping[str, str]) -> str | None:
@@ -204,26 +173,28 @@ def read_rollout(path: Path) -> Rollout:
     # It may be gone by now, or not ours to read: then nothing is known of it.
     with suppress(OSError), open_foreign(path) as file:
         for line in LineReader(file):
-            record = decode(_LINES, line)
-            if record is not None:
+            record = decode(ROLLOUT_LINES, line)
+            if record is not None and record.payload is not None:
                 _keep(rollout, record.type, record.payload)
     return rollout
 
 
-def _keep(rollout: Rollout, kind: str, payload: RolloutPayload) -> None:
+def _keep(rollout: Rollout, kind: str, payload: CodexPayload) -> None:
     rollout.cwd = rollout.cwd or payload.cwd
     if kind == "turn_context":
         rollout.model = payload.model or rollout.model
-    elif kind == "token_usage_record" and payload.usage is not None:
-        rollout.usage = rollout.usage + payload.usage.usage
-        rollout.answers += 1
+    elif kind == "token_usage_record" and payload.usage:
+        used = decode(_USAGES, payload.usage)
+        if used is not None:
+            rollout.usage = rollout.usage + used.usage
+            rollout.answers += 1
     elif kind == "response_item" and payload.call_id is not None:
-        if payload.type in _ROLLOUT_CALLS:
+        if payload.type in CALLS:
             given = payload.arguments or payload.input or ""
             rollout.calls[payload.call_id] = ProgramToolCall(
-                payload.call_id, payload.name or "", given
+                payload.call_id, str(payload.name or ""), given if isinstance(given, str) else ""
             )
-        elif payload.type in _ROLLOUT_OUTPUTS:
+        elif payload.type in CALL_OUTPUTS:
             rollout.calls.pop(payload.call_id, None)
     elif kind == "response_item" and payload.role == "user":
         rollout.prompts.append(text_of(payload.content))

@@ -2,7 +2,7 @@
 
 Rules: (1) nothing is written into the data; (2) times come out in the host's zone, so tests compare
 moments, not texts.
-Not here: invented lines (test_reading_robust.py).
+Not here: invented lines (test_robust.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def read_place(*places: Path) -> TranscriptSet:
     return read(find([str(place) for place in places], stores=NOWHERE))
 
 
-def kept(run: str) -> TranscriptSet:
-    """What the client kept of a run."""
+def saved(run: str) -> TranscriptSet:
+    """What the client saved of a run."""
     folder = DATA / run
     return read_place(folder / ("sessions" if run.startswith("j_") else "projects"))
 

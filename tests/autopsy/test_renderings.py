@@ -15,13 +15,13 @@ from tests.autopsy.story_makers import (
     MISSED,
     after,
     agent,
+    agent_report,
     evidence,
     overload,
     quota,
     refused_connection,
-    sighting,
+    seen_failure,
     stopped,
-    told,
 )
 
 HOSTILE = "<script>alert('x')</script>&\""
@@ -29,14 +29,14 @@ HOSTILE = "<script>alert('x')</script>&\""
 
 def full_report() -> WhyReport:
     stories = [
-        agent("main", role=Role.MAIN, told=[told("Done.", "completed", is_error=False)]),
-        *(stopped(f"s{n}", quota(), 100 + n, told=[told(MISSED)]) for n in range(12)),
-        stopped("busy", overload(), 300, sightings=[sighting(overload(), 300, status=529)]),
-        agent("hurt", sightings=[sighting(refused_connection(), 40, fatal=False, status=None)]),
+        agent("main", role=Role.MAIN, reports=[agent_report("Done.", "completed", is_error=False)]),
+        *(stopped(f"s{n}", quota(), 100 + n, reports=[agent_report(MISSED)]) for n in range(12)),
+        stopped("busy", overload(), 300, failures=[seen_failure(overload(), 300, status=529)]),
+        agent("hurt", failures=[seen_failure(refused_connection(), 40, fatal=False, status=None)]),
         agent("cut", ending=TranscriptEnd.CUT),
     ]
     found = evidence(*stories)
-    found.troubles = [ReadProblem(Path("broken.jsonl"), "lines that are not JSON", 3)]
+    found.problems = [ReadProblem(Path("broken.jsonl"), "lines that are not JSON", 3)]
     return build(found, now=after(500))
 
 
@@ -89,14 +89,14 @@ def test_text_is_plain_unless_someone_paints_it() -> None:
     assert painted.startswith("<verdict>")
 
 
-def test_all_parts_of_the_story_are_told() -> None:
+def test_the_text_has_all_parts() -> None:
     shown = text_report.render(full_report())
     for part in (
         "Cause 1 of 2",
-        "What was told, beside what happened",
-        "Met and survived",
+        "Reported vs. actual",
+        "Survived",
         "2 agents finished",
-        "stopped without a word",
+        "stopped silently",
         "To resume",
         "What to do now",
         "broken.jsonl: lines that are not JSON (3 times)",
@@ -106,12 +106,12 @@ def test_all_parts_of_the_story_are_told() -> None:
 
 def test_the_json_document_names_its_schema_and_survives_a_round_trip() -> None:
     document = json_report.document(full_report())
-    assert document["schema"] == "jackline.why/1"
+    assert document["schema"] == "jackline.why/2"
     again = json.loads(json.dumps(document))
     assert again["agents_by_fate"] == {"finished": 2, "stopped": 13, "cut off": 1}
     assert [cause["agents_stopped"] for cause in again["causes"]] == [12, 1]
     assert again["causes"][0]["resets_at"] == "2026-06-18T22:10:00+03:00"
-    assert again["troubles"] == [
+    assert again["problems"] == [
         {"path": "broken.jsonl", "what": "lines that are not JSON", "count": 3}
     ]
 
@@ -143,7 +143,7 @@ def test_the_page_has_one_readable_row_per_agent() -> None:
 
 def test_markup_in_names_and_errors_stays_text() -> None:
     found = evidence(
-        stopped(HOSTILE, quota(), sightings=[sighting(quota(), text=HOSTILE)], label=HOSTILE),
+        stopped(HOSTILE, quota(), failures=[seen_failure(quota(), text=HOSTILE)], label=HOSTILE),
         agent("b", result_at=HOSTILE),
     )
     page = html_report.page(build(found, now=after(400), show_content=True))

@@ -1,7 +1,7 @@
-"""A face of hooks in virtual time, and requests to it that keep their answer.
+"""The endpoint of hooks in virtual time, and requests to it that record their answer.
 
-Rules: (1) nothing is faked but the socket: the face is the real one; (2) time passes only when
-told.
+Rules: (1) nothing is faked but the socket: the endpoint is the real one; (2) time passes only when
+a test advances it.
 Not here: assertions.
 """
 
@@ -18,7 +18,7 @@ from jackline.clock import VirtualClock
 from jackline.control.http_handler import ServiceRequest
 from jackline.events import AttemptFailed, CallEnded
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
-from jackline.hooks.face import HooksFace
+from jackline.hooks.endpoint import HooksEndpoint
 
 # Real seconds; only a test that fails ever waits so long.
 PATIENCE = 60.0
@@ -28,14 +28,14 @@ TOKEN = "of-the-plugin"  # noqa: S105 -- a test's
 
 
 class Question:
-    """A request to the face, and its answer."""
+    """A request to the endpoint, and its answer."""
 
-    def __init__(self, path: bytes, told: object, **headers: str) -> None:
+    def __init__(self, path: bytes, hook: object, **headers: str) -> None:
         self.method, self.path, self.query = b"POST", path, b""
         self.headers: list[tuple[bytes, bytes]] = [
             (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
         ]
-        self.body: bytes | bytearray = json.dumps(told).encode()
+        self.body: bytes | bytearray = json.dumps(hook).encode()
         self.gone, self.paused = False, False
         self.on_gone: Callable[[], None] | None = None
         self.on_resume: Callable[[], None] | None = None
@@ -64,23 +64,23 @@ class World:
 
     def __init__(self) -> None:
         self.clock = VirtualClock(NOON)
-        self.fates = LatestCalls(self.clock)
+        self.calls = LatestCalls(self.clock)
         self.stopped: list[StoppedSession] = []
-        self.face = HooksFace(
+        self.endpoint = HooksEndpoint(
             self.clock,
             _has_control_token,
             lambda session: f"line of {session}",
             self.stopped.append,
-            self.fates,
+            self.calls,
             TOKEN,
         )
 
-    async def hook(self, event: str, *, trusted: bool = True, **told: object) -> dict[str, Any]:
+    async def hook(self, event: str, *, trusted: bool = True, **fields: object) -> dict[str, Any]:
         """What a hook of session s1 is answered."""
         headers = {"x_jackline_control": "t"} if trusted else {}
-        said = {"hook_event_name": event, "session_id": "s1", "cwd": "/work", **told}
-        question = Question(b"/_jackline/hook", said, **headers, x_jackline_processes="41,40")
-        self.face.answer(question)
+        sent = {"hook_event_name": event, "session_id": "s1", "cwd": "/work", **fields}
+        question = Question(b"/_jackline/hook", sent, **headers, x_jackline_processes="41,40")
+        self.endpoint.answer(question)
         deadline = time.monotonic() + PATIENCE
         while question.answer is None and time.monotonic() < deadline:
             # Files are read in threads, which know no virtual time: it passes for sleepers alone.
@@ -94,12 +94,12 @@ class World:
 
     def call(self, outcome: str, *, agent: str | None = "a1", **facts: Any) -> None:
         """A call of session s1 has ended."""
-        self.fates.heard(ended(outcome, at=self.clock.wall(), agent=agent, **facts))
+        self.calls.on_event(ended(outcome, at=self.clock.wall(), agent=agent, **facts))
 
     def wall(self, call: str = "c1", lane: str = "anthropic/opus#acc") -> None:
         """An attempt has met a wall that falls at 15:00."""
         resets = NOON.replace(hour=15).timestamp()
-        self.fates.heard(
+        self.calls.on_event(
             AttemptFailed(
                 *(self.clock.wall(), call, lane, "account_quota", "session", 429, None),
                 *(0.1, resets, "a wall"),
@@ -107,12 +107,12 @@ class World:
         )
 
 
-def _has_control_token(asked: ServiceRequest) -> bool:
-    return asked.header(b"x-jackline-control") == b"t"
+def _has_control_token(request: ServiceRequest) -> bool:
+    return request.header(b"x-jackline-control") == b"t"
 
 
 def ended(outcome: str, *, at: float, agent: str | None, **facts: Any) -> CallEnded:
-    """The end of a call, unremarkable but for what is given."""
+    """The end of a call, ordinary except for these facts."""
     usual: Mapping[str, Any] = {
         "call": "c1",
         "lane": "anthropic/opus#acc",

@@ -55,7 +55,7 @@ class Endless:
         self.left = size
         self.largest_read = 0
 
-    def read(self, size: int, /) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         self.largest_read = max(self.largest_read, size)
         take = min(size, self.left)
         self.left -= take

@@ -1,4 +1,4 @@
-"""Which files are read, for everything that one can ask for."""
+"""Which files are read for each kind of target."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TWO_FILES = {f"{TWO}.jsonl", "agent-a9d8.jsonl", "journal.jsonl", "wf_77-1.json"
 ONE_FILES = {f"{ONE}.jsonl", "agent-a1b2c3.jsonl"}
 
 
-def test_nothing_asked_means_the_session_in_which_anything_changed_last(home: Path) -> None:
+def test_without_a_target_it_is_the_session_in_which_anything_changed_last(home: Path) -> None:
     assert names(find([], stores=stores(home))) == TWO_FILES
 
 
@@ -74,7 +74,7 @@ def test_the_environment_moves_the_stores(home: Path, tmp_path: Path) -> None:
     assert names(find([], stores=moved)) == TWO_FILES
 
 
-def test_a_machine_without_sessions_is_told_what_to_do(tmp_path: Path) -> None:
+def test_a_machine_without_sessions_gets_advice(tmp_path: Path) -> None:
     with pytest.raises(NothingFoundError) as caught:
         find([], stores=stores(tmp_path))
     assert "jackline why PATH" in caught.value.next
@@ -111,7 +111,7 @@ def test_an_id_that_fits_several_sessions_asks_for_more_of_it(home: Path) -> Non
     assert caught.value.next == "Write more of the id."
 
 
-def test_a_path_that_is_not_there_is_an_error_of_the_asker(home: Path) -> None:
+def test_a_path_that_does_not_exist_is_a_usage_error(home: Path) -> None:
     for word in ("missing.jsonl", "some/where"):
         with pytest.raises(UnreadableError):
             find([word], stores=stores(home))
@@ -138,7 +138,7 @@ def test_a_folder_of_agents_is_just_that(home: Path) -> None:
     assert names(find([str(folder)], stores=stores(home))) == {"agent-a1b2c3.jsonl"}
 
 
-def test_agents_that_older_clients_kept_beside_the_main_file_belong_to_it(home: Path) -> None:
+def test_agents_that_older_clients_saved_beside_the_main_file_belong_to_it(home: Path) -> None:
     main = next(home.rglob(f"{ONE}.jsonl"))
     put(main.parent / "agent-0ld1.jsonl", OLD, f'{{"sessionId":"{ONE}"}}\n')
     put(main.parent / "agent-0ld2.jsonl", OLD, f'{{"sessionId":"{TWO}"}}\n')
@@ -160,11 +160,11 @@ def test_a_loop_of_links_is_named_and_not_followed(tmp_path: Path) -> None:
     found = find([str(tmp_path)], stores=stores(tmp_path))
     assert names(found) == {"real.jsonl", "back", "self.jsonl"}
     assert {s.path.name for s in found if s.problem} == {"back", "self.jsonl"}
-    assert {t.path.name for t in read(found).troubles} >= {"back", "self.jsonl"}
+    assert {t.path.name for t in read(found).problems} >= {"back", "self.jsonl"}
 
 
-def test_a_folder_without_transcripts_is_a_trouble_not_an_error(tmp_path: Path) -> None:
+def test_a_folder_without_transcripts_is_a_problem_not_an_error(tmp_path: Path) -> None:
     put(tmp_path / "photo.png", OLD)
     evidence = read(find([str(tmp_path)], stores=stores(tmp_path)))
-    assert [trouble.what for trouble in evidence.troubles] == ["a folder without transcripts"]
+    assert [problem.what for problem in evidence.problems] == ["a folder without transcripts"]
     assert evidence.files_read == 0

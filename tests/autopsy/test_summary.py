@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from jackline.autopsy.week import as_document, as_text, sum_up
+from jackline.autopsy.summary import Summary
 from tests.autopsy.story_makers import (
     MISSED,
     NOON,
@@ -12,11 +12,11 @@ from tests.autopsy.story_makers import (
     WALL,
     after,
     agent,
+    agent_report,
     evidence,
     overload,
     quota,
     stopped,
-    told,
 )
 
 SINCE = NOON - timedelta(days=7)
@@ -31,45 +31,45 @@ def test_walls_of_one_kind_share_a_row_and_sessions_are_counted() -> None:
         stopped("c", overload()),
         agent("fine"),
     )
-    summed = sum_up(found, since=SINCE, now=LATER)
+    summed = Summary.of(found, since=SINCE, now=LATER)
     first, second = summed.rows
-    assert (first.agents, first.sessions, first.tokens) == (2, 2, 70)
-    assert (first.first, first.last) == (after(100), after(90_000))
+    assert (first.agents, first.sessions, first.tokens_at_least) == (2, 2, 70)
+    assert (first.first_at, first.last_at) == (after(100), after(90_000))
     assert (second.agents, second.kind) == (1, "overloaded")
     assert summed.verdict.startswith("3 of 4 agents in 2 sessions were stopped, most by")
 
 
-def test_who_was_told_what_adds_up_to_all_stopped_agents() -> None:
+def test_the_counts_of_reports_add_up_to_all_stopped_agents() -> None:
     found = evidence(
-        stopped("wrong", quota(), told=[told(MISSED)]),
-        stopped("right", quota(), told=[told(WALL)]),
-        stopped("happy", quota(), told=[told(WALL, "completed", is_error=False)]),
+        stopped("wrong", quota(), reports=[agent_report(MISSED)]),
+        stopped("right", quota(), reports=[agent_report(WALL)]),
+        stopped("happy", quota(), reports=[agent_report(WALL, "completed", is_error=False)]),
         stopped("silent", quota()),
     )
-    (row,) = sum_up(found, since=SINCE, now=LATER).rows
-    assert (row.told_error, row.told_success, row.told_nothing) == (2, 1, 1)
-    assert row.agents == row.told_error + row.told_success + row.told_nothing
+    (row,) = Summary.of(found, since=SINCE, now=LATER).rows
+    assert (row.reported_error, row.reported_success, row.not_reported) == (2, 1, 1)
+    assert row.agents == row.reported_error + row.reported_success + row.not_reported
 
 
 def test_agents_that_ended_before_the_time_are_left_out() -> None:
     old = stopped("old", quota(), -8 * 86_400)
-    summed = sum_up(evidence(old, agent("fine")), since=SINCE, now=LATER)
+    summed = Summary.of(evidence(old, agent("fine")), since=SINCE, now=LATER)
     assert summed.rows == ()
     assert summed.agents == 1
-    assert "No agent was stopped" in as_text(summed)
+    assert "No agent was stopped" in summed.as_text()
 
 
 def test_the_table_fits_the_width_and_becomes_a_list_where_it_cannot() -> None:
     found = evidence(stopped("a", quota()), stopped("b", overload()))
-    summed = sum_up(found, since=SINCE, now=LATER)
+    summed = Summary.of(found, since=SINCE, now=LATER)
     for width in (70, 100, 140):
-        _, *table = as_text(summed, width=width).splitlines()
+        _, *table = summed.as_text(width=width).splitlines()
         assert max(len(line) for line in table) <= width
 
 
 def test_the_document_holds_every_row() -> None:
-    summed = sum_up(evidence(stopped("a", quota())), since=SINCE, now=LATER)
-    document = as_document(summed)
-    assert document["schema"] == "jackline.why/1"
+    summed = Summary.of(evidence(stopped("a", quota())), since=SINCE, now=LATER)
+    document = summed.as_document()
+    assert document["schema"] == "jackline.why/2"
     assert document["since"] == SINCE.isoformat()
     assert [row["kind"] for row in document["rows"]] == ["account_quota"]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Whatever stands in a file, reading goes on and says what it could not read."""
+"""Whatever is in a file, reading goes on and reports what it could not read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from jackline.failures import Kind
 from jackline.transcripts import claude_code
-from jackline.transcripts.findings import UnreadableLines
 from jackline.transcripts.records import LineReader
-from jackline.transcripts.story import AgentStory, TranscriptEnd, TranscriptSet, moment_of_epoch
-from tests.autopsy.reading_places import DATA, read_place
+from jackline.transcripts.story import AgentStory, TranscriptEnd, TranscriptSet, time_of_epoch
+from tests.transcripts.transcript_data import DATA, read_place
 
 REAL = sorted(DATA.rglob("*.jsonl"))
 ERROR = {
@@ -50,7 +49,7 @@ def only(evidence: TranscriptSet) -> AgentStory:
 
 
 def whats(evidence: TranscriptSet) -> dict[str, int]:
-    return {trouble.what: trouble.count for trouble in evidence.troubles}
+    return {problem.what: problem.count for problem in evidence.problems}
 
 
 def test_spaces_between_json_tokens_change_nothing(tmp_path: Path) -> None:
@@ -62,33 +61,33 @@ def test_broken_lines_are_counted_and_the_others_are_read(tmp_path: Path) -> Non
     evidence = read_bytes(
         tmp_path, ERROR_LINE, b"not json", b"\0\0\0", b"[]", b'{"type":7}', ERROR_LINE
     )
-    assert len(only(evidence).sightings) == 2
+    assert len(only(evidence).failures) == 2
     assert whats(evidence) == {"lines that are not JSON, or not of a known shape": 4}
 
 
 def test_a_half_written_last_line_is_named_as_such(tmp_path: Path) -> None:
     evidence = read_bytes(tmp_path, ERROR_LINE, ERROR_LINE[:200], end=b"")
-    assert len(only(evidence).sightings) == 1
+    assert len(only(evidence).failures) == 1
     assert whats(evidence) == {"half-written last line": 1}
 
 
 def test_a_whole_last_line_without_its_end_is_read(tmp_path: Path) -> None:
     evidence = read_bytes(tmp_path, ERROR_LINE, end=b"")
-    assert len(only(evidence).sightings) == 1
-    assert not evidence.troubles
+    assert len(only(evidence).failures) == 1
+    assert not evidence.problems
 
 
 def test_a_line_over_the_limit_is_named_and_what_follows_is_read(tmp_path: Path) -> None:
     huge = b'{"type":"user","message":{"content":"' + b"x" * (9 << 20) + b'"}}'
     evidence = read_bytes(tmp_path, ERROR_LINE, huge, ERROR_LINE)
-    assert len(only(evidence).sightings) == 2
-    assert whats(evidence) == {"lines over 8 MB, passed over": 1}
+    assert len(only(evidence).failures) == 2
+    assert whats(evidence) == {"lines over 8 MB, skipped": 1}
 
 
 @pytest.mark.parametrize("bad", [b"\xff\xfe", b"\\ud83d", b"\xe2\x82"])
 def test_broken_characters_in_an_error_do_not_hide_it(tmp_path: Path, bad: bytes) -> None:
     mangled = ERROR_LINE.replace(b"session limit", b"session limit " + bad)
-    (seen,) = only(read_bytes(tmp_path, mangled)).sightings
+    (seen,) = only(read_bytes(tmp_path, mangled)).failures
     assert seen.failure.kind is Kind.ACCOUNT_QUOTA
     seen.text.encode()
 
@@ -99,7 +98,7 @@ def test_empty_files_and_files_of_other_kinds_are_named(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing to see")
     (tmp_path / "package.json").write_text('{"name": "x"}')
     evidence = read_place(tmp_path)
-    assert {t.path.name: t.what for t in evidence.troubles} == {
+    assert {t.path.name: t.what for t in evidence.problems} == {
         "a.jsonl": "an empty file",
         "b.jsonl": "not a transcript of a known kind",
         "c.jsonl": "not a transcript of a known kind",
@@ -109,7 +108,7 @@ def test_empty_files_and_files_of_other_kinds_are_named(tmp_path: Path) -> None:
 def test_a_folder_with_the_name_of_a_transcript_is_walked(tmp_path: Path) -> None:
     folder = tmp_path / "odd.jsonl"
     folder.mkdir()
-    assert len(only(read_bytes(folder, ERROR_LINE)).sightings) == 1
+    assert len(only(read_bytes(folder, ERROR_LINE)).failures) == 1
     assert len(read_place(tmp_path).stories) == 1
 
 
@@ -130,7 +129,7 @@ def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
     assert list(whats(read_place(tmp_path))) == ["cannot be read: No such file or directory"]
 
 
-def test_a_shell_s_words_before_a_log_do_not_hide_it(tmp_path: Path) -> None:
+def test_shell_output_before_a_log_does_not_hide_it(tmp_path: Path) -> None:
     log = (DATA / "a_429_one_of_three-2.1.325" / "stream.jsonl").read_bytes()
     path = tmp_path / "run.log"
     path.write_bytes(b"+ claude -p hello\nwarning: something\n" + log)
@@ -158,7 +157,7 @@ def test_local_commands_after_the_last_answer_do_not_make_it_unanswered(tmp_path
     assert only(evidence).ending is TranscriptEnd.FINISHED
 
 
-def test_an_unanswered_long_tool_result_is_when_the_agent_was_last_heard_of(tmp_path: Path) -> None:
+def test_an_unanswered_long_tool_result_is_the_end_of_the_story(tmp_path: Path) -> None:
     result = {
         "type": "user",
         "message": {
@@ -176,17 +175,17 @@ def test_an_unanswered_long_tool_result_is_when_the_agent_was_last_heard_of(tmp_
 
 
 def stories_of(path: Path, *, shortcuts: bool) -> list[AgentStory]:
-    """What one transcript tells, every line of it decoded as a whole unless shortcuts are taken."""
-    written = moment_of_epoch(path.stat().st_mtime)
+    """The stories in one transcript; without shortcuts every line is decoded as a whole."""
+    written = time_of_epoch(path.stat().st_mtime)
     assert written is not None
     with path.open("rb", buffering=0) as file:
         reader = LineReader(file)
-        transcript = claude_code._Transcript(path, UnreadableLines(reader), written)
+        transcript = claude_code._Transcript(path, reader, written)
         if shortcuts:
-            transcript.read(reader)
+            transcript.read()
         else:
             for number, line in enumerate(reader, 1):
-                transcript.take_whole(line, number)
+                transcript.add_whole(line, number)
     return transcript.findings().stories
 
 
@@ -244,7 +243,7 @@ def test_reading_never_raises(
     place = tmp_path / path.name
     place.write_bytes(mutations[mutation](data, int(where * len(data)), junk))
     evidence = read_place(place)
-    assert evidence.files_read + len(evidence.troubles) >= 1
+    assert evidence.files_read + len(evidence.problems) >= 1
     for story in evidence.stories:
         assert all(isinstance(second, int) for second in story.spent)
         assert story.tokens >= 0 or b"-" in junk

@@ -1,4 +1,4 @@
-"""Parents hear the truth in time, from whoever knows it first, and only on evidence."""
+"""Parents get the truth in time, from the first source that has it, and only on evidence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.assembly.world import run
-from tests.hooks.asking import NOON, TOKEN, WALL, Question, World
+from tests.hooks.hook_requests import NOON, TOKEN, WALL, Question, World
 
 SAMPLES = Path(__file__).parent / "samples"
 NOTHING_USED = dict.fromkeys(
@@ -25,14 +25,14 @@ def gave_back(words: str, usage: dict[str, int] = USED) -> dict[str, object]:
 
 
 async def came_back(world: World, words: str, usage: dict[str, int] = USED) -> str:
-    """What the parent is told instead; empty if nothing."""
+    """What the parent is reported instead; empty if nothing."""
     answer = await world.hook(
         "PostToolUse", tool_name="Agent", tool_response=gave_back(words, usage)
     )
     if not answer:
         return ""
-    told: dict[str, Any] = answer["hookSpecificOutput"]["updatedToolOutput"]
-    return str(told["content"][0]["text"])
+    reported: dict[str, Any] = answer["hookSpecificOutput"]["updatedToolOutput"]
+    return str(reported["content"][0]["text"])
 
 
 def test_the_gateway_knows_a_death_before_the_client_has_written_a_word_of_it() -> None:
@@ -40,22 +40,22 @@ def test_the_gateway_knows_a_death_before_the_client_has_written_a_word_of_it() 
         world = World()
         world.wall()
         world.call("refused")
-        told = await came_back(world, WALL)
-        assert "Sub-agent a1 did not finish: terminated_by quota" in told
-        assert "resets 15:00 UTC" in told
-        assert 'continue_from_task_id="a1"' in told
+        reported = await came_back(world, WALL)
+        assert "Sub-agent a1 did not finish: terminated_by quota" in reported
+        assert "resets 15:00 UTC" in reported
+        assert 'continue_from_task_id="a1"' in reported
 
     run(main())
 
 
-def test_the_gateways_reset_is_told_and_not_the_clients_which_has_no_seconds() -> None:
+def test_the_gateways_reset_is_reported_and_not_the_clients_which_has_no_seconds() -> None:
     async def main() -> None:
         world = World()
         world.wall()
         world.call("refused")
         await world.hook("StopFailure", agent_id="a1", last_assistant_message=WALL)
-        told = await came_back(world, "You've hit your session limit · resets 11:59am (UTC)")
-        assert "resets 15:00 UTC" in told
+        reported = await came_back(world, "You've hit your session limit · resets 11:59am (UTC)")
+        assert "resets 15:00 UTC" in reported
 
     run(main())
 
@@ -119,8 +119,8 @@ def test_what_it_had_finished_is_read_in_its_transcript(tmp_path: Path) -> None:
             transcript_path=str(session),
             tool_response=gave_back(WALL),
         )
-        told = answer["hookSpecificOutput"]["updatedToolOutput"]["content"][0]["text"]
-        assert "had finished 1 turns with 1 tool calls" in told
+        reported = answer["hookSpecificOutput"]["updatedToolOutput"]["content"][0]["text"]
+        assert "had finished 1 turns with 1 tool calls" in reported
 
     run(main())
 
@@ -139,7 +139,7 @@ NOTE = (
     ],
     ids=["2.1.325", "2.1.197"],
 )
-def test_a_background_agent_is_told_with_its_notification_and_only_once(prompt: str) -> None:
+def test_a_background_agent_is_reported_with_its_notification_and_only_once(prompt: str) -> None:
     async def main() -> None:
         world = World()
         world.wall()
@@ -154,7 +154,7 @@ def test_a_background_agent_is_told_with_its_notification_and_only_once(prompt: 
     run(main())
 
 
-def test_an_agent_that_was_resumed_and_died_again_is_told_again() -> None:
+def test_an_agent_that_was_resumed_and_died_again_is_reported_again() -> None:
     async def main() -> None:
         world = World()
         for _ in range(2):
@@ -167,7 +167,7 @@ def test_an_agent_that_was_resumed_and_died_again_is_told_again() -> None:
     run(main())
 
 
-def test_a_death_heard_of_between_turns_is_told_with_the_next_prompt() -> None:
+def test_a_death_reported_between_turns_is_reported_with_the_next_prompt() -> None:
     async def main() -> None:
         world = World()
         await world.hook("StopFailure", agent_id="a1", last_assistant_message=WALL)
@@ -179,21 +179,21 @@ def test_a_death_heard_of_between_turns_is_told_with_the_next_prompt() -> None:
     run(main())
 
 
-# --- who is listened to ----------------------------------------------------------------------
+# --- who is trusted ---------------------------------------------------------------------------
 
 
-def asked(world: World, path: bytes, told: object, **headers: str) -> tuple[int, bytes]:
-    question = Question(path, told, **headers)
-    world.face.answer(question)
+def answered(world: World, path: bytes, reported: object, **headers: str) -> tuple[int, bytes]:
+    question = Question(path, reported, **headers)
+    world.endpoint.answer(question)
     assert question.answer is not None
     return question.answer
 
 
 def test_strangers_are_not_answered_and_the_line_is_the_services() -> None:
     world = World()
-    assert asked(world, b"/_jackline/hook", {})[0] == 401
-    assert asked(world, b"/_jackline/statusline", {"session_id": "s9"})[0] == 401
-    line = asked(world, b"/_jackline/statusline", {"session_id": "s9"}, x_jackline_control="t")
+    assert answered(world, b"/_jackline/hook", {})[0] == 401
+    assert answered(world, b"/_jackline/statusline", {"session_id": "s9"})[0] == 401
+    line = answered(world, b"/_jackline/statusline", {"session_id": "s9"}, x_jackline_control="t")
     assert line == (200, b"line of s9")
 
 
@@ -206,14 +206,14 @@ def test_the_plugins_token_is_good_for_news_of_an_end_and_for_nothing_else() -> 
             "cwd": "/elsewhere",
             "last_assistant_message": WALL,
         }
-        assert asked(world, b"/_jackline/hook", news, x_jackline_hook="guessed")[0] == 401
+        assert answered(world, b"/_jackline/hook", news, x_jackline_hook="guessed")[0] == 401
         prompt = {**news, "hook_event_name": "UserPromptSubmit"}
-        assert asked(world, b"/_jackline/hook", prompt, x_jackline_hook=TOKEN)[0] == 401
-        assert asked(world, b"/_jackline/statusline", news, x_jackline_hook=TOKEN)[0] == 401
-        assert asked(world, b"/_jackline/hook", news, x_jackline_hook=TOKEN) == (200, b"")
-        assert world.stopped == [], "a session that no trusted hook has told of"
+        assert answered(world, b"/_jackline/hook", prompt, x_jackline_hook=TOKEN)[0] == 401
+        assert answered(world, b"/_jackline/statusline", news, x_jackline_hook=TOKEN)[0] == 401
+        assert answered(world, b"/_jackline/hook", news, x_jackline_hook=TOKEN) == (200, b"")
+        assert world.stopped == [], "a session that no trusted hook has reported"
         await world.hook("UserPromptSubmit", prompt="go")
-        assert asked(world, b"/_jackline/hook", news, x_jackline_hook=TOKEN) == (200, b"")
+        assert answered(world, b"/_jackline/hook", news, x_jackline_hook=TOKEN) == (200, b"")
         (stopped,) = world.stopped
         assert (stopped.session.cwd, stopped.session.processes) == ("/work", (41, 40))
 

@@ -1,0 +1,233 @@
+"""Answer `/_jackline/hook` and `/_jackline/statusline` on the service's port.
+
+Rules: (1) only a request with the control token is answered; the hooks' own token allows only the
+report of an end, of a session that is known; (2) an invalid hook gets an empty answer, which
+changes nothing for the client; (3) a result is rewritten only on evidence that the sub-agent died,
+never because its text looks like an error; its shape stays, only its text changes; (4) an error
+that the gateway passed to a session's main thread also reports its end: a client that shuts down
+does not wait for its hooks.
+Not here: whether an agent died (agent_deaths.py), the status line's text (control/status.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from jackline.agents.runner import ENDINGS
+from jackline.clock import Clock
+from jackline.control.http_handler import ServiceRequest
+from jackline.failures import Observation, Where, classify
+from jackline.failures.sentences import moment_in_words
+from jackline.hooks.agent_deaths import (
+    Death,
+    DeathCause,
+    DeathFinder,
+    Deaths,
+    KnownSessions,
+    LatestCalls,
+    StoppedSession,
+)
+from jackline.hooks.hook_input import HEADER, PATH, HookInput, ReportedEnd, parse_hook_input
+
+HOOK = PATH.encode()
+LINE = b"/_jackline/statusline"
+PROCESSES = b"x-jackline-processes"
+SessionStopped: TypeAlias = Callable[[StoppedSession], None]
+"""Called with a session that died of an API error."""
+# The model reads what is added to the answers of these events.
+_EVENTS_WITH_CONTEXT = frozenset(
+    {"PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "SessionStart"}
+)
+_AGENT_TOOLS = ("Agent", "Task")
+_MOST_LOST_CALLS = 3
+_LONGEST_TEXT = 200
+_NOTHING: dict[str, object] = {}
+_log = logging.getLogger(__name__)
+
+
+def death_text(death: Death, now: datetime) -> str:
+    """What a parent has to know about a sub-agent that died."""
+    resets, transcript = death.cause.resets_at, death.transcript
+    until = f", resets {moment_in_words(resets, now)}" if resets is not None else ""
+    terminated_by = ENDINGS[death.cause.kind].value
+    first = (
+        f"Sub-agent {death.agent} did not finish: terminated_by {terminated_by}"
+        f" ({death.cause.name}{until}). What it returned is an error text, not a result."
+    )
+    parts = [first]
+    if transcript is not None and transcript.turns:
+        calls = sum(len(turn.calls) for turn in transcript.turns)
+        parts.append(
+            f"Before that it had finished {len(transcript.turns)} turns with {calls} tool calls."
+        )
+    if transcript is not None and transcript.last_words:
+        parts.append(f"Its last own text: {transcript.last_words[:_LONGEST_TEXT]}")
+    if transcript is not None and transcript.lost:
+        names = ", ".join(call.name for call in transcript.lost[:_MOST_LOST_CALLS])
+        parts.append(f"Calls that may or may not have run: {names}.")
+    when = "after the reset" if resets is not None and resets > now else "now"
+    parts.append(
+        f"Do not start it again from the beginning: {when}, call the Jackline tool `agent` with"
+        f' continue_from_task_id="{death.agent}", which goes on after its last finished turn.'
+    )
+    return " ".join(parts)
+
+
+def rewritten_result(hook: HookInput, text: str) -> dict[str, object]:
+    """The answer that replaces the result of the sub-agent's call."""
+    response = hook.tool_response
+    # Only the content: the client drops what has not its tool's own shape, status included.
+    new = dict(response) if isinstance(response, dict) else {}
+    new["content"] = [{"type": "text", "text": text}]
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": hook.hook_event_name,
+            "updatedToolOutput": new,
+            # Also reaches a client that did not accept the new output.
+            "additionalContext": text.partition(". ")[0] + ".",
+        }
+    }
+
+
+def added_context(hook: HookInput, texts: Sequence[str]) -> dict[str, object]:
+    """The answer that adds these texts; empty without any, and where the model reads none."""
+    has_context = hook.hook_event_name in _EVENTS_WITH_CONTEXT and hook.agent_id is None
+    if not texts or not has_context:
+        return {}
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": hook.hook_event_name,
+            "additionalContext": "\n".join(texts),
+        }
+    }
+
+
+class HooksEndpoint:
+    """Answers the client's hooks and its status line."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        trusts: Callable[[ServiceRequest], bool],
+        line: Callable[[str], str],
+        session_stopped: SessionStopped,
+        calls: LatestCalls,
+        http_token: str,
+    ) -> None:
+        self._clock = clock
+        self._trusts = trusts
+        self._line = line
+        self._session_stopped = session_stopped
+        self._http_token = http_token.encode()
+        self._calls = calls
+        self._deaths = Deaths()
+        self._sessions = KnownSessions()
+        self._finder = DeathFinder(self._deaths, calls, clock)
+        self._answers: set[asyncio.Task[None]] = set()
+        calls.on_wall = self._main_thread_stopped
+
+    def knows(self, request: ServiceRequest) -> bool:
+        """Whether this is a request of a hook or of a status line."""
+        return request.path in (HOOK, LINE)
+
+    def answer(self, request: ServiceRequest) -> None:
+        """Answer it, perhaps after reading a transcript."""
+        hook = parse_hook_input(bytes(request.body))
+        if not self._trusts(request):
+            token = request.header(HEADER.encode()) or b""
+            is_ours = hmac.compare_digest(token, self._http_token) and request.path == HOOK
+            if is_ours and hook is not None and hook.hook_event_name == "StopFailure":
+                self._stop_failed(hook)
+                self._respond(request, _NOTHING)
+            else:
+                text = b"the control token is needed\n"
+                request.respond(401, [(b"content-type", b"text/plain")], text)
+            return
+        if request.path == LINE:
+            line = self._line("" if hook is None else hook.session_id).encode()
+            request.respond(200, [(b"content-type", b"text/plain; charset=utf-8")], line)
+            return
+        if hook is None:
+            self._respond(request, _NOTHING)
+            return
+        pids = (request.header(PROCESSES) or b"").split(b",")
+        processes = tuple(int(pid) for pid in pids if pid.isdigit() and len(pid) < 10)
+        self._sessions.add(hook, processes)
+        task = asyncio.get_running_loop().create_task(self._answer_hook(request, hook))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
+
+    def _respond(self, request: ServiceRequest, answer: dict[str, object]) -> None:
+        # The client goes on after an empty body.
+        body = json.dumps(answer).encode() if answer else b""
+        request.respond(200, [(b"content-type", b"application/json")], body)
+
+    async def _answer_hook(self, request: ServiceRequest, hook: HookInput) -> None:
+        answer = _NOTHING
+        try:
+            answer = await self._decide(hook)
+        finally:
+            self._respond(request, answer)
+
+    async def _decide(self, hook: HookInput) -> dict[str, object]:
+        event = hook.hook_event_name
+        if event == "StopFailure":
+            self._stop_failed(hook)
+        elif event == "SubagentStart" and hook.agent_id is not None:
+            self._deaths.remove(hook.session_id, hook.agent_id)
+        elif event == "PostToolUse" and hook.tool_name in _AGENT_TOOLS:
+            ended = hook.returned_agent
+            death = None if ended is None else await self._finder.find(hook, ended)
+            if death is not None:
+                return rewritten_result(hook, self._report(death))
+        elif hook.agent_id is None:  # sub-agents are not the parents of their siblings
+            deaths = await self._unreported(hook)
+            return added_context(hook, [self._report(death) for death in deaths])
+        return _NOTHING
+
+    async def _unreported(self, hook: HookInput) -> list[Death]:
+        """Each death that this parent does not know yet."""
+        ended = {each.agent: each for each in hook.notified_agents}
+        others = []
+        if hook.hook_event_name == "PostToolUseFailure":
+            others.append(await asyncio.to_thread(hook.started_agent))
+        others += [death.agent for death in self._deaths.unreported(hook.session_id)]
+        for agent in filter(None, others):
+            ended.setdefault(agent, ReportedEnd(agent, failed=True, text=""))
+        found = await asyncio.gather(*(self._finder.find(hook, each) for each in ended.values()))
+        return [each for each in found if each is not None and not self._is_reported(each)]
+
+    def _is_reported(self, death: Death) -> bool:
+        reported_at = self._deaths.reported_at(death.session, death.agent)
+        call = self._calls.of(death.session, death.agent)
+        return reported_at is not None and (call is None or call.answered_at < reported_at)
+
+    def _report(self, death: Death) -> str:
+        self._deaths.mark_reported(death, self._clock.steady())
+        _log.info("sub-agent %s died: reported to its parent", death.agent)
+        return death_text(death, self._clock.now())
+
+    def _stop_failed(self, hook: HookInput) -> None:
+        text = hook.last_assistant_message or hook.error or ""
+        failure = classify(Observation(Where.CLI_TEXT, text=text), now=self._clock.now())
+        cause = DeathCause.of(failure)
+        if hook.agent_id is not None:
+            death = Death(hook.session_id, hook.agent_id, cause)
+            self._deaths.add(death, self._clock.steady())
+        else:
+            self._main_thread_stopped(hook.session_id, cause)
+
+    def _main_thread_stopped(self, session: str, cause: DeathCause) -> None:
+        known = self._sessions.of(session)
+        # Without a trusted hook nobody knows the folder of the session.
+        if known is None or not self._sessions.is_new_stop(session, cause, self._clock.steady()):
+            return
+        call = self._calls.of(session)
+        model, run = ("", None) if call is None else (call.model, call.tag)
+        self._session_stopped(StoppedSession(known, cause, model, run))
