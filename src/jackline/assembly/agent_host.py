@@ -65,7 +65,14 @@ async def host_through(
         # Each run marks its calls in the gateway's records.
         made: tuple[Runner, ...] = (
             MessagesRunner(model, clock=clock, tag=run_id, settings=settings),
-            ClaudeCodeRunner(url, environment=environment, clock=clock, tag=run_id, token=token),
+            ClaudeCodeRunner(
+                url,
+                environment=environment,
+                clock=clock,
+                tag=run_id,
+                token=token,
+                trusted=config.tools.agents.folders,
+            ),
             CodexRunner(url, clock=clock, tag=run_id, token=token),
         )
         return {runner.name: runner for runner in made}
