@@ -1,4 +1,4 @@
-"""Client processes are bounded over all runs of a host, and wait in the order in which they came."""
+"""Client processes are bounded over all runs of a host, and wait in the order of their coming."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_in_line_a_deadline_holds_and_a_stop_is_heard_at_once() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_places_are_neither_lost_nor_made_however_they_are_given_back(seed: int) -> None:
-    draw = random.Random(seed)
+    draw = random.Random(seed)  # noqa: S311 -- no secret
     slots, here = ProcessSlots(3), list[ProcessSlot]()
     for _ in range(300):
         if here and draw.random() < 0.5:

@@ -177,7 +177,8 @@ def test_a_worktree_is_trusted_with_its_repository_only_if_that_knows_it(tmp_pat
 
 @pytest.mark.skipif(os.name == "nt", reason="such names are POSIX'")
 @pytest.mark.parametrize(
-    "name", ['a "quoted" one', "back\\slash", "line\nbreak", "del\x7f", "\N{GRINNING FACE}", "a.b={}"]
+    "name",
+    ['a "quoted" one', "back\\slash", "line\nbreak", "del\x7f", "\N{GRINNING FACE}", "a.b={}"],
 )
 def test_any_name_of_a_folder_is_named_whole(name: str, tmp_path: Path) -> None:
     (tmp_path / name).mkdir()

@@ -109,12 +109,15 @@ def folder_trust(cwd: Path, environment: Mapping[str, str]) -> FolderTrust:
     if next((levels[each] for each in asked if each in levels), None) == "trusted":
         return FolderTrust(trusted=True)
     brought = next((each for each in inside if os.path.lexists(each / ".codex")), None)
-    notice = "" if brought is None else (
-        f"Codex does not follow {printable(str(brought / '.codex'))}: your own settings of Codex do"
-        f" not trust {printable(str(top))}. To have it followed, run `codex` once there and trust"
-        " it."
-    )
+    notice = "" if brought is None else _not_followed(brought / ".codex", top)
     return FolderTrust(trusted=False, notice=notice, named=tuple(map(str, inside)))
+
+
+def _not_followed(brought: Path, top: Path) -> str:
+    return (
+        f"Codex does not follow {printable(str(brought))}: your own settings of Codex do not trust"
+        f" {printable(str(top))}. To have it followed, run `codex` once there and trust it."
+    )
 
 
 def _trust_levels(environment: Mapping[str, str]) -> dict[str, object]:

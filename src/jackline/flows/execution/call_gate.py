@@ -43,7 +43,9 @@ from jackline.flows.run_events import AT_WALL, AgentAnswered, AgentWaits
 from jackline.flows.store.agent_log import StoredAgentLog
 
 WAITS_FOR_BUDGET = "calls in flight have reserved what is left of the budget"
-WAITS_FOR_PROCESSES = "{most} client processes of agents run already, the most at once: it is in line"
+WAITS_FOR_PROCESSES = (
+    "{most} client processes of agents run already, the most at once: it is in line"
+)
 _ONE_TURN: Amount = {Unit.TURNS: 1}
 _SENT_ALREADY: Amount = {}
 
@@ -167,7 +169,7 @@ class AgentCallGate:
 
     def warn(self, says: str) -> None:
         """Tell the user something that does not stop the work."""
-        self._run.warn(says)
+        self._run.telling.warn(self._run.clock.wall(), says)
 
     @asynccontextmanager
     async def process(self) -> AsyncIterator[None]:

@@ -47,7 +47,6 @@ from jackline.flows.run_events import (
     GuardTripped,
     Listener,
     RunEventLog,
-    Warned,
 )
 from jackline.flows.saved_sources import KeptSources
 from jackline.flows.settings import RunSettings
@@ -119,6 +118,9 @@ class Interruption:
 class Execution:
     """One process's hold on one run."""
 
+    level = 1
+    """How many agents deep those of this run are: an agent may have started it."""
+
     def __init__(
         self,
         host: FlowHost,
@@ -162,9 +164,6 @@ class Execution:
         self.interrupted = asyncio.Event()
         self.wall = (Ending.QUOTA, Evidence())
         """The wall that was met last: what it means, and what was seen of it."""
-        self.level = 1
-        """How many agents deep those of this run are: an agent may have started it."""
-        self._warned: set[str] = set()
         self.left_unfinished: int | None = None
         """How many agents had not ended when the flow was interrupted, and go on later."""
         self.known: dict[tuple[str, int], CallRecord] = {}
@@ -252,12 +251,6 @@ class Execution:
         # The rarer one first, so that nobody holds the other while waiting for it.
         async with self._process_slots, self._slots:
             yield
-
-    def warn(self, says: str) -> None:
-        """Tell the user something; once, however many agents have met it."""
-        if says not in self._warned:
-            self._warned.add(says)
-            self.tell(Warned(self.clock.wall(), says))
 
     def next_label(self, phase: str, what: str) -> str:
         """A name for a call that was given none: where it is, and which one."""
