@@ -120,6 +120,23 @@ def test_claude_code_obeys_a_folder_that_the_user_trusted(
     assert leave.warnings == []
 
 
+@pytest.mark.parametrize("fetched", CLAUDES)
+@pytest.mark.parametrize("cwd", [".", "bare"])
+def test_claude_codes_own_git_starts_no_monitor_of_a_folder_that_nobody_trusted(
+    fetched: Callable[[], Path], cwd: str, tmp_path: Path
+) -> None:
+    """An archive brings the settings of its repository, a plain clone a bare one in a subfolder."""
+    project = tmp_path / "project"
+    for folder, more in ((project, []), (project / "bare", ["--bare"])):
+        subprocess.run(["git", "init", "-q", *more, str(folder)], check=True)
+        settings = f"touch {tmp_path}/MONITOR; false"
+        subprocess.run(["git", "-C", str(folder), "config", "core.fsmonitor", settings], check=True)
+    with (project / "bare" / "config").open("a") as config:
+        config.write(f"[core]\nbare = false\nworktree = {project / 'bare'}\n")
+    carried(fetched, tmp_path, cwd=cwd)
+    assert marks(tmp_path) == set()
+
+
 @pytest.mark.parametrize("cwd", [".", BELOW], ids=["top", "below"])
 @pytest.mark.parametrize(
     ("trusts", "started"),

@@ -14,8 +14,8 @@ from jackline.agents.claude_code.folder_trust import folder_trust
 from jackline.agents.claude_code.runner import ClaudeCodeSetup, start_for
 from jackline.agents.process.program import FolderTrust, StartRequest
 from jackline.agents.runner import AgentTask
-from tests.agents.claude_code.streams import SESSION
-from tests.agents.claude_code.test_runner import Client, init, result
+from tests.agents.claude_code.streams import SESSION, init, result
+from tests.agents.claude_code.test_runner import Client
 from tests.agents.process.doubles import FreeLeave
 
 

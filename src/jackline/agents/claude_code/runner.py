@@ -6,7 +6,8 @@ name, and where names are set no other tool is offered; (4) the model is always 
 session would lose its context options; (5) without a result there is no completion; `is_error` and
 a synthetic error decide, never `subtype`; (6) a "success" without a stop reason, without the answer
 that the schema requires, or with lost agents is a failure; (7) only `failures` interprets texts;
-(8) in a folder that the user has not trusted, only the user's own settings are followed.
+(8) in a folder that the user has not trusted, only the user's own settings are followed, and git
+starts nothing that a look at the folder could start.
 Not here: the variables for waiting (environment.py), the loop over processes (process/runner.py).
 """
 
@@ -49,6 +50,7 @@ from jackline.agents.process.runner import ParsedProgramOutput, ProgramRunner, f
 from jackline.agents.runner import AgentTask
 from jackline.clock import Clock
 from jackline.failures import Failure, Json, Kind, Observation, Where, classify
+from jackline.foreign_repositories.guard import git_settings_for_clients
 
 # Waits and retries are the gateway's; this many of the client's own bridge its restart.
 _RETRIES = "CLAUDE_CODE_MAX_RETRIES", "4"
@@ -109,7 +111,10 @@ def start_for(
         if task.schema is not None:
             given_by = StructuredAnswer(task.schema).tool["input_schema"]
             command += ["--json-schema", json.dumps(given_by)]
-        yield StartCommand(command, _environment(place, task))
+        environ = _environment(place, task)
+        yield StartCommand(
+            command, environ if trusted else environ | git_settings_for_clients(environ)
+        )
 
 
 def _session(order: StartRequest, new_session: str) -> list[str]:

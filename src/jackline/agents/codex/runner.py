@@ -49,6 +49,7 @@ from jackline.agents.runner import AgentTask, JsonObject
 from jackline.clock import Clock
 from jackline.failures import Kind, Observation, Where, classify
 from jackline.foreign_files import SETTINGS_BYTES, read_foreign
+from jackline.foreign_repositories.guard import git_settings_for_clients
 from jackline.outside_names import printable
 
 Sandbox: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
@@ -266,6 +267,8 @@ def start_for(
     """How to start it for this task; its files are there for as long as the block runs."""
     with TemporaryDirectory(prefix="jackline-agent-", ignore_cleanup_errors=True) as folder:
         environ = dict(place.environment)
+        if not trust.trusted:
+            environ |= git_settings_for_clients(environ)
         command = [place.program, "exec"]
         if order.session_id is not None:
             command.append("resume")
