@@ -234,6 +234,8 @@ def ignore_event(_event: FlowEvent) -> None:
     """Listen to nothing."""
 
 
+WARNING = "warning"
+"""What the log of a run calls something that a person should know."""
 _LOGGED: dict[type[FlowEvent], str] = {
     RunStarted: "started",
     RunParked: "parked",
@@ -249,7 +251,7 @@ _LOGGED: dict[type[FlowEvent], str] = {
     BudgetNear: "budget near",
     GuardTripped: "guard",
     CleanupEnded: "clean-up",
-    Warned: "warning",
+    Warned: WARNING,
 }
 _NOT_IN_DETAIL = frozenset({"at", "label"})
 
