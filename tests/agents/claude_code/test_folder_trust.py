@@ -149,6 +149,24 @@ def test_a_link_in_a_trusted_folder_trusts_nothing_elsewhere(disk: Disk) -> None
     assert disk.trust(mine).trusted
 
 
+def test_a_worktree_is_trusted_with_the_repository_that_knows_it(disk: Disk) -> None:
+    tree, claims = disk.folder / "tree", disk.folder / "claims"
+    kept = disk.repository / ".git" / "worktrees" / "tree"
+    for folder in (kept, tree / "a" / "b" / ".claude", claims / ".claude"):
+        folder.mkdir(parents=True)
+    (kept / "gitdir").write_text(f"{tree / '.git'}\n")
+    for folder in (tree, claims):
+        (folder / ".git").write_text(f"gitdir: {kept}\n")
+    assert not disk.trust(tree).trusted
+    disk.accept(disk.repository)
+    assert disk.trust(tree).trusted
+    assert disk.trust(tree / "a" / "b").trusted
+    assert not disk.trust(claims).trusted, "it only says so itself"
+    disk.accept()
+    assert disk.trust(tree, disk.repository).trusted
+    assert not disk.trust(tree / "a" / "b", disk.repository).trusted
+
+
 def test_without_trust_only_the_users_own_settings_are_sources() -> None:
     place = ClaudeCodeSetup("http://127.0.0.1:1", "claude", {})
     task = AgentTask("task", SESSION, "THE TASK")

@@ -9,9 +9,10 @@ Rules: (1) trusted is a folder that the user accepted in Claude Code itself (its
 folder or one above), or that `agents.folders` names; (2) every folder from there upwards that
 brings settings must be trusted, too, because those are followed as well; the user's home and Claude
 Code's own folder are the user's; (3) below a folder of `agents.folders` another one is trusted as
-long as it brings nothing of its own, as for agents of models; (4) a record that lies in the working
-folder counts for nothing: an agent that works there could have written it; (5) links are followed
-before anything is compared; what cannot be read is not trusted.
+long as it brings nothing of its own, as for agents of models; (4) a worktree is trusted with the
+repository that made it; (5) a record that lies in the working folder counts for nothing: an agent
+that works there could have written it; (6) links are followed before anything is compared; what
+cannot be read is not trusted.
 Not here: how the client is started (runner.py), nested folders of models' agents
 (mcp_server/permissions.py).
 """
@@ -25,6 +26,7 @@ from pathlib import Path
 from jackline.agents.claude_code.transcript import config_folder
 from jackline.agents.process.program import FolderTrust
 from jackline.foreign_files import object_in
+from jackline.foreign_repositories.git_folders import main_work_tree
 from jackline.outside_names import printable
 
 # Older versions keep what was typed in the same file.
@@ -45,18 +47,38 @@ def folder_trust(
         home = _home(environment).resolve()
         above = [each for each in (folder, *folder.parents) if each != home]
         brought = {each: list(_brought(each, own)) for each in above}
+        tree = _work_tree(folder)
     except (OSError, RuntimeError, ValueError):
         return FolderTrust(trusted=False)
     settings = [each for each in above if any(name in _SETTINGS for name in brought[each])]
 
     def is_trusted(each: Path) -> bool:
-        return each in chosen or not accepted.isdisjoint((each, *each.parents))
+        return any(
+            name in chosen or not accepted.isdisjoint((name, *name.parents))
+            for name in _names(each, tree)
+        )
 
-    is_chosen = is_trusted(folder) or not chosen.isdisjoint(folder.parents)
+    is_chosen = is_trusted(folder) or any(
+        not chosen.isdisjoint(name.parents) for name in _names(folder, tree)
+    )
     if is_chosen and all(map(is_trusted, settings)):
         return FolderTrust(trusted=True)
     found = [str(each / name) for each in above for name in brought[each]]
     return FolderTrust(trusted=False, notice=_notice(folder, settings, is_trusted, found))
+
+
+def _work_tree(folder: Path) -> tuple[Path, Path] | None:
+    """The worktree in which the folder lies, and that of the repository to which it belongs."""
+    top = next((each for each in (folder, *folder.parents) if os.path.lexists(each / ".git")), None)
+    main = None if top is None else main_work_tree(top)
+    return None if top is None or main is None else (top, main)
+
+
+def _names(folder: Path, tree: tuple[Path, Path] | None) -> Iterator[Path]:
+    """The folder itself, and in a worktree the same one of its repository."""
+    yield folder
+    if tree is not None and folder.is_relative_to(tree[0]):
+        yield tree[1] / folder.relative_to(tree[0])
 
 
 def _notice(

@@ -49,6 +49,7 @@ from jackline.agents.runner import AgentTask, JsonObject
 from jackline.clock import Clock
 from jackline.failures import Kind, Observation, Where, classify
 from jackline.foreign_files import SETTINGS_BYTES, read_foreign
+from jackline.foreign_repositories.git_folders import main_work_tree
 from jackline.foreign_repositories.guard import git_settings_for_clients
 from jackline.outside_names import printable
 
@@ -56,7 +57,6 @@ Sandbox: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access
 
 _NAME = "config.toml"
 _OF_THE_MACHINE = Path("/etc/codex") / _NAME
-_POINTER_BYTES = 1 << 16
 _STRICTEST: Sandbox = "read-only"
 # By setting, the values with which Codex changes the working folder without a question.
 _CHANGING_SETTINGS = {
@@ -101,7 +101,7 @@ def folder_trust(cwd: Path, environment: Mapping[str, str]) -> FolderTrust:
         above = (folder, *folder.parents)
         top = next((each for each in above if os.path.lexists(each / ".git")), folder)
         inside = above[: above.index(top) + 1]
-        main = _main_work_tree(top)
+        main = main_work_tree(top)
         levels = _trust_levels(environment)
     except (OSError, RuntimeError, ValueError):
         return FolderTrust(trusted=False)
@@ -132,19 +132,6 @@ def _trust_levels(environment: Mapping[str, str]) -> dict[str, object]:
             if "trust_level" in _table(table):
                 levels[name] = _table(table)["trust_level"]
     return levels
-
-
-def _main_work_tree(top: Path) -> Path | None:
-    """The repository of which this is a worktree; only if that one knows it, too."""
-    try:
-        said = read_foreign(top / ".git", _POINTER_BYTES).decode().removeprefix("gitdir:").strip()
-        own = (top / said).resolve()
-        back = read_foreign(own / "gitdir", _POINTER_BYTES).decode().strip()
-    except (OSError, ValueError, RuntimeError):
-        return None
-    if own.parent.name != "worktrees" or (own / back).resolve() != top / ".git":
-        return None
-    return own.parent.parent.parent
 
 
 def _tables(document: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
