@@ -65,6 +65,12 @@ def object_in(path: str | os.PathLike[str], most: int = SETTINGS_BYTES) -> dict[
     return found if isinstance(found, dict) else {}
 
 
+def is_inside(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> bool:
+    """Whether the path is in the folder when all links are followed; links may lead anywhere."""
+    real, top = os.path.realpath(path), os.path.realpath(folder)
+    return real == top or real.startswith(top.rstrip(os.sep) + os.sep)
+
+
 def _check(name: str, found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
         raise IsADirectoryError(21, "Is a directory", name)

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -142,6 +143,12 @@ class OpenLeave:
 
     def waits(self, why: str, until: float | None) -> None:
         """Nobody watches."""
+
+    def warn(self, says: str) -> None:
+        raise AssertionError(f"our own loop follows no settings of a folder: {says}")
+
+    def process(self) -> AbstractAsyncContextManager[None]:
+        raise AssertionError("our own loop is no process")
 
 
 @dataclass

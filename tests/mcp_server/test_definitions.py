@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,56 @@ def test_the_projects_definition_goes_before_the_users(tmp_path: Path) -> None:
     with pytest.raises(BadArgumentError) as refusal:
         definition_of("c", folders)
     assert "a, b, general-purpose" in refusal.value.next
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right there")
+def test_nothing_outside_the_project_is_read_through_its_links(tmp_path: Path) -> None:
+    """Git keeps links: a clone could have the user's notes read to a model."""
+    project, claude, notes = (tmp_path / name for name in ("clone/sub", "home/.claude", "notes"))
+    (tmp_path / "clone" / ".git").mkdir(parents=True)
+    written(notes / "diary.md", "diary", "SECRET")
+    written(tmp_path / "clone" / "shared" / "own.md", "own")
+    agents = project / ".claude" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "x.md").symlink_to(notes / "diary.md")
+    (agents / "folder").symlink_to(notes)
+    (agents / "own.md").symlink_to(tmp_path / "clone" / "shared" / "own.md")
+    (tmp_path / "clone" / ".claude").mkdir()
+    (tmp_path / "clone" / ".claude" / "agents").symlink_to(notes)
+    with pytest.raises(BadArgumentError) as refusal:
+        definition_of("diary", definition_folders(project, claude))
+    assert "subagent_type: general-purpose, own;" in refusal.value.next
+    assert definition_of("own", definition_folders(project, claude)).name == "own"
+    # The user's own folder may be anything, links to a folder of notes, too.
+    (claude).mkdir(parents=True)
+    (claude / "agents").symlink_to(notes)
+    assert definition_of("diary", definition_folders(project, claude)).system == "SECRET"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right there")
+def test_a_whole_folder_of_settings_that_is_a_link_brings_nothing(tmp_path: Path) -> None:
+    project, elsewhere = tmp_path / "clone", tmp_path / "elsewhere"
+    written(elsewhere / "agents" / "diary.md", "diary", "SECRET")
+    project.mkdir()
+    (project / ".claude").symlink_to(elsewhere)
+    with pytest.raises(BadArgumentError):
+        definition_of("diary", definition_folders(project, tmp_path / "home"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right there")
+def test_neither_plugins_nor_a_projects_settings_of_them_are_read_through_links_out(
+    tmp_path: Path,
+) -> None:
+    plugins = Plugins(tmp_path)
+    folder = plugins.install("formatter")
+    written(tmp_path / "notes" / "diary.md", "diary", "SECRET")
+    written(folder / "agents" / "tidy.md", "tidy")
+    (folder / "agents" / "diary.md").symlink_to(tmp_path / "notes" / "diary.md")
+    plugins.enable(tmp_path / "other.json", formatter=True)
+    (plugins.project / ".claude" / "settings.json").symlink_to(tmp_path / "other.json")
+    assert plugins.names() == []
+    plugins.enable(plugins.claude / "settings.json", formatter=True)
+    assert plugins.names() == ["formatter:tidy"]
 
 
 class Plugins:

@@ -120,7 +120,8 @@ def test_a_model_that_names_no_usable_tool_is_refused_and_none_at_all_is_none(
     settings = AgentSettings("codex")
     place = codex.CodexSetup("http://127.0.0.1:1", "codex", {"HOME": str(tmp_path)})
     task = _task(_taken(project, settings, tools=[]))
-    with codex.start_for(place, task, StartRequest(None, None)) as go:
+    trust = codex.folder_trust(task.cwd, place.environment)
+    with codex.start_for(place, task, StartRequest(None, None), trust) as go:
         assert 'sandbox_mode="read-only"' in go.command
 
 

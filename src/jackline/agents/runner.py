@@ -18,6 +18,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
@@ -205,6 +206,14 @@ class CallGate(Protocol):
 
     def waits(self, why: str, until: float | None) -> None:
         """Report what this agent waits for; an empty `why` says that it goes on working."""
+        ...
+
+    def warn(self, says: str) -> None:
+        """Tell the user something that does not stop the work; said once in a run."""
+        ...
+
+    def process(self) -> AbstractAsyncContextManager[None]:
+        """Within this, one process of an agent program may live; entered when there is room."""
         ...
 
 

@@ -29,6 +29,7 @@ from jackline.clock import Clock
 from jackline.config import Config
 from jackline.errors import JacklineError, JournalError
 from jackline.flows.host import FlowHost
+from jackline.flows.process_slots import ProcessSlots
 from jackline.flows.records import RunRecord
 from jackline.flows.run_events import Listener, ignore_event
 from jackline.flows.store.run_store import RunStore
@@ -65,7 +66,14 @@ async def host_through(
         # Each run marks its calls in the gateway's records.
         made: tuple[Runner, ...] = (
             MessagesRunner(model, clock=clock, tag=run_id, settings=settings),
-            ClaudeCodeRunner(url, environment=environment, clock=clock, tag=run_id, token=token),
+            ClaudeCodeRunner(
+                url,
+                environment=environment,
+                clock=clock,
+                tag=run_id,
+                token=token,
+                trusted=config.tools.agents.folders,
+            ),
             CodexRunner(url, clock=clock, tag=run_id, token=token),
         )
         return {runner.name: runner for runner in made}
@@ -82,6 +90,7 @@ async def host_through(
         listener=listener,
         window_used=window_used,
         held_time=HeldTimes(url, clock, token).of,
+        processes=ProcessSlots(config.runs.processes_at_once),
     )
 
 

@@ -44,11 +44,21 @@ from jackline.errors import BadArgumentError, NothingFoundError, UsageError
 from jackline.flows.cleanup.reaper import reap
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import cancel_agents, cancel_run, claim_run, known_run, module_of
-from jackline.flows.records import ENDED, CallRecord, RunRecord, RunState, decode_outcome
+from jackline.flows.records import (
+    ENDED,
+    CallRecord,
+    NoteRecord,
+    RunRecord,
+    RunState,
+    decode_outcome,
+)
+from jackline.flows.run_events import WARNING
 from jackline.flows.saved_sources import to_look_at, why_not_woken
 from jackline.flows.store.pending_calls import pending_calls
 from jackline.flows.store.run_store import RunStore, how_to_accept
 from jackline.outside_names import printable
+
+_MOST_WARNINGS = 5
 
 
 async def accept(engine: RunStore, run: RunRecord, *, yes: bool, as_json: bool) -> int:
@@ -148,17 +158,21 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
             return await accept(host.engine, run, yes=yes, as_json=as_json)
         calls = await host.engine.calls(run.run_id)
         held = [each for each in await host.engine.resources() if each.run_id == run.run_id]
+        warnings = _warnings(await host.engine.notes(run.run_id))
         if as_json:
             told = {
                 "schema": "jackline.run-shown/1",
                 **_as_json(run),
                 "calls": [_call_json(call) for call in calls],
                 "resources": [each.name for each in held],
+                "warnings": warnings,
             }
             click.echo(json.dumps(told, indent=2))
             return 0
         now = SystemClock().now()
         click.echo(run_line(run, now))
+        for says in warnings:
+            click.echo(printable(f"warning: {says}"))
         if run.state is RunState.PARKED:
             click.echo("    " + wake_plan_line(run, *await _known(host, run, now)))
         if run.outcome is not None:
@@ -173,6 +187,12 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
         return 0
 
     return _with_store(state, look)
+
+
+def _warnings(notes: Sequence[NoteRecord]) -> list[str]:
+    """The last things that a person should know of the run, each once."""
+    said = [str(note.detail.get("says", "")) for note in notes if note.what == WARNING]
+    return list(dict.fromkeys(said))[-_MOST_WARNINGS:]
 
 
 @click.command()

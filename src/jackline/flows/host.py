@@ -18,6 +18,7 @@ from typing import TypeAlias, cast
 from jackline.agents.prices import Price
 from jackline.agents.runner import Runner
 from jackline.clock import Clock, SystemClock
+from jackline.flows.process_slots import ProcessSlots
 from jackline.flows.run_events import Listener, ignore_event
 from jackline.flows.settings import RunSettings
 from jackline.flows.store.run_store import RunStore
@@ -58,6 +59,8 @@ class FlowHost:
     """How full the account's fullest window is."""
     held_time: HeldTime = unknown_held_time
     """For how long an agent's calls were held instead of being answered."""
+    processes: ProcessSlots = field(default_factory=ProcessSlots)
+    """How many client processes live at once, over all runs of this host."""
 
 
 def usual_host() -> AbstractAsyncContextManager[FlowHost]:

@@ -234,6 +234,8 @@ def ignore_event(_event: FlowEvent) -> None:
     """Listen to nothing."""
 
 
+WARNING = "warning"
+"""What the log of a run calls something that a person should know."""
 _LOGGED: dict[type[FlowEvent], str] = {
     RunStarted: "started",
     RunParked: "parked",
@@ -249,7 +251,7 @@ _LOGGED: dict[type[FlowEvent], str] = {
     BudgetNear: "budget near",
     GuardTripped: "guard",
     CleanupEnded: "clean-up",
-    Warned: "warning",
+    Warned: WARNING,
 }
 _NOT_IN_DETAIL = frozenset({"at", "label"})
 
@@ -265,6 +267,7 @@ class RunEventLog:
         self._writer: asyncio.Task[None] | None = None
         self._waiting: dict[str, str] = {}
         """Agents of which the log says that they wait, and why."""
+        self._warned: set[str] = set()
 
     def tell(self, event: FlowEvent) -> None:
         """The event is told now, and logged soon."""
@@ -272,6 +275,12 @@ class RunEventLog:
         line = self._waits(event) if isinstance(event, AgentWaits) else _line(event)
         if line is not None:
             self.log(event.at, *line)
+
+    def warn(self, at: float, says: str) -> None:
+        """Warn of something that many agents may meet: once."""
+        if says not in self._warned:
+            self._warned.add(says)
+            self.tell(Warned(at, says))
 
     def log(self, at: float, what: str, label: str, detail: dict[str, object]) -> None:
         """Add a line to the log only."""

@@ -68,7 +68,8 @@ class RunSettings:
     at_once: int = 500
     """So many agents at a time; the others wait their turn."""
     processes_at_once: int = 32
-    """So many of them at a time that are processes of their own: Claude Code, Codex."""
+    """So many of them at a time that are processes of their own: Claude Code, Codex. The same bound
+    holds for all runs together that one process carries, such as those of models."""
     grace: float = 30.0
     """How long a stop waits for agents to reach a turn's end."""
     hook_limit: float = 120.0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -195,13 +195,31 @@ class GitGuard:
         settings = [*_settings_in(environ), *_OVERRIDES.items()]
         if self.hooks is not None:
             settings.append(("core.hooksPath", self.hooks))
-        numbered = {"GIT_CONFIG_COUNT": str(len(settings))}
-        for number, (name, value) in enumerate(settings):
-            numbered |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+        numbered = _numbered(settings)
         means = dict(_CONNECTED if self.connecting else _ALONE)
         means |= {} if self.fetching else _NO_LAZY_FETCH
         means |= _LOOKING if self.looking else {}
         return {**kept, "PATH": absolute_path(environ), **numbered, **_QUIET, **means}
+
+
+# What a plain look at a folder starts, and what a clone can bring for it.
+_FOR_CLIENTS = ("core.fsmonitor", "safe.bareRepository")
+
+
+def git_settings_for_clients(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables for a client in a folder that nobody trusted: it asks git there by itself.
+
+    Its git starts no monitor that a repository names, and takes no bare one for a repository. All
+    else stays as it is: the agent works with that git, too.
+    """
+    return _numbered([*_settings_in(environ), *((name, _OVERRIDES[name]) for name in _FOR_CLIENTS)])
+
+
+def _numbered(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+    numbered = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (name, value) in enumerate(settings):
+        numbered |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return numbered
 
 
 def _points_elsewhere(name: str) -> bool:

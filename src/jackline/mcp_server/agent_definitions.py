@@ -4,7 +4,9 @@ Rules: (1) the project's go before the user's, and nearer folders before those a
 that cannot be read as a definition is skipped, as Claude Code does; (3) only plain text is read
 from the front matter; (4) of plugins, only those that are installed for this user or project and
 enabled by the nearest settings count; their agents are named `plugin:agent`, with the folders
-between; nothing outside a plugin's own folder is read for it.
+between; (5) nothing outside a project's repository is read for the project, and nothing outside a
+plugin's own folder for the plugin, whatever links lead there: git keeps links, and a definition is
+told to a model. The user's own folder may hold any.
 Not here: plugins that an administrator forces on or that `--plugin-dir` adds for one session,
 starting the agent (agent_orders.py).
 """
@@ -15,10 +17,10 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jackline.errors import BadArgumentError
-from jackline.foreign_files import object_in, read_beginning
+from jackline.foreign_files import is_inside, object_in, read_beginning
 
 GENERAL = "general-purpose"
 """Claude Code's own all-rounder: an agent without a definition."""
@@ -40,8 +42,15 @@ class AgentDefinition:
     """None: all that the user's settings allow."""
 
 
+class DefinitionFolder(NamedTuple):
+    """A folder of definitions, and the one out of which none of them may lie; None: anywhere."""
+
+    folder: Path
+    within: Path | None
+
+
 def definition_of(
-    name: str, folders: Iterable[Path], brought: Iterable[AgentDefinition] = ()
+    name: str, folders: Iterable[DefinitionFolder], brought: Iterable[AgentDefinition] = ()
 ) -> AgentDefinition:
     """The definition of that name in the first folder that has it; BadArgumentError lists all.
 
@@ -61,12 +70,14 @@ def definition_of(
     )
 
 
-def definition_folders(project: Path | None, claude: Path) -> list[Path]:
+def definition_folders(project: Path | None, claude: Path) -> list[DefinitionFolder]:
     """Where definitions are looked for: in the project, up to its repository, then the user's."""
     inside = [] if project is None else [project, *project.parents]
     top = next((at for at, folder in enumerate(inside) if (folder / ".git").exists()), 0)
     # Not above the repository: others may write there, in a shared folder for temporary files, say.
-    return [*(folder / ".claude" / "agents" for folder in inside[: top + 1]), claude / "agents"]
+    inside = inside[: top + 1]
+    brought = [DefinitionFolder(each / ".claude" / "agents", inside[-1]) for each in inside]
+    return [*brought, DefinitionFolder(claude / "agents", None)]
 
 
 def read_definition(text: str) -> AgentDefinition | None:
@@ -93,16 +104,18 @@ def read_definition(text: str) -> AgentDefinition | None:
     )
 
 
-def _definitions(folders: Iterable[Path]) -> Iterator[AgentDefinition]:
-    for folder in folders:
-        for file in definition_files(folder):
+def _definitions(folders: Iterable[DefinitionFolder]) -> Iterator[AgentDefinition]:
+    for each in folders:
+        for file in definition_files(*each):
             found = read_file(file)
             if found is not None:
                 yield found
 
 
-def definition_files(folder: Path) -> list[Path]:
-    """The Markdown files below a folder, among its first entries: it may be a link to anywhere."""
+def definition_files(folder: Path, within: Path | None) -> list[Path]:
+    """The Markdown files below a folder, among its first entries; none out of `within`."""
+    if within is not None and not is_inside(folder, within):
+        return []
     found: list[Path] = []
     left = _MOST_ENTRIES
     # What is not ours to read is left out: law 2.
@@ -112,7 +125,8 @@ def definition_files(folder: Path) -> list[Path]:
         found += [Path(at, name) for name in names if name.endswith(".md")]
         if left <= 0:
             break
-    return sorted(found)[:_MOST_FILES]
+    chosen = sorted(found)[:_MOST_FILES]
+    return [file for file in chosen if within is None or is_inside(file, within)]
 
 
 def read_file(file: Path) -> AgentDefinition | None:
@@ -173,7 +187,8 @@ def definitions_of_plugins(project: Path | None, claude: Path) -> Iterator[Agent
 def _enabled(project: Path | None, claude: Path) -> dict[str, object]:
     files = [claude / "settings.json"]
     if project is not None:
-        files += [project / ".claude" / name for name in ("settings.json", "settings.local.json")]
+        theirs = [project / ".claude" / name for name in ("settings.json", "settings.local.json")]
+        files += [file for file in theirs if is_inside(file, project)]
     found: dict[str, object] = {}
     for file in files:
         found |= _object(object_in(file).get("enabledPlugins"))
@@ -193,13 +208,14 @@ def _installed(project: Path | None, claude: Path) -> Iterator[tuple[str, Path]]
 
 
 def _brought(plugin: str, folder: Path) -> Iterator[AgentDefinition]:
-    manifest = object_in(folder / ".claude-plugin" / "plugin.json")
+    file = folder / ".claude-plugin" / "plugin.json"
+    manifest = object_in(file) if is_inside(file, folder) else {}
     named = manifest.get("agents", "./agents")
     for place in [named] if isinstance(named, str) else named if isinstance(named, list) else []:
         path = (folder / str(place)).resolve()
         if not path.is_relative_to(folder.resolve()):
             continue
-        for file in definition_files(path) if path.is_dir() else [path]:
+        for file in definition_files(path, folder) if path.is_dir() else [path]:
             found = read_file(file)
             if found is None:
                 continue

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.codex.records import read_rollout, rollout_of
-from jackline.agents.codex.runner import CodexSetup, start_for, strict_schema, task_words
+from jackline.agents.codex.runner import (
+    CodexSetup,
+    folder_trust,
+    start_for,
+    strict_schema,
+    task_words,
+)
 from jackline.agents.outcome import TokenUsage
 from jackline.agents.process.program import StartCommand, StartRequest
 from jackline.agents.runner import AgentTask
@@ -26,7 +35,8 @@ def start(
     """How it is started, and the settings of its command line as Codex would read them."""
     environment = {"HOME": "/nowhere", **more.pop("environment", {})}
     place = CodexSetup("http://127.0.0.1:1", "codex", environment, **more)
-    with start_for(place, task, order or StartRequest(None, "gpt-5.5")) as begun:
+    trust = folder_trust(task.cwd, environment)
+    with start_for(place, task, order or StartRequest(None, "gpt-5.5"), trust) as begun:
         command = list(begun.command)
         given = [command[n + 1] for n, word in enumerate(command) if word == "-c"]
         return begun, tomllib.loads("\n".join(given))
@@ -115,6 +125,73 @@ def test_the_users_own_settings_of_codex_are_not_loosened(tmp_path: Path) -> Non
     (project / ".codex").mkdir()
     (project / ".codex" / "config.toml").write_text('sandbox_mode = "read-only"')
     assert sandbox('sandbox_mode = "danger-full-access"') == "read-only"
+
+
+def trusted_in(home: Path, *folders: Path, level: str = "trusted") -> dict[str, str]:
+    """The environment of a user whose settings of Codex say so of these folders."""
+    (home / ".codex").mkdir(parents=True, exist_ok=True)
+    tables = [f"[projects.{json.dumps(str(each))}]\ntrust_level = '{level}'\n" for each in folders]
+    (home / ".codex" / "config.toml").write_text("".join(tables))
+    return {"HOME": str(home)}
+
+
+def test_a_folder_is_untrusted_unless_the_users_own_settings_trust_it(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    below = project / "a" / "b"
+    below.mkdir(parents=True)
+    (project / ".git").mkdir()
+    (below / ".codex").mkdir()
+
+    def named(environment: dict[str, str], cwd: Path = below) -> set[str]:
+        _, given = start(AgentTask("t", "s", "-", cwd=cwd), environment=environment)
+        levels = given.get("projects", {})
+        assert all(each == {"trust_level": "untrusted"} for each in levels.values())
+        return set(levels)
+
+    inside = {str(each) for each in (below, below.parent, project)}
+    assert named({"HOME": str(home)}) == inside
+    # Codex looks the folder and its repository up, and none above it.
+    for trusted in (tmp_path, below.parent, tmp_path / "other"):
+        assert named(trusted_in(home, trusted)) == inside
+    assert named(trusted_in(home, project)) == set()
+    assert named(trusted_in(home, below)) == set()
+    assert named(trusted_in(home, project, level="untrusted")) == inside
+    said = folder_trust(below, trusted_in(home, tmp_path))
+    assert str(below / ".codex") in said.notice
+    assert "trust it" in said.notice
+    assert not folder_trust(project, trusted_in(home, tmp_path)).notice, "nothing is lost there"
+
+
+def test_a_worktree_is_trusted_with_its_repository_only_if_that_knows_it(tmp_path: Path) -> None:
+    home, main, tree, claims = (tmp_path / name for name in ("home", "main", "tree", "claims"))
+    kept = main / ".git" / "worktrees" / "tree"
+    for folder in (kept, tree, claims):
+        folder.mkdir(parents=True)
+    (kept / "gitdir").write_text(f"{tree / '.git'}\n")
+    for folder in (tree, claims):
+        (folder / ".git").write_text(f"gitdir: {kept}\n")
+    environment = trusted_in(home, main)
+    assert folder_trust(tree, environment).trusted
+    assert not folder_trust(claims, environment).trusted
+
+
+@pytest.mark.skipif(os.name == "nt", reason="such names are POSIX'")
+@pytest.mark.parametrize(
+    "name",
+    ['a "quoted" one', "back\\slash", "line\nbreak", "del\x7f", "\N{GRINNING FACE}", "a.b={}"],
+)
+def test_any_name_of_a_folder_is_named_whole(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).mkdir()
+    _, given = start(AgentTask("t", "s", "-", cwd=tmp_path / name))
+    assert given["projects"][str(tmp_path / name)] == {"trust_level": "untrusted"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems know no such names")
+def test_a_folder_that_toml_cannot_name_is_only_read(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    _, given = start(AgentTask("t", "s", "-", cwd=folder))
+    assert (given["sandbox_mode"], "projects" in given) == ("read-only", False)
 
 
 def test_settings_of_codex_that_are_no_file_are_not_waited_for(tmp_path: Path) -> None:

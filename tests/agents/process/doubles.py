@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,6 +71,13 @@ class FreeLeave:
     stop_after: int = 1_000_000
     time_limit: TimeLimit | None = None
     works_meanwhile: list[bool] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def warn(self, says: str) -> None:
+        self.warnings.append(says)
+
+    def process(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
 
     async def before_call(
         self, call: NextCall | None = None, *, works_meanwhile: bool = False

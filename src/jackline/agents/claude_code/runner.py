@@ -5,7 +5,9 @@ through files that are deleted afterwards; (2) all calls go to the gateway; (3) 
 name, and where names are set no other tool is offered; (4) the model is always named, or a resumed
 session would lose its context options; (5) without a result there is no completion; `is_error` and
 a synthetic error decide, never `subtype`; (6) a "success" without a stop reason, without the answer
-that the schema requires, or with lost agents is a failure; (7) only `failures` interprets texts.
+that the schema requires, or with lost agents is a failure; (7) only `failures` interprets texts;
+(8) in a folder that the user has not trusted, only the user's own settings are followed, and git
+starts nothing that a look at the folder could start.
 Not here: the variables for waiting (environment.py), the loop over processes (process/runner.py).
 """
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,6 +24,7 @@ from tempfile import TemporaryDirectory
 from uuid import UUID, uuid5
 
 from jackline.agents.claude_code.environment import CUSTOM_HEADERS, client_environment
+from jackline.agents.claude_code.folder_trust import folder_trust
 from jackline.agents.claude_code.printed_output import ClaudeOutput, Result
 from jackline.agents.claude_code.tool_rules import allowed_rules, offered_names
 from jackline.agents.claude_code.transcript import CostState, read_session, transcript_of
@@ -31,6 +34,7 @@ from jackline.agents.process.program import (
     Broken,
     Done,
     Failed,
+    FolderTrust,
     Incomplete,
     ProcessCost,
     ProcessExit,
@@ -46,6 +50,7 @@ from jackline.agents.process.runner import ParsedProgramOutput, ProgramRunner, f
 from jackline.agents.runner import AgentTask
 from jackline.clock import Clock
 from jackline.failures import Failure, Json, Kind, Observation, Where, classify
+from jackline.foreign_repositories.guard import git_settings_for_clients
 
 # Waits and retries are the gateway's; this many of the client's own bridge its restart.
 _RETRIES = "CLAUDE_CODE_MAX_RETRIES", "4"
@@ -58,6 +63,8 @@ _OF_A_PARENT = (
     "CLAUDE_CODE_SESSION_ID",
     "CLAUDE_CODE_SSE_PORT",
 )
+# With these neither settings, hooks, servers, agents, skills nor CLAUDE.md of a project are read.
+_OWN_SETTINGS = ("--setting-sources", "user")
 _TAG = re.compile(r"[A-Za-z0-9._~-]{1,64}")
 _CLASS_HEADER = "x-jackline-class"
 _TASK_HEADER = "x-jackline-task"
@@ -72,20 +79,29 @@ class ClaudeCodeSetup:
     environment: Mapping[str, str] = field(repr=False)
     tag: str | None = None
     token: str | None = field(default=None, repr=False)
+    trusted: tuple[Path, ...] = ()
+    """Folders whose settings the user wants followed, beside those accepted in Claude Code."""
 
 
 @contextmanager
 def start_for(
-    place: ClaudeCodeSetup, task: AgentTask, order: StartRequest, new_session: str
+    place: ClaudeCodeSetup,
+    task: AgentTask,
+    order: StartRequest,
+    new_session: str,
+    *,
+    trusted: bool = False,
 ) -> Iterator[StartCommand]:
     """How to start it for this task; its files are there for as long as the block runs.
 
-    `new_session` is the id of the session that is begun where the order names none.
+    `new_session` is the id of the session that is begun where the order names none; `trusted` says
+    that the settings of the folder may be followed.
     """
     with TemporaryDirectory(prefix="jackline-agent-", ignore_cleanup_errors=True) as folder:
         command = [
             *(place.program, "-p", "--output-format", "stream-json", "--verbose"),
             *_session(order, new_session),
+            *(() if trusted else _OWN_SETTINGS),
             *_limits(order),
             *_tools(task),
             *_files(task, Path(folder)),
@@ -95,7 +111,10 @@ def start_for(
         if task.schema is not None:
             given_by = StructuredAnswer(task.schema).tool["input_schema"]
             command += ["--json-schema", json.dumps(given_by)]
-        yield StartCommand(command, _environment(place, task))
+        environ = _environment(place, task)
+        yield StartCommand(
+            command, environ if trusted else environ | git_settings_for_clients(environ)
+        )
 
 
 def _session(order: StartRequest, new_session: str) -> list[str]:
@@ -259,7 +278,8 @@ class ClaudeCodeRunner(ProgramRunner):
 
     `base_url` is a gateway's, `token` what it asks of its clients, `tag` the name under which it
     counts them (a run's id). `environment` is what Claude Code is given beside what the gateway
-    needs: its credentials and its home are found there.
+    needs: its credentials and its home are found there. `trusted` are folders whose settings it may
+    follow, beside those that the user accepted in Claude Code itself.
     """
 
     def __init__(
@@ -271,9 +291,11 @@ class ClaudeCodeRunner(ProgramRunner):
         clock: Clock | None = None,
         tag: str | None = None,
         token: str | None = None,
+        trusted: Sequence[Path] = (),
     ) -> None:
         found, environ = found_program(program, environment)
-        super().__init__(ClaudeCode(ClaudeCodeSetup(base_url, found, environ, tag, token)), clock)
+        place = ClaudeCodeSetup(base_url, found, environ, tag, token, tuple(trusted))
+        super().__init__(ClaudeCode(place), clock)
 
 
 class ClaudeCode:
@@ -301,13 +323,19 @@ class ClaudeCode:
             )
         return None
 
-    def start(self, task: AgentTask, order: StartRequest) -> AbstractContextManager[StartCommand]:
+    def folder_trust(self, cwd: Path) -> FolderTrust:
+        """Whether the user trusts what it would follow there."""
+        return folder_trust(cwd, self._place.environment, self._place.trusted)
+
+    def start(
+        self, task: AgentTask, order: StartRequest, trust: FolderTrust
+    ) -> AbstractContextManager[StartCommand]:
         """How to start it."""
         new_session = task.session_id
         if order.session_id is None and self._transcript(new_session) is not None:
             # Cut off before anything was in it: it can neither be resumed nor begun again.
             new_session = str(uuid5(UUID(new_session), "again"))
-        return start_for(self._place, task, order, new_session)
+        return start_for(self._place, task, order, new_session, trusted=trust.trusted)
 
     def ear(self, task: AgentTask, session_id: str | None) -> _Ear:
         """Somebody to hear the next process."""

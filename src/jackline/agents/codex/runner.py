@@ -6,13 +6,16 @@ provider the user has configured; (3) the sandbox limits what it may do to the d
 prompted; (4) the strict form of a schema accepts nothing that the schema refuses; a schema without
 such a form is put into the prompt, and the answer is validated all the same; (5) a turn that did
 not complete is no answer, and a completed turn without a last message is a truncation; (6) only
-`failures` interprets texts.
+`failures` interprets texts; (7) a folder is trusted by the user's own settings of Codex alone: any
+other is named as untrusted at each start, because Codex takes a chosen sandbox for the user's word,
+writes that into those settings for good, and then starts the servers of the folder.
 Not here: the loop over processes (process/runner.py), validation (messages/structured_answer.py).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +33,7 @@ from jackline.agents.process.program import (
     Broken,
     Done,
     Failed,
+    FolderTrust,
     ProcessCost,
     ProcessExit,
     SavedSession,
@@ -45,6 +49,9 @@ from jackline.agents.runner import AgentTask, JsonObject
 from jackline.clock import Clock
 from jackline.failures import Kind, Observation, Where, classify
 from jackline.foreign_files import SETTINGS_BYTES, read_foreign
+from jackline.foreign_repositories.git_folders import main_work_tree
+from jackline.foreign_repositories.guard import git_settings_for_clients
+from jackline.outside_names import printable
 
 Sandbox: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
 
@@ -85,6 +92,46 @@ def _may_change(file: Path, folder: Path) -> bool:
         for name, values in _CHANGING_SETTINGS.items()
         if name in table
     )
+
+
+def folder_trust(cwd: Path, environment: Mapping[str, str]) -> FolderTrust:
+    """Whether the user's own settings of Codex trust the folder, or its repository."""
+    try:
+        folder = cwd.resolve()
+        above = (folder, *folder.parents)
+        top = next((each for each in above if os.path.lexists(each / ".git")), folder)
+        inside = above[: above.index(top) + 1]
+        main = main_work_tree(top)
+        levels = _trust_levels(environment)
+    except (OSError, RuntimeError, ValueError):
+        return FolderTrust(trusted=False)
+    # As Codex itself looks it up: the folder, its repository, and that of a worktree.
+    asked = (str(folder), str(top), str(main or top))
+    if next((levels[each] for each in asked if each in levels), None) == "trusted":
+        return FolderTrust(trusted=True)
+    brought = next((each for each in inside if os.path.lexists(each / ".codex")), None)
+    notice = "" if brought is None else _not_followed(brought / ".codex", top)
+    return FolderTrust(trusted=False, notice=notice, named=tuple(map(str, inside)))
+
+
+def _not_followed(brought: Path, top: Path) -> str:
+    return (
+        f"Codex does not follow {printable(str(brought))}: your own settings of Codex do not trust"
+        f" {printable(str(top))}. To have it followed, run `codex` once there and trust it."
+    )
+
+
+def _trust_levels(environment: Mapping[str, str]) -> dict[str, object]:
+    levels: dict[str, object] = {}
+    for file in (_OF_THE_MACHINE, codex_home(environment) / _NAME):
+        try:
+            document = tomllib.loads(read_foreign(file, SETTINGS_BYTES).decode())
+        except (OSError, ValueError, RecursionError):
+            continue  # what cannot be read trusts nothing
+        for name, table in _table(document.get("projects")).items():
+            if "trust_level" in _table(table):
+                levels[name] = _table(table)["trust_level"]
+    return levels
 
 
 def _tables(document: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
@@ -201,15 +248,19 @@ def _asked(schema: JsonObject) -> JsonObject:
 
 
 @contextmanager
-def start_for(place: CodexSetup, task: AgentTask, order: StartRequest) -> Iterator[StartCommand]:
+def start_for(
+    place: CodexSetup, task: AgentTask, order: StartRequest, trust: FolderTrust
+) -> Iterator[StartCommand]:
     """How to start it for this task; its files are there for as long as the block runs."""
     with TemporaryDirectory(prefix="jackline-agent-", ignore_cleanup_errors=True) as folder:
         environ = dict(place.environment)
+        if not trust.trusted:
+            environ |= git_settings_for_clients(environ)
         command = [place.program, "exec"]
         if order.session_id is not None:
             command.append("resume")
         command += ["--json", "--skip-git-repo-check"]
-        settings = _settings(place, task, environ)
+        settings = _settings(place, task, environ) | _untrusted(trust)
         for server, given in task.mcp_servers.items():
             settings[f"mcp_servers.{_key(server)}"] = _server(server, given, environ)
         for name, value in settings.items():
@@ -255,6 +306,20 @@ def _settings(place: CodexSetup, task: AgentTask, environ: dict[str, str]) -> di
     }
 
 
+def _untrusted(trust: FolderTrust) -> dict[str, object]:
+    """What keeps Codex from trusting the folder."""
+    if trust.trusted:
+        return {}
+    try:
+        "".join(trust.named).encode()
+    except UnicodeEncodeError:
+        # TOML has no word for such a name. Of a folder that it must not change, it writes nothing.
+        return {"sandbox_mode": _STRICTEST}
+    # As one value: in a dotted key it would not be found under its name.
+    levels = {name: {"trust_level": "untrusted"} for name in trust.named}
+    return {"projects": levels} if levels else {"sandbox_mode": _STRICTEST}
+
+
 def _sandbox(place: CodexSetup, task: AgentTask) -> Sandbox:
     if place.sandbox is not None:
         return place.sandbox
@@ -285,7 +350,12 @@ def _texts(value: object) -> list[tuple[str, str]]:
 
 
 def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else json.dumps(name)
+    return name if _BARE_KEY.fullmatch(name) else _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    """A string in TOML: like JSON's, but without halves of characters, and with DEL written out."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _toml(value: object) -> str:
@@ -295,7 +365,7 @@ def _toml(value: object) -> str:
         return f"{{ {inside} }}"
     if isinstance(value, list):
         return f"[{', '.join(_toml(each) for each in value)}]"
-    return json.dumps(value)
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
 _PROVIDER = "openai"
@@ -399,9 +469,15 @@ class Codex:
             )
         return None
 
-    def start(self, task: AgentTask, order: StartRequest) -> AbstractContextManager[StartCommand]:
+    def folder_trust(self, cwd: Path) -> FolderTrust:
+        """Whether the user's own settings of Codex trust the folder."""
+        return folder_trust(cwd, self._place.environment)
+
+    def start(
+        self, task: AgentTask, order: StartRequest, trust: FolderTrust
+    ) -> AbstractContextManager[StartCommand]:
         """How to start it."""
-        return start_for(self._place, task, order)
+        return start_for(self._place, task, order, trust)
 
     def ear(self, task: AgentTask, session_id: str | None) -> _Ear:
         """Somebody to hear the next process."""

@@ -4,7 +4,8 @@ Rules: (1) parsing and judging are pure: bytes in, events out, one verdict at th
 the same however the bytes are cut; a line without its end is no line yet, and a line over the limit
 is skipped; (3) `Done` only for an answer that is there and whole, `Failed` has a classified
 failure, `Incomplete` is work that ended well except for a missing answer; (4) `look_back` only
-reads; (5) a sentence for people holds at most one line of program output, redacted.
+reads; (5) a sentence for people holds at most one line of program output, redacted; (6) a program
+is started with the settings of a folder only if the user trusts that folder.
 Not here: running it (runner.py), the programs (claude_code/, codex/).
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from jackline.agents.outcome import Ending, TokenUsage
@@ -210,6 +212,17 @@ class StartCommand:
     environment: Mapping[str, str] = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class FolderTrust:
+    """Whether the user trusts the settings that the program would follow in a folder."""
+
+    trusted: bool
+    notice: str = ""
+    """What is not followed, and what to do about it; empty when nothing is lost."""
+    named: tuple[str, ...] = ()
+    """The folders that the program is to take for untrusted, where it has to be told."""
+
+
 class Program(Protocol):
     """One agent program."""
 
@@ -227,7 +240,13 @@ class Program(Protocol):
         """Why it cannot do this task at all, and what to do instead; None when it can."""
         ...
 
-    def start(self, task: AgentTask, order: StartRequest) -> AbstractContextManager[StartCommand]:
+    def folder_trust(self, cwd: Path) -> FolderTrust:
+        """Whether the user trusts this folder; read anew for each process."""
+        ...
+
+    def start(
+        self, task: AgentTask, order: StartRequest, trust: FolderTrust
+    ) -> AbstractContextManager[StartCommand]:
         """How to start it; files that it needs are there for as long as the block runs."""
         ...
 

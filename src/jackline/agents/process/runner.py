@@ -5,7 +5,8 @@ gone before; (2) every answer is in the log before the next piece is read; (3) a
 that calls tools the call gate is awaited for the next call; a refusal ends the process once the
 tools of that answer are done; (4) tokens are counted once, however often they are reported; (5) at
 a quota the run parks, and the same session resumes afterwards; (6) a missing answer is requested
-again twice at most, and an API failure never counts as that.
+again twice at most, and an API failure never counts as that; (7) whether the folder's settings are
+followed is decided before each process.
 Not here: what a program prints and means (claude_code/, codex/).
 """
 
@@ -106,9 +107,17 @@ class ProgramAttempt:
 
     async def run(self, prompt: str, order: StartRequest, clock: Clock) -> Verdict:
         """What it came to."""
+        async with self._leave.process():
+            return await self._run_process(prompt, order, clock)
+
+    async def _run_process(self, prompt: str, order: StartRequest, clock: Clock) -> Verdict:
         # A long session's records take a while to read, and other agents share this loop.
         ear = await asyncio.to_thread(self._program.ear, self._task, order.session_id)
-        with self._program.start(self._task, order) as start:
+        # Asked before each process: the folder, or the user's mind, may have changed meanwhile.
+        trust = await asyncio.to_thread(self._program.folder_trust, self._task.cwd)
+        if trust.notice:
+            self._leave.warn(trust.notice)
+        with self._program.start(self._task, order, trust) as start:
             async with AsyncExitStack() as stack:
                 running = started(
                     start.command, cwd=self._task.cwd, environment=start.environment, clock=clock

@@ -4,7 +4,8 @@ Rules: (1) the gate comes first, then the budgets: a refused call was never sent
 will use is reserved before it is sent, and released when it is answered or has failed, and while it
 waits at a quota limit: a parked run has no reservations; (3) a quota limit parks the whole run or,
 if so ordered, ends it; (4) a used-up rolling window is waited for in the same way; (5) waiting here
-is no work of the agent, unless its program works on meanwhile, and no wait outlasts its deadline.
+is no work of the agent, unless its program works on meanwhile, and no wait outlasts its deadline;
+(6) a client process is started when the host has room for it.
 Not here: the gate's states (flows/execution/gate.py), who gets what is left (budgets/ledger.py),
 how time is measured (budget/usage.py).
 """
@@ -12,8 +13,8 @@ how time is measured (budget/usage.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager, nullcontext
 
 from jackline.agents.outcome import Ending, Evidence, TokenUsage
 from jackline.agents.prices import dollars, price_of
@@ -36,11 +37,15 @@ from jackline.flows.budget.reservations import (
 from jackline.flows.budget.usage import TimeLimits, WorkTime
 from jackline.flows.execution.execution import Execution
 from jackline.flows.execution.gate import GateState, Ticket
+from jackline.flows.process_slots import ProcessSlot
 from jackline.flows.records import CallRecord
 from jackline.flows.run_events import AT_WALL, AgentAnswered, AgentWaits
 from jackline.flows.store.agent_log import StoredAgentLog
 
 WAITS_FOR_BUDGET = "calls in flight have reserved what is left of the budget"
+WAITS_FOR_PROCESSES = (
+    "{most} client processes of agents run already, the most at once: it is in line"
+)
 _ONE_TURN: Amount = {Unit.TURNS: 1}
 _SENT_ALREADY: Amount = {}
 
@@ -162,10 +167,41 @@ class AgentCallGate:
         self._work.set_waiting(bool(why))
         self._report_wait(why, until)
 
+    def warn(self, says: str) -> None:
+        """Tell the user something that does not stop the work."""
+        self._run.telling.warn(self._run.clock.wall(), says)
+
+    @asynccontextmanager
+    async def process(self) -> AsyncIterator[None]:
+        """Within this, a client process may live; entered when the host has room for it."""
+        slots = self._run.host.processes
+        slot = slots.ask(self._run.level)
+        try:
+            if not slot.granted.is_set():
+                self._works_meanwhile = False
+                why = WAITS_FOR_PROCESSES.format(most=slots.most)
+                await self._wait(self._granted_or_interrupted(slot), why)
+                if not slot.granted.is_set():
+                    await self._pass_gate()  # it is closed: a stopping run is not to wait for us
+                    await self._wait(slot.granted.wait(), why)
+            yield
+        finally:
+            slots.give_back(slot)
+
+    async def _granted_or_interrupted(self, slot: ProcessSlot) -> None:
+        ways = [
+            asyncio.ensure_future(event.wait()) for event in (slot.granted, self._run.interrupted)
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+
     # --- waiting ------------------------------------------------------------------------------
 
     async def _wait(
-        self, event: Awaitable[None], why: str = "", until: float | None = None
+        self, event: Awaitable[object], why: str = "", until: float | None = None
     ) -> None:
         """Returns when it has happened; StopAgentError when the deadline comes first."""
         if why:

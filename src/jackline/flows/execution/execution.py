@@ -41,7 +41,13 @@ from jackline.flows.records import (
     decode_outcome,
     task_id_of,
 )
-from jackline.flows.run_events import BudgetNear, CleanupEnded, GuardTripped, Listener, RunEventLog
+from jackline.flows.run_events import (
+    BudgetNear,
+    CleanupEnded,
+    GuardTripped,
+    Listener,
+    RunEventLog,
+)
 from jackline.flows.saved_sources import KeptSources
 from jackline.flows.settings import RunSettings
 from jackline.flows.store.run_store import Claim
@@ -111,6 +117,9 @@ class Interruption:
 
 class Execution:
     """One process's hold on one run."""
+
+    level = 1
+    """How many agents deep those of this run are: an agent may have started it."""
 
     def __init__(
         self,

@@ -32,6 +32,10 @@ _LISTEN_EVERY = 2.0
 @flow
 async def started_agents(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Carry all orders."""
+    # Whoever started them may wait for them, and holds what they would wait for on its own level.
+    scope_for("started_agents()").run.level = max(
+        (int(each.get("depth", 1)) for each in orders), default=1
+    )
     for order in orders:
         for resource in order.get("resources", ()):
             await ctx.resource(
