@@ -18,7 +18,7 @@ from jackline.dialects import (
     closing_events,
     data_of,
     error_event,
-    name_of,
+    name_and_data,
     placeholder_start,
     read_answer,
 )
@@ -29,8 +29,8 @@ from tests.dialects.strict_client import StrictClient
 def one_event(data: bytes) -> tuple[bytes, object]:
     (event,) = EventSplitter().feed(data)
     told = json.loads(data_of(event))
-    assert told["type"] == name_of(event).decode()
-    return name_of(event), told
+    assert told["type"] == name_and_data(event)[0].decode()
+    return name_and_data(event)[0], told
 
 
 def test_a_whole_answer_is_read() -> None:

@@ -84,7 +84,7 @@ def told(ear: Recorder, *, stream: bool) -> tuple[list[dict[str, Any]], str, boo
     reason = ""
     for event in EventSplitter().feed(ear.body):
         name, data = name_and_data(event)
-        reader.take(name, data)
+        reader.read(name, data)
         document = json.loads(data)
         if name == b"content_block_start":
             blocks.append({**document["content_block"], "json": ""})

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jackline.dialects.neutral.options import StoredThought
+from jackline.dialects.neutral.options import StoredReasoning
 from jackline.dialects.openai_responses.request import without_reasoning
 from jackline.providers.provided_upstream import provider_for
 from jackline.providers.provider import Provider
@@ -155,13 +155,13 @@ def test_a_thought_that_no_call_follows_is_not_kept() -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     kept = ReasoningStore(most=2, most_bytes=100)
-    small = StoredThought(msgspec.Raw(b'"x"'), before_words=False)
+    small = StoredReasoning(msgspec.Raw(b'"x"'), before_text=False)
     for name in "abc":
         kept.remember("me", name, [small])
     assert [bool(kept.recall("me", name)) for name in "abc"] == [False, True, True]
     assert not kept.recall("you", "c")
     kept.remember(
-        "me", "d", [StoredThought(msgspec.Raw(b'"' + b"y" * 98 + b'"'), before_words=False)]
+        "me", "d", [StoredReasoning(msgspec.Raw(b'"' + b"y" * 98 + b'"'), before_text=False)]
     )
     assert [bool(kept.recall("me", name)) for name in "bcd"] == [False, False, True]
 

@@ -6,7 +6,7 @@ is retried once without it, never again; (3) a header of the answer and the even
 (4) reasoning that an upstream has refused is not sent to it again, so that the next turns need no
 retry; (5) any other answer and error is passed on as it came.
 Not here: which reasoning belongs to which call (dialects/neutral/options.py), which is foreign at
-first sight (dialects/returning/), what a refusal means (failures/).
+first sight (dialects/mixed_conversation.py), what a refusal means (failures/).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 from jackline.clock import SystemClock
 from jackline.dialects.mixed_conversation import fit_for_claude
 from jackline.dialects.neutral.fields import TranslatedDocument
-from jackline.dialects.neutral.options import StoredThought
+from jackline.dialects.neutral.options import StoredReasoning
 from jackline.dialects.openai_responses.request import without_reasoning
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.providers.translated_answer import NOTES, note_value
@@ -37,10 +37,10 @@ class ReasoningStore:
     def __init__(self, most: int = _MOST, most_bytes: int = _MOST_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._kept: OrderedDict[tuple[str, str], Sequence[StoredThought]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], Sequence[StoredReasoning]] = OrderedDict()
         self._bytes = 0
 
-    def remember(self, whose: str, call: str, thoughts: Sequence[StoredThought]) -> None:
+    def remember(self, whose: str, call: str, thoughts: Sequence[StoredReasoning]) -> None:
         """This was thought before that call."""
         self._forget((whose, call))
         self._kept[whose, call] = tuple(thoughts)
@@ -48,7 +48,7 @@ class ReasoningStore:
         while len(self._kept) > self._most or self._bytes > self._most_bytes:
             self._forget(next(iter(self._kept)))
 
-    def recall(self, whose: str, call: str) -> Sequence[StoredThought]:
+    def recall(self, whose: str, call: str) -> Sequence[StoredReasoning]:
         """What was thought before a call; nothing when it is not known."""
         found = self._kept.get((whose, call))
         if found is None:
@@ -60,7 +60,7 @@ class ReasoningStore:
         self._bytes -= _size(self._kept.pop(key, ()))
 
 
-def _size(thoughts: Sequence[StoredThought]) -> int:
+def _size(thoughts: Sequence[StoredReasoning]) -> int:
     return sum(len(bytes(each.item)) for each in thoughts)
 
 

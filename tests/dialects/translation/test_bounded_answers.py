@@ -311,7 +311,7 @@ def test_thoughts_that_no_call_follows_are_kept_up_to_a_bound() -> None:
     done = event("response.output_item.done", output_index=0, item=THOUGHT)
     assert feed_events(stream, done, 40) < 16_000_000
     assert not stream.broken
-    assert any("encrypted_content" in each for each in stream.notes.told())
+    assert any("encrypted_content" in each for each in stream.notes.sentences())
 
 
 def test_small_thoughts_and_empty_pieces_are_bounded_by_their_number() -> None:

@@ -63,8 +63,8 @@ def test_eight_times_as_many_messages_cost_no_more_than_about_eight_times_as_muc
 
 def test_what_stands_before_several_results_is_noted_once() -> None:
     notes = to_chat(asked(results(3)), "gpt").notes
-    assert [note for note in notes if "told behind the results" in note] == [
-        "messages[*].content[*].text (3 times): told behind the results of tools"
+    assert [note for note in notes if "sent after the results" in note] == [
+        "messages[*].content[*].text (3 times): sent after the results of tools"
     ]
 
 

@@ -64,4 +64,4 @@ def test_a_stream_is_told_as_written_down(
     # A checkout may have changed the line ends of both.
     assert told == wanted.replace(b"\r\n", b"\n")
     assert translator.whole
-    assert [note.split(": ")[1][:9] for note in translator.notes.told()] == ["reasoning"]
+    assert [note.split(": ")[1][:9] for note in translator.notes.sentences()] == ["reasoning"]

@@ -83,7 +83,7 @@ def test_thoughts_that_claude_did_not_sign_are_dropped(signature: str | None) ->
     thought = {"type": "thinking", "thinking": "Hm.", "signature": signature}
     told, notes = fitted(HI, said(thought, {"type": "text", "text": "Yes."}), HI)
     assert told["messages"][1]["content"] == [{"type": "text", "text": "Yes."}]
-    assert notes == ("messages[*].content[*]: a thought without a signature of Claude's",)
+    assert notes == ("messages[*].content[*]: a thinking block without a signature of Claude's",)
 
 
 def test_all_thoughts_can_be_distrusted() -> None:

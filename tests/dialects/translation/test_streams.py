@@ -284,7 +284,7 @@ def test_arguments_that_are_no_object_are_told_as_written_and_noted() -> None:
     told = translator.feed(call_chunk(0, A, "X", '{"a": 1') + END)
     assert translator.whole
     assert b'"partial_json":"{\\"a\\": 1"' in told
-    assert [note.split(":")[0] for note in translator.notes.told()] == ["arguments"]
+    assert [note.split(":")[0] for note in translator.notes.sentences()] == ["arguments"]
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_reasoning_is_noted_or_shown_as_words_and_never_as_thinking() -> None:
         silent = dialect.translator(FACE)
         told = silent.feed(b"".join(dialect.events(answer)))
         assert b"Two and two." not in told
-        assert any("signature" in note for note in silent.notes.told())
+        assert any("signed" in note for note in silent.notes.sentences())
         shown = dialect.translator(AnswerOptions("claude-opus-4-8", show_reasoning=True))
         told = shown.feed(b"".join(dialect.events(answer)))
         assert b"Two and two." in told

@@ -38,14 +38,14 @@ def test_old_servers_get_max_tokens_under_its_old_name() -> None:
 def test_a_bound_that_is_not_granted_is_lowered_with_a_note(say: Any) -> None:
     told, notes = say(TargetOptions(longest_answer=8192))
     assert 8192 in told.values()
-    assert notes == ("max_tokens: lowered to the 8192 that are allowed there",)
+    assert notes == ("max_tokens: lowered to 8192, the most that is allowed there",)
 
 
 @pytest.mark.parametrize("say", [chat, responses])
 def test_models_without_sampling_get_none(say: Any) -> None:
     told, notes = say(TargetOptions(sampling=False), temperature=0.1)
     assert "temperature" not in told
-    assert notes == ("temperature: this model takes no sampling settings",)
+    assert notes == ("temperature: this model accepts no sampling settings",)
 
 
 @pytest.mark.parametrize(
