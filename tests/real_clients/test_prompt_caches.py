@@ -112,7 +112,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     async def play() -> Played:
         async with server, gateway(server.url, DrillClock(SPEED)) as url:
             said = await fleet(folder, url)
-            asked = [heard.asked for heard in server.playing.heard]
+            asked = [one.request for one in server.playing.recorded]
             return Played(said, server.playing.provider.ledger, asked)
 
     return event_loop.run(play())

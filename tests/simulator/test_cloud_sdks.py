@@ -82,7 +82,7 @@ def test_answers_come_whole_and_streamed_to_signed_requests(
     assert [(entry.model, entry.dialect) for entry in provider.ledger] == [
         (MODELS[cloud], cloud)
     ] * 2
-    assert [one.asked.stream for one in provider.heard] == [False, True]
+    assert [one.request.stream for one in provider.recorded] == [False, True]
 
 
 @pytest.mark.parametrize("cloud", MODELS)

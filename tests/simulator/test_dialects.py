@@ -171,7 +171,7 @@ def test_a_credential_is_demanded_only_where_that_is_set(
     assert ask(provider, dialect, headers={"authorization": "Bearer x"}).status == 200
     by_key = ask(provider, dialect, headers={"x-api-key": "x"}).status
     assert (by_key == 200) is (dialect not in ("bedrock", "vertex"))
-    assert len(provider.heard) == 2 + (by_key == 200) - 1, "a refused request is not heard"
+    assert len(provider.recorded) == 2 + (by_key == 200) - 1, "a refused request gets no reply"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_bucket_never_holds_more_than_its_cap_and_input_never_less_than_nothin
             bucket.take(now, request)
             bucket.finished(now, request, output)
         else:
-            bucket.turned_away(now, request)
+            bucket.refused(now, request)
         assert bucket.level(now) <= bucket.cap
         if counts is not Counts.OUTPUT_TOKENS:
             assert bucket.level(now) >= -1e-6

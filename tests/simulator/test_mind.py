@@ -171,7 +171,7 @@ def test_a_stream_says_the_same_as_the_whole_message(text: str, calls: Any) -> N
     assert events[-2]["usage"] == whole["usage"]
     usage = whole["usage"]
     parts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    assert sum(usage[part] for part in parts) == message.asked.input_tokens
+    assert sum(usage[part] for part in parts) == message.request.input_tokens
     assert min(usage[part] for part in parts) >= 0
 
 

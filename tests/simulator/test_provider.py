@@ -44,7 +44,7 @@ FAULTS = st.builds(
     freezes_in_flight=st.booleans(),
     recovery=st.none() | st.builds(RecoverySettings, streams=st.floats(1, 30)),
     at_share=st.none() | SHARES,
-    reset_told=st.sampled_from(["headers", "text", "no"]),
+    reset_announced=st.sampled_from(["headers", "text", "no"]),
 )
 SETTINGS = st.builds(
     ProviderSettings,

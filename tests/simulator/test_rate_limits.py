@@ -9,7 +9,7 @@ import pytest
 
 from jackline.providers.rate_limits_api import parse_limits_page
 from jackline.providers.settings import UpstreamKind
-from jackline.simulator.endpoints import answer
+from jackline.simulator.endpoints import answer_rate_limits
 from jackline.simulator.limits import BucketSettings, Counts
 from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.scenario import parse
@@ -30,7 +30,7 @@ SETTINGS = ProviderSettings(
 
 
 def told(path: str, **headers: str) -> Any:
-    given = answer(SETTINGS, path, {"x-api-key": KEY} | headers)
+    given = answer_rate_limits(SETTINGS, path, {"x-api-key": KEY} | headers)
     assert given is not None
     assert given[0] == 200
     return json.loads(given[1])
@@ -58,7 +58,7 @@ def test_no_workspace_has_limits_of_its_own() -> None:
 
 
 def test_what_is_told_can_be_read() -> None:
-    given = answer(SETTINGS, f"/prefix{PROJECT}", {"authorization": f"Bearer {KEY}"})
+    given = answer_rate_limits(SETTINGS, f"/prefix{PROJECT}", {"authorization": f"Bearer {KEY}"})
     assert given is not None
     read = parse_limits_page(UpstreamKind.OPENAI_RESPONSES, given[1])
     assert read is not None
@@ -72,20 +72,20 @@ def test_what_is_told_can_be_read() -> None:
     [{}, {"x-api-key": "another"}, {"authorization": "Bearer another"}, {"x-api-key": ""}],
 )
 def test_nobody_else_is_told(path: str, headers: dict[str, str]) -> None:
-    given = answer(SETTINGS, path, headers)
+    given = answer_rate_limits(SETTINGS, path, headers)
     assert given is not None
     assert given[0] == 401
 
 
 def test_a_key_counts_in_its_own_vendors_header_alone() -> None:
-    swapped = answer(SETTINGS, PROJECT, {"x-api-key": KEY})
+    swapped = answer_rate_limits(SETTINGS, PROJECT, {"x-api-key": KEY})
     assert swapped is not None
     assert swapped[0] == 401
 
 
 def test_without_an_admin_key_there_is_no_such_api() -> None:
-    assert answer(ProviderSettings(), ORGANIZATION, {"x-api-key": ""}) is None
-    assert answer(SETTINGS, "/v1/organizations/me", {"x-api-key": KEY}) is None
+    assert answer_rate_limits(ProviderSettings(), ORGANIZATION, {"x-api-key": ""}) is None
+    assert answer_rate_limits(SETTINGS, "/v1/organizations/me", {"x-api-key": KEY}) is None
 
 
 def test_a_scenario_names_the_key() -> None:

@@ -59,9 +59,9 @@ def test_every_part_of_a_scenario_reaches_the_settings() -> None:
     recovery = settings.faults[0].recovery
     assert recovery is not None
     assert recovery.streams == 16
-    say = scenario.mind.reply(asked(document("PART-1")))
+    say = scenario.script.reply(asked(document("PART-1")))
     assert say == Say("Looking.", (("Bash", {"command": "ls"}),))
-    assert scenario.mind.reply(asked(document("x"))) == Fault(Effect.CUT, at_share=0.5)
+    assert scenario.script.reply(asked(document("x"))) == Fault(Effect.CUT, at_share=0.5)
 
 
 @pytest.mark.parametrize("name", packaged_names())

@@ -291,7 +291,7 @@ def test_a_script_gives_words_errors_hangups_and_the_end_of_the_server() -> None
         sub = ask(server, "x", headers={"x-claude-code-agent-id": "a1"})
         assert sub.json["content"][0]["text"] == "sub"
         assert ask(server, "x").json["content"][0]["text"] == "Understood."
-        assert [one.asked.agent for one in server.heard] == ["", "", "a1", ""]
+        assert [one.request.agent for one in server.recorded] == ["", "", "a1", ""]
         with pytest.raises((ConnectionResetError, http.client.RemoteDisconnected)):
             ask(server, "gone")
         with pytest.raises(ConnectionRefusedError):

@@ -74,7 +74,7 @@ def test_a_concurrency_cap_is_recognised() -> None:
 
 @pytest.mark.parametrize("told", ["headers", "text"])
 def test_a_wall_that_tells_its_reset_is_understood_to_the_minute(told: str) -> None:
-    fault = Fault(Effect.QUOTA_WALL, until=7200.0, reset_told=told)  # type: ignore[arg-type]
+    fault = Fault(Effect.QUOTA_WALL, until=7200.0, reset_announced=told)  # type: ignore[arg-type]
     provider = ProviderModel(ProviderSettings(faults=(fault,)), seeded_random(1))
     (event,) = play(provider, [(0.0, SimRequest())])
     assert isinstance(event, Rejected)

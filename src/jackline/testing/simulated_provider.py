@@ -45,7 +45,7 @@ class SimulatedProvider(ServerThread):
     def says(self, *rules: Rule | Reply) -> None:
         """Answer by these rules from now on; the first that fits answers."""
         script = tuple(one if isinstance(one, Rule) else Rule(one) for one in rules)
-        self.order(lambda playing: setattr(playing, "mind", ReplyScript(script)))
+        self.order(lambda playing: setattr(playing, "script", ReplyScript(script)))
 
     def limits(self, *buckets: BucketSettings) -> None:
         """Begin anew with these limits per minute."""
@@ -108,7 +108,7 @@ class SimulatedProvider(ServerThread):
         model: str = "",
     ) -> int:
         """The account's window is used up; the reset is told in headers, in the text, or not."""
-        fault = Fault(Effect.QUOTA_WALL, until=resets_in, reset_told=told, claim=claim)
+        fault = Fault(Effect.QUOTA_WALL, until=resets_in, reset_announced=told, claim=claim)
         return self.strike(replace(fault, model=model))
 
     def hang(self, seconds: float = math.inf, *, share: float = 1.0, model: str = "") -> int:
