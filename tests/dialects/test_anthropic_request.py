@@ -69,7 +69,7 @@ CLAUDE_CODE = (
 
 
 def test_a_request_of_claude_code_is_read_without_being_decoded() -> None:
-    """What stands between the ends of the body is not looked at: here it could not be decoded."""
+    """What is between the ends of the body is not read: here it could not be decoded."""
     undecodable = CLAUDE_CODE.replace(b'"role"', b'role"') % (b"hi", b"")
     for body in (undecodable, undecodable.replace(b'":', b'": ')):
         facts = read_request(body)
@@ -93,7 +93,7 @@ def test_a_body_that_cannot_be_read_names_no_model(body: bytes) -> None:
     assert account_of(body) is None
 
 
-def test_the_same_turn_asked_in_another_way_has_the_same_messages() -> None:
+def test_the_same_turn_requested_in_another_way_has_the_same_messages() -> None:
     streaming = CLAUDE_CODE % (b"hi", b"")
     without = streaming.replace(b',"stream":true', b"")
     assert request_messages(streaming) == request_messages(without)

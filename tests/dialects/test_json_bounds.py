@@ -149,6 +149,6 @@ def test_a_real_conversation_is_judged_by_its_last_message(count: int) -> None:
         assert continues_turn(body) is middle
 
 
-def test_only_as_much_is_read_as_is_asked_for() -> None:
+def test_only_as_much_is_read_as_is_requested() -> None:
     array = b"[%b]" % b",".join(b"%d" % n for n in range(100_000))
     assert list(islice(last_items(array), 3)) == [b"99999", b"99998", b"99997"]

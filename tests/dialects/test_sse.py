@@ -26,20 +26,20 @@ def split(chunks: list[bytes]) -> tuple[list[bytes], bytes]:
 
 def dispatched(stream: bytes) -> list[tuple[bytes, bytes]]:
     """The events of a stream as the standard has them, read line by line."""
-    told = []
+    result = []
     name, data = b"", list[bytes]()
     *lines, _unfinished = re.split(rb"\r\n|\r|\n", stream)
     for line in lines:
         field, _, value = line.partition(b":")
         if not line:
             if name or data:
-                told.append((name, b"\n".join(data)))
+                result.append((name, b"\n".join(data)))
             name, data = b"", []
         elif field == b"event":
             name = value.removeprefix(b" ")
         elif field == b"data":
             data.append(value.removeprefix(b" "))
-    return told
+    return result
 
 
 @given(streams)
@@ -63,8 +63,8 @@ def test_events_are_those_of_the_standard(stream: bytes) -> None:
     read = [(name_and_data(event)[0], data_of(event)) for event in events]
     # A last blank line that ends in \r may still get its \n: until then its event waits.
     expected = dispatched(stream if not rest.endswith(b"\r") else stream.removesuffix(b"\r"))
-    assert [told for told in read if told != (b"", b"")] == [
-        told for told in expected if told != (b"", b"")
+    assert [result for result in read if result != (b"", b"")] == [
+        result for result in expected if result != (b"", b"")
     ]
 
 

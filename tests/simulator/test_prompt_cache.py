@@ -138,7 +138,7 @@ def test_a_lapsed_entry_of_an_hour_written_anew_for_five_minutes_lives_five_minu
     assert cache.look(again, 3700.0 + FIVE_MINUTES).read == 0
 
 
-def test_writes_are_told_apart_by_their_life() -> None:
+def test_writes_are_distinguished_by_their_life() -> None:
     cache = PromptCache()
     asked = prompt(marked("system", 3000, ONE_HOUR), marked("talk", 1000), plain("x", 5))
     assert tokens(answer(cache, asked, 0.0)) == (0, 1000, 3000, 5)
@@ -221,13 +221,13 @@ def test_automatic_entries_lapse_five_minutes_after_their_last_use_or_a_day() ->
     answer(cache, talk(2048), 299.0)
     assert cache.look(talk(2048), 598.0).read == 2048
     assert cache.look(talk(2048), 599.0).read == 0
-    kept = talk(4096, retention=ONE_DAY)
-    answer(cache, kept, 0.0)
-    assert cache.look(kept, ONE_DAY - 1).read == 4096
-    assert cache.look(kept, ONE_DAY).read == 0
+    stored = talk(4096, retention=ONE_DAY)
+    answer(cache, stored, 0.0)
+    assert cache.look(stored, ONE_DAY - 1).read == 4096
+    assert cache.look(stored, ONE_DAY).read == 0
 
 
-def test_a_routing_key_decides_together_with_the_start_which_machine_is_asked() -> None:
+def test_a_routing_key_and_the_start_decide_the_machine() -> None:
     cache = PromptCache()
     answer(cache, talk(2048, key="a"), 0.0)
     assert cache.look(talk(2048, key="a"), 1.0).read == 2048
@@ -287,7 +287,7 @@ def test_tokens_add_up_and_nothing_is_read_before_its_first_byte_or_after_its_li
         if hit.read:
             # Somebody wrote this very prefix and its answer has begun ...
             assert any(_shares(other, asked, hit.read) for other in readable)
-            # ... and it was used within the longest life that anybody asked for.
+            # ... and it was used within the longest requested life.
             used = [at for at, other in seen if _shares(other, asked, hit.read)]
             assert now - max(used) < (FIVE_MINUTES if automatic else _longest(readable))
         cache.admitted(hit)

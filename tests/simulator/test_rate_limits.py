@@ -1,4 +1,4 @@
-"""The simulated provider tells its limits by the vendors' APIs, to its admin key alone."""
+"""The simulated provider reports its limits by the vendors' APIs, to its admin key alone."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ SETTINGS = ProviderSettings(
 )
 
 
-def told(path: str, **headers: str) -> Any:
-    given = answer_rate_limits(SETTINGS, path, {"x-api-key": KEY} | headers)
-    assert given is not None
-    assert given[0] == 200
-    return json.loads(given[1])
+def result(path: str, **headers: str) -> Any:
+    value = answer_rate_limits(SETTINGS, path, {"x-api-key": KEY} | headers)
+    assert value is not None
+    assert value[0] == 200
+    return json.loads(value[1])
 
 
 def test_models_with_the_same_limits_are_one_group() -> None:
-    groups = told(ORGANIZATION)["data"]
+    groups = result(ORGANIZATION)["data"]
     assert [(each["models"], each["limits"]) for each in groups] == [
         (
             ["claude-opus-4-8"],
@@ -54,13 +54,13 @@ def test_models_with_the_same_limits_are_one_group() -> None:
 
 
 def test_no_workspace_has_limits_of_its_own() -> None:
-    assert told(WORKSPACE) == {"data": [], "next_page": None}
+    assert result(WORKSPACE) == {"data": [], "next_page": None}
 
 
-def test_what_is_told_can_be_read() -> None:
-    given = answer_rate_limits(SETTINGS, f"/prefix{PROJECT}", {"authorization": f"Bearer {KEY}"})
-    assert given is not None
-    read = parse_limits_page(UpstreamKind.OPENAI_RESPONSES, given[1])
+def test_announced_limits_can_be_parsed() -> None:
+    value = answer_rate_limits(SETTINGS, f"/prefix{PROJECT}", {"authorization": f"Bearer {KEY}"})
+    assert value is not None
+    read = parse_limits_page(UpstreamKind.OPENAI_RESPONSES, value[1])
     assert read is not None
     assert read.limits["claude-opus-4-8"].requests_per_minute == 20
     assert read.limits["claude-opus-4-8"].input_tokens_per_minute == 30_000
@@ -71,10 +71,10 @@ def test_what_is_told_can_be_read() -> None:
     "headers",
     [{}, {"x-api-key": "another"}, {"authorization": "Bearer another"}, {"x-api-key": ""}],
 )
-def test_nobody_else_is_told(path: str, headers: dict[str, str]) -> None:
-    given = answer_rate_limits(SETTINGS, path, headers)
-    assert given is not None
-    assert given[0] == 401
+def test_requests_without_the_admin_key_are_refused(path: str, headers: dict[str, str]) -> None:
+    value = answer_rate_limits(SETTINGS, path, headers)
+    assert value is not None
+    assert value[0] == 401
 
 
 def test_a_key_counts_in_its_own_vendors_header_alone() -> None:

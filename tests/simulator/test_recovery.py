@@ -6,7 +6,7 @@ from jackline.simulator.exchange import SimRequest
 from jackline.simulator.faults import Effect, Fault, Recovery, RecoveryPhase, RecoverySettings
 from jackline.simulator.provider import ProviderModel, ProviderSettings
 from jackline.simulator.time_model import seeded_random
-from tests.simulator.asking import play
+from tests.simulator.http_client import play
 
 
 def test_capacity_ramps_from_a_tenth_to_all_in_two_minutes() -> None:

@@ -10,8 +10,8 @@ from jackline.errors import BadArgumentError, UnreadableError
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.reply_script import Say
 from jackline.simulator.scenario import load, packaged_names, parse
-from tests.simulator.asking import document
-from tests.simulator.test_mind import asked
+from tests.simulator.http_client import document
+from tests.simulator.test_reply_script import asked
 
 EVERYTHING = """
 description = "all there is"

@@ -25,7 +25,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-# Names of the fields that may hold any words at all.
+# Names of the fields that may have any text.
 FREE = [
     "text",
     "thinking",

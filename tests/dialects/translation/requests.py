@@ -1,4 +1,4 @@
-"""Anthropic requests for property tests: everything that can be carried, noted or refused.
+"""Anthropic requests for property tests: everything that can be used, noted or refused.
 
 Rules: (1) without an alien every request can be said in both of OpenAI's dialects; (2) an alien is
 one field or block that nobody knows, with the path that a refusal must name.
@@ -45,7 +45,7 @@ def maybe_cached(draw: st.DrawFn, blocks: st.SearchStrategy[Json]) -> Json:
     return block
 
 
-TEXT = st.builds(lambda words: {"type": "text", "text": words}, WORDS)
+TEXT = st.builds(lambda texts: {"type": "text", "text": texts}, WORDS)
 IMAGE = st.one_of(
     st.builds(
         lambda data: {
@@ -98,7 +98,7 @@ SEARCH_RESULT = st.builds(
 SHOWN = maybe_cached(st.one_of(TEXT, TEXT, IMAGE, documents(), SEARCH_RESULT))
 THOUGHT = st.one_of(
     st.builds(
-        lambda words, signed: {"type": "thinking", "thinking": words, "signature": signed},
+        lambda texts, signed: {"type": "thinking", "thinking": texts, "signature": signed},
         WORDS,
         BASE64,
     ),

@@ -27,11 +27,11 @@ def asked(messages: list[Json]) -> bytes:
 def results(count: int) -> list[Json]:
     """Words before each of many results, in one message."""
     calls = [{"type": "tool_use", "id": f"t{n}", "name": "a", "input": {}} for n in range(count)]
-    told: list[Json] = []
+    result: list[Json] = []
     for n in range(count):
-        told.append({"type": "text", "text": "a"})
-        told.append({"type": "tool_result", "tool_use_id": f"t{n}", "content": "x"})
-    return [USER, {"role": "assistant", "content": calls}, {"role": "user", "content": told}]
+        result.append({"type": "text", "text": "a"})
+        result.append({"type": "tool_result", "tool_use_id": f"t{n}", "content": "x"})
+    return [USER, {"role": "assistant", "content": calls}, {"role": "user", "content": result}]
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -61,7 +61,7 @@ def test_eight_times_as_many_messages_cost_no_more_than_about_eight_times_as_muc
     assert seconds(lambda: work(many)) < 24 * seconds(lambda: work(few))
 
 
-def test_what_stands_before_several_results_is_noted_once() -> None:
+def test_what_comes_before_several_results_is_noted_once() -> None:
     notes = to_chat(asked(results(3)), "gpt").notes
     assert [note for note in notes if "sent after the results" in note] == [
         "messages[*].content[*].text (3 times): sent after the results of tools"
@@ -69,13 +69,13 @@ def test_what_stands_before_several_results_is_noted_once() -> None:
 
 
 def test_messages_that_lost_their_neighbours_are_joined_in_order() -> None:
-    words: list[Json] = [{"role": "user", "content": text} for text in "abc"]
+    texts: list[Json] = [{"role": "user", "content": text} for text in "abc"]
     said: list[Json] = [
-        words[0],
+        texts[0],
         EMPTY,
-        words[1],
+        texts[1],
         EMPTY,
-        words[2],
+        texts[2],
         {"role": "assistant", "content": "d"},
     ]
     fitted = json.loads(fit_for_claude(asked(said)).body)["messages"]
@@ -112,7 +112,7 @@ def test_a_long_conversation_is_continued_byte_for_byte() -> None:
         assert prefilled(b'{"model":"claude-3-5-haiku-latest","messages":%b}' % said, "x") is None
 
 
-def test_thoughts_are_looked_for_in_no_more_items_than_a_conversation_has() -> None:
+def test_reasoning_is_searched_in_no_more_items_than_a_conversation_has() -> None:
     thought = {"type": "reasoning", "encrypted_content": "x"}
     few = json.dumps({"input": [thought, {"type": "message"}]}).encode()
     assert json.loads(without_reasoning(few).body) == {"input": [{"type": "message"}]}

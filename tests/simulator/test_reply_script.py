@@ -31,7 +31,7 @@ from jackline.simulator.reply_script import (
     structured,
     workflow,
 )
-from tests.simulator.asking import document
+from tests.simulator.http_client import document
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=300)
 CALLS = st.lists(
@@ -158,7 +158,7 @@ def test_a_stream_says_the_same_as_the_whole_message(text: str, calls: Any) -> N
         elif event["type"] == "content_block_delta":
             delta = event["delta"]
             blocks[-1]["written"] += delta.get("text", "") + delta.get("partial_json", "")
-    told = [
+    result = [
         {"type": "text", "text": block["written"]}
         if block["type"] == "text"
         else {
@@ -167,7 +167,7 @@ def test_a_stream_says_the_same_as_the_whole_message(text: str, calls: Any) -> N
         }
         for block in blocks
     ]
-    assert told == whole["content"]
+    assert result == whole["content"]
     assert events[-2]["usage"] == whole["usage"]
     usage = whole["usage"]
     parts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
