@@ -3,8 +3,6 @@
 Rules: (1) what is written here is a valid event of the vendor's stream, and never content of a
 model; (2) a vendor's error is passed on unchanged; (3) of an OpenAI answer only what every vendor
 of the dialect has is read; a body that cannot be read is no answer.
-Not here: the events of a real answer (anthropic_stream.py), when they are sent (gateway/),
-translation (openai_chat/, openai_responses/).
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ came in this order; (3) of the deltas of a block one is decoded, and those that 
 bytes need not be fed; pings are never decoded; (4) unknown events change nothing; (5) a stream
 that came in one piece is read at once; the result is what the reader would report, and whatever is
 written in an unusual way is left to the reader: None, never a guess.
-Not here: splitting bytes into events (sse.py), what reaches a client (calls/).
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -73,33 +73,35 @@ class StreamBlock(msgspec.Struct):
     complete: bool = False
 
 
-class AnthropicStreamReader:
-    """What is known about one answer after the events so far."""
+@dataclass(slots=True, eq=False)
+class StreamReader:
+    """What is known about one answer after the events so far.
 
-    __slots__ = (
-        "blocks",
-        "broken",
-        "delta_head",
-        "error_event",
-        "open_block",
-        "started",
-        "stop_reason",
-        "usage",
-        "whole",
-    )
+    `whole`: its last event has come, and everything before it was in order.
+    """
 
-    def __init__(self) -> None:
-        self.started = False
-        self.blocks: list[StreamBlock] = []
-        self.open_block: StreamBlock | None = None
-        # Every event of two lines that begins with this is a delta of the open block.
-        self.delta_head: bytes | None = None
-        self.usage = _NO_TOKENS
-        self.stop_reason: str | None = None
-        # message_stop has come, and everything before it was in order.
-        self.whole = False
-        self.error_event: bytes | None = None
-        self.broken = False
+    started: bool = False
+    usage: TokensUsed = _NO_TOKENS
+    stop_reason: str | None = None
+    whole: bool = False
+    error_event: bytes | None = None
+    broken: bool = False
+
+    def give_up(self) -> None:
+        """Mark the stream as broken, for a reason outside of its events."""
+        self.broken = True
+
+
+@dataclass(slots=True, eq=False)
+class AnthropicStreamReader(StreamReader):
+    """Reads Anthropic's events.
+
+    Every event of two lines that begins with `delta_head` is a delta of the open block.
+    """
+
+    blocks: list[StreamBlock] = field(default_factory=list)
+    open_block: StreamBlock | None = None
+    delta_head: bytes | None = None
 
     def feed(self, event: bytes) -> bytes:
         """Read one raw event, and return its name."""
@@ -110,10 +112,6 @@ class AnthropicStreamReader:
             except UNREADABLE:
                 self.broken = True
         return name
-
-    def give_up(self) -> None:
-        """Mark the stream as broken, for a reason outside of its events."""
-        self.broken = True
 
     def read(self, name: bytes, data: bytes) -> None:
         """Read the data of one event; raises one of `UNREADABLE` when it is out of order."""

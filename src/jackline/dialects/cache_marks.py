@@ -5,7 +5,6 @@ Rules: (1) nothing but the `ttl` of marks changes: every other byte stays as the
 minutes; (3) no mark is added or removed; (4) a `cache_control` in a text, or in the input or
 result of a tool, is no mark; (5) whatever is not understood leaves the whole request unchanged:
 the vendor says what is wrong with it.
-Not here: when an hour pays (lanes/).
 """
 
 from __future__ import annotations

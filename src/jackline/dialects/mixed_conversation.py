@@ -7,7 +7,6 @@ the second time, and results follow the latest call of that id; (4) a thinking b
 did not sign is dropped, never signed; (5) a thinking budget is turned off in a turn that another
 model began, since Claude requires such a turn to begin with thinking; adaptive thinking is not
 changed; (6) what cannot be read is left for the vendor to refuse.
-Not here: translation (openai_chat/, openai_responses/), when a conversation returns (calls/).
 """
 
 from __future__ import annotations

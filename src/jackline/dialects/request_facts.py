@@ -5,7 +5,6 @@ for every valid body; (3) a body that cannot be read gives no facts and no excep
 says what is wrong with it; (4) a request whose last message brings tool results continues a turn;
 a body that cannot be read begins a new one; (5) only the end of the conversation is read for that:
 the work does not grow with the number of messages.
-Not here: headers, adding to a request (calls/), translation (openai_chat/, openai_responses/).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: (1) the events and the rest, joined, are the bytes that were fed; (2) how the bytes were cut
 into chunks changes nothing about the events; (3) an event ends with the blank line that dispatches
 it, after any of the three line ends; (4) the buffer is bounded.
-Not here: what an event means (anthropic_stream.py, openai_chat/, openai_responses/).
 """
 
 from __future__ import annotations

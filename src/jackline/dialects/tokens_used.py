@@ -2,7 +2,6 @@
 
 Rules: (1) a value that is missing or unreadable is not zero: the last known value remains; (2)
 JSON numbers have any size, counts do not: each is limited to 0 … `MOST_TOKENS`.
-Not here: prices, and what a lane does with the counts (lanes/).
 """
 
 from __future__ import annotations

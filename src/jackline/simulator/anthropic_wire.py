@@ -5,8 +5,6 @@ can stop between any two; (3) usage adds up: fresh, newly cached and cached inpu
 (4) clouds send Anthropic's events byte for byte; only the framing and the refusals are their own,
 and they announce no limits in headers; (5) a frame of Amazon's event stream is whole: lengths and
 both checksums are right.
-Not here: when each piece is sent (connection.py), OpenAI's formats (openai_wire.py), checking
-signatures: every signature is accepted.
 """
 
 from __future__ import annotations
@@ -147,12 +145,11 @@ class Dialect(ABC):
         error = read_error(refused.body)
         if error is None:
             return VendorRefusal(refused.status, refused.headers, refused.body)
-        return self._refusal(refused, *error, model=model, epoch=epoch)
+        own = refused._replace(headers=self.announced(refused.headers, epoch))
+        return self._refusal(own, *error, model)
 
     @abstractmethod
-    def _refusal(
-        self, refused: Rejected, kind: str, message: str, *, model: str, epoch: float
-    ) -> VendorRefusal: ...
+    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> VendorRefusal: ...
 
 
 def sse(event: JsonObject) -> bytes:
@@ -210,15 +207,7 @@ class AnthropicMessages(Dialect):
         """The model's own headers are Anthropic's."""
         return headers
 
-    def _refusal(
-        self,
-        refused: Rejected,
-        kind: str,  # noqa: ARG002
-        message: str,  # noqa: ARG002
-        *,
-        model: str,  # noqa: ARG002
-        epoch: float,  # noqa: ARG002
-    ) -> VendorRefusal:
+    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> VendorRefusal:  # noqa: ARG002
         return VendorRefusal(refused.status, refused.headers, refused.body)
 
     def count_tokens(self, request: ClientRequest) -> bytes:
@@ -334,15 +323,7 @@ class BedrockAnthropic(AnthropicMessages):
         """Nothing."""
         return NO_HEADERS
 
-    def _refusal(
-        self,
-        refused: Rejected,
-        kind: str,
-        message: str,
-        *,
-        model: str,  # noqa: ARG002
-        epoch: float,  # noqa: ARG002
-    ) -> VendorRefusal:
+    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> VendorRefusal:  # noqa: ARG002
         exception, status, text = self._exception(refused, kind, message)
         return VendorRefusal(status, {"x-amzn-errortype": exception}, json.dumps({"message": text}))
 
@@ -370,15 +351,7 @@ class VertexAnthropic(AnthropicMessages):
         """Nothing."""
         return NO_HEADERS
 
-    def _refusal(
-        self,
-        refused: Rejected,
-        kind: str,
-        message: str,
-        *,
-        model: str,
-        epoch: float,  # noqa: ARG002
-    ) -> VendorRefusal:
+    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> VendorRefusal:
         if kind == "rate_limit_error":
             status, code, text = "RESOURCE_EXHAUSTED", 429, ""
             message = "Resource exhausted, please try again later."

@@ -5,8 +5,6 @@ in tags (`<system-reminder>`) is not the user's prompt; (3) prompt blocks are in
 system, messages, and a cache mark is no part of what it marks; (4) no credential is stored, only
 its hash; (5) equal prefixes have equal sizes, whatever follows them; (6) marks that the vendor
 rejects are refused with its messages.
-Not here: choosing the reply (reply_script.py), HTTP (http_wire.py), what caches do with a prompt
-(prompt_cache.py).
 """
 
 from __future__ import annotations

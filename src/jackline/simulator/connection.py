@@ -4,8 +4,6 @@ Rules: (1) every request is answered, broken on purpose, or open until its clien
 client that hangs up is reported to the model at once; (3) only the model decides: this writes
 when and as much as its events say; (4) a stream grows by whole events, unless it is cut at a
 byte.
-Not here: listening (server.py), deciding (provider.py), encoding (anthropic_wire.py,
-openai_wire.py).
 """
 
 from __future__ import annotations

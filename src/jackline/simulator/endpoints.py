@@ -5,7 +5,6 @@ Rules: (1) pure; (2) any prefix before an endpoint is allowed, as proxies and te
 APIs require the admin key of the settings, in the vendor's own header; without one in the
 settings there is no such API; (5) models with the same limits are one group; no workspace
 has limits of its own.
-Not here: answering model calls (connection.py).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Rules: (1) values only; (2) every exchange ends in at most one of completed, rej
 one that hangs ends in none of them until its client cancels; (3) the texts of refusals are exactly
 those of real providers; only numbers, dates and ids are filled in; (4) an answer from an
 edge (HTML, Envoy) is marked, since it has no request id.
-Not here: deciding what happens (provider.py), bytes (anthropic_wire.py), the texts of other
-vendors (openai_wire.py, anthropic_wire.py).
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ that it hits; (2) each fault has its own random draws, so adding one does not ch
 faults are checked in the order in which they were added, the first that hits decides, and one
 that can never hit again is dropped; (4) above the recovery ramp arrivals are refused as overloaded;
 too many arrivals in a short time collapse it again, a bounded number of times.
-Not here: the bytes of a broken answer (connection.py), limits (limits.py), effects on open
-streams (provider.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: (1) one request at a time on a connection; (2) whatever cannot be parsed ends the
 connection, never the server; (3) a reader reports at once when its client has gone.
-Not here: what is answered (server.py, connection.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Rules: (1) every request has one entry and ends at most once; (2) useful + waste
 (3) no prompt and no answer is stored, only hashes and numbers; (4) every answer that began is
 charged, as far as it was generated; tokens of a model without a listed price are counted and
 never priced.
-Not here: judging a client (the tests), our own metrics (telemetry/), prices (vendor_facts.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ numbers are those of the moment of admission, after the request itself was count
 input read from a prompt cache counts is the vendor's choice (vendor_facts.py); (5) a window opens
 with the first request after its reset and refills all at once; (6) the announced window is the
 fullest, as `representative-claim` does; tokens count when they are known.
-Not here: the order of the limits (provider.py), faults (faults.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: (1) the only place that turns real time into the model's; (2) events of an exchange go to
 the one who entered it, and to nobody once it has left; (3) all methods are called from one event
 loop.
-Not here: sockets (server.py), what an event looks like on a connection (connection.py).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ it; events of Responses are numbered without a gap; (3) texts of refusals come f
 facts where these have one; the same refusal preserves its meaning: a limit that names itself
 stays one, a wall becomes a used-up quota, an overload a 503; (4) bodies that are not the API's
 (an edge's page, a script's own) stay unchanged.
-Not here: deciding to refuse (provider.py).
 """
 
 from __future__ import annotations
@@ -115,10 +114,8 @@ class _OpenAIDialect(Dialect):
             own[f"x-ratelimit-reset-{unit}"] = go_duration(resets - epoch)
         return own
 
-    def _refusal(
-        self, refused: Rejected, kind: str, message: str, *, model: str, epoch: float
-    ) -> VendorRefusal:
-        headers = dict(self.announced(refused.headers, epoch))
+    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> VendorRefusal:
+        headers = dict(refused.headers)
         if refused.wall:
             # A quota that was paid for and used up has no reset that could be announced.
             headers.pop("retry-after", None)

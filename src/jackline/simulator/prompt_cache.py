@@ -6,7 +6,6 @@ that request, and from the start of each admitted request that reads it; (4) acc
 where caching is automatic, machines share nothing; (5) read + written + plain is the whole
 prompt; (6) lapsed entries are dropped, and of the others the least recently used when there are
 too many.
-Not here: reading a prompt from a request body (client_request.py), prices (vendor_facts.py).
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ seed play the same provider; (2) time never goes back; (3) an exchange has at mo
 step, the one with its ticket, so a cancelled one leaves nothing behind; (4) equal times preserve
 the order in which they were planned; (5) windows are checked before rates; nothing is counted
 unless every limit admits the request, and refusals have the headers of the limits, as answers do.
-Not here: reading settings from a file (scenario.py), bytes (anthropic_wire.py), sockets
-(server.py), the text of answers (reply_script.py).
 """
 
 from __future__ import annotations
@@ -137,6 +135,7 @@ class PlannedStep(IntEnum):
     SILENCE = 5
 
 
+@dataclass(slots=True, eq=False)
 class OpenExchange:
     """One open request; `ticket` is the heap entry that is still valid for it.
 
@@ -144,44 +143,23 @@ class OpenExchange:
     `failure` is the text of an error event inside the answer.
     """
 
-    __slots__ = (
-        "admitted",
-        "at_byte",
-        "begins",
-        "begun",
-        "ends",
-        "entry",
-        "failure",
-        "headers",
-        "how",
-        "id",
-        "last_step",
-        "output_tokens",
-        "refusal",
-        "request",
-        "silent_since",
-        "stops",
-        "ticket",
-    )
-
-    def __init__(self, id: int, request: SimRequest, entry: LedgerEntry) -> None:  # noqa: A002
-        self.id = id
-        self.request = request
-        self.entry = entry
-        self.ticket = NO_STEP
-        self.admitted = False
-        self.begun = False
-        self.begins = 0.0
-        self.ends = 0.0
-        self.stops = 0.0
-        self.last_step = PlannedStep.LAST_BYTE
-        self.output_tokens = 0
-        self.headers: Mapping[str, str] = NO_HEADERS
-        self.refusal: ProviderRefusal | None = None
-        self.how = How.CUT
-        self.failure = OVERLOADED
-        self.at_byte: int | None = None
-        self.silent_since: float | None = None
+    id: int
+    request: SimRequest
+    entry: LedgerEntry
+    ticket: int = NO_STEP
+    admitted: bool = False
+    begun: bool = False
+    begins: float = 0.0
+    ends: float = 0.0
+    stops: float = 0.0
+    last_step: PlannedStep = PlannedStep.LAST_BYTE
+    output_tokens: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    refusal: ProviderRefusal | None = None
+    how: How = How.CUT
+    failure: ProviderRefusal = OVERLOADED
+    at_byte: int | None = None
+    silent_since: float | None = None
 
     def share(self, now: float) -> float:
         """How much of the answer is generated."""

@@ -5,8 +5,6 @@ rule that fits answers; a request that none fits gets `fallback`; (3) an obligin
 any schema that a client offers: the same request gets the same answer, valid by the common part of
 JSON Schema (types, properties, items, enums, bounds, references, choices), with three entries in
 lists where the schema allows it.
-Not here: the bytes of a reply (anthropic_wire.py, openai_wire.py), parsing requests
-(client_request.py).
 """
 
 from __future__ import annotations

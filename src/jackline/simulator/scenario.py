@@ -3,7 +3,6 @@
 Rules: (1) an unknown or impossible key is an error that names it; (2) times are seconds from the
 start; (3) packaged scenarios are found by name; (4) neither a file nor the answers that a
 document requests take more than a bounded share of memory.
-Not here: what the settings do (provider.py), the meaning of the values (their classes).
 """
 
 from __future__ import annotations

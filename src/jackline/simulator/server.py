@@ -4,8 +4,6 @@ Rules: (1) only loopback; (2) while the model refuses connections nobody listens
 when it stops, no task and no connection is left, and a failed driver is raised; (4) with a
 thread, `with` waits until it listens and until it has stopped; commands run in its loop, one
 after another, so the caller needs no lock.
-Not here: one connection (connection.py), time (live_provider.py), the one-line faults for tests
-(testing/).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ a wait is rounded up: a provider never announces a moment at which it would stil
 latencies depend on the request and on draws that are arguments; the defaults are those of the
 design's simulation; (4) each part of the simulation has its own draws, all from one seed, so a
 part that draws more often does not change the others.
-Not here: reading a clock (live_provider.py), slowness from a fault (faults.py).
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ it; an early end is never reported as a normal one; (4) cached input is counted 
 does, and never twice; an unreadable usage changes nothing; (5) failures/ alone decides what an
 error means; the vendor's message is preserved, without keys, and a prompt that is too long gets
 the message by which Claude Code compacts.
-Not here: the fields of one dialect (openai_chat/answer.py, openai_responses/answer.py), streams
-(stream.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Rules: (1) plain immutable values; (2) each part has its path in the request, so
 refuse it by name; (3) JSON that is only copied (arguments, schemas) stays as written; (4) the same
 id always becomes the same id, so that calls and results stay linked; an id that the target accepts
 is not changed, and two ids of one answer never become one.
-Not here: parsing it (request.py), writing it (openai_chat/, openai_responses/).
 """
 
 from __future__ import annotations

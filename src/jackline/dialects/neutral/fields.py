@@ -4,7 +4,6 @@ Rules: (1) a field is used, dropped with a note, or refused with its path and na
 refusals name places, never their content, which may be a prompt; (3) the same note about many
 places is written once, with their number; (4) a document with more objects than a conversation
 has is not read to its end.
-Not here: which field means what (request.py, answer.py).
 """
 
 from __future__ import annotations

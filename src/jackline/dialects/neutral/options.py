@@ -6,7 +6,6 @@ written; (3) by default no user id is sent; a long one is sent as a digest, alwa
 level of effort that the target does not know becomes the nearest one below, or the lowest, with a
 note; (5) encrypted reasoning belongs to the next tool call of the same answer and is dropped when
 no call follows; it goes back to its server unchanged and never to a client.
-Not here: reading options from a file (config/), where reasoning is stored (providers/).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ unknown type, or at a place where it means nothing; (2) neighbours of the same r
 as the vendor reads them; a system message that has been cleared is left out; (3) only tools that
 the client runs by a schema can be translated; the vendor's own are refused by name, and a schema
 stays as written; (4) thinking settings become a level of effort; without a setting none is sent.
-Not here: what the target accepts (options.py), writing (openai_chat/, openai_responses/).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ cannot be read ends with an error event, and after an error nothing follows; (3)
 one valid stream: one block is open at a time, in gapless order; the first open block is written
 live, later ones wait for their turn; (4) a stream that was cut off never gets a message_stop; (5)
 an event without anything to write, such as reasoning, becomes a ping: the server is alive.
-Not here: what the events of one dialect mean (openai_chat/answer.py, openai_responses/answer.py).
 """
 
 from __future__ import annotations

@@ -6,14 +6,15 @@ of a stream are distinguished by their index, and by their id where a server use
 all; (4) blocks end with the finish reason, the message with `[DONE]`, because usage may come
 between; (5) a stream that is passed on is whole only when every choice has its finish reason and
 `[DONE]` has come after it.
-Not here: writing the message (neutral/answer.py), the order of blocks (neutral/stream.py),
-splitting bytes (sse.py).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import msgspec
 
+from jackline.dialects.anthropic_stream import StreamReader
 from jackline.dialects.json_bounds import UNREADABLE, has_too_many_values
 from jackline.dialects.neutral.answer import (
     MOST_CALLS,
@@ -283,30 +284,12 @@ class _Chunk(msgspec.Struct):
 _chunk = msgspec.json.Decoder(_Chunk)
 
 
-class ChatStreamReader:
-    """What is known about one answer after the events so far."""
+@dataclass(slots=True, eq=False)
+class ChatStreamReader(StreamReader):
+    """Reads the events of a chat stream that is passed on."""
 
-    __slots__ = (
-        "_finished",
-        "_seen",
-        "broken",
-        "error_event",
-        "started",
-        "stop_reason",
-        "usage",
-        "whole",
-    )
-
-    def __init__(self) -> None:
-        self.started = False
-        self.usage = TokensUsed()
-        self.stop_reason: str | None = None
-        # `[DONE]` has come, and every choice was finished.
-        self.whole = False
-        self.error_event: bytes | None = None
-        self.broken = False
-        self._seen: set[int] = set()
-        self._finished: set[int] = set()
+    _seen: set[int] = field(default_factory=set)
+    _finished: set[int] = field(default_factory=set)
 
     def feed(self, event: bytes) -> bytes:
         """Read one raw event, and return its name, which is empty for nearly all."""
@@ -317,10 +300,6 @@ class ChatStreamReader:
             except UNREADABLE:
                 self.broken = True
         return name
-
-    def give_up(self) -> None:
-        """Mark the stream as broken, for a reason outside of its events."""
-        self.broken = True
 
     def _read(self, name: bytes, data: bytes) -> None:
         if data.strip() == b"[DONE]":

@@ -4,7 +4,6 @@ Rules: (1) what cannot be expressed is refused by name or noted; (2) the results
 follow the message that made the calls; what came before follows them; (3) an image in a result
 becomes text in the result and an image of the user right after; (4) what moved or became text is
 noted; (5) calls and results keep matching ids.
-Not here: parsing the request (neutral/request.py), answers (answer.py).
 """
 
 from __future__ import annotations

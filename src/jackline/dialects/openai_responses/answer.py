@@ -6,8 +6,6 @@ noted by their type; (3) calls are distinguished by their place in the output; w
 streamed of an item is written when it is done, never twice; (4) only `response.completed` and
 `response.incomplete` end a message; (5) of a stream that is passed on, only the first and the
 last events are decoded whole.
-Not here: writing the message (neutral/answer.py), the order of blocks (neutral/stream.py),
-splitting bytes (sse.py).
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import ClassVar
 
 import msgspec
 
-from jackline.dialects.anthropic_stream import Typed
+from jackline.dialects.anthropic_stream import StreamReader, Typed
 from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.neutral.answer import (
     NO_COUNTERPART,
@@ -280,18 +278,10 @@ class ResponsesStreamTranslator(StreamTranslator):
     }
 
 
-class ResponsesStreamReader:
-    """What is known about one answer after the events so far."""
+class ResponsesStreamReader(StreamReader):
+    """Reads the events of a Responses stream that is passed on."""
 
-    __slots__ = ("broken", "error_event", "started", "stop_reason", "usage", "whole")
-
-    def __init__(self) -> None:
-        self.started = False
-        self.usage = TokensUsed()
-        self.stop_reason: str | None = None
-        self.whole = False
-        self.error_event: bytes | None = None
-        self.broken = False
+    __slots__ = ()
 
     def feed(self, event: bytes) -> bytes:
         """Read one raw event, and return its type."""
@@ -305,10 +295,6 @@ class ResponsesStreamReader:
             self.broken = True
             return name
         return kind.encode()
-
-    def give_up(self) -> None:
-        """Mark the stream as broken, for a reason outside of its events."""
-        self.broken = True
 
     def _read(self, kind: str, data: bytes) -> None:
         self.started = self.started or kind.startswith("response.")

@@ -6,8 +6,6 @@ servers that accept reasoning of others, encrypted reasoning only to the server 
 for a server that did not make it, encrypted reasoning is removed and noted; everything else stays
 as written, and what cannot be read is left for the vendor to refuse; (5) calls and results keep
 matching ids.
-Not here: parsing the request (neutral/request.py), answers (answer.py), when reasoning must be
-removed (providers/).
 """
 
 from __future__ import annotations
