@@ -163,7 +163,7 @@ def test_who_has_hung_up_hears_nothing_of_the_mending() -> None:
 def test_a_conversation_that_was_fitted_says_so() -> None:
     async def scene(world: World) -> None:
         ear = await world.ask(asked({"type": "thinking", "thinking": "Hm.", "signature": ""}))
-        assert b"thought" in dict(ear.headers)[b"x-jackline-translated"]
+        assert b"thinking block" in dict(ear.headers)[b"x-jackline-translated"]
 
     world = play([YES], scene)
     assert world.sent(0) == ["text"]
