@@ -228,7 +228,7 @@ def test_a_body_that_cannot_be_read_is_refused_in_the_dialects_format(
 # --- reading requests --------------------------------------------------------------------
 
 
-def asked(body: dict[str, Any]) -> ClientRequest:
+def request(body: dict[str, Any]) -> ClientRequest:
     found = read_client_request("/", {}, json.dumps(body).encode())
     assert found is not None
     return found
@@ -265,20 +265,20 @@ RESPONSES = {
 
 @pytest.mark.parametrize("body", [CHAT, RESPONSES])
 def test_openai_conversations_are_read_like_others(body: dict[str, Any]) -> None:
-    one = asked(body)
+    one = request(body)
     assert (one.prompt, one.turn, one.results, one.latest) == (
         "PART-2: review", 1, "exit 3\nexit 4", "",
     )  # fmt: skip
     assert (one.session, one.tools) == ("session-1", frozenset({"Bash"}))
     key = "messages" if "messages" in body else "input"
-    followed = asked({**body, key: [*body[key], {"role": "user", "content": "go on"}]})
+    followed = request({**body, key: [*body[key], {"role": "user", "content": "go on"}]})
     assert (followed.latest, followed.results) == ("go on", "exit 3\nexit 4")
-    answered = asked({**body, key: [*body[key], {"role": "assistant", "content": "done"}]})
+    answered = request({**body, key: [*body[key], {"role": "assistant", "content": "done"}]})
     assert (answered.turn, answered.results) == (2, "")
 
 
 def test_an_input_may_be_plain_text() -> None:
-    assert asked({"input": "just this"}).prompt == "just this"
+    assert request({"input": "just this"}).prompt == "just this"
 
 
 def test_structured_output_is_a_call_where_its_tool_is_offered(
@@ -306,7 +306,7 @@ def data_of(pieces: list[bytes]) -> list[dict[str, Any]]:
 @given(TEXTS, CALLS)
 def test_a_chat_stream_says_the_same_as_the_whole_completion(text: str, calls: Any) -> None:
     body = {**CHAT, "stream_options": {"include_usage": True}}
-    message = PendingReply(7, asked(body), Say(text, calls))
+    message = PendingReply(7, request(body), Say(text, calls))
     whole = json.loads(OpenAIChat().whole(message).pieces[0])
     chunks = data_of(list(OpenAIChat().stream(message).pieces))
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks[:-1]]
@@ -326,7 +326,7 @@ def test_a_chat_stream_says_the_same_as_the_whole_completion(text: str, calls: A
 
 @given(TEXTS, CALLS)
 def test_a_responses_stream_says_the_same_as_the_whole_response(text: str, calls: Any) -> None:
-    message = PendingReply(7, asked(RESPONSES), Say(text, calls))
+    message = PendingReply(7, request(RESPONSES), Say(text, calls))
     whole = json.loads(OpenAIResponses().whole(message).pieces[0])
     events = data_of(list(OpenAIResponses().stream(message).pieces))
     assert events[-1]["response"] == whole
@@ -335,8 +335,8 @@ def test_a_responses_stream_says_the_same_as_the_whole_response(text: str, calls
     assert done == whole["output"]
     for item in whole["output"]:
         parts = [e["delta"] for e in events if e.get("item_id") == item["id"] and "delta" in e]
-        said = item["content"][0]["text"] if item["type"] == "message" else item["arguments"]
-        assert "".join(parts) == said
+        content = item["content"][0]["text"] if item["type"] == "message" else item["arguments"]
+        assert "".join(parts) == content
 
 
 @given(st.dictionaries(st.text("abc:-", min_size=1, max_size=20), TEXTS), st.binary())

@@ -119,17 +119,19 @@ def job(api: str, stream: bool, prompt: str, *after: dict[str, Any], **more: Any
 
 
 def test_text_and_parallel_calls_come_whole_with_their_usage(provider: SimulatedProvider) -> None:
-    said = Say("Looking at „both“ cities. " * 20, (("weather", {"city": "Köln"}), ("weather", {})))
-    provider.says(said)
+    message = Say(
+        "Looking at „both“ cities. " * 20, (("weather", {"city": "Köln"}), ("weather", {}))
+    )
+    provider.says(message)
     for result in ask_in_all_ways(provider):
-        assert result["text"] == said.text
+        assert result["text"] == message.text
         assert [call[1:] for call in result["calls"]] == [
             ["weather", {"city": "Köln"}],
             ["weather", {}],
         ]
         assert len({call[0] for call in result["calls"]}) == 2
         assert result["finish"] in ("tool_calls", "completed")
-        assert result["usage"][1:] == [0, said.output_tokens]
+        assert result["usage"][1:] == [0, message.output_tokens]
     ledger = provider.ledger
     assert ledger.useful == 4
     assert ledger.summary()["dialects"] == {"openai-chat": 2, "openai-responses": 2}

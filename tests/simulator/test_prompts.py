@@ -33,9 +33,9 @@ def body_of(**changes: Any) -> dict[str, Any]:
 
 
 def asked_of(body: dict[str, Any], headers: dict[str, str] | None = None) -> ClientRequest:
-    asked = read_client_request("/v1/messages", headers or {}, json.dumps(body).encode())
-    assert asked is not None
-    return asked
+    sent = read_client_request("/v1/messages", headers or {}, json.dumps(body).encode())
+    assert sent is not None
+    return sent
 
 
 def read(

@@ -30,7 +30,7 @@ def server() -> Iterator[AimockServer]:
 
 def request(messages: list[Json], *, stream: bool) -> bytes:
     tool = {"name": "Bash", "description": "Run it.", "input_schema": {"type": "object"}}
-    asked = {
+    sent = {
         "model": "claude-opus-4-8",
         "max_tokens": 1000,
         "system": "Be brief.",
@@ -38,7 +38,7 @@ def request(messages: list[Json], *, stream: bool) -> bytes:
         "messages": messages,
         "stream": stream,
     }
-    return json.dumps(asked).encode()
+    return json.dumps(sent).encode()
 
 
 def say(server: AimockServer, dialect: Dialect, messages: list[Json], *, stream: bool) -> Json:

@@ -13,7 +13,7 @@ from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableE
 from jackline.dialects.neutral.options import TargetOptions
 from jackline.dialects.openai_chat.request import to_chat
 from jackline.dialects.openai_responses.request import to_responses
-from tests.dialects.translation.leaves import keys, leaves, names, numbered, said
+from tests.dialects.translation.leaves import all_values, keys, leaves, names, numbered
 from tests.dialects.translation.requests import Alien, alien_requests, requests
 
 Translate = Callable[[bytes, str], TranslatedDocument]
@@ -40,14 +40,14 @@ def _is_carried(path: str, value: Any, output: Any, received: list[Any], strings
 
 
 @BOTH
-@given(asked=requests())
-def test_every_leaf_is_used_or_noted(translate: Translate, asked: dict[str, Any]) -> None:
-    asked = numbered(asked)
-    result = translate(json.dumps(asked).encode(), "gpt-x")
+@given(sent=requests())
+def test_every_leaf_is_used_or_noted(translate: Translate, sent: dict[str, Any]) -> None:
+    sent = numbered(sent)
+    result = translate(json.dumps(sent).encode(), "gpt-x")
     output = json.loads(result.body)
-    received = list(said(output))
+    received = list(all_values(output))
     strings = "\0".join(one for one in received if isinstance(one, str))
-    for path, value in leaves(asked):
+    for path, value in leaves(sent):
         if path == "model" or path.rsplit(".", 1)[-1] in ("type", "role"):
             continue
         noted = any(names(note, path) for note in result.notes)
@@ -63,12 +63,12 @@ def test_what_nobody_knows_is_refused_by_its_path(translate: Translate, alien: A
 
 
 @BOTH
-@given(asked=requests())
+@given(sent=requests())
 def test_notes_and_refusals_name_places_and_never_content(
-    translate: Translate, asked: dict[str, Any]
+    translate: Translate, sent: dict[str, Any]
 ) -> None:
     spoken = "XYZZY-7291"
-    marked = json.loads(json.dumps(asked), object_hook=lambda one: _marked(one, spoken))
+    marked = json.loads(json.dumps(sent), object_hook=lambda one: _marked(one, spoken))
     result = translate(json.dumps(marked).encode(), "gpt-x")
     assert spoken in result.body.decode()
     assert not any(spoken in note for note in result.notes)

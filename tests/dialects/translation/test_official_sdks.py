@@ -32,11 +32,11 @@ FEW = settings(
 
 
 @FEW
-@given(asked=requests())
+@given(sent=requests())
 def test_openais_types_take_every_request_that_we_write(
-    oracle: Oracle, asked: dict[str, Any]
+    oracle: Oracle, sent: dict[str, Any]
 ) -> None:
-    body = json.dumps(asked).encode()
+    body = json.dumps(sent).encode()
     for kind, translate in (("chat request", to_chat), ("responses request", to_responses)):
         result = json.loads(translate(body, "gpt-x").body)
         assert oracle.ask("typed", kind, result) == result

@@ -102,7 +102,7 @@ def test_requests_that_cannot_be_read_have_no_facts(noise: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "middle"),
+    ("fields", "middle"),
     [
         ({"input": "hi"}, False),
         ({"input": [{"type": "message", "role": "user", "content": "hi"}]}, False),
@@ -122,9 +122,9 @@ def test_requests_that_cannot_be_read_have_no_facts(noise: bytes) -> None:
     ],
 )
 def test_results_of_tools_at_the_end_mean_the_middle_of_a_turn(
-    asked: dict[str, object], middle: bool
+    fields: dict[str, object], middle: bool
 ) -> None:
-    assert continues_openai_turn(json.dumps(asked).encode()) is middle
+    assert continues_openai_turn(json.dumps(fields).encode()) is middle
 
 
 def test_choices_are_read_up_to_the_number_that_can_be_requested() -> None:

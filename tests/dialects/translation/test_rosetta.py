@@ -49,8 +49,8 @@ def common_requests(draw: st.DrawFn) -> Json:
         ]
         messages.append({"role": "assistant", "content": plain_text + calls})
         messages.append({"role": "user", "content": results})
-    asked: Json = {"model": "m", "max_tokens": draw(st.integers(1, 9999)), "messages": messages}
-    asked["tools"] = [
+    sent: Json = {"model": "m", "max_tokens": draw(st.integers(1, 9999)), "messages": messages}
+    sent["tools"] = [
         {"name": "Bash", "description": draw(WORDS), "input_schema": {"type": "object"}}
     ]
     extras: Json = {
@@ -63,14 +63,14 @@ def common_requests(draw: st.DrawFn) -> Json:
         ),
     }
     for name in draw(st.lists(st.sampled_from(sorted(extras)), unique=True)):
-        asked[name] = extras[name]
-    return asked
+        sent[name] = extras[name]
+    return sent
 
 
-def meaning(asked: Json) -> Json:
+def meaning(sent: Json) -> Json:
     """An Anthropic request as what it says, apart from how it is written."""
     said: list[Any] = []
-    for message in asked["messages"]:
+    for message in sent["messages"]:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks:
@@ -83,28 +83,28 @@ def meaning(asked: Json) -> Json:
                     result = block["content"]
                     plain_text = result if isinstance(result, str) else result[0]["text"]
                     said.append(("result", block["tool_use_id"], plain_text))
-    system = asked.get("system", "")
-    tools = [(tool["name"], tool["description"], tool["input_schema"]) for tool in asked["tools"]]
+    system = sent.get("system", "")
+    tools = [(tool["name"], tool["description"], tool["input_schema"]) for tool in sent["tools"]]
     return {
         "said": said,
         "system": system if isinstance(system, str) else system[0]["text"],
         "tools": tools,
-        "choice": asked.get("tool_choice", {}).get("type"),
-        "bounds": [asked.get(name) for name in ("max_tokens", "temperature", "top_p")],
-        "stream": asked.get("stream", False),
+        "choice": sent.get("tool_choice", {}).get("type"),
+        "bounds": [sent.get(name) for name in ("max_tokens", "temperature", "top_p")],
+        "stream": sent.get("stream", False),
     }
 
 
 @FEW
-@given(asked=common_requests())
+@given(sent=common_requests())
 def test_a_request_comes_back_as_it_was_when_another_translates_it_back(
-    oracle: Oracle, asked: Json
+    oracle: Oracle, sent: Json
 ) -> None:
-    body = json.dumps(asked).encode()
+    body = json.dumps(sent).encode()
     for source, translate in (("openai_chat", to_chat), ("openai_responses", to_responses)):
         output = json.loads(translate(body, "m").body)
         back = oracle.ask("rosetta", "request", source, "anthropic", output)
-        assert meaning(back) == meaning(asked)
+        assert meaning(back) == meaning(sent)
 
 
 PLAIN = [

@@ -17,15 +17,17 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "https://pictures.tes
 THOUGHT = {"type": "thinking", "thinking": "Let me see.", "signature": "c2ln"}
 
 
-def chat(target: TargetOptions, **asked: object) -> tuple[dict[str, Any], tuple[str, ...]]:
+def chat(target: TargetOptions, **client_request: object) -> tuple[dict[str, Any], tuple[str, ...]]:
     result = to_chat(
-        json.dumps({"max_tokens": 64000, "messages": [HI], **asked}).encode(), "m", target
+        json.dumps({"max_tokens": 64000, "messages": [HI], **client_request}).encode(), "m", target
     )
     return json.loads(result.body), result.notes
 
 
-def responses(target: TargetOptions, **asked: object) -> tuple[dict[str, Any], tuple[str, ...]]:
-    body = json.dumps({"max_tokens": 64000, "messages": [HI], **asked}).encode()
+def responses(
+    target: TargetOptions, **client_request: object
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    body = json.dumps({"max_tokens": 64000, "messages": [HI], **client_request}).encode()
     result = to_responses(body, "m", target)
     return json.loads(result.body), result.notes
 
