@@ -175,17 +175,11 @@ def read_whole_stream(data: bytes) -> TokensUsed | None:
     """What the answer cost whose whole stream `data` is; None if it is not, or may not be."""
     if not data.endswith(b"\n\n") or len(data) > _LONGEST or b"\r" in data:
         return None
-    reader = AnthropicStreamReader()
     usual = _ONE_BLOCK.fullmatch(data)
     try:
         if usual is not None:
-            start, block, delta, _, end = usual.groups()
-            reader.read(MESSAGE_START, start)
-            reader.read(BLOCK_START, block)
-            reader.read(BLOCK_DELTA, delta)
-            reader.open_block = None
-            reader.read(MESSAGE_DELTA, end)
-            return None if reader.stop_reason is None else reader.usage
+            return _read_one_block(usual)
+        reader = AnthropicStreamReader()
         events = _EVENT.findall(data)
         if data.count(b"\n") != 3 * len(events):
             return None
@@ -203,3 +197,23 @@ def read_whole_stream(data: bytes) -> TokensUsed | None:
     except UNREADABLE:
         return None
     return reader.usage if reader.whole else None
+
+
+def _read_one_block(usual: re.Match[bytes]) -> TokensUsed | None:
+    decode = _event.decode
+    start, block, delta, _, end = usual.groups()
+    began, opened, first, ended = decode(start), decode(block), decode(delta), decode(end)
+    if (
+        began.message is None
+        or began.type != "message_start"
+        or opened.content_block is None
+        or opened.type != "content_block_start"
+        or opened.index
+        or first.type != "content_block_delta"
+        or first.index
+        or ended.type != "message_delta"
+        or ended.delta is None
+        or not ended.delta.stop_reason
+    ):
+        return None
+    return _NO_TOKENS.updated(began.message.usage).updated(ended.usage)

@@ -64,17 +64,20 @@ class TokensUsed(msgspec.Struct, frozen=True):
         except UNREADABLE:
             # The answer is still good when its usage is unreadable.
             return self
-        one_hour = None
+        # Written out, because this runs for every answer.
+        known, written = self.input, new.input_tokens
+        fresh = known if written is None else bounded_count(written)
+        known, written = self.output, new.output_tokens
+        output = known if written is None else bounded_count(written)
+        known, written = self.cache_read, new.cache_read_input_tokens
+        cache_read = known if written is None else bounded_count(written)
+        known, written = self.cache_creation, new.cache_creation_input_tokens
+        creation = known if written is None else bounded_count(written)
+        one_hour = self.cache_creation_1h
         if new.cache_creation:
             try:
-                one_hour = _cache_creation.decode(new.cache_creation).ephemeral_1h_input_tokens
+                written = _cache_creation.decode(new.cache_creation).ephemeral_1h_input_tokens
             except UNREADABLE:
-                one_hour = None
-        pairs = (
-            (self.input, new.input_tokens),
-            (self.output, new.output_tokens),
-            (self.cache_read, new.cache_read_input_tokens),
-            (self.cache_creation, new.cache_creation_input_tokens),
-            (self.cache_creation_1h, one_hour),
-        )
-        return TokensUsed(*[old if now is None else bounded_count(now) for old, now in pairs])
+                written = None
+            one_hour = one_hour if written is None else bounded_count(written)
+        return TokensUsed(fresh, output, cache_read, creation, one_hour)
