@@ -62,7 +62,7 @@ def main() -> int:
 
 def bare() -> list[Stretch]:
     """Each client for itself."""
-    with ServerThread(load("healthy").settings, load("healthy").mind) as provider:
+    with ServerThread(load("healthy").settings, load("healthy").script) as provider:
         seen: list[Stretch] = []
         play(provider.url, provider.url, seen)
         return seen
@@ -71,7 +71,7 @@ def bare() -> list[Stretch]:
 def through() -> list[Stretch]:
     """The same clients behind one gateway; what the journal says of them."""
     with (
-        ServerThread(load("healthy").settings, load("healthy").mind) as provider,
+        ServerThread(load("healthy").settings, load("healthy").script) as provider,
         tempfile.TemporaryDirectory() as folder,
     ):
         state = StateDir(Path(folder) / "state")
@@ -108,7 +108,7 @@ def play(url: str, provider: str, seen: list[Stretch]) -> None:
     threads = [
         threading.Thread(target=client, args=(number, url, began, seen)) for number in range(AGENTS)
     ]
-    wall = {"effect": "quota_wall", "claim": "five_hour", "reset_told": "headers"}
+    wall = {"effect": "quota_wall", "claim": "five_hour", "reset_announced": "headers"}
     wall_told = json.dumps({**wall, "start": WALL_FROM, "until": WALL_TO}).encode()
     asked(provider, "/_control/faults", wall_told, {})
     for thread in threads:

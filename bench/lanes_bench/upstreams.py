@@ -96,7 +96,7 @@ def _faults(lane: Lane) -> list[Fault]:
 
 def _wall(wall: Wall) -> Fault:
     told: ResetAnnouncement = "text" if wall.told else "no"
-    return Fault(Effect.QUOTA_WALL, wall.start, wall.end, reset_told=told)
+    return Fault(Effect.QUOTA_WALL, wall.start, wall.end, reset_announced=told)
 
 
 def _outage(outage: Outage, slots: float) -> Fault:

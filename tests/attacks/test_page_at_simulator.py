@@ -5,7 +5,7 @@ from __future__ import annotations
 from jackline.testing import SimulatedProvider
 from tests.attacks.test_page import page_elsewhere
 from tests.dashboard.browser import chromium, opened
-from tests.simulator.asking import ask, send
+from tests.simulator.http_client import ask, send
 
 TRIES = """
 async (target) => {

@@ -36,16 +36,16 @@ def event(kind: str, **fields: object) -> bytes:
 PING = event("ping")
 
 
-def text(words: str) -> Block:
-    return {"type": "text", "text": words}
+def text(texts: str) -> Block:
+    return {"type": "text", "text": texts}
 
 
-def thinking(words: str) -> Block:
-    return {"type": "thinking", "thinking": words, "signature": "c2ln"}
+def thinking(texts: str) -> Block:
+    return {"type": "thinking", "thinking": texts, "signature": "c2ln"}
 
 
-def tool(name: str, **given: object) -> Block:
-    return {"type": "tool_use", "id": f"toolu_{name}", "name": name, "input": given}
+def tool(name: str, **value: object) -> Block:
+    return {"type": "tool_use", "id": f"toolu_{name}", "name": name, "input": value}
 
 
 def answered(
@@ -106,8 +106,8 @@ def _deltas(block: Block) -> Iterable[Block]:
                 yield {"type": "input_json_delta", "partial_json": part}
 
 
-def _parts(words: str, size: int) -> list[str]:
-    return [words[at : at + size] for at in range(0, len(words), size)]
+def _parts(texts: str, size: int) -> list[str]:
+    return [texts[at : at + size] for at in range(0, len(texts), size)]
 
 
 SEARCH: Block = {

@@ -30,33 +30,33 @@ class StrictClient:
         for written in lines.split("\n\n"):
             fields = dict(line.split(": ", 1) for line in written.split("\n") if line)
             if "data" in fields:
-                told = json.loads(fields["data"])
-                assert told["type"] == fields["event"]
-                self._take(told)
+                result = json.loads(fields["data"])
+                assert result["type"] == fields["event"]
+                self._take(result)
 
-    def _take(self, told: dict[str, Any]) -> None:
-        kind = told["type"]
+    def _take(self, result: dict[str, Any]) -> None:
+        kind = result["type"]
         if kind == "ping":
             return
         assert not self.complete, f"{kind} after message_stop"
-        getattr(self, f"_{kind}")(told)
+        getattr(self, f"_{kind}")(result)
 
-    def _message_start(self, told: dict[str, Any]) -> None:
+    def _message_start(self, result: dict[str, Any]) -> None:
         assert self.id is None, "a second message"
-        self.id = told["message"]["id"]
+        self.id = result["message"]["id"]
 
-    def _content_block_start(self, told: dict[str, Any]) -> None:
+    def _content_block_start(self, result: dict[str, Any]) -> None:
         assert self.id is not None
         assert not self.open
-        assert told["index"] == len(self.blocks), "a gap or a block twice"
-        self.blocks.append(dict(told["content_block"]))
+        assert result["index"] == len(self.blocks), "a gap or a block twice"
+        self.blocks.append(dict(result["content_block"]))
         self.open = True
         self._parts = []
 
-    def _content_block_delta(self, told: dict[str, Any]) -> None:
+    def _content_block_delta(self, result: dict[str, Any]) -> None:
         assert self.open
-        assert told["index"] == len(self.blocks) - 1
-        block, delta = self.blocks[-1], told["delta"]
+        assert result["index"] == len(self.blocks) - 1
+        block, delta = self.blocks[-1], result["delta"]
         match delta["type"]:
             case "text_delta":
                 assert block["type"] == "text"
@@ -70,9 +70,9 @@ class StrictClient:
             case other:
                 raise AssertionError(other)
 
-    def _content_block_stop(self, told: dict[str, Any]) -> None:
+    def _content_block_stop(self, result: dict[str, Any]) -> None:
         assert self.open
-        assert told["index"] == len(self.blocks) - 1
+        assert result["index"] == len(self.blocks) - 1
         self.open = False
         block = self.blocks[-1]
         if self._parts:
@@ -80,14 +80,14 @@ class StrictClient:
         if block["type"] == "tool_use":
             self.tools_started.append(block)
 
-    def _message_delta(self, told: dict[str, Any]) -> None:
+    def _message_delta(self, result: dict[str, Any]) -> None:
         assert self.id is not None
         assert not self.open, "the message ends inside of a block"
-        self.stop_reason = told["delta"]["stop_reason"] or self.stop_reason
+        self.stop_reason = result["delta"]["stop_reason"] or self.stop_reason
 
     def _message_stop(self, _told: dict[str, Any]) -> None:
         assert self.stop_reason is not None
         self.complete = True
 
-    def _error(self, told: dict[str, Any]) -> None:
-        raise AssertionError(f"an error was passed on: {told}")
+    def _error(self, result: dict[str, Any]) -> None:
+        raise AssertionError(f"an error was passed on: {result}")

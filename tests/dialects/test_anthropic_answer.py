@@ -1,4 +1,4 @@
-"""Whole answers are told from everything else, and what the gateway says is valid on the wire."""
+"""Whole answers are result from everything else, and what the gateway says is valid on the wire."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jackline.dialects import (
     closing_events,
     data_of,
     error_event,
-    name_of,
+    name_and_data,
     placeholder_start,
     read_answer,
 )
@@ -28,9 +28,9 @@ from tests.dialects.strict_client import StrictClient
 
 def one_event(data: bytes) -> tuple[bytes, object]:
     (event,) = EventSplitter().feed(data)
-    told = json.loads(data_of(event))
-    assert told["type"] == name_of(event).decode()
-    return name_of(event), told
+    result = json.loads(data_of(event))
+    assert result["type"] == name_and_data(event)[0].decode()
+    return name_and_data(event)[0], result
 
 
 def test_a_whole_answer_is_read() -> None:
@@ -50,9 +50,9 @@ def test_everything_else_is_no_answer(body: bytes) -> None:
 
 
 def test_the_placeholder_begins_a_message_and_says_nothing() -> None:
-    name, told = one_event(placeholder_start("claude-x"))
+    name, result = one_event(placeholder_start("claude-x"))
     assert name == b"message_start"
-    assert told == {
+    assert result == {
         "type": "message_start",
         "message": {
             "id": "msg_jackline_hold",
@@ -85,7 +85,7 @@ def test_closing_events_close_a_turn() -> None:
     assert reader.usage.output == 9
 
 
-def test_the_vendors_error_is_carried_as_it_is() -> None:
+def test_the_vendors_error_is_passed_on_unchanged() -> None:
     body = (
         b'{"type":"error","error":{"type":"overloaded_error","message":"a \\n b"},"request_id":"r"}'
     )
@@ -107,8 +107,8 @@ def test_an_error_document_of_any_layout_fits_into_one_event(
 
 @given(st.binary(max_size=2000))
 def test_any_page_becomes_a_short_error(body: bytes) -> None:
-    name, told = one_event(error_event(body))
+    name, result = one_event(error_event(body))
     assert name == b"error"
-    assert isinstance(told, dict)
-    assert told["error"]["type"] == "api_error"
-    assert 0 < len(told["error"]["message"]) <= 300
+    assert isinstance(result, dict)
+    assert result["error"]["type"] == "api_error"
+    assert 0 < len(result["error"]["message"]) <= 300

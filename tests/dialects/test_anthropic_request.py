@@ -29,34 +29,34 @@ members = st.dictionaries(
 @st.composite
 def bodies(draw: st.DrawFn) -> tuple[dict[str, Any], bytes]:
     """A request as a document, and as some client would write it."""
-    asked: dict[str, Any] = draw(members)
+    sent: dict[str, Any] = draw(members)
     for key, value in (("model", tricky), ("stream", st.booleans())):
         if draw(st.booleans()):
-            asked[key] = draw(value)
+            sent[key] = draw(value)
     if draw(st.booleans()):
-        asked["max_tokens"] = draw(st.integers(0, 10**6))
-    keys = draw(st.permutations(list(asked)))
+        sent["max_tokens"] = draw(st.integers(0, 10**6))
+    keys = draw(st.permutations(list(sent)))
     if draw(st.booleans()):
         # As Claude Code has it: the model first, stream last.
         keys = sorted(keys, key=lambda key: (key != "model", key == "stream"))
     separators = draw(st.sampled_from([(",", ":"), (", ", ": ")]))
     written = json.dumps(
-        {key: asked[key] for key in keys},
+        {key: sent[key] for key in keys},
         separators=separators,
         ensure_ascii=draw(st.booleans()),
         indent=draw(st.sampled_from([None, 2])),
     )
-    return asked, written.encode(errors="surrogatepass")
+    return sent, written.encode(errors="surrogatepass")
 
 
 @given(bodies(), st.sampled_from([bytes, bytearray]))
 def test_model_and_stream_are_exactly_those_of_the_document(
     made: tuple[dict[str, Any], bytes], kind: type[bytes] | type[bytearray]
 ) -> None:
-    asked, body = made
+    sent, body = made
     facts = read_request(kind(body))
-    assert facts.model == asked.get("model")
-    assert facts.stream == asked.get("stream", False)
+    assert facts.model == sent.get("model")
+    assert facts.stream == sent.get("stream", False)
     assert facts.input_tokens == len(body) // 4
 
 
@@ -69,7 +69,7 @@ CLAUDE_CODE = (
 
 
 def test_a_request_of_claude_code_is_read_without_being_decoded() -> None:
-    """What stands between the ends of the body is not looked at: here it could not be decoded."""
+    """What is between the ends of the body is not read: here it could not be decoded."""
     undecodable = CLAUDE_CODE.replace(b'"role"', b'role"') % (b"hi", b"")
     for body in (undecodable, undecodable.replace(b'":', b'": ')):
         facts = read_request(body)
@@ -93,7 +93,7 @@ def test_a_body_that_cannot_be_read_names_no_model(body: bytes) -> None:
     assert account_of(body) is None
 
 
-def test_the_same_turn_asked_in_another_way_has_the_same_messages() -> None:
+def test_the_same_turn_requested_in_another_way_has_the_same_messages() -> None:
     streaming = CLAUDE_CODE % (b"hi", b"")
     without = streaming.replace(b',"stream":true', b"")
     assert request_messages(streaming) == request_messages(without)
@@ -113,5 +113,5 @@ def test_the_account_is_found_in_the_metadata_only() -> None:
 
 def test_the_account_is_found_far_from_the_end() -> None:
     user_id = json.dumps({"account_uuid": "far-away"})
-    asked = {"metadata": {"other": 1, "user_id": user_id}, "messages": "x" * 10_000}
-    assert account_of(json.dumps(asked).encode()) == "far-away"
+    sent = {"metadata": {"other": 1, "user_id": user_id}, "messages": "x" * 10_000}
+    assert account_of(json.dumps(sent).encode()) == "far-away"

@@ -35,12 +35,12 @@ def test_answers_are_followed_to_their_end_and_are_whole_only_there(name: str) -
 def test_an_answer_that_lacks_any_event_but_a_delta_or_ping_is_not_whole(name: str) -> None:
     events = ANSWERS[name].events
     for left_out, one in enumerate(events):
-        kept = events[:left_out] + events[left_out + 1 :]
+        stored = events[:left_out] + events[left_out + 1 :]
         spare = b"event: content_block_delta" in one or b"event: ping" in one
-        assert read(kept).whole == spare
+        assert read(stored).whole == spare
 
 
-def test_open_blocks_are_told_from_complete_ones() -> None:
+def test_open_blocks_are_distinguished_from_complete_ones() -> None:
     events = ANSWERS["text and a tool"].events
     reader = read(events[: next(i for i, e in enumerate(events) if b'"tool_use"' in e) + 1])
     assert [(block.type, block.complete) for block in reader.blocks] == [
@@ -50,11 +50,11 @@ def test_open_blocks_are_told_from_complete_ones() -> None:
     assert reader.open_block is reader.blocks[1]
 
 
-def test_the_latest_count_that_was_told_stands() -> None:
+def test_the_latest_count_is_used() -> None:
     usage = {"input_tokens": 9, "output_tokens": 1, "cache_creation_input_tokens": 4}
     start = event("message_start", message={"usage": usage})
-    told = {"output_tokens": 30, "input_tokens": None, "cache_read_input_tokens": 7}
-    reader = read([start, event("message_delta", delta={}, usage=told)])
+    result = {"output_tokens": 30, "input_tokens": None, "cache_read_input_tokens": 7}
+    reader = read([start, event("message_delta", delta={}, usage=result)])
     assert reader.usage == TokensUsed(input=9, output=30, cache_read=7, cache_creation=4)
 
 
@@ -66,7 +66,7 @@ def test_a_bill_that_cannot_be_read_does_not_break_the_answer(usage: object) -> 
     assert reader.usage == TokensUsed()
 
 
-def test_an_error_is_kept_as_it_was_written() -> None:
+def test_an_error_is_stored_as_written() -> None:
     reader = read([b'event: error\ndata: {"type": "error",  "error": {}}\n\n'])
     assert reader.error_event == b'{"type": "error",  "error": {}}'
     assert reader.broken
@@ -114,7 +114,7 @@ def test_a_delta_names_what_all_deltas_of_its_block_begin_with() -> None:
     assert not reader.broken
 
 
-def test_blocks_are_followed_up_to_a_number_and_their_types_kept_short() -> None:
+def test_blocks_are_read_up_to_a_number_and_their_types_are_cut() -> None:
     def read_blocks(count: int) -> AnthropicStreamReader:
         reader = AnthropicStreamReader()
         reader.feed(event("message_start", message={}))

@@ -28,7 +28,7 @@ TEXTS = st.lists(
     st.sampled_from(['"cache_control":{"type":"ephemeral"}', "\\", '"', "{", "}", "é", "\n", "x"]),
     max_size=6,
 ).map("".join)
-# What a tool takes, or was given by the model, is nobody's mark.
+# A tool's schema, or its input from the model, has no marks.
 FOREIGN = st.fixed_dictionaries(
     {"a": TEXTS}, optional={"cache_control": MARKS, "b": st.lists(st.fixed_dictionaries({}))}
 )
@@ -115,7 +115,7 @@ def test_every_mark_asks_for_an_hour_and_nothing_else_changes(
 
 
 @given(st.binary(max_size=200) | TEXTS.map(str.encode))
-# Hypothesis also draws the constants of the code it runs: a mark that stands alone is a request's.
+# Hypothesis also draws the constants of the code it runs: a mark that is alone is a request's.
 @example(b'"cache_control":{"type":"ephemeral"}')
 def test_whatever_is_no_json_object_stays_the_same_object(body: bytes) -> None:
     assume(not is_json_object(body))
@@ -161,7 +161,7 @@ def test_what_is_not_understood_leaves_all_marks_alone(body: bytes) -> None:
     assert with_hour_marks(body) is body
 
 
-def test_all_marks_change_so_that_none_of_an_hour_stands_behind_one_of_five_minutes() -> None:
+def test_all_marks_change_so_that_none_of_an_hour_follows_one_of_five_minutes() -> None:
     short = {"type": "ephemeral"}
     request: dict[str, Any] = {
         "model": "claude-opus-4-8",

@@ -142,13 +142,13 @@ def test_values_are_counted_only_where_there_may_be_many() -> None:
 
 @pytest.mark.parametrize("count", [1, 10_000])
 def test_a_real_conversation_is_judged_by_its_last_message(count: int) -> None:
-    said = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "input": {}}]}
+    message = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "input": {}}]}
     found = {"role": "user", "content": [{"type": "tool_result", "content": 'a "b" \\ [c] {d}, '}]}
-    for last, middle in ((found, True), (said, False)):
-        body = msgspec.json.encode({"messages": [said, found] * count + [last]})
+    for last, middle in ((found, True), (message, False)):
+        body = msgspec.json.encode({"messages": [message, found] * count + [last]})
         assert continues_turn(body) is middle
 
 
-def test_only_as_much_is_read_as_is_asked_for() -> None:
+def test_only_as_much_is_read_as_is_requested() -> None:
     array = b"[%b]" % b",".join(b"%d" % n for n in range(100_000))
     assert list(islice(last_items(array), 3)) == [b"99999", b"99998", b"99997"]

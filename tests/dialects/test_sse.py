@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jackline.dialects import EventSplitter, data_of, event_of, name_of
+from jackline.dialects import EventSplitter, data_of, event_of, name_and_data
 from jackline.dialects.sse import LARGEST_EVENT
 from tests.dialects.answers import ANSWERS
 
@@ -26,20 +26,20 @@ def split(chunks: list[bytes]) -> tuple[list[bytes], bytes]:
 
 def dispatched(stream: bytes) -> list[tuple[bytes, bytes]]:
     """The events of a stream as the standard has them, read line by line."""
-    told = []
+    result = []
     name, data = b"", list[bytes]()
     *lines, _unfinished = re.split(rb"\r\n|\r|\n", stream)
     for line in lines:
         field, _, value = line.partition(b":")
         if not line:
             if name or data:
-                told.append((name, b"\n".join(data)))
+                result.append((name, b"\n".join(data)))
             name, data = b"", []
         elif field == b"event":
             name = value.removeprefix(b" ")
         elif field == b"data":
             data.append(value.removeprefix(b" "))
-    return told
+    return result
 
 
 @given(streams)
@@ -60,11 +60,11 @@ def test_chunks_change_nothing(stream: bytes, data: st.DataObject) -> None:
 @given(streams)
 def test_events_are_those_of_the_standard(stream: bytes) -> None:
     events, rest = split([stream])
-    read = [(name_of(event), data_of(event)) for event in events]
+    read = [(name_and_data(event)[0], data_of(event)) for event in events]
     # A last blank line that ends in \r may still get its \n: until then its event waits.
     expected = dispatched(stream if not rest.endswith(b"\r") else stream.removesuffix(b"\r"))
-    assert [told for told in read if told != (b"", b"")] == [
-        told for told in expected if told != (b"", b"")
+    assert [result for result in read if result != (b"", b"")] == [
+        result for result in expected if result != (b"", b"")
     ]
 
 
@@ -78,10 +78,10 @@ def test_every_event_of_an_answer_comes_out_as_it_is_complete(name: str) -> None
 
 
 def test_the_last_name_counts_and_lines_of_data_are_joined() -> None:
-    assert name_of(b"event: a\nevent: b\n\n") == b"b"
-    assert name_of(b"event:a\r\n\r\n") == b"a"
-    assert name_of(b"data: event: a\n\n") == b""
-    assert name_of(b"eventful: a\n\n") == b""
+    assert name_and_data(b"event: a\nevent: b\n\n")[0] == b"b"
+    assert name_and_data(b"event:a\r\n\r\n")[0] == b"a"
+    assert name_and_data(b"data: event: a\n\n")[0] == b""
+    assert name_and_data(b"eventful: a\n\n")[0] == b""
     assert data_of(b"data: a\ndata:b\nid: 1\ndata\n\n") == b"a\nb\n"
 
 
@@ -89,7 +89,7 @@ def test_the_last_name_counts_and_lines_of_data_are_joined() -> None:
 def test_what_is_written_is_read_again(data: bytes) -> None:
     event = event_of(b"message_stop", data)
     assert split([event]) == ([event], b"")
-    assert (name_of(event), data_of(event)) == (b"message_stop", data)
+    assert (name_and_data(event)[0], data_of(event)) == (b"message_stop", data)
 
 
 @pytest.mark.parametrize("in_one_piece", [True, False])

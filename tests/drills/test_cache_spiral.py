@@ -109,7 +109,7 @@ def answered(
 ) -> LedgerEntry:
     request = SimRequest(LOAD.model, prompt, 100, session=session)
     entry = ledger.opened(len(ledger), float(len(ledger)), request)
-    ledger.let_in(entry, Hit(read, written, plain=prompt - read - written))
+    ledger.admitted(entry, Hit(read, written, plain=prompt - read - written))
     entry.first_byte, entry.output_tokens = entry.arrived, 100
     return entry
 

@@ -76,6 +76,6 @@ def check_whole(events: bytes) -> None:
     reader = AnthropicStreamReader()
     reported = [name_and_data(event) for event in EventSplitter().feed(events)]
     for name, data in reported:
-        reader.take(name, data)
+        reader.read(name, data)
     assert reader.whole
     assert [data for _, data in reported] == list(EVENTS)

@@ -84,7 +84,7 @@ def reported(handler: Recorder, *, stream: bool) -> tuple[list[dict[str, Any]], 
     reason = ""
     for event in EventSplitter().feed(handler.body):
         name, data = name_and_data(event)
-        reader.take(name, data)
+        reader.read(name, data)
         document = json.loads(data)
         if name == b"content_block_start":
             blocks.append({**document["content_block"], "json": ""})

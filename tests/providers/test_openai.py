@@ -9,7 +9,7 @@ from types import MappingProxyType
 import msgspec
 import pytest
 
-from jackline.dialects import AnthropicStreamReader, EventSplitter, name_of, read_answer
+from jackline.dialects import AnthropicStreamReader, EventSplitter, name_and_data, read_answer
 from jackline.errors import UsageError
 from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
@@ -89,7 +89,7 @@ def text_of(events: bytes) -> str:
     for event in EventSplitter().feed(events):
         name, data = event.split(b"\n")[:2]
         payload = data.removeprefix(b"data: ")
-        reader.take(name.removeprefix(b"event: "), payload)
+        reader.read(name.removeprefix(b"event: "), payload)
         reported = msgspec.json.decode(payload)
         if reported["type"] == "content_block_delta" and reported["delta"]["type"] == "text_delta":
             text += reported["delta"]["text"]
@@ -177,7 +177,7 @@ def test_tools_of_a_whole_answer_become_events() -> None:
     events = as_stream(message)
     assert text_of(events) == "I look."
     assert b'"partial_json":"{\\"at\\": \\"\\\\u00fc\\"}"' in events
-    assert [name_of(event) for event in EventSplitter().feed(events)] == [
+    assert [name_and_data(event)[0] for event in EventSplitter().feed(events)] == [
         b"message_start",
         b"content_block_start",
         b"content_block_delta",

@@ -175,7 +175,7 @@ def test_a_changed_conversation_is_noted_in_a_header() -> None:
         handler = await world.ask(
             requested({"type": "thinking", "thinking": "Hm.", "signature": ""})
         )
-        assert b"thought" in dict(handler.headers)[b"x-jackline-translated"]
+        assert b"thinking block" in dict(handler.headers)[b"x-jackline-translated"]
 
     world = play([YES], scene)
     assert world.sent(0) == ["text"]

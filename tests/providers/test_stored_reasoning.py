@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jackline.dialects.neutral.options import StoredThought
+from jackline.dialects.neutral.options import StoredReasoning
 from jackline.dialects.openai_responses.request import without_reasoning
 from jackline.providers.provided_upstream import provider_for
 from jackline.providers.provider import Provider
@@ -174,13 +174,13 @@ def test_reasoning_without_a_following_call_is_not_stored() -> None:
 
 def test_the_store_is_bounded() -> None:
     stored = ReasoningStore(most=2, most_bytes=100)
-    small = StoredThought(msgspec.Raw(b'"x"'), before_words=False)
+    small = StoredReasoning(msgspec.Raw(b'"x"'), before_text=False)
     for name in "abc":
         stored.remember("me", name, [small])
     assert [bool(stored.recall("me", name)) for name in "abc"] == [False, True, True]
     assert not stored.recall("you", "c")
     stored.remember(
-        "me", "d", [StoredThought(msgspec.Raw(b'"' + b"y" * 98 + b'"'), before_words=False)]
+        "me", "d", [StoredReasoning(msgspec.Raw(b'"' + b"y" * 98 + b'"'), before_text=False)]
     )
     assert [bool(stored.recall("me", name)) for name in "bcd"] == [False, False, True]
 

@@ -115,7 +115,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
             upstreams = [UpstreamSettings(url=server.url)]
             async with open_gateway(upstreams, DrillClock(SPEED)) as endpoint:
                 said = await fleet(folder, endpoint.url)
-            asked = [heard.asked for heard in server.playing.heard]
+            asked = [one.request for one in server.playing.recorded]
             return Played(said, server.playing.provider.ledger, asked)
 
     return event_loop.run(play())

@@ -1,4 +1,4 @@
-"""A provider with prompt caches: what limits count, what answers tell, and what it costs."""
+"""A provider with prompt caches: what limits count, what answers report, and what it costs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jackline.simulator.reply_script import Say
 from jackline.simulator.time_model import AT_ONCE, seeded_random
 from jackline.simulator.vendor_facts import listed_models, price_of
 from jackline.testing import SimulatedProvider
-from tests.simulator.asking import ask, play, send
+from tests.simulator.http_client import ask, play, send
 from tests.simulator.vendor_sdks import CLOUDS, OPENAI, run_with
 
 SONNET = "claude-sonnet-4-6"
@@ -193,7 +193,7 @@ def provider() -> Iterator[SimulatedProvider]:
         yield running
 
 
-def test_whole_answers_tell_what_was_written_and_then_read(provider: SimulatedProvider) -> None:
+def test_whole_answers_report_what_was_written_and_then_read(provider: SimulatedProvider) -> None:
     first = ask(provider, system=SYSTEM).json["usage"]
     second = ask(provider, system=SYSTEM).json["usage"]
     written = first["cache_creation_input_tokens"]
@@ -212,7 +212,7 @@ def test_whole_answers_tell_what_was_written_and_then_read(provider: SimulatedPr
     assert (one.cache_write_5m_tokens, two.cache_read_tokens) == (written, written)
 
 
-def test_streams_tell_it_at_their_start_and_at_their_end(provider: SimulatedProvider) -> None:
+def test_streams_report_it_at_their_start_and_at_their_end(provider: SimulatedProvider) -> None:
     hour = [{**SYSTEM[0], "cache_control": {**MARK, "ttl": "1h"}}]
     ask(provider, system=hour)
     events = ask(provider, system=hour, stream=True).events
@@ -249,7 +249,7 @@ def test_the_control_endpoint_has_the_bill_and_a_reset_empties_the_caches(
     assert ask(provider, system=SYSTEM).json["usage"]["cache_read_input_tokens"] == 0
 
 
-def test_both_endpoints_of_openai_tell_cached_tokens(provider: SimulatedProvider) -> None:
+def test_both_endpoints_of_openai_report_cached_tokens(provider: SimulatedProvider) -> None:
     talk = [{"role": "user", "content": "review " * 1000}]
     for path, field, detail in (
         ("/v1/chat/completions", "messages", "prompt_tokens_details"),
@@ -328,7 +328,7 @@ def test_openais_own_client_reads_cached_tokens(provider: SimulatedProvider) -> 
     assert response_again >= 1024
 
 
-def test_what_is_kept_of_a_prompt_is_no_text(provider: SimulatedProvider) -> None:
+def test_no_text_of_a_prompt_is_stored(provider: SimulatedProvider) -> None:
     ask(provider, "a secret plan", system=SYSTEM, headers={"x-api-key": "sk-secret"})
-    told = json.dumps(send(provider, "GET", "/_control/ledger").json)
-    assert "secret" not in told
+    result = json.dumps(send(provider, "GET", "/_control/ledger").json)
+    assert "secret" not in result

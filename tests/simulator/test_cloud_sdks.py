@@ -66,8 +66,8 @@ def provider() -> Iterator[SimulatedProvider]:
 
 def ask_cloud(provider: SimulatedProvider, cloud: str) -> list[Any]:
     """What the client makes of a whole answer, and of a streamed one."""
-    told: list[Any] = run_with(CLOUDS, PROGRAM, provider.url, cloud, MODELS[cloud])
-    return told
+    result: list[Any] = run_with(CLOUDS, PROGRAM, provider.url, cloud, MODELS[cloud])
+    return result
 
 
 @pytest.mark.parametrize("cloud", MODELS)
@@ -75,14 +75,14 @@ def test_answers_come_whole_and_streamed_to_signed_requests(
     provider: SimulatedProvider, cloud: str
 ) -> None:
     provider.order(lambda p: p.restart(replace(p.settings, demands_credential=True)))
-    for told in ask_cloud(provider, cloud):
-        assert told["text"] == CALLED.text
-        assert told["calls"] == [list(call) for call in CALLED.calls]
-        assert (told["stop"], told["out"]) == ("tool_use", CALLED.output_tokens)
+    for result in ask_cloud(provider, cloud):
+        assert result["text"] == CALLED.text
+        assert result["calls"] == [list(call) for call in CALLED.calls]
+        assert (result["stop"], result["out"]) == ("tool_use", CALLED.output_tokens)
     assert [(entry.model, entry.dialect) for entry in provider.ledger] == [
         (MODELS[cloud], cloud)
     ] * 2
-    assert [one.asked.stream for one in provider.heard] == [False, True]
+    assert [one.request.stream for one in provider.recorded] == [False, True]
 
 
 @pytest.mark.parametrize("cloud", MODELS)
@@ -100,10 +100,10 @@ def test_refusals_are_the_clouds_own(
 ) -> None:
     provider.limits(BucketSettings(Counts.REQUESTS, 100))
     provider.strike(Fault(fault))
-    for told in ask_cloud(provider, cloud):
-        assert told["error"] == error
-        assert (bedrock if cloud == "bedrock" else vertex) in told["words"]
-        assert not any("ratelimit" in name for name in told["headers"])
+    for result in ask_cloud(provider, cloud):
+        assert result["error"] == error
+        assert (bedrock if cloud == "bedrock" else vertex) in result["words"]
+        assert not any("ratelimit" in name for name in result["headers"])
 
 
 @pytest.mark.parametrize("cloud", MODELS)

@@ -25,8 +25,8 @@ from jackline.simulator.openai_wire import OpenAIChat, OpenAIResponses, go_durat
 from jackline.simulator.reply_script import Fail, Rule, Say, long_answer, structured
 from jackline.simulator.scenario import parse
 from jackline.testing import SimulatedProvider
-from tests.simulator.asking import Got, document, send
-from tests.simulator.test_mind import CALLS, TEXTS
+from tests.simulator.http_client import Got, document, send
+from tests.simulator.test_reply_script import CALLS, TEXTS
 
 MODEL = "claude-opus-4-8"
 PUBLISHER = "/v1/projects/p/locations/global/publishers/anthropic/models"
@@ -77,7 +77,7 @@ def ask(
 
 
 @pytest.mark.parametrize("dialect", PATHS)
-def test_healthy_answers_close_properly_and_stand_in_the_ledger(
+def test_healthy_answers_close_properly_and_are_in_the_ledger(
     provider: SimulatedProvider, dialect: str
 ) -> None:
     assert CLOSERS[dialect] in ask(provider, dialect).body
@@ -133,7 +133,7 @@ def test_a_refusal_means_the_same_in_every_dialect(
     assert classify(seen, now=datetime.now(UTC)).kind in kinds
 
 
-def test_a_named_limit_is_recognised_in_openais_words(provider: SimulatedProvider) -> None:
+def test_a_named_limit_is_recognised_in_openais_text(provider: SimulatedProvider) -> None:
     provider.limits(BucketSettings(Counts.INPUT_TOKENS, 30))
     ask(provider, "openai-chat")
     got = ask(provider, "openai-chat")
@@ -171,7 +171,7 @@ def test_a_credential_is_demanded_only_where_that_is_set(
     assert ask(provider, dialect, headers={"authorization": "Bearer x"}).status == 200
     by_key = ask(provider, dialect, headers={"x-api-key": "x"}).status
     assert (by_key == 200) is (dialect not in ("bedrock", "vertex"))
-    assert len(provider.heard) == 2 + (by_key == 200) - 1, "a refused request is not heard"
+    assert len(provider.recorded) == 2 + (by_key == 200) - 1, "a refused request gets no reply"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_models_are_listed_in_the_dialect_of_who_asks(provider: SimulatedProvide
     assert [one["id"] for one in openai["data"]] == [one["id"] for one in anthropic["data"]]
 
 
-def test_a_body_that_cannot_be_read_is_refused_in_the_dialects_words(
+def test_a_body_that_cannot_be_read_is_refused_in_the_dialects_format(
     provider: SimulatedProvider,
 ) -> None:
     for dialect in PATHS:
@@ -228,7 +228,7 @@ def test_a_body_that_cannot_be_read_is_refused_in_the_dialects_words(
 # --- reading requests --------------------------------------------------------------------
 
 
-def asked(body: dict[str, Any]) -> ClientRequest:
+def request(body: dict[str, Any]) -> ClientRequest:
     found = read_client_request("/", {}, json.dumps(body).encode())
     assert found is not None
     return found
@@ -265,20 +265,20 @@ RESPONSES = {
 
 @pytest.mark.parametrize("body", [CHAT, RESPONSES])
 def test_openai_conversations_are_read_like_others(body: dict[str, Any]) -> None:
-    one = asked(body)
+    one = request(body)
     assert (one.prompt, one.turn, one.results, one.latest) == (
         "PART-2: review", 1, "exit 3\nexit 4", "",
     )  # fmt: skip
     assert (one.session, one.tools) == ("session-1", frozenset({"Bash"}))
     key = "messages" if "messages" in body else "input"
-    followed = asked({**body, key: [*body[key], {"role": "user", "content": "go on"}]})
+    followed = request({**body, key: [*body[key], {"role": "user", "content": "go on"}]})
     assert (followed.latest, followed.results) == ("go on", "exit 3\nexit 4")
-    answered = asked({**body, key: [*body[key], {"role": "assistant", "content": "done"}]})
+    answered = request({**body, key: [*body[key], {"role": "assistant", "content": "done"}]})
     assert (answered.turn, answered.results) == (2, "")
 
 
-def test_an_input_may_be_plain_words() -> None:
-    assert asked({"input": "just this"}).prompt == "just this"
+def test_an_input_may_be_plain_text() -> None:
+    assert request({"input": "just this"}).prompt == "just this"
 
 
 def test_structured_output_is_a_call_where_its_tool_is_offered(
@@ -299,32 +299,34 @@ def test_structured_output_is_a_call_where_its_tool_is_offered(
 
 def data_of(pieces: list[bytes]) -> list[dict[str, Any]]:
     lines = [line for piece in pieces for line in piece.decode().split("\n")]
-    told = [line[6:] for line in lines if line.startswith("data: ")]
-    return [json.loads(one) for one in told if one != "[DONE]"]
+    result = [line[6:] for line in lines if line.startswith("data: ")]
+    return [json.loads(one) for one in result if one != "[DONE]"]
 
 
 @given(TEXTS, CALLS)
 def test_a_chat_stream_says_the_same_as_the_whole_completion(text: str, calls: Any) -> None:
     body = {**CHAT, "stream_options": {"include_usage": True}}
-    message = PendingReply(7, asked(body), Say(text, calls))
+    message = PendingReply(7, request(body), Say(text, calls))
     whole = json.loads(OpenAIChat().whole(message).pieces[0])
     chunks = data_of(list(OpenAIChat().stream(message).pieces))
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks[:-1]]
     spoken = whole["choices"][0]["message"]
     assert "".join(delta.get("content") or "" for delta in deltas) == (spoken["content"] or "")
-    told: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for part in (part for delta in deltas for part in delta.get("tool_calls", ())):
         if "id" in part:
-            told.append({"id": part["id"], "name": part["function"]["name"], "arguments": ""})
-        told[part["index"]]["arguments"] += part["function"]["arguments"]
-    assert told == [{"id": call["id"], **call["function"]} for call in spoken.get("tool_calls", ())]
+            result.append({"id": part["id"], "name": part["function"]["name"], "arguments": ""})
+        result[part["index"]]["arguments"] += part["function"]["arguments"]
+    assert result == [
+        {"id": call["id"], **call["function"]} for call in spoken.get("tool_calls", ())
+    ]
     assert chunks[-2]["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"]
     assert chunks[-1]["usage"] == whole["usage"]
 
 
 @given(TEXTS, CALLS)
 def test_a_responses_stream_says_the_same_as_the_whole_response(text: str, calls: Any) -> None:
-    message = PendingReply(7, asked(RESPONSES), Say(text, calls))
+    message = PendingReply(7, request(RESPONSES), Say(text, calls))
     whole = json.loads(OpenAIResponses().whole(message).pieces[0])
     events = data_of(list(OpenAIResponses().stream(message).pieces))
     assert events[-1]["response"] == whole
@@ -333,8 +335,8 @@ def test_a_responses_stream_says_the_same_as_the_whole_response(text: str, calls
     assert done == whole["output"]
     for item in whole["output"]:
         parts = [e["delta"] for e in events if e.get("item_id") == item["id"] and "delta" in e]
-        said = item["content"][0]["text"] if item["type"] == "message" else item["arguments"]
-        assert "".join(parts) == said
+        content = item["content"][0]["text"] if item["type"] == "message" else item["arguments"]
+        assert "".join(parts) == content
 
 
 @given(st.dictionaries(st.text("abc:-", min_size=1, max_size=20), TEXTS), st.binary())
@@ -344,14 +346,14 @@ def test_a_frame_holds_what_was_put_in(headers: dict[str, str], payload: bytes) 
     assert (total, checksum) == (len(raw), zlib.crc32(raw[:8]))
     assert struct.unpack(">I", raw[-4:])[0] == zlib.crc32(raw[:-4])
     assert raw[12 + length : -4] == payload
-    told, rest = {}, raw[12 : 12 + length]
+    result, rest = {}, raw[12 : 12 + length]
     while rest:
         end = 1 + rest[0]
         kind, size = struct.unpack_from(">BH", rest, end)
         assert kind == 7
-        told[rest[1:end].decode()] = rest[end + 3 : end + 3 + size].decode()
+        result[rest[1:end].decode()] = rest[end + 3 : end + 3 + size].decode()
         rest = rest[end + 3 + size :]
-    assert told == headers
+    assert result == headers
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from jackline.simulator.limits import BucketSettings, Counts
 from jackline.testing import Rule, Say, SimulatedProvider
-from tests.simulator.asking import ask
+from tests.simulator.http_client import ask
 
 
 def test_one_line_per_fault(jackline_provider: SimulatedProvider) -> None:
@@ -34,7 +34,7 @@ def test_a_fault_can_be_for_one_model(simulated_provider: SimulatedProvider) -> 
     assert ask(simulated_provider, model="claude-haiku-4-5").status == 200
 
 
-def test_words_and_limits_can_be_set(jackline_provider: SimulatedProvider) -> None:
+def test_replies_and_limits_can_be_set(jackline_provider: SimulatedProvider) -> None:
     jackline_provider.says(Rule(Say("four"), prompt="2+2"), Say("what?"))
     assert ask(jackline_provider, "2+2").json["content"][0]["text"] == "four"
     assert ask(jackline_provider, "x").json["content"][0]["text"] == "what?"

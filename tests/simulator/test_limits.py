@@ -1,4 +1,4 @@
-"""Limits let in what they promise, refuse the rest, and tell the truth about themselves."""
+"""Limits admit what they promise, refuse the rest, and announce true numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jackline.simulator.limits import (
 )
 from jackline.simulator.provider import ProviderModel, ProviderSettings
 from jackline.simulator.time_model import AT_ONCE, Calendar, seeded_random
-from tests.simulator.asking import play
+from tests.simulator.http_client import play
 
 CALENDAR = Calendar()
 STEPS = st.lists(
@@ -45,7 +45,7 @@ def test_a_bucket_never_holds_more_than_its_cap_and_input_never_less_than_nothin
             bucket.take(now, request)
             bucket.finished(now, request, output)
         else:
-            bucket.turned_away(now, request)
+            bucket.refused(now, request)
         assert bucket.level(now) <= bucket.cap
         if counts is not Counts.OUTPUT_TOKENS:
             assert bucket.level(now) >= -1e-6
@@ -105,7 +105,7 @@ def test_after_the_announced_wait_the_refused_request_fits(first: int, second: i
     assert "6,000 input tokens per minute" in refusal.body
 
 
-def test_a_blind_bucket_tells_nothing_and_rejects_that_consume_keep_it_empty() -> None:
+def test_a_blind_bucket_announces_nothing_and_rejects_that_consume_keep_it_empty() -> None:
     blind = BucketSettings(
         Counts.REQUESTS, 60, 1, headers=False, retry_after=False, labelled=False,
         rejects_consume=True,
@@ -130,7 +130,7 @@ def test_output_is_debited_when_it_is_known_and_refuses_whoever_comes_next() -> 
     assert accepted.headers["anthropic-ratelimit-output-tokens-remaining"] == "600"
 
 
-def test_a_request_larger_than_the_bucket_is_never_let_in() -> None:
+def test_a_request_larger_than_the_bucket_is_never_admitted() -> None:
     provider = ProviderModel(
         settings_of(BucketSettings(Counts.INPUT_TOKENS, 1000)), seeded_random(1)
     )
@@ -138,7 +138,7 @@ def test_a_request_larger_than_the_bucket_is_never_let_in() -> None:
     assert [type(event) for event in events] == [Rejected] * 3
 
 
-def test_one_stream_too_many_is_refused_and_a_finished_one_makes_room() -> None:
+def test_one_stream_too_many_is_refused_until_one_finishes() -> None:
     settings = ProviderSettings(concurrency=ConcurrencySettings(2))
     provider = ProviderModel(settings, seeded_random(1))
     arrivals = [(0.0, SimRequest(service=10.0)), (0.0, SimRequest(service=20.0))]
@@ -173,12 +173,12 @@ def test_hidden_capacity_follows_a_schedule_and_refuses_without_a_hint() -> None
     assert all(one is not None and not one.headers for one in refusals)
 
 
-def test_a_bucket_for_one_model_neither_counts_nor_tells_the_others() -> None:
+def test_a_bucket_for_one_model_neither_counts_nor_announces_the_others() -> None:
     bucket = BucketSettings(Counts.REQUESTS, 1, model="opus")
     provider = ProviderModel(settings_of(bucket), seeded_random(1))
     models = ["opus", "haiku", "opus", "haiku"]
     events = play(provider, [(0.0, SimRequest(model=model, stream=False)) for model in models])
     fates = [entry.why for entry in provider.ledger]
     assert fates == ["completed", "completed", "429", "completed"]
-    told = {event.id: bool(event.headers) for event in events if isinstance(event, Accepted)}
-    assert told == {0: True, 1: False, 3: False}
+    result = {event.id: bool(event.headers) for event in events if isinstance(event, Accepted)}
+    assert result == {0: True, 1: False, 3: False}

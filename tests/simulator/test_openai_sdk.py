@@ -16,7 +16,7 @@ from tests.simulator.vendor_sdks import OPENAI, run_with
 
 pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
 
-# Every answer is checked against the SDK's types, none left out, before it is told.
+# Every answer is checked against the SDK's types, none left out, before it is printed.
 PROGRAM = """
 import json, sys
 import openai
@@ -100,8 +100,8 @@ def ask_in_all_ways(provider: SimulatedProvider, prompt: str = "weather?") -> li
 
 
 def run_jobs(provider: SimulatedProvider, jobs: list[dict[str, Any]]) -> list[Any]:
-    told: list[Any] = run_with(OPENAI, PROGRAM, provider.url, json.dumps(jobs))
-    return told
+    result: list[Any] = run_with(OPENAI, PROGRAM, provider.url, json.dumps(jobs))
+    return result
 
 
 def job(api: str, stream: bool, prompt: str, *after: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -118,18 +118,20 @@ def job(api: str, stream: bool, prompt: str, *after: dict[str, Any], **more: Any
     return {"api": api, "stream": stream, "body": body}
 
 
-def test_words_and_parallel_calls_come_whole_with_their_cost(provider: SimulatedProvider) -> None:
-    said = Say("Looking at „both“ cities. " * 20, (("weather", {"city": "Köln"}), ("weather", {})))
-    provider.says(said)
-    for told in ask_in_all_ways(provider):
-        assert told["text"] == said.text
-        assert [call[1:] for call in told["calls"]] == [
+def test_text_and_parallel_calls_come_whole_with_their_usage(provider: SimulatedProvider) -> None:
+    message = Say(
+        "Looking at „both“ cities. " * 20, (("weather", {"city": "Köln"}), ("weather", {}))
+    )
+    provider.says(message)
+    for result in ask_in_all_ways(provider):
+        assert result["text"] == message.text
+        assert [call[1:] for call in result["calls"]] == [
             ["weather", {"city": "Köln"}],
             ["weather", {}],
         ]
-        assert len({call[0] for call in told["calls"]}) == 2
-        assert told["finish"] in ("tool_calls", "completed")
-        assert told["usage"][1:] == [0, said.output_tokens]
+        assert len({call[0] for call in result["calls"]}) == 2
+        assert result["finish"] in ("tool_calls", "completed")
+        assert result["usage"][1:] == [0, message.output_tokens]
     ledger = provider.ledger
     assert ledger.useful == 4
     assert ledger.summary()["dialects"] == {"openai-chat": 2, "openai-responses": 2}
@@ -150,9 +152,9 @@ def test_results_of_tools_are_read_back(provider: SimulatedProvider) -> None:
         {"type": "function_call_output", "call_id": "c2", "output": "dry"},
     ]
     jobs = [job("chat", True, "weather?", *chat), job("responses", True, "?", *items, *outputs)]
-    for told in run_jobs(provider, jobs):
-        assert told["text"] == "Rain."
-        assert told["usage"][1] == 0, "so short a prompt is not cached"
+    for result in run_jobs(provider, jobs):
+        assert result["text"] == "Rain."
+        assert result["usage"][1] == 0, "so short a prompt is not cached"
 
 
 def test_structured_output_comes_as_text_by_the_schema(provider: SimulatedProvider) -> None:
@@ -165,33 +167,33 @@ def test_structured_output_comes_as_text_by_the_schema(provider: SimulatedProvid
         job("responses", stream, "?", text={"format": {"type": "json_schema", **schema}})
         for stream in (False, True)
     ]
-    for told in run_jobs(provider, jobs):
-        assert (json.loads(told["text"]), told["calls"]) == ({"city": "Ulm"}, [])
+    for result in run_jobs(provider, jobs):
+        assert (json.loads(result["text"]), result["calls"]) == ({"city": "Ulm"}, [])
 
 
-def test_reasons_to_stop_are_told_in_the_dialects_words(provider: SimulatedProvider) -> None:
+def test_stop_reasons_are_those_of_the_dialect(provider: SimulatedProvider) -> None:
     provider.says(
         Rule(Say("cut", stop="max_tokens"), prompt="long"), Rule(refusal("No."), prompt="bad")
     )
-    assert [told["finish"] for told in ask_in_all_ways(provider, "hi")] == ["stop"] * 2 + [
+    assert [result["finish"] for result in ask_in_all_ways(provider, "hi")] == ["stop"] * 2 + [
         "completed"
     ] * 2
     jobs = [job("chat", False, "long"), *(job("responses", s, "long") for s in (False, True))]
-    assert [told["finish"] for told in run_jobs(provider, jobs)] == ["length"] + [
+    assert [result["finish"] for result in run_jobs(provider, jobs)] == ["length"] + [
         "max_output_tokens"
     ] * 2
-    assert {told["refusal"] for told in ask_in_all_ways(provider, "bad")} == {"No."}
+    assert {result["refusal"] for result in ask_in_all_ways(provider, "bad")} == {"No."}
 
 
 def test_a_named_limit_is_a_rate_limit_with_headers_and_a_wait(
     provider: SimulatedProvider,
 ) -> None:
     provider.limits(BucketSettings(Counts.REQUESTS, 1), BucketSettings(Counts.INPUT_TOKENS, 10**6))
-    told = run_jobs(provider, [job("chat", True, "a"), job("chat", True, "b")])[1]
-    assert (told["error"], told["code"], told["type"]) == (
+    result = run_jobs(provider, [job("chat", True, "a"), job("chat", True, "b")])[1]
+    assert (result["error"], result["code"], result["type"]) == (
         "RateLimitError", "rate_limit_exceeded", "requests",
     )  # fmt: skip
-    headers = told["headers"]
+    headers = result["headers"]
     assert headers["x-ratelimit-limit-requests"] == "1"
     assert headers["x-ratelimit-remaining-requests"] == "0"
     assert headers["x-ratelimit-limit-tokens"] == "1000000"
@@ -213,10 +215,10 @@ def test_refusals_are_the_sdks_own_errors(
     provider: SimulatedProvider, fault: Fault, error: str, status: int, code: str | None
 ) -> None:
     provider.strike(fault)
-    for told in ask_in_all_ways(provider):
-        assert (told["error"], told["status"], told["code"]) == (error, status, code)
-        assert told["headers"]["x-request-id"].startswith("req_")
-        assert (told["headers"].get("retry-after") == "7") is (fault.retry_after == 7)
+    for result in ask_in_all_ways(provider):
+        assert (result["error"], result["status"], result["code"]) == (error, status, code)
+        assert result["headers"]["x-request-id"].startswith("req_")
+        assert (result["headers"].get("retry-after") == "7") is (fault.retry_after == 7)
 
 
 @pytest.mark.parametrize(
@@ -226,10 +228,10 @@ def test_an_error_inside_a_stream_is_raised(
     provider: SimulatedProvider, status: int | None, code: str
 ) -> None:
     provider.strike(Fault(Effect.ERROR_EVENT, status=status, at_share=0.5))
-    for told in run_jobs(provider, [job("chat", True, "a"), job("responses", True, "b")]):
-        assert (told["error"], told["code"]) == ("APIError", code)
+    for result in run_jobs(provider, [job("chat", True, "a"), job("responses", True, "b")]):
+        assert (result["error"], result["code"]) == ("APIError", code)
 
 
 def test_the_models_are_listed(provider: SimulatedProvider) -> None:
-    told = run_with(OPENAI, PROGRAM, provider.url, "models")
-    assert told["models"] == list(provider.order(lambda playing: playing.settings.models))
+    result = run_with(OPENAI, PROGRAM, provider.url, "models")
+    assert result["models"] == list(provider.order(lambda playing: playing.settings.models))

@@ -38,9 +38,9 @@ def tokens(hit: Hit) -> tuple[int, int, int, int]:
     return hit.read, hit.written_5m, hit.written_1h, hit.plain
 
 
-def answer(cache: PromptCache, asked: Prompt, now: float, first_byte: float = 1.0) -> Hit:
+def answer(cache: PromptCache, request: Prompt, now: float, first_byte: float = 1.0) -> Hit:
     """A request that is admitted, and whose answer begins after so many seconds."""
-    hit = cache.look(asked, now)
+    hit = cache.look(request, now)
     cache.admitted(hit)
     cache.begun(hit, now + first_byte)
     return hit
@@ -105,21 +105,21 @@ def test_a_request_whose_answer_never_begins_leaves_nothing() -> None:
 @pytest.mark.parametrize("ttl", [FIVE_MINUTES, ONE_HOUR])
 def test_life_counts_from_the_start_of_the_request_that_wrote_it(ttl: float) -> None:
     cache = PromptCache()
-    asked = prompt(marked("system", 3000, ttl))
-    answer(cache, asked, 100.0, first_byte=50.0)
-    assert cache.look(asked, 100.0 + ttl - 0.001).read == 3000
-    assert cache.look(asked, 100.0 + ttl).read == 0
+    request = prompt(marked("system", 3000, ttl))
+    answer(cache, request, 100.0, first_byte=50.0)
+    assert cache.look(request, 100.0 + ttl - 0.001).read == 3000
+    assert cache.look(request, 100.0 + ttl).read == 0
 
 
 @pytest.mark.parametrize("ttl", [FIVE_MINUTES, ONE_HOUR])
 def test_a_hit_restarts_the_life_from_the_start_of_the_reading_request(ttl: float) -> None:
     cache = PromptCache()
-    asked = prompt(marked("system", 3000, ttl))
-    answer(cache, asked, 0.0)
-    reading = cache.look(asked, ttl - 1.0)
+    request = prompt(marked("system", 3000, ttl))
+    answer(cache, request, 0.0)
+    reading = cache.look(request, ttl - 1.0)
     cache.admitted(reading)  # no byte has come yet, and none may ever
-    assert cache.look(asked, 2 * ttl - 1.001).read == 3000
-    assert cache.look(asked, 2 * ttl - 1.0).read == 0
+    assert cache.look(request, 2 * ttl - 1.001).read == 3000
+    assert cache.look(request, 2 * ttl - 1.0).read == 0
 
 
 def test_looking_alone_prolongs_nothing() -> None:
@@ -138,12 +138,12 @@ def test_a_lapsed_entry_of_an_hour_written_anew_for_five_minutes_lives_five_minu
     assert cache.look(again, 3700.0 + FIVE_MINUTES).read == 0
 
 
-def test_writes_are_told_apart_by_their_life() -> None:
+def test_writes_are_distinguished_by_their_life() -> None:
     cache = PromptCache()
-    asked = prompt(marked("system", 3000, ONE_HOUR), marked("talk", 1000), plain("x", 5))
-    assert tokens(answer(cache, asked, 0.0)) == (0, 1000, 3000, 5)
+    request = prompt(marked("system", 3000, ONE_HOUR), marked("talk", 1000), plain("x", 5))
+    assert tokens(answer(cache, request, 0.0)) == (0, 1000, 3000, 5)
     # The talk has lapsed after five minutes, the system prompt has not.
-    assert tokens(cache.look(asked, 400.0)) == (3000, 1000, 0, 5)
+    assert tokens(cache.look(request, 400.0)) == (3000, 1000, 0, 5)
 
 
 def test_a_mark_finds_entries_up_to_nineteen_blocks_before_its_own() -> None:
@@ -221,13 +221,13 @@ def test_automatic_entries_lapse_five_minutes_after_their_last_use_or_a_day() ->
     answer(cache, talk(2048), 299.0)
     assert cache.look(talk(2048), 598.0).read == 2048
     assert cache.look(talk(2048), 599.0).read == 0
-    kept = talk(4096, retention=ONE_DAY)
-    answer(cache, kept, 0.0)
-    assert cache.look(kept, ONE_DAY - 1).read == 4096
-    assert cache.look(kept, ONE_DAY).read == 0
+    stored = talk(4096, retention=ONE_DAY)
+    answer(cache, stored, 0.0)
+    assert cache.look(stored, ONE_DAY - 1).read == 4096
+    assert cache.look(stored, ONE_DAY).read == 0
 
 
-def test_a_routing_key_decides_together_with_the_start_which_machine_is_asked() -> None:
+def test_a_routing_key_and_the_start_decide_the_machine() -> None:
     cache = PromptCache()
     answer(cache, talk(2048, key="a"), 0.0)
     assert cache.look(talk(2048, key="a"), 1.0).read == 2048
@@ -280,28 +280,28 @@ def test_tokens_add_up_and_nothing_is_read_before_its_first_byte_or_after_its_li
             ahead.remove(one)
             cache.begun(one[2], one[0])
             readable.append(one[1])
-        asked = Prompt("gpt-5" if automatic else SONNET, blocks, automatic=automatic)
-        hit = cache.look(asked, now)
+        request = Prompt("gpt-5" if automatic else SONNET, blocks, automatic=automatic)
+        hit = cache.look(request, now)
         assert min(tokens(hit)) >= 0
-        assert sum(tokens(hit)) == asked.tokens
+        assert sum(tokens(hit)) == request.tokens
         if hit.read:
             # Somebody wrote this very prefix and its answer has begun ...
-            assert any(_shares(other, asked, hit.read) for other in readable)
-            # ... and it was used within the longest life that anybody asked for.
-            used = [at for at, other in seen if _shares(other, asked, hit.read)]
+            assert any(_shares(other, request, hit.read) for other in readable)
+            # ... and it was used within the longest requested life.
+            used = [at for at, other in seen if _shares(other, request, hit.read)]
             assert now - max(used) < (FIVE_MINUTES if automatic else _longest(readable))
         cache.admitted(hit)
-        seen.append((now, asked))
+        seen.append((now, request))
         if first_byte is not None:
-            ahead.append((now + first_byte, asked, hit))
+            ahead.append((now + first_byte, request, hit))
 
 
-def _shares(other: Prompt, asked: Prompt, read: int) -> bool:
+def _shares(other: Prompt, request: Prompt, read: int) -> bool:
     """Whether both prompts begin with the same blocks for at least so many tokens."""
-    if other.automatic != asked.automatic:
+    if other.automatic != request.automatic:
         return False
     shared = 0
-    for one, two in zip(other.blocks, asked.blocks, strict=False):
+    for one, two in zip(other.blocks, request.blocks, strict=False):
         if one[:2] != two[:2]:
             break
         shared += one.tokens

@@ -17,8 +17,8 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
 
 
-def text(words: str, **more: Any) -> dict[str, Any]:
-    return {"type": "text", "text": words, **more}
+def text(texts: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": texts, **more}
 
 
 def body_of(**changes: Any) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def body_of(**changes: Any) -> dict[str, Any]:
 
 
 def asked_of(body: dict[str, Any], headers: dict[str, str] | None = None) -> ClientRequest:
-    asked = read_client_request("/v1/messages", headers or {}, json.dumps(body).encode())
-    assert asked is not None
-    return asked
+    sent = read_client_request("/v1/messages", headers or {}, json.dumps(body).encode())
+    assert sent is not None
+    return sent
 
 
 def read(
@@ -105,8 +105,8 @@ def test_a_mark_that_moves_on_does_not_change_what_it_stood_on() -> None:
     ],
 )
 def test_a_change_for_messages_alone_keeps_tools_and_system(change: dict[str, Any]) -> None:
-    kept = shared(body_of(), body_of(**change))
-    assert 0 < kept < shared(body_of(), body_of())
+    stored = shared(body_of(), body_of(**change))
+    assert 0 < stored < shared(body_of(), body_of())
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_change_of_tools_or_model_keeps_nothing(change: dict[str, Any]) -> Non
     assert shared(body_of(), body_of(**change)) == 0
 
 
-def test_the_automatic_mark_stands_on_the_last_block_that_can_have_one() -> None:
+def test_the_automatic_mark_is_on_the_last_block_that_can_have_one() -> None:
     thought = {"role": "assistant", "content": [text("so"), {"type": "thinking", "thinking": "?"}]}
     body = body_of(messages=[thought], **MARK)
     assert marks(read(body)) == [None, None, FIVE_MINUTES, FIVE_MINUTES, None, None]
@@ -145,7 +145,7 @@ def test_an_hour_after_five_minutes_is_refused_and_the_other_order_is_not() -> N
     assert "Input should be '5m' or '1h'" in words_of(body_of(system=[text("x", **strange)]))
 
 
-def test_accounts_are_told_apart_without_keeping_their_keys() -> None:
+def test_accounts_are_distinguished_without_storing_their_keys() -> None:
     one = read(body_of(), headers={"x-api-key": "sk-ant-secret"})
     two = read(body_of(), headers={"authorization": "Bearer other"})
     assert one.account != two.account
@@ -162,8 +162,8 @@ def test_accounts_are_told_apart_without_keeping_their_keys() -> None:
 # --- OpenAI ---------------------------------------------------------------------------------
 
 
-def chat(*words: str, **more: Any) -> dict[str, Any]:
-    return {"model": "gpt-5", "messages": [{"role": "user", "content": w} for w in words], **more}
+def chat(*texts: str, **more: Any) -> dict[str, Any]:
+    return {"model": "gpt-5", "messages": [{"role": "user", "content": w} for w in texts], **more}
 
 
 def test_a_growing_talk_reads_what_it_was_before_in_steps() -> None:

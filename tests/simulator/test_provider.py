@@ -30,7 +30,7 @@ from jackline.simulator.limits import (
 )
 from jackline.simulator.provider import ProviderModel, ProviderSettings
 from jackline.simulator.time_model import ServiceSettings, seeded_random
-from tests.simulator.asking import kinds, play
+from tests.simulator.http_client import kinds, play
 
 SHARES = st.floats(0, 1)
 FAULTS = st.builds(
@@ -44,7 +44,7 @@ FAULTS = st.builds(
     freezes_in_flight=st.booleans(),
     recovery=st.none() | st.builds(RecoverySettings, streams=st.floats(1, 30)),
     at_share=st.none() | SHARES,
-    reset_told=st.sampled_from(["headers", "text", "no"]),
+    reset_announced=st.sampled_from(["headers", "text", "no"]),
 )
 SETTINGS = st.builds(
     ProviderSettings,
@@ -261,7 +261,7 @@ def test_an_outage_kills_its_share_of_open_streams_and_only_of_its_model() -> No
     assert 120 <= len(killed) <= 160
 
 
-def test_a_freeze_stops_every_open_stream_without_a_word() -> None:
+def test_a_freeze_stops_every_open_stream_silently() -> None:
     fault = Fault(Effect.HANG, start=10.0, until=60.0, freezes_in_flight=True)
     provider = ProviderModel(ProviderSettings(faults=(fault,)), seeded_random(1))
     events = play(provider, [(0.0, SimRequest(service=30.0)) for _ in range(5)])
@@ -300,7 +300,7 @@ def test_a_scheduled_fault_that_is_cleared_before_it_begins_kills_nothing() -> N
     assert kinds(provider.advance(100.0))[-1] == "Completed"
 
 
-def test_requests_into_a_wall_count_as_such_once_it_has_been_told() -> None:
+def test_requests_into_a_wall_count_as_such_once_it_was_announced() -> None:
     fault = Fault(Effect.QUOTA_WALL, start=10.0, until=7210.0)
     provider = ProviderModel(ProviderSettings(faults=(fault,)), seeded_random(1))
     in_flight_together = [(10.0, REQUEST), (10.1, REQUEST)]
@@ -319,7 +319,7 @@ def test_what_a_script_orders_strikes_this_request_alone() -> None:
     assert [entry.why for entry in provider.ledger] == ["529", "completed"]
 
 
-def test_an_event_that_came_before_the_cancel_is_still_told() -> None:
+def test_an_event_before_the_cancel_is_still_returned() -> None:
     provider = ProviderModel(ProviderSettings(), seeded_random(1))
     provider.arrive(0.0, SimRequest(service=3.0))
     provider.cancel(4.0, 0)

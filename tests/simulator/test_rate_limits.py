@@ -1,4 +1,4 @@
-"""The simulated provider tells its limits by the vendors' APIs, to its admin key alone."""
+"""The simulated provider reports its limits by the vendors' APIs, to its admin key alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from jackline.providers.rate_limits_api import parse_limits_page
 from jackline.providers.settings import UpstreamKind
-from jackline.simulator.endpoints import answer
+from jackline.simulator.endpoints import answer_rate_limits
 from jackline.simulator.limits import BucketSettings, Counts
 from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.scenario import parse
@@ -29,15 +29,15 @@ SETTINGS = ProviderSettings(
 )
 
 
-def told(path: str, **headers: str) -> Any:
-    given = answer(SETTINGS, path, {"x-api-key": KEY} | headers)
-    assert given is not None
-    assert given[0] == 200
-    return json.loads(given[1])
+def result(path: str, **headers: str) -> Any:
+    value = answer_rate_limits(SETTINGS, path, {"x-api-key": KEY} | headers)
+    assert value is not None
+    assert value[0] == 200
+    return json.loads(value[1])
 
 
 def test_models_with_the_same_limits_are_one_group() -> None:
-    groups = told(ORGANIZATION)["data"]
+    groups = result(ORGANIZATION)["data"]
     assert [(each["models"], each["limits"]) for each in groups] == [
         (
             ["claude-opus-4-8"],
@@ -54,13 +54,13 @@ def test_models_with_the_same_limits_are_one_group() -> None:
 
 
 def test_no_workspace_has_limits_of_its_own() -> None:
-    assert told(WORKSPACE) == {"data": [], "next_page": None}
+    assert result(WORKSPACE) == {"data": [], "next_page": None}
 
 
-def test_what_is_told_can_be_read() -> None:
-    given = answer(SETTINGS, f"/prefix{PROJECT}", {"authorization": f"Bearer {KEY}"})
-    assert given is not None
-    read = parse_limits_page(UpstreamKind.OPENAI_RESPONSES, given[1])
+def test_announced_limits_can_be_parsed() -> None:
+    value = answer_rate_limits(SETTINGS, f"/prefix{PROJECT}", {"authorization": f"Bearer {KEY}"})
+    assert value is not None
+    read = parse_limits_page(UpstreamKind.OPENAI_RESPONSES, value[1])
     assert read is not None
     assert read.limits["claude-opus-4-8"].requests_per_minute == 20
     assert read.limits["claude-opus-4-8"].input_tokens_per_minute == 30_000
@@ -71,21 +71,21 @@ def test_what_is_told_can_be_read() -> None:
     "headers",
     [{}, {"x-api-key": "another"}, {"authorization": "Bearer another"}, {"x-api-key": ""}],
 )
-def test_nobody_else_is_told(path: str, headers: dict[str, str]) -> None:
-    given = answer(SETTINGS, path, headers)
-    assert given is not None
-    assert given[0] == 401
+def test_requests_without_the_admin_key_are_refused(path: str, headers: dict[str, str]) -> None:
+    value = answer_rate_limits(SETTINGS, path, headers)
+    assert value is not None
+    assert value[0] == 401
 
 
 def test_a_key_counts_in_its_own_vendors_header_alone() -> None:
-    swapped = answer(SETTINGS, PROJECT, {"x-api-key": KEY})
+    swapped = answer_rate_limits(SETTINGS, PROJECT, {"x-api-key": KEY})
     assert swapped is not None
     assert swapped[0] == 401
 
 
 def test_without_an_admin_key_there_is_no_such_api() -> None:
-    assert answer(ProviderSettings(), ORGANIZATION, {"x-api-key": ""}) is None
-    assert answer(SETTINGS, "/v1/organizations/me", {"x-api-key": KEY}) is None
+    assert answer_rate_limits(ProviderSettings(), ORGANIZATION, {"x-api-key": ""}) is None
+    assert answer_rate_limits(SETTINGS, "/v1/organizations/me", {"x-api-key": KEY}) is None
 
 
 def test_a_scenario_names_the_key() -> None:

@@ -10,8 +10,8 @@ from jackline.errors import BadArgumentError, UnreadableError
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.reply_script import Say
 from jackline.simulator.scenario import load, packaged_names, parse
-from tests.simulator.asking import document
-from tests.simulator.test_mind import asked
+from tests.simulator.http_client import document
+from tests.simulator.test_reply_script import client_request
 
 EVERYTHING = """
 description = "all there is"
@@ -59,9 +59,9 @@ def test_every_part_of_a_scenario_reaches_the_settings() -> None:
     recovery = settings.faults[0].recovery
     assert recovery is not None
     assert recovery.streams == 16
-    say = scenario.mind.reply(asked(document("PART-1")))
+    say = scenario.script.reply(client_request(document("PART-1")))
     assert say == Say("Looking.", (("Bash", {"command": "ls"}),))
-    assert scenario.mind.reply(asked(document("x"))) == Fault(Effect.CUT, at_share=0.5)
+    assert scenario.script.reply(client_request(document("x"))) == Fault(Effect.CUT, at_share=0.5)
 
 
 @pytest.mark.parametrize("name", packaged_names())

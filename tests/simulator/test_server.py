@@ -31,7 +31,7 @@ from jackline.simulator.reply_script import (
 from jackline.simulator.server import ServerThread, SimulatorServer
 from jackline.simulator.time_model import AT_ONCE, ServiceSettings
 from jackline.testing import SimulatedProvider
-from tests.simulator.asking import PATIENCE, Got, ask, document, send
+from tests.simulator.http_client import PATIENCE, Got, ask, document, send
 
 LONG = ReplyScript((), long_answer(400))
 AT_ONCE_SETTINGS = ProviderSettings(service=AT_ONCE)
@@ -108,7 +108,7 @@ def test_a_healthy_answer_streams_or_comes_whole_and_keeps_the_connection(
 
 
 @pytest.mark.parametrize(
-    ("effect", "status", "words"),
+    ("effect", "status", "text"),
     [
         (Effect.THROTTLED, 429, "Rate limited"),
         (Effect.OVERLOADED, 529, "Overloaded"),
@@ -120,13 +120,13 @@ def test_a_healthy_answer_streams_or_comes_whole_and_keeps_the_connection(
         (Effect.QUOTA_WALL, 429, "would exceed your account's rate limit"),
     ],
 )
-def test_refusals_come_word_for_word(
-    provider: SimulatedProvider, effect: Effect, status: int, words: str
+def test_refusals_are_exactly_those_of_the_vendor(
+    provider: SimulatedProvider, effect: Effect, status: int, text: str
 ) -> None:
     provider.strike(Fault(effect))
     got = ask(provider, stream=True)
     assert got.status == status
-    assert words in got.body.decode()
+    assert text in got.body.decode()
     from_edge = effect in (
         Effect.BAD_GATEWAY, Effect.ENVOY, Effect.ENVOY_OVERFLOW, Effect.CAPTIVE_PORTAL,
     )  # fmt: skip
@@ -274,7 +274,7 @@ def test_an_outage_breaks_streams_that_are_open() -> None:
         assert ask(provider).status == 500
 
 
-def test_a_script_gives_words_errors_hangups_and_the_end_of_the_server() -> None:
+def test_a_script_sends_text_errors_hangups_and_the_end_of_the_server() -> None:
     rules = (
         Rule(Fail(401, "authentication_error", "no", {"x-should-retry": "false"}), prompt="key"),
         Rule(HANGUP, prompt="drop"),
@@ -291,7 +291,7 @@ def test_a_script_gives_words_errors_hangups_and_the_end_of_the_server() -> None
         sub = ask(server, "x", headers={"x-claude-code-agent-id": "a1"})
         assert sub.json["content"][0]["text"] == "sub"
         assert ask(server, "x").json["content"][0]["text"] == "Understood."
-        assert [one.asked.agent for one in server.heard] == ["", "", "a1", ""]
+        assert [one.request.agent for one in server.recorded] == ["", "", "a1", ""]
         with pytest.raises((ConnectionResetError, http.client.RemoteDisconnected)):
             ask(server, "gone")
         with pytest.raises(ConnectionRefusedError):
@@ -400,8 +400,8 @@ def test_it_runs_in_the_running_loop_and_leaves_no_task() -> None:
             arrived.set()
             return Fault(Effect.HANG)
 
-        mind = ReplyScript((Rule(hang, prompt="in vain"),))
-        async with SimulatorServer(AT_ONCE_SETTINGS, mind) as server:
+        script = ReplyScript((Rule(hang, prompt="in vain"),))
+        async with SimulatorServer(AT_ONCE_SETTINGS, script) as server:
             got = await asyncio.to_thread(ask, server)
             hung = asyncio.create_task(asyncio.to_thread(_ask_in_vain, server))
             await arrived.wait()
@@ -416,7 +416,7 @@ def _ask_in_vain(server: SimulatorServer) -> None:
         ask(server, "in vain")
 
 
-def test_a_taken_port_is_told() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with SimulatedProvider() as provider:
         second = ServerThread(port=provider.port)
         with pytest.raises(OSError, match="in use"):

@@ -14,7 +14,7 @@ from jackline.simulator.limits import BucketSettings, Counts
 from jackline.simulator.provider import ProviderModel, ProviderSettings
 from jackline.simulator.server import ServerThread
 from jackline.simulator.time_model import AT_ONCE, seeded_random
-from tests.simulator.asking import ask
+from tests.simulator.http_client import ask
 
 MODELS = ["claude-opus-4-8", "claude-sonnet-4-6"]
 # Effects that end by themselves; a hang lasts as long as its client's patience.

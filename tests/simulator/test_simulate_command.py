@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.cli.commands import jackline
-from tests.simulator.asking import ask
+from tests.simulator.http_client import ask
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def test_json_gives_the_address_first_and_the_ledger_last() -> None:
     assert json.loads(out)["ledger"]["requests"] == 0
 
 
-def test_mistakes_are_told_with_a_next_step(tmp_path: Path) -> None:
+def test_mistakes_are_reported_with_a_next_step(tmp_path: Path) -> None:
     missing = jackline("simulate", tmp_path / "none.toml")
     assert missing.code == 2
     assert "healthy, outage" in missing.err

@@ -13,7 +13,7 @@ from jackline.simulator.exchange import Accepted, Rejected, SimRequest
 from jackline.simulator.limits import QuotaWindowSettings, WindowClaim, wall_text
 from jackline.simulator.provider import ProviderModel, ProviderSettings
 from jackline.simulator.time_model import AT_ONCE, Calendar, seeded_random
-from tests.simulator.asking import play
+from tests.simulator.http_client import play
 
 HOUR = 3600.0
 UNIFIED = "anthropic-ratelimit-unified"
@@ -62,7 +62,7 @@ def test_a_window_for_one_model_leaves_the_others_alone() -> None:
 
 
 @pytest.mark.parametrize("claim", list(WindowClaim))
-def test_the_words_of_a_wall_mean_a_quota_with_this_reset(claim: WindowClaim) -> None:
+def test_the_text_of_a_wall_means_a_quota_with_this_reset(claim: WindowClaim) -> None:
     calendar = Calendar()
     resets_at = 3 * HOUR if claim is WindowClaim.FIVE_HOUR else 75 * HOUR
     now = datetime.fromtimestamp(calendar.epoch, UTC)
@@ -73,7 +73,7 @@ def test_the_words_of_a_wall_mean_a_quota_with_this_reset(claim: WindowClaim) ->
         assert failure.resets_at == now + timedelta(seconds=resets_at), text
 
 
-def test_a_reset_in_words_is_never_earlier_than_the_real_one() -> None:
+def test_a_reset_in_text_is_never_earlier_than_the_real_one() -> None:
     assert Calendar().clock_text(3600.0) == "10am (UTC)"
     assert Calendar().clock_text(3601.0) == "10:01am (UTC)"
     assert Calendar().day_text(86_399.0) == "Nov 16, 9am (UTC)"

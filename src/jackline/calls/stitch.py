@@ -232,7 +232,7 @@ class AnthropicStitch:
         if data.endswith(_WHOLE_ENDS) and not self._view.started and self._untouched():
             whole = read_whole_stream(data)
             if whole is not None:
-                self._whole_usage = whole.usage
+                self._whole_usage = whole
                 self.complete = True
                 return data
         self._open()

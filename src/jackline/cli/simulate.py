@@ -50,7 +50,7 @@ def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -
     Exit codes: 130 ended by Ctrl-C, 2 usage.
     """
     chosen = load(scenario)
-    server = SimulatorServer(chosen.settings, chosen.mind, seed=seed, speed=speed, port=port)
+    server = SimulatorServer(chosen.settings, chosen.script, seed=seed, speed=speed, port=port)
     try:
         event_loop.run(_serve(server, chosen, as_json=as_json))
     except OSError as error:

@@ -22,7 +22,7 @@ from jackline.dialects.request_facts import (
     read_request,
     request_messages,
 )
-from jackline.dialects.sse import EventSplitter, data_of, event_of, name_of
+from jackline.dialects.sse import EventSplitter, data_of, event_of, name_and_data
 from jackline.dialects.tokens_used import TokensUsed
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
     "data_of",
     "error_event",
     "event_of",
-    "name_of",
+    "name_and_data",
     "placeholder_start",
     "read_answer",
     "read_request",

@@ -10,24 +10,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import msgspec
+
+UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+"""What a decoder raises for bytes that it cannot read."""
 MOST_VALUES = 1_000_000
 """Of one request. A comma of a text is a token or a part of one: no model reads so many."""
 MOST_OBJECTS = 100_000
-"""Of a conversation that is read message by message; Anthropic takes no more messages than that."""
+"""Of a conversation that is read message by message; Anthropic accepts no more messages."""
 
 _FEWEST_BYTES = 2 * MOST_VALUES
 # Tokens of JSON, and escaped quotes: more than any last message of a real conversation has.
 _MOST_STEPS = 100_000
-# Looked at together between two strings.
+# Searched together between two strings.
 _WINDOW = 16 * 1024
 _STRUCTURE = re.compile(rb"[\[\]{},]")
 _BLANK = b" \t\r\n"
 
 
 def has_too_many_values(body: bytes | bytearray, *, nested: bool = False) -> bool:
-    """Whether a document is refused unread; most are too short to be looked at for that.
+    """Whether a document must be refused without reading it; most are too short to be searched.
 
-    `nested`: each value becomes an object, also those that stand in others.
+    `nested`: each value becomes an object, also those inside of others.
     """
     if len(body) <= _FEWEST_BYTES:
         return False
@@ -40,12 +44,12 @@ def has_too_many_values(body: bytes | bytearray, *, nested: bool = False) -> boo
 def last_items(array: bytes) -> Iterator[bytes]:
     """The items of an array of valid JSON, the last one first; none of what is no array.
 
-    It ends early where an item takes too many steps to find.
+    It ends early when an item takes too many steps to find.
     """
     text = array.strip(_BLANK)
     if text[:1] != b"[" or not text[1:-1].strip(_BLANK):
         return
-    # All that stands in front of `at` and behind `quote` is outside of strings.
+    # Everything before `at` and after `quote` is outside of strings.
     end = at = len(text) - 1
     quote = text.rfind(b'"', 0, at)
     depth = steps = 0
@@ -67,13 +71,13 @@ def last_items(array: bytes) -> Iterator[bytes]:
             yield text[1:end].strip(_BLANK)
             return
         if at == quote + 1:
-            at, taken = _string_begin(text, quote, _MOST_STEPS - steps)
-            steps += taken
+            at, searched = _string_begin(text, quote, _MOST_STEPS - steps)
+            steps += searched
             quote = text.rfind(b'"', 0, at)
 
 
 def _string_begin(text: bytes, closing: int, most: int) -> tuple[int, int]:
-    """Where the string begins that ends with this quote, and how many quotes were looked at."""
+    """Where the string begins that ends with this quote, and how many quotes were searched."""
     at = closing
     for step in range(1, most + 1):
         at = text.rfind(b'"', 0, at)

@@ -1,47 +1,48 @@
 """Split a stream of server-sent events into its events, byte for byte.
 
-Rules: (1) the events and the rest, joined, are what was fed; (2) how the bytes were cut into
-chunks changes nothing about the events; (3) an event ends with the blank line that dispatches it,
-after any of the three line ends; (4) the buffer is bounded.
-Not here: what an event means (anthropic_stream.py, openai_chat/, openai_responses/).
+Rules: (1) the events and the rest, joined, are the bytes that were fed; (2) how the bytes were cut
+into chunks changes nothing about the events; (3) an event ends with the blank line that dispatches
+it, after any of the three line ends; (4) the buffer is bounded.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+
+import msgspec
 
 LARGEST_EVENT = 32 * 1024 * 1024
 # Of JSON in as many `data:` lines as it was written in; a longer event is a flood of line ends.
 _MOST_LINES = 100_000
 # An event of fewer bytes is small: a ping of Anthropic's has 35, a delta more than 100. In packets
-# of more than a few events, small ones are paid for by larger ones. What is there to begin with is
-# enough for a sign of life in each of the 7,200 seconds that an answer may take, however many of
-# them come together.
+# of more than a few events, larger ones make up for small ones. The credit at the start is enough
+# for one ping in each of the 7,200 seconds that an answer may take, however many come together.
 _SMALL_EVENT = 32
 _FEW_EVENTS = 8
-_MOST_PAID = 8192 * _SMALL_EVENT
+_MOST_CREDIT = 8192 * _SMALL_EVENT
 
 # A line end and then a second one. A blank line that ends in \r waits for the next byte, since an
-# \n would still belong to it; after \r\r nobody waits: that stream ends its lines with \r, and a
-# late \n is an empty line in front of the next event, which means nothing.
+# \n would still belong to it. After \r\r there is no wait: that stream ends its lines with \r, and
+# a late \n is an empty line before the next event, which means nothing.
 _END = re.compile(rb"\r\n(?:\r\n|\n|\r(?=[^\n]))|\r\r|\n(?:\n|\r\n|\r(?=[^\n]))")
 _LONGEST_END = 4
 
 
 class EventSplitter:
-    """Takes bytes as they come and gives whole events back; `pending` is for reading only."""
+    """Accepts bytes in any chunks and returns whole events; `pending` is read-only."""
 
-    __slots__ = ("_paid", "_searched", "pending")
+    __slots__ = ("_credit", "_searched", "pending")
 
     def __init__(self) -> None:
         self.pending = bytearray()
         self._searched = 0
-        # Bytes that small events may still fall short of.
-        self._paid = _MOST_PAID
+        # How many bytes small events may still lack.
+        self._credit = _MOST_CREDIT
 
     @property
     def rest(self) -> bytes:
-        """What has come since the last whole event."""
+        """The bytes since the last whole event."""
         return bytes(self.pending)
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -51,52 +52,49 @@ class EventSplitter:
             return self._search()
         events = data.split(b"\n\n")
         if len(events) > _FEW_EVENTS:
-            self._pay(len(data), len(events) - 1)
+            self._charge(len(data), len(events) - 1)
         unfinished = events.pop()
         if unfinished:
             self.pending += unfinished
             self._searched = len(unfinished)
         events = [event + b"\n\n" for event in events]
-        return events if len(data) <= LARGEST_EVENT else _checked(events, self.pending)
-
-    def _pay(self, size: int, events: int) -> None:
-        left = self._paid + size - _SMALL_EVENT * events
-        if left < 0:
-            raise _too_small()
-        self._paid = min(left, _MOST_PAID)
+        if len(data) > LARGEST_EVENT:
+            self._check_sizes(events)
+        return events
 
     def _search(self) -> list[bytes]:
-        """Look for ends in what is kept, but not again where there was none before."""
-        kept, start = self.pending, 0
-        events = []
-        most = (self._paid + len(kept)) // _SMALL_EVENT
-        found = _END.search(kept, max(0, self._searched - _LONGEST_END))
+        """Search the buffer for event ends, but not again where there was none before."""
+        pending, start = self.pending, 0
+        events: list[bytes] = []
+        most = (self._credit + len(pending)) // _SMALL_EVENT
+        found = _END.search(pending, max(0, self._searched - _LONGEST_END))
         while found:
-            events.append(bytes(kept[start : found.end()]))
+            events.append(bytes(pending[start : found.end()]))
             start = found.end()
             if len(events) > most:
-                raise _too_small()
-            found = _END.search(kept, start)
+                self._charge(len(pending), len(events))
+            found = _END.search(pending, start)
         if start:
             if len(events) > _FEW_EVENTS:
-                self._pay(start, len(events))
-            del kept[:start]
-        self._searched = len(kept)
-        return _checked(events, kept)
+                self._charge(start, len(events))
+            del pending[:start]
+        self._searched = len(pending)
+        self._check_sizes(events)
+        return events
 
+    def _charge(self, size: int, events: int) -> None:
+        left = self._credit + size - _SMALL_EVENT * events
+        if left < 0:
+            raise ValueError("The stream has thousands of events that are too small to be real.")
+        self._credit = min(left, _MOST_CREDIT)
 
-def _too_small() -> ValueError:
-    return ValueError("The stream has thousands of events that are too small to say anything.")
-
-
-def _checked(events: list[bytes], rest: bytearray) -> list[bytes]:
-    if len(rest) > LARGEST_EVENT or any(len(event) > LARGEST_EVENT for event in events):
-        raise ValueError("The stream has an event of more than 32 MB.")
-    return events
+    def _check_sizes(self, events: list[bytes]) -> None:
+        if len(self.pending) > LARGEST_EVENT or any(len(event) > LARGEST_EVENT for event in events):
+            raise ValueError("The stream has an event of more than 32 MB.")
 
 
 def name_and_data(event: bytes) -> tuple[bytes, bytes]:
-    """The value of its `event:` field and that of its `data:` lines, empty when there is none.
+    """The value of its `event:` field and of its `data:` lines, each empty when there is none.
 
     ValueError when it has more lines than any real event.
     """
@@ -117,16 +115,16 @@ def name_and_data(event: bytes) -> tuple[bytes, bytes]:
     return name, b"\n".join(data)
 
 
-def name_of(event: bytes) -> bytes:
-    """The value of its `event:` field, empty when there is none."""
-    return name_and_data(event)[0]
-
-
 def data_of(event: bytes) -> bytes:
     """The value of its `data:` lines, joined as the standard says."""
     return name_and_data(event)[1]
 
 
 def event_of(name: bytes, data: bytes) -> bytes:
-    """An event that carries one line of data."""
+    """An event with one line of data."""
     return b"event: " + name + b"\ndata: " + data + b"\n\n"
+
+
+def json_event(name: bytes, fields: Mapping[str, object]) -> bytes:
+    """An event with these fields as JSON; its `type` is its name."""
+    return event_of(name, msgspec.json.encode({"type": name.decode(), **fields}))

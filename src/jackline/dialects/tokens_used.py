@@ -1,21 +1,39 @@
-"""Count what an answer cost, in the four kinds of tokens that Anthropic distinguishes.
+"""Count the tokens of an answer, in the four kinds that Anthropic distinguishes.
 
-Rules: (1) a value that is missing, or not understood, is not a zero: the last known one remains;
-(2) JSON numbers have any size, counts do not: each is brought between 0 and `MOST_TOKENS`.
-Not here: prices, and what a lane does with the counts (lanes/).
+Rules: (1) a value that is missing or unreadable is not zero: the last known value remains; (2)
+JSON numbers have any size, counts do not: each is limited to 0 … `MOST_TOKENS`.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-# More than any model reads or writes in one call, and little enough to be added up and multiplied.
+from jackline.dialects.json_bounds import UNREADABLE
+
+# More than any model reads or writes in one call, and small enough to add up and multiply.
 MOST_TOKENS = 1_000_000_000
 
 
 def bounded_count(number: int) -> int:
-    """A count of tokens that someone else wrote, as one that can be calculated with."""
+    """A token count from outside, limited to what can be calculated with."""
     return min(max(0, number), MOST_TOKENS)
+
+
+class _UsageFields(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    # Decoded separately: if it is unreadable, the other counts are still used.
+    cache_creation: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _CacheCreation(msgspec.Struct):
+    ephemeral_1h_input_tokens: int | None = None
+
+
+_usage_fields = msgspec.json.Decoder(_UsageFields)
+_cache_creation = msgspec.json.Decoder(_CacheCreation)
 
 
 class TokensUsed(msgspec.Struct, frozen=True):
@@ -39,57 +57,27 @@ class TokensUsed(msgspec.Struct, frozen=True):
             self.cache_creation_1h + other.cache_creation_1h,
         )
 
-
-class UsageFields(msgspec.Struct):
-    """A `usage` object as it is written."""
-
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    # Read on its own: what cannot be read of it makes the rest no worse.
-    cache_creation: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _Lives(msgspec.Struct):
-    """What was written to the cache, by how long it lives."""
-
-    ephemeral_1h_input_tokens: int | None = None
-
-
-_lives = msgspec.json.Decoder(_Lives)
-_told = msgspec.json.Decoder(UsageFields)
-
-
-def updated(known: TokensUsed, usage: msgspec.Raw) -> TokensUsed:
-    """What is known after a `usage` object was read; one that makes no sense changes nothing."""
-    try:
-        told = _told.decode(usage)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        # An answer is not worth less because its bill cannot be read.
-        return known
-    return updated_by(known, told)
-
-
-def updated_by(known: TokensUsed, told: UsageFields) -> TokensUsed:
-    """What is known after this was told."""
-    return TokensUsed(
-        _latest(known.input, told.input_tokens),
-        _latest(known.output, told.output_tokens),
-        _latest(known.cache_read, told.cache_read_input_tokens),
-        _latest(known.cache_creation, told.cache_creation_input_tokens),
-        known.cache_creation_1h if not told.cache_creation else _written_1h(known, told),
-    )
-
-
-def _written_1h(known: TokensUsed, told: UsageFields) -> int:
-    try:
-        return _latest(
-            known.cache_creation_1h, _lives.decode(told.cache_creation).ephemeral_1h_input_tokens
-        )
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return known.cache_creation_1h
-
-
-def _latest(known: int, told: int | None) -> int:
-    return known if told is None else bounded_count(told)
+    def updated(self, usage: msgspec.Raw) -> TokensUsed:
+        """The counts after Anthropic's `usage` object; an unreadable one changes nothing."""
+        try:
+            new = _usage_fields.decode(usage)
+        except UNREADABLE:
+            # The answer is still good when its usage is unreadable.
+            return self
+        # Written out, because this runs for every answer.
+        known, written = self.input, new.input_tokens
+        fresh = known if written is None else bounded_count(written)
+        known, written = self.output, new.output_tokens
+        output = known if written is None else bounded_count(written)
+        known, written = self.cache_read, new.cache_read_input_tokens
+        cache_read = known if written is None else bounded_count(written)
+        known, written = self.cache_creation, new.cache_creation_input_tokens
+        creation = known if written is None else bounded_count(written)
+        one_hour = self.cache_creation_1h
+        if new.cache_creation:
+            try:
+                written = _cache_creation.decode(new.cache_creation).ephemeral_1h_input_tokens
+            except UNREADABLE:
+                written = None
+            one_hour = one_hour if written is None else bounded_count(written)
+        return TokensUsed(fresh, output, cache_read, creation, one_hour)

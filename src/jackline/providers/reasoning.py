@@ -21,7 +21,7 @@ from typing import NamedTuple
 from jackline.clock import SystemClock
 from jackline.dialects.mixed_conversation import fit_for_claude
 from jackline.dialects.neutral.fields import TranslatedDocument
-from jackline.dialects.neutral.options import StoredThought
+from jackline.dialects.neutral.options import StoredReasoning
 from jackline.dialects.openai_responses.request import without_reasoning
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.providers.translated_answer import NOTES, note_value
@@ -37,11 +37,11 @@ class ReasoningStore:
     def __init__(self, most: int = 10_000, most_bytes: int = 64 * 1024 * 1024) -> None:
         self._most = most
         self._most_bytes = most_bytes
-        self._stored: OrderedDict[tuple[str, str], tuple[Sequence[StoredThought], int]]
+        self._stored: OrderedDict[tuple[str, str], tuple[Sequence[StoredReasoning], int]]
         self._stored = OrderedDict()
         self._bytes = 0
 
-    def remember(self, owner: str, call: str, thoughts: Sequence[StoredThought]) -> None:
+    def remember(self, owner: str, call: str, thoughts: Sequence[StoredReasoning]) -> None:
         """Store the reasoning that came before that call."""
         self._forget((owner, call))
         size = sum(len(bytes(each.item)) for each in thoughts)
@@ -50,7 +50,7 @@ class ReasoningStore:
         while len(self._stored) > self._most or self._bytes > self._most_bytes:
             self._forget(next(iter(self._stored)))
 
-    def recall(self, owner: str, call: str) -> Sequence[StoredThought]:
+    def recall(self, owner: str, call: str) -> Sequence[StoredReasoning]:
         """The reasoning that came before a call; nothing when it is not known."""
         found = self._stored.get((owner, call))
         if found is None:

@@ -4,8 +4,6 @@ Rules: (1) every request is answered, broken on purpose, or open until its clien
 client that hangs up is reported to the model at once; (3) only the model decides: this writes
 when and as much as its events say; (4) a stream grows by whole events, unless it is cut at a
 byte.
-Not here: listening (server.py), deciding (provider.py), encoding (anthropic_wire.py,
-openai_wire.py).
 """
 
 from __future__ import annotations
@@ -13,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
-from jackline.simulator import control, endpoints
+from jackline.simulator import control
 from jackline.simulator.anthropic_wire import JSON, Answer, Dialect, PendingReply, with_request_id
 from jackline.simulator.client_request import ClientRequest, read_client_request, read_prompt
-from jackline.simulator.endpoints import ANTHROPIC, Route, listing, route
+from jackline.simulator.endpoints import ANTHROPIC, Route, answer_rate_limits, listing, route
 from jackline.simulator.exchange import (
     NO_CREDENTIAL,
     NO_HEADERS,
@@ -47,15 +44,15 @@ from jackline.simulator.http_wire import (
 from jackline.simulator.live_provider import LiveProvider
 from jackline.simulator.openai_wire import encrypted_reasoning_in, encrypted_reasoning_of
 from jackline.simulator.prompt_cache import Hit
-from jackline.simulator.reply_script import Fail, Reply, Say, Vanish, as_asked, long_answer
+from jackline.simulator.reply_script import Fail, Say, Vanish, as_requested, long_answer
 from jackline.simulator.time_model import Calendar
 
 PING_AFTER = 5.0
-"""Model seconds without a piece after which a stream shows that it is alive."""
+"""Model seconds without a piece after which a stream sends a ping."""
 
 
 class AnswerWriter:
-    """One answer being written; `play` takes its events in order."""
+    """Writes one answer; `play` is called with its events in order."""
 
     def __init__(
         self,
@@ -63,15 +60,15 @@ class AnswerWriter:
         dialect: Dialect,
         answer: Answer,
         *,
-        asked: ClientRequest,
+        request: ClientRequest,
         serial: int,
         calendar: Calendar,
     ) -> None:
         self._writer = writer
         self._dialect = dialect
         self._answer = answer
-        self._stream = asked.stream
-        self._model = asked.model
+        self._stream = request.stream
+        self._model = request.model
         self._serial = serial
         self._calendar = calendar
         self._written = 0
@@ -79,7 +76,7 @@ class AnswerWriter:
         self.keeps_connection = True
 
     async def play(self, event: ProviderEvent) -> None:
-        """Write what this event means."""
+        """Write what this event requires."""
         if isinstance(event, Accepted):
             self._begin(event)
         elif isinstance(event, Bytes):
@@ -108,37 +105,50 @@ class AnswerWriter:
 
     def _grow(self, event: Bytes) -> None:
         before = self._written
-        self._write_pieces(self._told_pieces(event.share))
+        self._write_pieces(self._pieces_at(event.share))
         if self._written > before:
             self._last_piece_at = event.at
         elif event.at - self._last_piece_at >= PING_AFTER:
             self._last_piece_at = event.at
             self._writer.write(chunk(self._dialect.ping()))
 
-    def _told_pieces(self, share: float) -> int:
-        """The pieces of an unfinished answer: the first one, but never those that close it."""
+    def _pieces_at(self, share: float) -> int:
+        """How many pieces an unfinished answer has: at least one, never those that close it."""
         body = max(1, len(self._answer.pieces) - self._answer.closing)
         return max(1, min(body, int(body * share)))
 
     def _write_pieces(self, until: int) -> None:
-        fresh = b"".join(self._answer.pieces[self._written : until])
+        new = b"".join(self._answer.pieces[self._written : until])
         self._written = max(self._written, until)
-        self._writer.write(chunk(fresh) if self._stream else fresh)
+        self._writer.write(chunk(new) if self._stream else new)
 
     def _refuse(self, event: Rejected) -> None:
-        told = self._dialect.refused(event, self._model, self._calendar.epoch_at(event.at))
-        body = with_request_id(told.body, self._serial)
-        # An edge's own page has no request id: that is how clients tell it from the API.
-        identity = self._dialect.identity(self._serial) if _is_error_document(body) else {}
-        headers: Mapping[str, str] = {**identity, **told.headers}
-        self._writer.write(response(told.status, headers, body.encode()))
+        refusal = self._dialect.refused(event, self._model, self._calendar.epoch_at(event.at))
+        body = with_request_id(refusal.body, self._serial)
+        try:
+            is_document = isinstance(json.loads(body), dict)
+        except ValueError:
+            is_document = False
+        # An edge's own page has no request id: by that clients distinguish it from the API.
+        identity = self._dialect.identity(self._serial) if is_document else {}
+        headers: Mapping[str, str] = {**identity, **refusal.headers}
+        self._writer.write(response(refusal.status, headers, body.encode()))
 
     async def _break(self, event: ConnectionBroken) -> None:
         self.keeps_connection = False
         if event.how in (How.REFUSED, How.RESET):
             reset(self._writer)
             return
-        self._write_broken(event)
+        # The part of the answer that comes before the break.
+        whole = b"".join(self._answer.pieces)
+        if event.at_byte is not None:
+            done = len(b"".join(self._answer.pieces[: self._written]))
+            part = whole[done : max(done, event.at_byte)]
+            self._writer.write(chunk(part) if self._stream else part)
+        elif self._stream:
+            self._write_pieces(self._pieces_at(event.share))
+        else:
+            self._writer.write(whole[: len(whole) // 2])
         await self._writer.drain()
         if event.how is How.CUT:
             reset(self._writer)
@@ -149,31 +159,10 @@ class AnswerWriter:
             self._writer.write(LAST_CHUNK)
         self._writer.close()
 
-    def _write_broken(self, event: ConnectionBroken) -> None:
-        """The part of the answer that comes before the break."""
-        whole = b"".join(self._answer.pieces)
-        if event.at_byte is not None:
-            done = len(b"".join(self._answer.pieces[: self._written]))
-            part = whole[done : max(done, event.at_byte)]
-            self._writer.write(chunk(part) if self._stream else part)
-        elif self._stream:
-            self._write_pieces(self._told_pieces(event.share))
-        else:
-            self._writer.write(whole[: len(whole) // 2])
 
-
-def _is_error_document(body: str) -> bool:
-    try:
-        document = json.loads(body)
-    except ValueError:
-        return False
-    return isinstance(document, dict)
-
-
-_WORDS_TO_BREAK = long_answer(200)
-"""What a model says when the script orders a fault and no words."""
-_GONE = Fault(Effect.REFUSED)
-_UNREAD = error_body("invalid_request_error", "The request body is not valid JSON")
+# The answer when a script demands a fault and no text.
+_TEXT_TO_BREAK = long_answer(200)
+_NOT_JSON = error_body("invalid_request_error", "The request body is not valid JSON")
 
 
 class SimConnection:
@@ -193,7 +182,7 @@ class SimConnection:
                 if not await self._answer(request):
                     break
         except ConnectionError:
-            return  # the client left; the model has been told
+            return  # the client left; the model knows it
         finally:
             self._writer.close()
 
@@ -205,22 +194,28 @@ class SimConnection:
             await self._playing.settled()
             return await self._send(status, body)
         if request.method == "GET" and path.endswith("/models"):
-            return await self._list_models(request)
+            found = listing(request.headers)
+            client = ClientRequest(path, request.headers, {}, 0, "", "", "", "", 0, 0)
+            models = found.dialect.models(self._playing.settings.models)
+            return await self._answer_side_request(client, found, models)
         if request.method == "GET":
-            told = endpoints.answer(self._playing.settings, path, request.headers)
-            if told is not None:
-                return await self._send(*told)
-        found = route(path) if request.method == "POST" else None
-        if found is None:
+            limits = answer_rate_limits(self._playing.settings, path, request.headers)
+            if limits is not None:
+                return await self._send(*limits)
+        endpoint = route(path) if request.method == "POST" else None
+        if endpoint is None:
             missing = error_body("not_found_error", "Not Found").encode()
             return await self._send(404, b"" if request.method == "HEAD" else missing)
-        asked = read_client_request(path, request.headers, request.raw, told_by_path=found.told)
-        if asked is None:
-            unread = found.dialect.refused(Rejected(0, 0.0, 400, NO_HEADERS, _UNREAD), "", 0.0)
-            return await self._send(unread.status, unread.body.encode(), unread.headers)
-        if found.counts_only:
-            return await self._run_errand(asked, found, ANTHROPIC.count_tokens(asked))
-        return await self._converse(asked, found)
+        read = read_client_request(
+            path, request.headers, request.raw, path_fields=endpoint.path_fields
+        )
+        if read is None:
+            rejected = Rejected(0, 0.0, 400, NO_HEADERS, _NOT_JSON)
+            refusal = endpoint.dialect.refused(rejected, "", 0.0)
+            return await self._send(refusal.status, refusal.body.encode(), refusal.headers)
+        if endpoint.counts_only:
+            return await self._answer_side_request(read, endpoint, ANTHROPIC.count_tokens(read))
+        return await self._answer_call(read, endpoint)
 
     async def _send(
         self, status: int, body: bytes, headers: Mapping[str, str] = NO_HEADERS
@@ -229,65 +224,79 @@ class SimConnection:
         await self._writer.drain()
         return True
 
-    async def _list_models(self, request: HttpRequest) -> bool:
-        found = listing(request.headers)
-        asked = ClientRequest(request.path, request.headers, {}, 0, "", "", "", "", 0, 0)
-        listed = found.dialect.models(self._playing.settings.models)
-        return await self._run_errand(asked, found, listed)
-
-    async def _run_errand(self, asked: ClientRequest, found: Route, body: bytes) -> bool:
-        """Answer what is no model call; faults strike it like any other request."""
-
-        def answering(_hit: Hit | None) -> AnswerWriter:
-            return self._answering(asked, found.dialect, Answer(JSON, [body], 0))
-
-        errand = SimRequest(
-            model=asked.model, stream=False, dialect=found.dialect.name, errand=True
+    async def _answer_side_request(
+        self, request: ClientRequest, endpoint: Route, body: bytes
+    ) -> bool:
+        """Answer what is no model call; faults apply to it as to any other request."""
+        dialect = endpoint.dialect
+        model_request = SimRequest(
+            model=request.model, stream=False, dialect=dialect.name, is_side_request=True
         )
-        return await self._play_out(errand, self._doorkeeper(asked, found), answering)
+        return await self._play_out(
+            model_request,
+            self._refusal_of_access(request, endpoint),
+            lambda _hit: self._writer_of(request, dialect, Answer(JSON, [body], 0)),
+        )
 
-    async def _converse(self, asked: ClientRequest, found: Route) -> bool:
-        playing, dialect = self._playing, found.dialect
-        refusal = self._doorkeeper(asked, found)
-        prompt = read_prompt(asked, dialect.name)
+    async def _answer_call(self, request: ClientRequest, endpoint: Route) -> bool:
+        playing, dialect = self._playing, endpoint.dialect
+        forced: ProviderRefusal | Fault | None = self._refusal_of_access(request, endpoint)
+        prompt = read_prompt(request, dialect.name)
         if isinstance(prompt, ProviderRefusal):
-            refusal = refusal or prompt
-        reply = _WORDS_TO_BREAK if refusal else playing.hear(asked)
+            forced = forced or prompt
+        reply = _TEXT_TO_BREAK if forced else playing.reply_to(request)
         if isinstance(reply, Vanish):
-            playing.add_fault(_GONE)
+            playing.add_fault(Fault(Effect.REFUSED))
             playing.drop_connections()
             return False
-        say = as_asked(reply, asked) if isinstance(reply, Say) else _WORDS_TO_BREAK
+        if isinstance(reply, Fail):
+            forced = reply.refusal()
+        elif isinstance(reply, Fault):
+            forced = reply
+        say = as_requested(reply, request) if isinstance(reply, Say) else _TEXT_TO_BREAK
         serial = playing.next_serial()
-        playing.seals.add(encrypted_reasoning_of(serial))
+        playing.encrypted_reasoning.add(encrypted_reasoning_of(serial))
 
-        def answering(hit: Hit | None) -> AnswerWriter:
-            message = PendingReply(serial, asked, say, hit)
-            answer = dialect.stream(message) if asked.stream else dialect.whole(message)
-            return self._answering(asked, dialect, answer, serial)
+        def writer_of(hit: Hit | None) -> AnswerWriter:
+            pending = PendingReply(serial, request, say, hit)
+            answer = dialect.stream(pending) if request.stream else dialect.whole(pending)
+            return self._writer_of(request, dialect, answer, serial)
 
-        request = _request(asked, say, playing.settings.service.first_byte, dialect.name)
-        request = replace(request, prompt=None if isinstance(prompt, ProviderRefusal) else prompt)
-        return await self._play_out(request, refusal or _ordered(reply), answering)
-
-    def _doorkeeper(self, asked: ClientRequest, found: Route) -> ProviderRefusal | None:
-        demanded = self._playing.settings.demands_credential
-        if demanded and not found.has_credential(asked.headers):
-            return NO_CREDENTIAL
-        return (
-            None
-            if self._playing.seals.issuperset(encrypted_reasoning_in(asked))
-            else UNKNOWN_ENCRYPTED_CONTENT
+        service = None
+        if say.tokens_per_second is not None:
+            first_byte = playing.settings.service.first_byte
+            service = first_byte + say.output_tokens / say.tokens_per_second
+        model_request = SimRequest(
+            model=request.model,
+            input_tokens=request.input_tokens,
+            output_tokens=say.output_tokens,
+            stream=request.stream,
+            session=request.session,
+            agent=request.agent,
+            body_hash=request.body_hash,
+            service=service,
+            dialect=dialect.name,
+            delay=say.delay,
+            prompt=None if isinstance(prompt, ProviderRefusal) else prompt,
         )
+        return await self._play_out(model_request, forced, writer_of)
 
-    def _answering(
-        self, asked: ClientRequest, dialect: Dialect, answer: Answer, serial: int | None = None
+    def _refusal_of_access(self, request: ClientRequest, endpoint: Route) -> ProviderRefusal | None:
+        demanded = self._playing.settings.demands_credential
+        if demanded and not endpoint.has_credential(request.headers):
+            return NO_CREDENTIAL
+        known = self._playing.encrypted_reasoning
+        is_known = known.issuperset(encrypted_reasoning_in(request))
+        return None if is_known else UNKNOWN_ENCRYPTED_CONTENT
+
+    def _writer_of(
+        self, request: ClientRequest, dialect: Dialect, answer: Answer, serial: int | None = None
     ) -> AnswerWriter:
         return AnswerWriter(
             self._writer,
             dialect,
             answer,
-            asked=asked,
+            request=request,
             serial=self._playing.next_serial() if serial is None else serial,
             calendar=self._playing.calendar,
         )
@@ -295,47 +304,25 @@ class SimConnection:
     async def _play_out(
         self,
         request: SimRequest,
-        ordered: ProviderRefusal | Fault | None,
-        answering_of: Callable[[Hit | None], AnswerWriter],
+        forced: ProviderRefusal | Fault | None,
+        writer_of: Callable[[Hit | None], AnswerWriter],
     ) -> bool:
         """Write what the model decides; False when the connection is over.
 
-        The answer tells what prompt caches held, so it is composed when the request has arrived.
+        The answer has the hits of prompt caches, so it is composed when the request has arrived.
         """
         playing = self._playing
-        id, queue = playing.enter(request, ordered)  # noqa: A001
-        answering = answering_of(playing.provider.hit(id))
+        id, queue = playing.submit(request, forced)  # noqa: A001
+        writer = writer_of(playing.provider.hit(id))
         self._reader.on_gone = lambda: queue.put_nowait(None)
         if self._reader.gone:
             queue.put_nowait(None)
         try:
             while (event := await queue.get()) is not None:
-                await answering.play(event)
+                await writer.play(event)
                 if not isinstance(event, Accepted | Bytes):
-                    return answering.keeps_connection and not self._reader.gone
+                    return writer.keeps_connection and not self._reader.gone
             return False
         finally:
             self._reader.on_gone = None
-            playing.leave(id, queue)
-
-
-def _request(asked: ClientRequest, say: Say, first_byte: float, dialect: str) -> SimRequest:
-    tokens, own_speed = say.output_tokens, say.tokens_per_second
-    return SimRequest(
-        model=asked.model,
-        input_tokens=asked.input_tokens,
-        output_tokens=tokens,
-        stream=asked.stream,
-        session=asked.session,
-        agent=asked.agent,
-        body_hash=asked.body_hash,
-        service=None if own_speed is None else first_byte + tokens / own_speed,
-        dialect=dialect,
-        delay=say.delay,
-    )
-
-
-def _ordered(reply: Reply) -> ProviderRefusal | Fault | None:
-    if isinstance(reply, Fail):
-        return reply.refusal()
-    return reply if isinstance(reply, Fault) else None
+            playing.finish(id, queue)

@@ -1,12 +1,12 @@
 """Answer the control endpoint: change faults while running, restart, read the ledger.
 
-Rules: (1) it takes what scenarios contain, checked the same way; (2) errors are JSON with a
+Rules: (1) it accepts what scenarios contain, checked the same way; (2) errors are JSON with a
 sentence and, where there is one, the next step; (3) a request names packaged scenarios only:
 files are named on the command line; (4) the request must name this machine as its Host, so that a
 page whose name was bound to 127.0.0.1 gets nothing; what a browser sends for another site's page
 is refused; the port in Host is ignored, because behind a tunnel it is another than ours. The
-gateway's own check (gateway/) has the same rules for more names; it lies above this package,
-which may not import it.
+gateway's own check (gateway/) has the same rules for more names; this package may not
+import it, because it is in a higher layer.
 Not here: what the orders do (live_provider.py). There is no token against other users of this
 machine; scenario.py bounds what they can request.
 """
@@ -26,8 +26,22 @@ from jackline.simulator.live_provider import LiveProvider
 from jackline.simulator.scenario import from_document, load_packaged, read_table
 
 _THIS_MACHINE = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?")
-# `none` is what a browser says when its user typed the address or opened a bookmark.
+# A browser sends `none` when its user typed the address or opened a bookmark.
 _OWN_SITES = frozenset(("same-origin", "none"))
+
+
+PREFIX = "/_control"
+ROUTES = {
+    "GET /_control/ledger": "every request, the counts and the costs",
+    "GET /_control/summary": "the counts and the costs",
+    "GET /_control/faults": "the active faults, with their handles; time zero is at `epoch`",
+    "POST /_control/faults": "add a fault: the keys of a scenario's [[fault]], seconds from now",
+    "DELETE /_control/faults": "end all faults",
+    "DELETE /_control/faults/HANDLE": "end one fault",
+    "POST /_control/reset": "an empty ledger, full buckets and empty prompt caches",
+    "GET /_control/settings": "the current settings",
+    "POST /_control/settings": "a scenario as JSON, or {'scenario': NAME}; starts again",
+}
 
 
 def refusal_reason(headers: Mapping[str, str]) -> str | None:
@@ -42,119 +56,86 @@ def refusal_reason(headers: Mapping[str, str]) -> str | None:
     return None
 
 
-PREFIX = "/_control"
-_FORBIDDEN = 403
-ROUTES = {
-    "GET /_control/ledger": "every request, the counts and the bill",
-    "GET /_control/summary": "the counts and the bill",
-    "GET /_control/faults": "the faults at work, with their handles; zero is at `epoch`",
-    "POST /_control/faults": "add a fault: the keys of a scenario's [[fault]], seconds from now",
-    "DELETE /_control/faults": "end all faults",
-    "DELETE /_control/faults/HANDLE": "end one fault",
-    "POST /_control/reset": "an empty ledger, full buckets and empty prompt caches",
-    "GET /_control/settings": "the settings at work",
-    "POST /_control/settings": "a scenario as JSON, or {'scenario': NAME}; begins anew",
-}
-
-
 def answer(playing: LiveProvider, request: HttpRequest) -> tuple[int, bytes]:
     """The status and the JSON body for a request to the control endpoint."""
     why = refusal_reason(request.headers)
-    if why is not None:
-        return _FORBIDDEN, _error(RefusedError(why))
-    order = request.path.partition(PREFIX)[2].strip("/")
+    path = request.path.partition(PREFIX)[2].strip("/")
     try:
-        document = _carry_out(playing, request.method, order, request.raw)
+        if why is not None:
+            return 403, json.dumps({"error": RefusedError(why).to_json()}).encode()
+        if request.method == "POST":
+            document = _post(playing, path, request.raw)
+        elif request.method == "GET":
+            document = _get(playing, path)
+        else:
+            document = _delete(playing, request.method, path)
     except JacklineError as error:
-        return error.http_status, _error(error)
+        return error.http_status, json.dumps({"error": error.to_json()}).encode()
     return 200, json.dumps(document, default=str).encode()
 
 
-def _error(error: JacklineError) -> bytes:
-    return json.dumps({"error": error.to_json()}).encode()
-
-
-def _carry_out(playing: LiveProvider, method: str, order: str, raw: bytes) -> object:
-    what, _, handle = order.partition("/")
-    if what == "faults" and method == "DELETE":
-        playing.clear_faults(_handle(handle) if handle else None)
-        return {"cleared": handle or "all"}
-    if method == "POST":
-        return _post(playing, order, _object(raw))
-    if method == "GET":
-        return _get(playing, order)
-    raise _unknown(method, order)
-
-
-def _get(playing: LiveProvider, order: str) -> object:
+def _get(playing: LiveProvider, path: str) -> object:
     provider = playing.provider
-    if order == "ledger":
+    if path == "ledger":
         return provider.ledger.to_json()
-    if order == "summary":
+    if path == "summary":
         return provider.ledger.summary()
-    if order == "faults":
+    if path == "faults":
         now = playing.now()
-        at_work = [active for active in provider.faults if not active.over(now)]
-        return {
-            "now": now,
-            "epoch": playing.calendar.epoch,
-            "faults": [_fault_json(one.handle, one.fault) for one in at_work],
-        }
-    if order == "settings":
+        active = [one for one in provider.faults if not one.over(now)]
+        faults = [{"handle": one.handle, **json_ready(asdict(one.fault))} for one in active]
+        return {"now": now, "epoch": playing.calendar.epoch, "faults": faults}
+    if path == "settings":
         return json_ready(asdict(playing.settings))
-    if order == "":
+    if path == "":
         return {"routes": ROUTES}
-    raise _unknown("GET", order)
+    raise _unknown("GET", path)
 
 
-def _post(playing: LiveProvider, order: str, document: dict[str, Any]) -> object:
-    if order == "faults":
-        return {"handle": playing.add_fault(read_table(Fault, document, "fault"))}
-    if order == "reset":
-        playing.restart()
-        return {"reset": True}
-    if order == "settings":
-        named = document.get("scenario")
-        if isinstance(named, str):
-            scenario = load_packaged(named)
-        else:
-            scenario = from_document("settings", document)
-        playing.restart(scenario.settings, scenario.mind)
-        return {"scenario": scenario.name, "description": scenario.description}
-    raise _unknown("POST", order)
-
-
-def _fault_json(handle: int, fault: Fault) -> object:
-    return {"handle": handle, **json_ready(asdict(fault))}
-
-
-def json_ready(document: dict[str, Any]) -> dict[str, Any]:
-    """The document without what JSON cannot say: an endless time becomes null."""
-    ready: dict[str, Any] = json.loads(json.dumps(document, default=str), parse_constant=_no_number)
-    return ready
-
-
-def _no_number(_name: str) -> None:
-    return None
-
-
-def _object(raw: bytes) -> dict[str, Any]:
+def _post(playing: LiveProvider, path: str, raw: bytes) -> object:
     try:
         document = json.loads(raw or b"{}")
     except ValueError as error:
         raise BadArgumentError(f"the body is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise BadArgumentError("the body is not a JSON object")
-    return document
+    if path == "faults":
+        return {"handle": playing.add_fault(read_table(Fault, document, "fault"))}
+    if path == "reset":
+        playing.restart()
+        return {"reset": True}
+    if path == "settings":
+        named = document.get("scenario")
+        if isinstance(named, str):
+            scenario = load_packaged(named)
+        else:
+            scenario = from_document("settings", document)
+        playing.restart(scenario.settings, scenario.script)
+        return {"scenario": scenario.name, "description": scenario.description}
+    raise _unknown("POST", path)
 
 
-def _handle(text: str) -> int:
-    if not text.isdecimal():
-        raise BadArgumentError(f"{text!r} is not a handle", next="GET /_control/faults lists them")
-    return int(text)
+def _delete(playing: LiveProvider, method: str, path: str) -> object:
+    what, _, handle = path.partition("/")
+    if method != "DELETE" or what != "faults":
+        raise _unknown(method, path)
+    if handle and not handle.isdecimal():
+        raise BadArgumentError(
+            f"{handle!r} is not a handle", next="GET /_control/faults lists them"
+        )
+    playing.clear_faults(int(handle) if handle else None)
+    return {"cleared": handle or "all"}
 
 
-def _unknown(method: str, order: str) -> JacklineError:
+def json_ready(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with null instead of infinite numbers, which JSON does not have."""
+    ready: dict[str, Any] = json.loads(
+        json.dumps(document, default=str), parse_constant=lambda _name: None
+    )
+    return ready
+
+
+def _unknown(method: str, path: str) -> JacklineError:
     return UnreadableError(
-        f"there is no {method} {PREFIX}/{order}", next=f"GET {PREFIX}/ lists what there is"
+        f"there is no {method} {PREFIX}/{path}", next=f"GET {PREFIX}/ lists what there is"
     )

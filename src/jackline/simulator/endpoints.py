@@ -2,10 +2,9 @@
 
 Rules: (1) pure; (2) any prefix before an endpoint is allowed, as proxies and tenants have one;
 (3) clouds have model and streaming in the path, everybody else in the body; (4) the rate-limits
-APIs answer nobody without the admin key of the settings, in the vendor's own header; without one
-in the settings there is no such API; (5) models with the same limits are one group; no workspace
+APIs require the admin key of the settings, in the vendor's own header; without one in the
+settings there is no such API; (5) models with the same limits are one group; no workspace
 has limits of its own.
-Not here: answering model calls (connection.py).
 """
 
 from __future__ import annotations
@@ -40,33 +39,30 @@ _BY_END: dict[str, Dialect] = {
 _INVOKE = re.compile(r"/model/([^/]+)/invoke(-with-response-stream)?$")
 _PREDICT = re.compile(r"/publishers/anthropic/models/([^/]+):(stream)?[rR]awPredict$")
 _COUNTING = ("/messages/count_tokens", "/models/count-tokens:rawPredict")
-_CREDENTIALS: Mapping[str, tuple[str, ...]] = {
-    "bedrock": ("authorization",),
-    "vertex": ("authorization",),
-}
-_ANY_KEY = ("authorization", "x-api-key", "api-key")
 
 
 class Route(NamedTuple):
-    """An endpoint, what its address tells, and whether tokens are only counted."""
+    """An endpoint, the fields in its path, and whether tokens are only counted."""
 
     dialect: Dialect
-    told: Mapping[str, Any]
+    path_fields: Mapping[str, Any]
     counts_only: bool = False
 
     def has_credential(self, headers: Mapping[str, str]) -> bool:
-        """Whether the request brings what this endpoint takes for a credential."""
-        return any(headers.get(name) for name in _CREDENTIALS.get(self.dialect.name, _ANY_KEY))
+        """Whether the request has a credential that this endpoint accepts."""
+        if self.dialect.name in ("bedrock", "vertex"):
+            return bool(headers.get("authorization"))
+        return any(headers.get(name) for name in ("authorization", "x-api-key", "api-key"))
 
 
 def listing(headers: Mapping[str, str]) -> Route:
-    """The endpoint that lists models; OpenAI's clients are those that do not name a version."""
+    """The endpoint that lists models; OpenAI's clients do not send a version."""
     openai = "authorization" in headers and "anthropic-version" not in headers
     return Route(_CHAT if openai else ANTHROPIC, {})
 
 
 def route(path: str) -> Route | None:
-    """The endpoint that is posted to, or None when there is none at this path."""
+    """The endpoint of a POST to this path, or None."""
     if path.endswith(_COUNTING):
         return Route(_VERTEX if path.endswith("rawPredict") else ANTHROPIC, {}, counts_only=True)
     for end, dialect in _BY_END.items():
@@ -88,10 +84,10 @@ _LIMITERS = {
 }
 
 
-def answer(
+def answer_rate_limits(
     settings: ProviderSettings, path: str, headers: Mapping[str, str]
 ) -> tuple[int, bytes] | None:
-    """The status and the body; None when this path is none of such an API."""
+    """The status and the body; None when this path belongs to no such API."""
     path = path.partition("?")[0]
     of_openai = _PROJECT.search(path) is not None
     of_workspace = _WORKSPACE.search(path) is not None
@@ -101,25 +97,21 @@ def answer(
     sent = sent if of_openai else headers.get("x-api-key", "")
     if not compare_digest(sent.encode(), settings.admin_key.encode()):
         return 401, error_body("authentication_error", "invalid admin key").encode()
-    limits = {model: _limits(settings, model) for model in settings.models}
+    # The smallest limit of each kind that counts a model.
+    limits: dict[str, dict[str, int]] = {model: {} for model in settings.models}
+    for model, known in limits.items():
+        for bucket in settings.buckets:
+            if bucket.model in model:
+                name, value = _LIMITERS[bucket.counts], round(bucket.per_minute)
+                known[name] = min(value, known.get(name, value))
     if of_openai:
-        document = _openai(limits)
+        document = _openai_limits(limits)
     else:
-        document = {"data": [] if of_workspace else _groups(limits), "next_page": None}
+        document = {"data": [] if of_workspace else _model_groups(limits), "next_page": None}
     return 200, json.dumps(document).encode()
 
 
-def _limits(settings: ProviderSettings, model: str) -> dict[str, int]:
-    """The smallest limit of each sort that counts this model."""
-    found: dict[str, int] = {}
-    for bucket in settings.buckets:
-        if bucket.model in model:
-            name, value = _LIMITERS[bucket.counts], round(bucket.per_minute)
-            found[name] = min(value, found.get(name, value))
-    return found
-
-
-def _groups(limits: Mapping[str, Mapping[str, int]]) -> list[dict[str, object]]:
+def _model_groups(limits: Mapping[str, Mapping[str, int]]) -> list[dict[str, object]]:
     groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for model, known in limits.items():
         if known:
@@ -135,7 +127,7 @@ def _groups(limits: Mapping[str, Mapping[str, int]]) -> list[dict[str, object]]:
     ]
 
 
-def _openai(limits: Mapping[str, Mapping[str, int]]) -> dict[str, object]:
+def _openai_limits(limits: Mapping[str, Mapping[str, int]]) -> dict[str, object]:
     data = [
         {
             "object": "project.rate_limit",
@@ -147,10 +139,6 @@ def _openai(limits: Mapping[str, Mapping[str, int]]) -> dict[str, object]:
         for model, known in limits.items()
     ]
     ids = [each["id"] for each in data]
-    return {
-        "object": "list",
-        "data": data,
-        "first_id": ids[0] if ids else None,
-        "last_id": ids[-1] if ids else None,
-        "has_more": False,
-    }
+    first, last = (ids[0], ids[-1]) if ids else (None, None)
+    ends = {"first_id": first, "last_id": last, "has_more": False}
+    return {"object": "list", "data": data, **ends}

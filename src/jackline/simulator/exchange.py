@@ -1,11 +1,9 @@
 """What passes between a client and the simulated provider: requests, events and refusals.
 
 Rules: (1) values only; (2) every exchange ends in at most one of completed, rejected or broken;
-one that hangs ends in none of them until its client cancels; (3) the texts of refusals are those
-of real providers, word for word; only numbers, dates and ids are filled in; (4) an answer from an
+one that hangs ends in none of them until its client cancels; (3) the texts of refusals are exactly
+those of real providers; only numbers, dates and ids are filled in; (4) an answer from an
 edge (HTML, Envoy) is marked, since it has no request id.
-Not here: deciding what happens (provider.py), bytes (anthropic_wire.py), the words of other
-vendors (openai_wire.py, anthropic_wire.py).
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ def error_body(kind: str, message: str) -> str:
     return json.dumps({"type": "error", "error": {"type": kind, "message": message}})
 
 
-def error_words(body: str) -> tuple[str, str] | None:
+def read_error(body: str) -> tuple[str, str] | None:
     """Kind and message of the API's error document; None for any other body."""
     try:
         document = json.loads(body)
@@ -118,7 +116,7 @@ UNKNOWN_ENCRYPTED_CONTENT = ProviderRefusal(
 
 @lru_cache(maxsize=256)
 def over_rate(limit: int, unit: str, model: str) -> ProviderRefusal:
-    """The answer to a request above a per-minute limit that names itself."""
+    """The refusal of a request above a per-minute limit, which names the limit."""
     message = (
         f"This request would exceed your organization's rate limit of {limit:,} {unit} per minute"
         f" (org: 9d50ef40-6cc8-4ca6-9d35-1dc9cf26235c, model: {model}). For details, refer to:"
@@ -132,7 +130,7 @@ def over_rate(limit: int, unit: str, model: str) -> ProviderRefusal:
 
 
 def quota_wall(message: str, headers: Mapping[str, str]) -> ProviderRefusal:
-    """The answer of a subscription whose window is used up."""
+    """The refusal of a subscription whose window is used up."""
     return ProviderRefusal(429, error_body("rate_limit_error", message), headers, wall=True)
 
 
@@ -141,7 +139,14 @@ NO_HEADERS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class SimRequest:
-    """One request as the model sees it; with no output tokens given, its length is drawn."""
+    """One request as the model sees it; without output tokens its length is drawn.
+
+    `service`: seconds from arrival to the last byte, for workloads that bring their own.
+    `dialect`: its wire format, noted only. `is_side_request`: not a model call; faults apply to it,
+    but limits and the ledger do not count it. `delay`: seconds by which the whole answer comes
+    later. `prompt`: what prompt caches see of it; `input_tokens` are then the prompt's. `hit`: what
+    the prompt caches have of it; the provider looks when it arrives.
+    """
 
     model: str = "claude-sonnet-4-6"
     input_tokens: int = 3000
@@ -151,17 +156,11 @@ class SimRequest:
     agent: str = ""
     body_hash: str = ""
     service: float | None = None
-    """Seconds from arrival to the last byte, for workloads that bring their own."""
     dialect: str = "anthropic"
-    """The wire format in which it came; noted, and never decided upon."""
-    errand: bool = False
-    """Not a model call: faults strike it, but limits and the ledger do not count it."""
+    is_side_request: bool = False
     delay: float = 0.0
-    """Seconds by which the whole answer comes later than it would."""
     prompt: Prompt | None = None
-    """What prompt caches see of it; `input_tokens` are then the prompt's."""
     hit: Hit | None = None
-    """What the prompt caches hold of it: the provider looks when it arrives."""
 
     @property
     def read_tokens(self) -> int:
@@ -170,7 +169,7 @@ class SimRequest:
 
 
 class How(StrEnum):
-    """The ways in which an exchange breaks without an HTTP answer that says so."""
+    """How an exchange breaks without an HTTP error."""
 
     REFUSED = "refused"
     RESET = "reset"
@@ -188,7 +187,7 @@ class Accepted(NamedTuple):
 
 
 class Bytes(NamedTuple):
-    """A sign of life; `share` of the answer is written by now."""
+    """The stream is alive; `share` of the answer is written by now."""
 
     id: int
     at: float
@@ -205,9 +204,9 @@ class Completed(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """An HTTP answer that is not a message; a captive portal says 200.
+    """An HTTP answer that is not a message; a captive portal has status 200.
 
-    `wall` and `over` tell what is behind it, for dialects that say it in words of their own.
+    `wall` and `over` are the cause, for dialects with texts of their own.
     """
 
     id: int
@@ -222,8 +221,8 @@ class Rejected(NamedTuple):
 class ConnectionBroken(NamedTuple):
     """The connection failed, or the answer ended early.
 
-    `share` of the answer was written before, or exactly `at_byte` bytes of it where that is given;
-    an error event carries its `body`.
+    `share` of the answer was written before, or exactly `at_byte` bytes if that is not None;
+    an error event has its `body`.
     """
 
     id: int

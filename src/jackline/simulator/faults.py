@@ -1,12 +1,10 @@
 """Break the provider on schedule or on demand, and let it recover, as real ones do.
 
 Rules: (1) a fault is a value with a window [start, until), the models and the share of requests
-that it strikes; (2) each fault has its own draws, so adding one does not change another; (3)
-faults are checked in the order in which they came, the first that strikes decides, and one that
-can never strike again is dropped; (4) above the recovery ramp arrivals are refused as overloaded;
+that it hits; (2) each fault has its own random draws, so adding one does not change another; (3)
+faults are checked in the order in which they were added, the first that hits decides, and one
+that can never hit again is dropped; (4) above the recovery ramp arrivals are refused as overloaded;
 too many arrivals in a short time collapse it again, a bounded number of times.
-Not here: the bytes of a broken answer (connection.py), limits (limits.py), effects on open
-streams (provider.py).
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ class RecoveryPhase(Enum):
     DOWN = "down"
     COLLAPSING = "collapsing"
     OVERLOADED = "overloaded"
-    LETS_IN = "lets_in"
+    OPEN = "open"
 
 
 class Recovery:
@@ -83,12 +81,12 @@ class Recovery:
         done = min(1.0, max(0.0, (now - self._begins) / self.settings.seconds))
         return self.settings.streams * (self.settings.first + (1 - self.settings.first) * done)
 
-    def meet(self, now: float, in_flight: int) -> RecoveryPhase:
-        """Count an arrival after the outage and say what becomes of it."""
+    def on_arrival(self, now: float, in_flight: int) -> RecoveryPhase:
+        """Count an arrival after the outage, and return what happens to it."""
         if now < self._begins:
             return RecoveryPhase.DOWN
         if now >= self.ends:
-            return RecoveryPhase.LETS_IN
+            return RecoveryPhase.OPEN
         settings = self.settings
         self._arrivals.append(now)
         while self._arrivals[0] < now - settings.herd_window:
@@ -101,11 +99,8 @@ class Recovery:
             self._begins = now + settings.collapse_seconds
             self._arrivals.clear()
             return RecoveryPhase.COLLAPSING
-        return (
-            RecoveryPhase.LETS_IN
-            if in_flight + 1 <= max(1.0, capacity)
-            else RecoveryPhase.OVERLOADED
-        )
+        fits = in_flight + 1 <= max(1.0, capacity)
+        return RecoveryPhase.OPEN if fits else RecoveryPhase.OVERLOADED
 
 
 class Effect(StrEnum):
@@ -130,7 +125,7 @@ class Effect(StrEnum):
     LATE = "late"
 
 
-# Effects that refuse in words; the others act on the connection or inside the stream.
+# Effects with an HTTP answer; the others act on the connection or inside the stream.
 _REFUSALS: dict[Effect, ProviderRefusal] = {
     Effect.THROTTLED: THROTTLED,
     Effect.OVERLOADED: OVERLOADED,
@@ -146,7 +141,16 @@ ResetAnnouncement: TypeAlias = Literal["headers", "text", "no"]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to break; `model` is a part of the names of the models it strikes."""
+    """One way to break.
+
+    `model` is a part of the names of the models that it hits, `share` the share of requests.
+    `status` replaces the status of the same refusal, such as 503 for a server error; an error
+    event is a throttle for 429, a server error for 500, else an overload. `kills_in_flight` is the
+    share of open streams that break when the fault begins. `at_share` or `at_byte` is where in the
+    answer silence, a cut or an error comes; drawn when both are None. A dripping answer takes
+    `slowness` times as long. A late one begins `delay` seconds later, plus `delay_per_kilotoken`
+    for every thousand input tokens; the delay doubles every `doubles_every` seconds.
+    """
 
     effect: Effect
     start: float = 0.0
@@ -154,26 +158,18 @@ class Fault:
     model: str = ""
     share: float = 1.0
     status: int | None = None
-    """Another status for the same words, such as 503 for a server error; for an error event,
-    what it tells: 429 a throttle, 500 a server error, else an overload."""
     retry_after: float | None = None
     kills_in_flight: float = 0.0
-    """The share of open streams that break when the fault begins."""
     freezes_in_flight: bool = False
     recovery: RecoverySettings | None = None
     at_share: float | None = None
-    """Where in the answer silence, a cut or an error comes; drawn when not given."""
     at_byte: int | None = None
     slowness: float = 20.0
-    """How much longer a dripping answer takes."""
     delay: float = 10.0
-    """How much later a late answer begins, in seconds."""
     delay_per_kilotoken: float = 0.0
-    """Seconds more for every thousand input tokens, as of a model that thinks."""
     doubles_every: float | None = None
-    """The delay doubles every so many seconds, as in a brown-out."""
     claim: WindowClaim = WindowClaim.FIVE_HOUR
-    reset_told: ResetAnnouncement = "headers"
+    reset_announced: ResetAnnouncement = "headers"
 
     def lateness(self, now: float, request: SimRequest) -> float:
         """How much later the answer to a request begins that arrives now."""
@@ -184,7 +180,7 @@ class Fault:
 
 
 class ActiveFault:
-    """A fault at work: its lots, and its recovery."""
+    """A fault in use: its random draws, and its recovery."""
 
     def __init__(self, handle: int, fault: Fault, calendar: Calendar, seed: int) -> None:
         self.handle = handle
@@ -194,7 +190,7 @@ class ActiveFault:
         self._calendar = calendar
 
     def over(self, now: float) -> bool:
-        """Whether this fault can never strike again."""
+        """Whether this fault can never hit again."""
         return now >= (self.recovery.ends if self.recovery else self.fault.until)
 
     def end(self, now: float) -> None:
@@ -202,20 +198,20 @@ class ActiveFault:
         begun = now >= self.fault.start
         if now < self.fault.until:
             self.fault = replace(self.fault, start=min(now, self.fault.start), until=now)
-            fresh = self.fault.recovery if begun else None
-            self.recovery = Recovery(fresh, now) if fresh else None
+            recovery = self.fault.recovery if begun else None
+            self.recovery = Recovery(recovery, now) if recovery else None
 
     def refuses_connections(self, now: float) -> bool:
-        """Whether nobody can even connect now."""
+        """Whether clients cannot even connect now."""
         fault = self.fault
         total = fault.effect is Effect.REFUSED and fault.share >= 1.0 and not fault.model
         return total and fault.start <= now < fault.until
 
     def covers(self, request: SimRequest) -> bool:
-        """Whether the fault is about the request's model."""
+        """Whether the fault applies to the request's model."""
         return self.fault.model in request.model
 
-    def strike(
+    def hit(
         self,
         now: float,
         request: SimRequest,
@@ -226,13 +222,13 @@ class ActiveFault:
         fault = self.fault
         if now < fault.start or not self.covers(request):
             return None
-        if request.errand and fault.effect is Effect.QUOTA_WALL:
-            return None  # an account's windows count what models say
+        if request.is_side_request and fault.effect is Effect.QUOTA_WALL:
+            return None  # an account's windows count only model calls
         if now >= fault.until:
-            if self.recovery is None or request.errand:
+            if self.recovery is None or request.is_side_request:
                 return None
-            phase = self.recovery.meet(now, in_flight)
-            if phase is RecoveryPhase.LETS_IN:
+            phase = self.recovery.on_arrival(now, in_flight)
+            if phase is RecoveryPhase.OPEN:
                 return None
             if phase is RecoveryPhase.OVERLOADED:
                 return OVERLOADED
@@ -240,14 +236,14 @@ class ActiveFault:
                 collapse(now, self)
         elif fault.share < 1.0 and self.draw.random() >= fault.share:
             return None
-        return self.blow(now)
+        return self.apply(now)
 
-    def where(self) -> float:
+    def break_share(self) -> float:
         """The share of the answer after which a stream breaks."""
         return self.draw.random() if self.fault.at_share is None else self.fault.at_share
 
-    def blow(self, now: float) -> ProviderRefusal | Effect:
-        """What the fault does to a request that it strikes."""
+    def apply(self, now: float) -> ProviderRefusal | Effect:
+        """What the fault does to a request that it hits."""
         fault = self.fault
         if fault.effect is Effect.QUOTA_WALL:
             return self._wall(now)
@@ -264,10 +260,10 @@ class ActiveFault:
     def _wall(self, now: float) -> ProviderRefusal:
         fault = self.fault
         resets = fault.until if math.isfinite(fault.until) else now + 5 * 3600.0
-        if fault.reset_told == "headers":
+        if fault.reset_announced == "headers":
             headers = wall_headers(fault.claim, self._calendar, now, resets)
             return quota_wall(QUOTA_MESSAGE, headers)
-        if fault.reset_told == "text":
+        if fault.reset_announced == "text":
             return quota_wall(wall_text(fault.claim, self._calendar, resets), {})
         claim = {
             f"{UNIFIED}-status": "rejected",
@@ -276,7 +272,7 @@ class ActiveFault:
         return quota_wall(QUOTA_MESSAGE, claim)
 
 
-Struck: TypeAlias = tuple[ActiveFault | None, ProviderRefusal | Effect | None]
+FaultHit: TypeAlias = tuple[ActiveFault | None, ProviderRefusal | Effect | None]
 
 
 class FaultBoard:
@@ -289,7 +285,7 @@ class FaultBoard:
         self._handles = 0
 
     def add(self, fault: Fault) -> ActiveFault:
-        """Put up a fault; its handle takes it down."""
+        """Add a fault; its handle removes it."""
         self._handles += 1
         seed = self._seeds.getrandbits(64)
         active = ActiveFault(self._handles, fault, self._calendar, seed)
@@ -301,38 +297,38 @@ class FaultBoard:
         for active in self.faults:
             if handle in (None, active.handle):
                 active.end(now)
-        self._forget_past(now)
+        self._drop_past(now)
 
-    def strike(
+    def hit(
         self,
         now: float,
         request: SimRequest,
         in_flight: int,
         collapse: Callable[[float, ActiveFault], None],
-    ) -> Struck:
-        """The fault that strikes this request and what it does, or neither."""
+    ) -> FaultHit:
+        """The fault that hits this request and what it does, or neither."""
         over = False
         for active in self.faults:
             if active.over(now):
                 over = True
                 continue
-            blow = active.strike(now, request, in_flight, collapse)
-            if blow is not None:
-                return active, blow
+            effect = active.hit(now, request, in_flight, collapse)
+            if effect is not None:
+                return active, effect
         if over:
-            self._forget_past(now)
+            self._drop_past(now)
         return None, None
 
-    def aim(self, now: float, ordered: ProviderRefusal | Fault) -> Struck:
-        """What a script has ordered for one request."""
-        if isinstance(ordered, ProviderRefusal):
-            return None, ordered
-        active = ActiveFault(0, ordered, self._calendar, self._seeds.getrandbits(64))
-        return active, active.blow(now)
+    def force(self, now: float, forced: ProviderRefusal | Fault) -> FaultHit:
+        """What a script demands for one request."""
+        if isinstance(forced, ProviderRefusal):
+            return None, forced
+        active = ActiveFault(0, forced, self._calendar, self._seeds.getrandbits(64))
+        return active, active.apply(now)
 
-    def door(self, now: float) -> tuple[bool, float | None]:
-        """Whether one can connect at all, and when that changes by schedule."""
-        shut = any(active.refuses_connections(now) for active in self.faults)
+    def can_connect(self, now: float) -> tuple[bool, float | None]:
+        """Whether clients can connect at all, and when that changes by schedule."""
+        refused = any(active.refuses_connections(now) for active in self.faults)
         edges = [
             edge
             for active in self.faults
@@ -340,7 +336,7 @@ class FaultBoard:
             for edge in (active.fault.start, active.fault.until)
             if now < edge < math.inf
         ]
-        return not shut, min(edges, default=None)
+        return not refused, min(edges, default=None)
 
-    def _forget_past(self, now: float) -> None:
+    def _drop_past(self, now: float) -> None:
         self.faults = [active for active in self.faults if not active.over(now)]

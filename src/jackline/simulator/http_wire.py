@@ -2,7 +2,6 @@
 
 Rules: (1) one request at a time on a connection; (2) whatever cannot be parsed ends the
 connection, never the server; (3) a reader reports at once when its client has gone.
-Not here: what is answered (server.py, connection.py).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class HttpRequest:
 
 
 class ClientReader(asyncio.StreamReader):
-    """A stream reader that says when the other side has closed or vanished."""
+    """A stream reader that reports when the client has closed or vanished."""
 
     def __init__(self) -> None:
         super().__init__(limit=BODY_LIMIT)
@@ -46,14 +45,14 @@ class ClientReader(asyncio.StreamReader):
     def feed_eof(self) -> None:
         """The client has closed its side."""
         super().feed_eof()
-        self._tell()
+        self._report_gone()
 
     def set_exception(self, exc: Exception) -> None:
         """The connection broke."""
         super().set_exception(exc)
-        self._tell()
+        self._report_gone()
 
-    def _tell(self) -> None:
+    def _report_gone(self) -> None:
         self.gone = True
         if self.on_gone is not None:
             self.on_gone()
@@ -64,7 +63,11 @@ async def read_request(reader: ClientReader) -> HttpRequest | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, target, _ = head[0].split(" ", 2)
-        headers = _fields(head[1:])
+        # Repeated headers have their values in one list.
+        headers: dict[str, str] = {}
+        for name, _, value in (line.partition(":") for line in head[1:] if line):
+            key, text = name.strip().lower(), value.strip()
+            headers[key] = f"{headers[key]}, {text}" if key in headers else text
         if headers.get("transfer-encoding", "").lower() == "chunked":
             raw = await _read_chunks(reader)
         else:
@@ -72,15 +75,6 @@ async def read_request(reader: ClientReader) -> HttpRequest | None:
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
         return None
     return HttpRequest(method, target.partition("?")[0], headers, raw)
-
-
-def _fields(lines: list[str]) -> dict[str, str]:
-    """The headers by lower-case name; repeated ones have their values in one list."""
-    headers: dict[str, str] = {}
-    for name, _, value in (line.partition(":") for line in lines if line):
-        key, given = name.strip().lower(), value.strip()
-        headers[key] = f"{headers[key]}, {given}" if key in headers else given
-    return headers
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
@@ -107,7 +101,7 @@ def response(status: int, headers: Mapping[str, str], payload: bytes) -> bytes:
 
 
 def chunk(payload: bytes) -> bytes:
-    """A piece of a body whose length is not known beforehand."""
+    """A piece of a body of unknown length."""
     return b"%x\r\n%s\r\n" % (len(payload), payload) if payload else b""
 
 

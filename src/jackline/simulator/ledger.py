@@ -1,10 +1,9 @@
-"""Record every request and what became of it, and add up the bill: the truth for tests and drills.
+"""Record every request and its outcome, and add up the costs: the truth for tests and drills.
 
 Rules: (1) every request has one entry and ends at most once; (2) useful + wasted + open = all;
 (3) no prompt and no answer is stored, only hashes and numbers; (4) every answer that began is
 charged, as far as it was generated; tokens of a model without a listed price are counted and
 never priced.
-Not here: assessing a client (the tests), our own metrics (telemetry/), prices (vendor_facts.py).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from jackline.simulator.vendor_facts import price_of
 
 
 class Bill:
-    """A running bill."""
+    """The costs so far."""
 
     def __init__(self) -> None:
         self.dollars = 0.0
@@ -61,7 +60,7 @@ class Bill:
         return self.tokens["cache_read"] / whole if whole else 0.0
 
     def to_json(self) -> dict[str, object]:
-        """The bill, ready for JSON."""
+        """The costs, ready for JSON."""
         return {
             "dollars": round(self.dollars, 6),
             "tokens": dict(self.tokens),
@@ -71,7 +70,7 @@ class Bill:
 
 
 class RequestOutcome(StrEnum):
-    """What became of a request."""
+    """How a request ended."""
 
     OPEN = "open"
     COMPLETED = "completed"
@@ -106,7 +105,7 @@ class LedgerEntry:
 
     @property
     def plain_tokens(self) -> int:
-        """The input that no prompt cache has or gets."""
+        """The input that is neither in a prompt cache nor written to one."""
         return self.input_tokens - (
             self.cache_read_tokens + self.cache_write_5m_tokens + self.cache_write_1h_tokens
         )
@@ -120,7 +119,7 @@ class RequestLedger:
         self.outcomes: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         self.after_wall = 0
-        self._wall_told: dict[str, float] = {}
+        self._wall_announced_at: dict[str, float] = {}
 
     def __iter__(self) -> Iterator[LedgerEntry]:
         return iter(self.entries)
@@ -140,12 +139,12 @@ class RequestLedger:
 
     @property
     def open(self) -> int:
-        """Requests that still wait, hung ones among them."""
+        """Requests that still wait, also those that hang."""
         return len(self.entries) - sum(self.outcomes.values())
 
     @property
     def repeated(self) -> int:
-        """Completed requests whose very body had been completed before for the same agent."""
+        """Completed requests whose body had been completed before for the same agent."""
         done = Counter(
             (entry.session, entry.agent, entry.body_hash)
             for entry in self.entries
@@ -154,7 +153,7 @@ class RequestLedger:
         return done.total() - len(done)
 
     def opened(self, id: int, now: float, request: SimRequest) -> LedgerEntry:  # noqa: A002
-        """Write down an arrival."""
+        """Record an arrival."""
         entry = LedgerEntry(
             id,
             request.model,
@@ -168,20 +167,20 @@ class RequestLedger:
         self.entries.append(entry)
         return entry
 
-    def let_in(self, entry: LedgerEntry, hit: Hit | None = None) -> None:
-        """An arrival was admitted, so a wall before its model has fallen."""
+    def admitted(self, entry: LedgerEntry, hit: Hit | None = None) -> None:
+        """Record an admission, which ends a wall of its model."""
         if hit is not None:
             entry.cache_read_tokens = hit.read
             entry.cache_write_5m_tokens = hit.written_5m
             entry.cache_write_1h_tokens = hit.written_1h
-        if self._wall_told:
-            self._wall_told.pop(entry.model, None)
+        if self._wall_announced_at:
+            self._wall_announced_at.pop(entry.model, None)
 
     def met_wall(self, entry: LedgerEntry) -> None:
-        """An arrival ran into a wall."""
+        """Record that an arrival was refused by a wall."""
         entry.wall = True
-        told = self._wall_told.get(entry.model)
-        if told is not None and entry.arrived >= told:
+        announced = self._wall_announced_at.get(entry.model)
+        if announced is not None and entry.arrived >= announced:
             entry.after_wall = True
             self.after_wall += 1
 
@@ -193,7 +192,7 @@ class RequestLedger:
         why: str,
         output_tokens: int = 0,
     ) -> None:
-        """Write down the end of a request."""
+        """Record the end of a request."""
         entry.outcome = outcome
         entry.why = why
         entry.ended = now
@@ -201,7 +200,7 @@ class RequestLedger:
         self.outcomes[outcome] += 1
         self.reasons[why] += 1
         if entry.wall:
-            self._wall_told.setdefault(entry.model, now)
+            self._wall_announced_at.setdefault(entry.model, now)
 
     def summary(self) -> dict[str, object]:
         """The counts, ready for JSON."""

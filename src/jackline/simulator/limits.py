@@ -1,23 +1,22 @@
 """Refuse what exceeds a rate, a number of streams, a hidden capacity, or a subscription's window.
 
-Rules: (1) a limit checks before anything is taken, so a request that another limit refuses costs
-nothing here (unless rejects consume); (2) a bucket never holds more than its cap; (3) announced
-numbers are those of the moment of admission, after the request itself was taken; (4) whether
+Rules: (1) a limit checks before anything is counted, so a request that another limit refuses costs
+nothing here (unless rejects consume); (2) a bucket never has more than its cap; (3) announced
+numbers are those of the moment of admission, after the request itself was counted; (4) whether
 input read from a prompt cache counts is the vendor's choice (vendor_facts.py); (5) a window opens
 with the first request after its reset and refills all at once; (6) the announced window is the
 fullest, as `representative-claim` does; tokens count when they are known.
-Not here: the order of the limits (provider.py), faults (faults.py).
 """
 
 from __future__ import annotations
 
 import math
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 from enum import StrEnum
-from typing import Protocol
 
 from jackline.simulator.exchange import (
     OVERLOADED,
@@ -33,28 +32,24 @@ from jackline.simulator.time_model import Calendar, child_random
 from jackline.simulator.vendor_facts import reads_count
 
 
-class ProviderLimit(Protocol):
-    """What the provider asks of each limit, in this order; `in_flight` are admitted streams."""
+class ProviderLimit(ABC):
+    """What the provider calls on each limit, in this order; by default nothing is counted."""
 
+    @abstractmethod
     def check(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:
-        """The refusal, or None when this limit would let the request in."""
-        ...
+        """The refusal, or None; `in_flight` is the number of admitted streams."""
 
-    def take(self, now: float, request: SimRequest) -> None:
-        """Count a request that every limit has let in."""
-        ...
+    def take(self, now: float, request: SimRequest) -> None:  # noqa: B027
+        """Count a request that every limit admits."""
 
-    def turned_away(self, now: float, request: SimRequest) -> None:
+    def refused(self, now: float, request: SimRequest) -> None:  # noqa: B027
         """Count a request that some limit refused."""
-        ...
 
-    def finished(self, now: float, request: SimRequest, output_tokens: int) -> None:
+    def finished(self, now: float, request: SimRequest, output_tokens: int) -> None:  # noqa: B027
         """Count the tokens that an admitted request has generated."""
-        ...
 
-    def announce(self, now: float, request: SimRequest, headers: dict[str, str]) -> None:
-        """Add what this limit tells the sender of this request."""
-        ...
+    def announce(self, now: float, request: SimRequest, headers: dict[str, str]) -> None:  # noqa: B027
+        """Add the headers of this limit."""
 
 
 class Counts(StrEnum):
@@ -67,7 +62,12 @@ class Counts(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BucketSettings:
-    """A limit per minute, with the burst it allows and what it tells about itself."""
+    """A limit per minute, with the burst it allows and what it announces.
+
+    `labelled`: the refusal names the limit; else it is the plain "Rate limited". `debts`: a request
+    larger than a full bucket is admitted, and the bucket goes below zero. `model` is a part of the
+    names of the models that it counts; "" counts all together.
+    """
 
     counts: Counts
     per_minute: float
@@ -75,15 +75,12 @@ class BucketSettings:
     headers: bool = True
     retry_after: bool = True
     labelled: bool = True
-    """Whether the refusing text names the limit; else it is the plain "Rate limited"."""
     rejects_consume: bool = False
     debts: bool = False
-    """Whether a request larger than the bucket is let in when that is full, and owed for."""
     model: str = ""
-    """A part of the names of the models that this bucket counts; "" counts all together."""
 
 
-class RateBucket:
+class RateBucket(ProviderLimit):
     """A token bucket; output is debited when it is known, so its level may fall below zero."""
 
     def __init__(self, settings: BucketSettings, calendar: Calendar, start: float) -> None:
@@ -99,7 +96,7 @@ class RateBucket:
         self._limit_text = str(round(settings.per_minute))
 
     def level(self, now: float) -> float:
-        """What the bucket holds."""
+        """What is left in the bucket."""
         if now > self._at:
             self._level = min(self.cap, self._level + self.rate * (now - self._at))
             self._at = now
@@ -114,7 +111,7 @@ class RateBucket:
         return 1.0
 
     def check(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:  # noqa: ARG002
-        """Refuse what the bucket cannot pay; output counts against whoever comes next."""
+        """Refuse what is not left in the bucket; output counts against the next request."""
         need = self._need(request)
         if self.settings.debts:
             need = min(need, self.cap)
@@ -136,8 +133,8 @@ class RateBucket:
         if self.settings.counts is not Counts.OUTPUT_TOKENS:
             self._level = self.level(now) - self._need(request)
 
-    def turned_away(self, now: float, request: SimRequest) -> None:
-        """Debit a refused request too, where the provider does so; never below zero."""
+    def refused(self, now: float, request: SimRequest) -> None:
+        """Debit a refused request too, if the provider does so; never below zero."""
         if self.settings.rejects_consume and self.settings.counts is not Counts.OUTPUT_TOKENS:
             level = self.level(now)
             self._level = min(level, max(0.0, level - self._need(request)))
@@ -162,31 +159,15 @@ class RateBucket:
         headers[reset] = self._reset_text[1]
 
 
-class _Untold:
-    """A limit that counts nothing but streams and announces nothing."""
-
-    def take(self, now: float, request: SimRequest) -> None:
-        """Nothing to count."""
-
-    def turned_away(self, now: float, request: SimRequest) -> None:
-        """Nothing to count."""
-
-    def finished(self, now: float, request: SimRequest, output_tokens: int) -> None:
-        """Nothing to count."""
-
-    def announce(self, now: float, request: SimRequest, headers: dict[str, str]) -> None:
-        """Nothing to tell."""
-
-
 @dataclass(frozen=True, slots=True)
 class ConcurrencySettings:
-    """So many streams at once; with `labelled`, the refusal says so."""
+    """So many streams at once; with `labelled`, the refusal names this limit."""
 
     streams: int
     labelled: bool = True
 
 
-class ConcurrencyCap(_Untold):
+class ConcurrencyCap(ProviderLimit):
     """Refuses one stream too many."""
 
     def __init__(self, settings: ConcurrencySettings) -> None:
@@ -201,7 +182,7 @@ class ConcurrencyCap(_Untold):
 
 @dataclass(frozen=True, slots=True)
 class HiddenCapacitySettings:
-    """Streams at once, of which a share is there; the share changes every so many seconds.
+    """Streams at once, of which a share is available; the share changes every so many seconds.
 
     With `schedule`, the shares follow it and the last one stays; else each is drawn between `low`
     and `high`. Refusals are 529 with probability `overloaded_share`, else unlabelled 429.
@@ -215,8 +196,8 @@ class HiddenCapacitySettings:
     overloaded_share: float = 0.5
 
 
-class HiddenCapacity(_Untold):
-    """Refuses above a capacity that moves; what it is does not depend on the traffic."""
+class HiddenCapacity(ProviderLimit):
+    """Refuses above a capacity that changes, whatever the traffic is."""
 
     def __init__(self, settings: HiddenCapacitySettings, draw: random.Random, start: float) -> None:
         self.settings = settings
@@ -226,7 +207,7 @@ class HiddenCapacity(_Untold):
         self._refusals = child_random(draw)
 
     def capacity(self, now: float) -> float:
-        """The streams that fit now; at least one, so that work can always go on."""
+        """The streams that fit now; at least one, so that work never stops."""
         period = max(0, int((now - self._start) / self.settings.every))
         if self.settings.schedule:
             period = min(period, len(self._shares) - 1)
@@ -235,7 +216,7 @@ class HiddenCapacity(_Untold):
         return max(1.0, self.settings.streams * self._shares[period])
 
     def check(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:  # noqa: ARG002
-        """Refuse above the hidden capacity, in the words of an overload or of a throttle."""
+        """Refuse above the hidden capacity, as an overload or as a throttle."""
         if in_flight + 1 <= self.capacity(now):
             return None
         overloaded = self._refusals.random() < self.settings.overloaded_share
@@ -256,7 +237,7 @@ class WindowClaim(StrEnum):
     SEVEN_DAY_SONNET = "seven_day_sonnet"
 
 
-# Claim: its short name in headers, its length, the models it is for, its name in the CLI's words.
+# Claim: its short name in headers, its length, the models it is for, its name in the CLI.
 _KINDS: dict[WindowClaim, tuple[str, float, str, str]] = {
     WindowClaim.FIVE_HOUR: ("5h", 5 * 3600.0, "", "session limit"),
     WindowClaim.SEVEN_DAY: ("7d", 7 * DAY, "", "weekly limit"),
@@ -267,17 +248,16 @@ _KINDS: dict[WindowClaim, tuple[str, float, str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class QuotaWindowSettings:
-    """A window that holds so many tokens, input and output together."""
+    """A window of so many tokens, input and output together; `used` are spent at the start."""
 
     claim: WindowClaim
     tokens: float
     used: float = 0.0
-    """Tokens already spent when the simulation starts."""
     announced: bool = True
 
 
 def wall_text(claim: WindowClaim, calendar: Calendar, resets_at: float, zone: tzinfo = UTC) -> str:
-    """The words in which clients tell of a wall: `You've hit your session limit · resets 3pm`."""
+    """The text by which clients report a wall: `You've hit your session limit · resets 3pm`."""
     name = _KINDS[claim][3]
     far = claim is not WindowClaim.FIVE_HOUR
     when = calendar.day_text(resets_at, zone) if far else calendar.clock_text(resets_at, zone)
@@ -287,7 +267,7 @@ def wall_text(claim: WindowClaim, calendar: Calendar, resets_at: float, zone: tz
 def wall_headers(
     claim: WindowClaim, calendar: Calendar, now: float, resets_at: float
 ) -> dict[str, str]:
-    """What a refused subscriber is told beside the text."""
+    """The headers of a refused subscriber's answer."""
     reset = str(calendar.epoch_seconds(resets_at))
     short = _KINDS[claim][0]
     return {
@@ -304,7 +284,7 @@ def wall_headers(
     }
 
 
-class QuotaWindow:
+class QuotaWindow(ProviderLimit):
     """One window of a subscription."""
 
     def __init__(self, settings: QuotaWindowSettings, calendar: Calendar, start: float) -> None:
@@ -316,7 +296,7 @@ class QuotaWindow:
         self.resets_at = start + self.length
 
     def utilization(self, now: float) -> float:
-        """The used share; may pass one, since output counts when it is known."""
+        """The used share; may exceed one, since output counts when it is known."""
         if now >= self.resets_at:
             self._used = 0.0
             self.resets_at = now + self.length
@@ -341,9 +321,6 @@ class QuotaWindow:
             self.utilization(now)
             self._used += request.input_tokens
 
-    def turned_away(self, now: float, request: SimRequest) -> None:
-        """A refused request costs a subscriber nothing."""
-
     def finished(self, now: float, request: SimRequest, output_tokens: int) -> None:
         """Count the output."""
         if self.covers(request):
@@ -351,7 +328,7 @@ class QuotaWindow:
             self._used += output_tokens
 
     def announce(self, now: float, request: SimRequest, headers: dict[str, str]) -> None:
-        """This window's part of the unified headers; the fullest window speaks for all."""
+        """This window's part of the unified headers; the fullest window is the claim."""
         if not self.settings.announced or not self.covers(request):
             return
         used = self.utilization(now)
@@ -364,14 +341,13 @@ class QuotaWindow:
         )
         if passed is not None:
             headers[f"{UNIFIED}-{self.short}-surpassed-threshold"] = f"{passed:g}"
-        fullest = headers.get(f"{UNIFIED}-representative-claim")
-        if fullest is None or used > _told_utilization(headers, WindowClaim(fullest)):
+        fullest, announced = headers.get(f"{UNIFIED}-representative-claim"), 0.0
+        if fullest is not None:
+            short = _KINDS[WindowClaim(fullest)][0]
+            announced = float(headers[f"{UNIFIED}-{short}-utilization"])
+        if fullest is None or used > announced:
             headers[f"{UNIFIED}-representative-claim"] = self.claim.value
             headers[f"{UNIFIED}-reset"] = reset
             headers[f"{UNIFIED}-status"] = headers[f"{UNIFIED}-{self.short}-status"]
             headers[f"{UNIFIED}-overage-status"] = "rejected"
             headers[f"{UNIFIED}-overage-disabled-reason"] = "overage_not_provisioned"
-
-
-def _told_utilization(headers: dict[str, str], claim: WindowClaim) -> float:
-    return float(headers[f"{UNIFIED}-{_KINDS[claim][0]}-utilization"])

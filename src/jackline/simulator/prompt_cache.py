@@ -6,7 +6,6 @@ that request, and from the start of each admitted request that reads it; (4) acc
 where caching is automatic, machines share nothing; (5) read + written + plain is the whole
 prompt; (6) lapsed entries are dropped, and of the others the least recently used when there are
 too many.
-Not here: reading a prompt from a request body (client_request.py), prices (vendor_facts.py).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ONE_HOUR = 3600.0
 ONE_DAY = 86_400.0
 
 LOOKBACK = 20
-"""Positions at which a mark looks for an entry; its own is the first."""
+"""Positions that a mark searches for an entry; its own is the first."""
 
 STEP = 128
 """Automatic caching counts in steps of so many tokens."""
@@ -60,7 +59,7 @@ class Prompt:
     account: str = ""
     automatic: bool = False
     retention: float = FIVE_MINUTES
-    """How long an automatic entry is kept after its last use."""
+    """How long an automatic entry lives after its last use, in seconds."""
     routing_key: str = ""
     """`prompt_cache_key`: sent to the same machine together with the prompt's start."""
 
@@ -68,13 +67,6 @@ class Prompt:
     def tokens(self) -> int:
         """The size of the whole prompt."""
         return sum(block.tokens for block in self.blocks)
-
-
-class NewEntry(NamedTuple):
-    """A prefix and how long it is to be kept, in seconds."""
-
-    key: bytes
-    ttl: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +80,8 @@ class Hit:
     started: float = 0.0
     found: tuple[bytes, ...] = field(default=(), repr=False)
     """The entries that are read."""
-    made: tuple[NewEntry, ...] = field(default=(), repr=False)
-    """The entries that the answer's first byte makes readable."""
+    made: tuple[tuple[bytes, float], ...] = field(default=(), repr=False)
+    """The entries that the answer's first byte makes readable, with their lives in seconds."""
     route: bytes = field(default=b"", repr=False)
     """What decides the machine, where that matters."""
 
@@ -107,8 +99,8 @@ class _Entry(NamedTuple):
 class PromptCache:
     """The caches of one provider, for all its accounts and models.
 
-    A request is asked about with `look`; whoever lets it in says `admitted`, whoever sends the
-    first byte of its answer says `begun`.
+    `look` checks a request, `admitted` reports its admission, `begun` the first byte of its
+    answer.
     """
 
     def __init__(self, most_entries: int = 200_000) -> None:
@@ -129,14 +121,14 @@ class PromptCache:
         for key in hit.found:
             entry = self._entries.get(key)
             if entry is not None:
-                self._keep(key, entry.ttl, hit.started, hit.started)
+                self._store(key, entry.ttl, hit.started, hit.started)
         if hit.route:
             self._routed.setdefault(hit.route, deque()).append(hit.started)
 
     def begun(self, hit: Hit, now: float) -> None:
-        """Make readable what a request has written: the first byte of its answer goes out."""
+        """Make readable what a request has written: the first byte of its answer is sent."""
         for key, ttl in hit.made:
-            self._keep(key, ttl, hit.started, now)
+            self._store(key, ttl, hit.started, now)
         self._drop_surplus(now)
 
     # --- caching at marks -----------------------------------------------------------
@@ -147,13 +139,15 @@ class PromptCache:
             return Hit(plain=prompt.tokens, started=now)
         blocks = prompt.blocks[: marks[-1] + 1]
         sizes = list(accumulate(block.tokens for block in blocks))
-        keys = _prefixes(_scope(prompt), blocks)
+        keys = _prefixes(prompt, blocks)
         found = {self._nearest(keys, place, now) for place in marks} - {-1}
         read = max((sizes[place] for place in found), default=0)
         least = smallest_cached(prompt.model)
         # What is read anyway is not written again, but a mark inside it gets its entry back.
         made = [place for place in marks if sizes[place] >= least and place not in found]
-        until_1h = max((sizes[at] for at in made if _ttl(blocks[at]) > FIVE_MINUTES), default=0)
+        until_1h = max(
+            (sizes[at] for at in made if (blocks[at].ttl or 0.0) > FIVE_MINUTES), default=0
+        )
         until_5m = max((sizes[at] for at in made), default=0)
         written_1h = max(0, until_1h - read)
         written_5m = max(0, until_5m - max(read, until_1h))
@@ -164,7 +158,7 @@ class PromptCache:
             prompt.tokens - read - written_5m - written_1h,
             now,
             found=tuple(keys[place] for place in found),
-            made=tuple(NewEntry(keys[place], _ttl(blocks[place])) for place in made),
+            made=tuple((keys[place], blocks[place].ttl or FIVE_MINUTES) for place in made),
         )
 
     def _nearest(self, keys: Sequence[bytes], place: int, now: float) -> int:
@@ -182,7 +176,7 @@ class PromptCache:
         least = smallest_cached(prompt.model)
         if whole < least:
             return Hit(plain=whole, started=now)
-        starts = _prefixes(_scope(prompt), prompt.blocks)
+        starts = _prefixes(prompt, prompt.blocks)
         start = next(place for place, size in enumerate(sizes) if size >= _ROUTED_BY)
         route = _digest(starts[start], prompt.routing_key.encode())
         machine = _digest(route, str(self._machine(route, now)).encode())
@@ -195,9 +189,7 @@ class PromptCache:
             plain=whole - read,
             started=now,
             found=tuple(keys[place] for place in cacheable if place <= last),
-            made=tuple(
-                NewEntry(keys[place], prompt.retention) for place in cacheable if place > last
-            ),
+            made=tuple((keys[place], prompt.retention) for place in cacheable if place > last),
             route=route,
         )
 
@@ -211,7 +203,7 @@ class PromptCache:
         entry = self._entries.get(key)
         return entry is not None and now < entry.lapses
 
-    def _keep(self, key: bytes, ttl: float, started: float, now: float) -> None:
+    def _store(self, key: bytes, ttl: float, started: float, now: float) -> None:
         """Create or prolong an entry; of two that live, the longer life counts."""
         lapses = started + ttl
         before = self._entries.get(key)
@@ -235,17 +227,10 @@ class PromptCache:
                 del self._routed[route]
 
 
-def _ttl(block: PromptBlock) -> float:
-    return block.ttl or FIVE_MINUTES
-
-
-def _scope(prompt: Prompt) -> bytes:
-    return _digest(prompt.account.encode(), prompt.model.encode())
-
-
-def _prefixes(seed: bytes, blocks: Iterable[PromptBlock]) -> list[bytes]:
+def _prefixes(prompt: Prompt, blocks: Iterable[PromptBlock]) -> list[bytes]:
     """The identity of each prefix: that of the one before it, and the block that it adds."""
     keys = []
+    seed = _digest(prompt.account.encode(), prompt.model.encode())
     for block in blocks:
         seed = _digest(seed, block.tokens.to_bytes(8, "big") + block.content)
         keys.append(seed)
@@ -253,7 +238,7 @@ def _prefixes(seed: bytes, blocks: Iterable[PromptBlock]) -> list[bytes]:
 
 
 def _digest(before: bytes, content: bytes) -> bytes:
-    # The length tells where the first part ends, so that no two pairs are written alike.
+    # The length marks where the first part ends, so that no two pairs have the same digest.
     made = hashlib.blake2b(len(before).to_bytes(8, "big"), digest_size=16)
     made.update(before)
     made.update(content)

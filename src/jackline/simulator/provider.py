@@ -2,12 +2,9 @@
 
 Rules: (1) no I/O, no clock, no randomness but the draws that are arguments; the same settings and
 seed play the same provider; (2) time never goes back; (3) an exchange has at most one planned
-step, the one whose ticket it holds, so a cancelled one leaves nothing behind; (4) equal times
-preserve the order in which they were planned; (5) windows are checked before rates; nothing is
-taken unless every limit admits the request, and refusals carry what the limits announce, as
-answers do.
-Not here: reading settings from a file (scenario.py), bytes (anthropic_wire.py), sockets
-(server.py), what the model says (reply_script.py).
+step, the one with its ticket, so a cancelled one leaves nothing behind; (4) equal times preserve
+the order in which they were planned; (5) windows are checked before rates; nothing is counted
+unless every limit admits the request, and refusals have the headers of the limits, as answers do.
 """
 
 from __future__ import annotations
@@ -61,7 +58,11 @@ MODELS = ("claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5-20251001")
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """Limits, windows, scheduled faults and speeds; none of the first three by default."""
+    """Limits, windows, scheduled faults and speeds; none of the first three by default.
+
+    `demands_credential`: requests without any credential are refused. `admin_key` opens the
+    vendors' rate-limits APIs; without it there are none.
+    """
 
     buckets: tuple[BucketSettings, ...] = ()
     concurrency: ConcurrencySettings | None = None
@@ -72,9 +73,7 @@ class ProviderSettings:
     calendar: Calendar = field(default_factory=Calendar)
     models: tuple[str, ...] = MODELS
     demands_credential: bool = False
-    """Whether requests without a credential are refused; what it is does not matter."""
     admin_key: str = ""
-    """Who sends it is told the limits by the vendors' rate-limits APIs; "" has no such API."""
 
 
 class Admission:
@@ -91,19 +90,19 @@ class Admission:
             self._limits.append(HiddenCapacity(settings.hidden, draw, start))
 
     def refusal(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:
-        """The words of the first limit that refuses, or None."""
+        """The refusal of the first limit that refuses, or None."""
         for limit in self._limits:
             refusal = limit.check(now, request, in_flight)
             if refusal is not None:
                 headers = self._announced(now, request)
                 headers.update(refusal.headers)
                 for other in self._limits:
-                    other.turned_away(now, request)
+                    other.refused(now, request)
                 return replace(refusal, headers=headers)
         return None
 
     def take(self, now: float, request: SimRequest) -> Mapping[str, str]:
-        """Count an admitted request; gives the headers of its answer."""
+        """Count an admitted request; returns the headers of its answer."""
         if not self._limits:
             return NO_HEADERS
         for limit in self._limits:
@@ -136,50 +135,31 @@ class PlannedStep(IntEnum):
     SILENCE = 5
 
 
+@dataclass(slots=True, eq=False)
 class OpenExchange:
-    """One request under way; `ticket` is the heap entry that is still valid for it."""
+    """One open request; `ticket` is the heap entry that is still valid for it.
 
-    __slots__ = (
-        "admitted",
-        "at_byte",
-        "begins",
-        "begun",
-        "ends",
-        "entry",
-        "failure",
-        "headers",
-        "how",
-        "id",
-        "last_step",
-        "output_tokens",
-        "refusal",
-        "request",
-        "silent_since",
-        "stops",
-        "ticket",
-    )
+    `ends` is when a healthy answer would end, `stops` when this one ends, breaks or falls silent;
+    `failure` is the text of an error event inside the answer.
+    """
 
-    def __init__(self, id: int, request: SimRequest, entry: LedgerEntry) -> None:  # noqa: A002
-        self.id = id
-        self.request = request
-        self.entry = entry
-        self.ticket = NO_STEP
-        self.admitted = False
-        self.begun = False
-        self.begins = 0.0
-        self.ends = 0.0
-        """When a healthy answer would end."""
-        self.stops = 0.0
-        """When this one ends, breaks or falls silent."""
-        self.last_step = PlannedStep.LAST_BYTE
-        self.output_tokens = 0
-        self.headers: Mapping[str, str] = NO_HEADERS
-        self.refusal: ProviderRefusal | None = None
-        self.how = How.CUT
-        self.failure = OVERLOADED
-        """What an error event inside the answer says."""
-        self.at_byte: int | None = None
-        self.silent_since: float | None = None
+    id: int
+    request: SimRequest
+    entry: LedgerEntry
+    ticket: int = NO_STEP
+    admitted: bool = False
+    begun: bool = False
+    begins: float = 0.0
+    ends: float = 0.0
+    stops: float = 0.0
+    last_step: PlannedStep = PlannedStep.LAST_BYTE
+    output_tokens: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    refusal: ProviderRefusal | None = None
+    how: How = How.CUT
+    failure: ProviderRefusal = OVERLOADED
+    at_byte: int | None = None
+    silent_since: float | None = None
 
     def share(self, now: float) -> float:
         """How much of the answer is generated."""
@@ -193,18 +173,18 @@ _BREAKS = {
     Effect.CLEAN_END: How.CLEAN_END,
     Effect.ERROR_EVENT: How.ERROR_EVENT,
 }
+# Error events by status; without one it is an overload.
 _EVENTS = {429: THROTTLED, 500: SERVER_ERROR}
-"""What error events of a given status tell; without one it is an overload."""
 
 
 class ProviderModel:
-    """A provider in a box; drive it with `arrive`, `next_at`, `advance` and `cancel`."""
+    """A provider without I/O; drive it with `arrive`, `next_at`, `advance` and `cancel`."""
 
     def __init__(self, settings: ProviderSettings, draw: random.Random, start: float = 0.0) -> None:
         self.settings = settings
         self.ledger = RequestLedger()
-        self.errands = RequestLedger()
-        """What was asked beside model calls: models listed, tokens counted."""
+        # Requests that are no model calls: models listed, tokens counted.
+        self.side_ledger = RequestLedger()
         self.cache = PromptCache()
         self.in_flight = 0
         self.now = start
@@ -214,7 +194,7 @@ class ProviderModel:
         self.admission = Admission(settings, draw, start)
         self._ticket = 0
         self._heap: list[tuple[float, int, PlannedStep, OpenExchange | None]] = []
-        self._onsets: dict[int, ActiveFault] = {}
+        self._fault_starts: dict[int, ActiveFault] = {}
         self._open: dict[int, OpenExchange] = {}
         self._ready: list[ProviderEvent] = []
         self._loaded: float | None = None
@@ -224,31 +204,31 @@ class ProviderModel:
     # --- driving it -----------------------------------------------------------------
 
     def arrive(
-        self, now: float, request: SimRequest, ordered: ProviderRefusal | Fault | None = None
+        self, now: float, request: SimRequest, forced: ProviderRefusal | Fault | None = None
     ) -> int:
-        """Take a request; its id stands in the events that follow.
+        """Accept a request; its id is in the events that follow.
 
-        What a script has `ordered` for this one request comes before faults and limits.
+        What a script has `forced` on this one request comes before faults and limits.
         """
         now = self._settle(now)
-        if request.prompt is not None and not request.errand:
+        if request.prompt is not None and not request.is_side_request:
             hit = self.cache.look(request.prompt, now)
             request = replace(request, hit=hit, input_tokens=request.prompt.tokens)
-        # Model calls count upwards from zero, errands downwards, so that they never meet.
-        book = self._book(request)
-        id = -1 - len(book) if request.errand else len(book)  # noqa: A001 -- the events' word
-        exchange = OpenExchange(id, request, book.opened(id, now, request))
+        # Model calls count upwards from zero, side requests downwards, so that ids stay unique.
+        ledger = self._ledger_of(request)
+        id = -1 - len(ledger) if request.is_side_request else len(ledger)  # noqa: A001
+        exchange = OpenExchange(id, request, ledger.opened(id, now, request))
         self._open[id] = exchange
-        if ordered is None:
-            active, blow = self._board.strike(now, request, self.in_flight, self._onset)
+        if forced is None:
+            active, effect = self._board.hit(now, request, self.in_flight, self._on_fault_start)
         else:
-            active, blow = self._board.aim(now, ordered)
-        if isinstance(blow, Effect):
-            if self._cut_off(now, exchange, blow):
+            active, effect = self._board.force(now, forced)
+        if isinstance(effect, Effect):
+            if self._cut_off(now, exchange, effect):
                 return id
-            blow = None
-        refusal = blow
-        if refusal is None and not request.errand:
+            effect = None
+        refusal = effect
+        if refusal is None and not request.is_side_request:
             refusal = self.admission.refusal(now, request, self.in_flight)
         if refusal is None:
             self._admit(now, exchange, active)
@@ -275,7 +255,7 @@ class ProviderModel:
         return events
 
     def cancel(self, now: float, id: int) -> None:  # noqa: A002
-        """The client hung up; what it had generated by now is spent."""
+        """The client hung up; what was generated for it until now is spent."""
         now = self._settle(now)
         exchange = self._open.get(id)
         if exchange is not None:
@@ -289,7 +269,7 @@ class ProviderModel:
         return None if exchange is None else exchange.request.hit
 
     def last_byte(self, now: float, id: int) -> float | None:  # noqa: A002
-        """When an open stream last gave a sign of life, for drivers that do without `Bytes`."""
+        """When an open stream last sent anything, for drivers that ignore `Bytes`."""
         exchange = self._open.get(id)
         if exchange is None or not exchange.begun:
             return None
@@ -299,19 +279,19 @@ class ProviderModel:
 
     @property
     def faults(self) -> list[ActiveFault]:
-        """The faults that are or will be at work, and those just over."""
+        """The faults that are or will be active, and those just over."""
         return self._board.faults
 
     def add_fault(self, now: float, fault: Fault) -> int:
-        """Let a fault strike in its window; the handle clears it."""
+        """Add a fault; the handle clears it."""
         now = self._settle(now)
         active = self._board.add(fault)
         if fault.kills_in_flight or fault.freezes_in_flight:
             if fault.start <= now:
-                self._onset(now, active)
+                self._on_fault_start(now, active)
             else:
                 self._ticket += 1
-                self._onsets[self._ticket] = active
+                self._fault_starts[self._ticket] = active
                 heapq.heappush(self._heap, (fault.start, self._ticket, PlannedStep.BREAK, None))
         return active.handle
 
@@ -319,11 +299,11 @@ class ProviderModel:
         """End one fault, or all; those with a recovery recover from now on."""
         self._board.clear(self._settle(now), handle)
 
-    def door(self, now: float) -> tuple[bool, float | None]:
-        """Whether one can connect at all, and when that changes by schedule."""
-        return self._board.door(now)
+    def can_connect(self, now: float) -> tuple[bool, float | None]:
+        """Whether clients can connect at all, and when that changes by schedule."""
+        return self._board.can_connect(now)
 
-    def _onset(self, now: float, active: ActiveFault) -> None:
+    def _on_fault_start(self, now: float, active: ActiveFault) -> None:
         """Break or freeze what is in flight when a fault begins, or a recovery collapses."""
         if active not in self._board.faults:
             return  # it was cleared before it began
@@ -344,7 +324,7 @@ class ProviderModel:
     def _refuse(self, now: float, exchange: OpenExchange, refusal: ProviderRefusal) -> None:
         exchange.refusal = refusal
         if refusal.wall:
-            self._book(exchange.request).met_wall(exchange.entry)
+            self._ledger_of(exchange.request).met_wall(exchange.entry)
         latency = refusal_latency(self.settings.service, refusal.status, self._latency_draw)
         self._plan(now + latency, exchange, PlannedStep.REFUSAL)
 
@@ -358,36 +338,33 @@ class ProviderModel:
             return True
         return False
 
-    def _admit(self, now: float, exchange: OpenExchange, twist: ActiveFault | None) -> None:
+    def _admit(self, now: float, exchange: OpenExchange, active: ActiveFault | None) -> None:
         request = exchange.request
-        if request.errand:
+        if request.is_side_request:
             exchange.begins = exchange.ends = exchange.stops = now
         else:
             exchange.headers = self.admission.take(now, request)
             self.in_flight += 1
-            self.ledger.let_in(exchange.entry, request.hit)
+            self.ledger.admitted(exchange.entry, request.hit)
             if request.hit is not None:
                 self.cache.admitted(request.hit)
             course = healthy_course(self.settings.service, request, self._service_draw)
             exchange.admitted = True
             exchange.output_tokens = course.output_tokens
-            loaded = max(0.0, self._loaded_at(now) - now)
+            if self._loaded is None:
+                # The first request lets the model load.
+                self._loaded = now + self.settings.service.cold_start
+            loaded = max(0.0, self._loaded - now)
             exchange.begins = now + loaded + course.first_byte
             exchange.ends = exchange.stops = now + loaded + course.last_byte
-        if twist is not None:
-            self._twist(now, exchange, twist)
+        if active is not None:
+            self._distort(now, exchange, active)
         # An answer in one piece is not sent before it is whole.
         first = exchange.begins if request.stream else exchange.stops
         self._plan(first, exchange, PlannedStep.FIRST_BYTE)
 
-    def _loaded_at(self, now: float) -> float:
-        """When the model is there, which the first request lets load."""
-        if self._loaded is None:
-            self._loaded = now + self.settings.service.cold_start
-        return self._loaded
-
-    def _twist(self, now: float, exchange: OpenExchange, active: ActiveFault) -> None:
-        """Bend the course of an admitted answer."""
+    def _distort(self, now: float, exchange: OpenExchange, active: ActiveFault) -> None:
+        """Change the course of an admitted answer as the fault demands."""
         fault = active.fault
         length = exchange.ends - exchange.begins
         if fault.effect is Effect.LATE:
@@ -398,7 +375,7 @@ class ProviderModel:
             exchange.ends = exchange.stops = exchange.begins + length * fault.slowness
             return
         exchange.at_byte = fault.at_byte
-        share = 0.0 if fault.at_byte is not None else active.where()
+        share = 0.0 if fault.at_byte is not None else active.break_share()
         exchange.stops = exchange.begins + length * share
         if fault.effect is Effect.SILENCE:
             exchange.last_step = PlannedStep.SILENCE
@@ -415,13 +392,13 @@ class ProviderModel:
         heapq.heappush(self._heap, (at, self._ticket, step, exchange))
 
     def _settle(self, now: float) -> float:
-        """Play out everything until now; gives the model's time, which never goes back."""
+        """Play out everything until now; returns the model's time, which never goes back."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             at, ticket, step, exchange = heapq.heappop(heap)
             self.now = max(self.now, at)
             if exchange is None:
-                self._onset(at, self._onsets.pop(ticket))
+                self._on_fault_start(at, self._fault_starts.pop(ticket))
             elif exchange.ticket == ticket:
                 self._play(at, exchange, step)
         self.now = max(self.now, now)
@@ -482,11 +459,11 @@ class ProviderModel:
     def _deliver_refusal(self, at: float, exchange: OpenExchange) -> None:
         refusal = exchange.refusal
         if refusal is None:
-            raise AssertionError("a planned refusal has its words")
+            raise AssertionError("a planned refusal is set")
         spent = self._spent(at, exchange)
         self._close(at, exchange, RequestOutcome.REJECTED, str(refusal.status), spent)
-        told = (refusal.status, refusal.headers, refusal.body, refusal.wall, refusal.over)
-        self._ready.append(Rejected(exchange.id, at, *told))
+        parts = (refusal.status, refusal.headers, refusal.body, refusal.wall, refusal.over)
+        self._ready.append(Rejected(exchange.id, at, *parts))
 
     def _break(self, at: float, exchange: OpenExchange) -> None:
         share = exchange.share(at) if exchange.begun else 0.0
@@ -499,7 +476,7 @@ class ProviderModel:
         )
 
     def _spent(self, now: float, exchange: OpenExchange) -> int:
-        """The output that was generated for nothing."""
+        """The output that was generated in vain."""
         if not exchange.admitted:
             return 0
         until = now if exchange.silent_since is None else exchange.silent_since
@@ -513,7 +490,7 @@ class ProviderModel:
         if exchange.admitted:
             self.in_flight -= 1
             self.admission.finished(now, exchange.request, tokens)
-        self._book(exchange.request).ended(exchange.entry, now, outcome, why, tokens)
+        self._ledger_of(exchange.request).ended(exchange.entry, now, outcome, why, tokens)
 
-    def _book(self, request: SimRequest) -> RequestLedger:
-        return self.errands if request.errand else self.ledger
+    def _ledger_of(self, request: SimRequest) -> RequestLedger:
+        return self.side_ledger if request.is_side_request else self.ledger

@@ -1,12 +1,10 @@
-"""Decide by rules what the model says: text, tool calls, refusals, or a fault for one request.
+"""Decide by rules what the model answers: text, tool calls, refusals, or a fault.
 
 Rules: (1) a reply depends on the request and the script alone, never on the clock; (2) the first
-rule that fits answers; a request that none fits gets `fallback`, and is never left without an
-answer; (3) an obliging script fills in any schema that a client offers: the same request gets the
-same answer, valid by the common part of JSON Schema (types, properties, items, enums, bounds,
-references, choices), with three entries in lists where the schema allows it.
-Not here: the bytes of a reply (anthropic_wire.py, openai_wire.py), parsing requests
-(client_request.py).
+rule that fits answers; a request that none fits gets `fallback`; (3) an obliging script fills in
+any schema that a client offers: the same request gets the same answer, valid by the common part of
+JSON Schema (types, properties, items, enums, bounds, references, choices), with three entries in
+lists where the schema allows it.
 """
 
 from __future__ import annotations
@@ -26,22 +24,13 @@ _DEEPEST = 8
 _WORDS = ("harbour", "lantern", "current", "anchor", "beacon", "tide", "mast", "chart", "rope")
 
 
-def wanted_schema(asked: ClientRequest, tool: str) -> Mapping[str, Any] | None:
-    """The schema of this tool's input, if the client offers it."""
-    for offered in asked.body.get("tools") or ():
-        if isinstance(offered, dict) and offered.get("name") == tool:
-            schema = offered.get("input_schema")
-            return schema if isinstance(schema, dict) else None
-    return None
-
-
 def filled(schema: Mapping[str, Any], about: str) -> JsonObject:
-    """An object that fits the schema; `about` decides what stands in it."""
-    value = _Filling(schema, about).value(schema, "$", 0)
+    """An object that fits the schema; `about` decides its values."""
+    value = _SchemaFiller(schema, about).value(schema, "$", 0)
     return value if isinstance(value, dict) else {}
 
 
-class _Filling:
+class _SchemaFiller:
     def __init__(self, root: Mapping[str, Any], about: str) -> None:
         self._root = root
         self._about = about
@@ -51,14 +40,17 @@ class _Filling:
         if "const" in schema:
             return schema["const"]
         if schema.get("enum"):
-            return self._chosen(schema["enum"], place)
+            return schema["enum"][self._drawn(place) % len(schema["enum"])]
         for choice in ("anyOf", "oneOf", "allOf"):
             if schema.get(choice):
                 return self._of_choice(schema, choice, place, depth)
         kind = schema.get("type")
         if isinstance(kind, list):
             kind = next((each for each in kind if each != "null"), "null")
-        return self._of_kind(kind or _kind_of(schema), schema, place, depth)
+        if not kind:
+            is_list = "items" in schema
+            kind = "object" if "properties" in schema else "array" if is_list else "string"
+        return self._of_kind(kind, schema, place, depth)
 
     def _of_choice(self, schema: Mapping[str, Any], choice: str, place: str, depth: int) -> Any:
         if choice == "allOf":
@@ -86,7 +78,7 @@ class _Filling:
         return {
             name: self.value(inner, f"{place}.{name}", depth + 1)
             for name, inner in properties.items()
-            # Deep down only what must be there, or a schema that holds itself would never end.
+            # Deep down only what is required, or a schema that contains itself would never end.
             if name in required or depth < _DEEPEST
         }
 
@@ -113,9 +105,6 @@ class _Filling:
         number = low + (high - low) * share
         return round(number) if whole else round(number, 3)
 
-    def _chosen(self, choices: list[Any], place: str) -> Any:
-        return choices[self._drawn(place) % len(choices)]
-
     def _resolved(self, schema: Any) -> Mapping[str, Any]:
         if not isinstance(schema, dict):
             return {}
@@ -131,33 +120,28 @@ class _Filling:
         return int.from_bytes(hashlib.sha256(f"{self._about}\n{place}".encode()).digest()[:6])
 
 
-def _kind_of(schema: Mapping[str, Any]) -> str:
-    if "properties" in schema:
-        return "object"
-    return "array" if "items" in schema else "string"
-
-
 Stop: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal"]
 ToolCall: TypeAlias = tuple[str, JsonObject]
 
+# The tool by which Claude Code requests structured output.
 _STRUCTURED = "StructuredOutput"
-"""The tool by which Claude Code asks for structured output."""
-
 _FILLER = "The quick review of this part goes on, line by line, and finds nothing to report yet. "
 
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Words, then tool calls as (tool name, input); several calls run in parallel."""
+    """Text, then tool calls as (tool name, input); several calls run in parallel.
+
+    `delay`: seconds before the first byte, in addition to the provider's. `tokens_per_second`: the
+    speed of this answer, if it is not the provider's. `stop`: why the model stopped; by default
+    because it called tools or had finished.
+    """
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     delay: float = 0.0
-    """Seconds of thinking before the first byte, beyond what the provider takes."""
     tokens_per_second: float | None = None
-    """The speed of this answer, where it differs from the provider's."""
     stop: Stop | None = None
-    """Why the model stopped; by default because it called tools or had said all."""
 
     @property
     def output_tokens(self) -> int:
@@ -166,7 +150,7 @@ class Say:
 
     @property
     def stop_reason(self) -> Stop:
-        """What the answer gives as its reason to stop."""
+        """The stop reason of the answer."""
         return self.stop or ("tool_use" if self.calls else "end_turn")
 
 
@@ -181,7 +165,7 @@ class Fail:
     body: JsonObject | None = None
 
     def refusal(self) -> ProviderRefusal:
-        """The same as the provider's own words."""
+        """The same as a refusal of the provider."""
         whole = error_body(self.error, self.message) if self.body is None else json.dumps(self.body)
         return ProviderRefusal(self.status, whole, self.headers)
 
@@ -200,67 +184,70 @@ UNDERSTOOD = Say("Understood.")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A reply, and the requests it is for; a condition left out always holds."""
+    """A reply, and the requests it is for; a missing condition is always true.
+
+    `prompt` is a part of the user's first text, `latest` of the last entry's text, `results` of the
+    tool results in it; `offers` is a tool that the client must offer.
+    """
 
     reply: Reply | Callable[[ClientRequest], Reply]
     prompt: str = ""
-    """A part of what the user first asked."""
     latest: str = ""
-    """A part of the last entry's text."""
     results: str = ""
-    """A part of the tool results in the last entry."""
     offers: str = ""
-    """A tool that the client must offer."""
     model: str = ""
     sub_agent: bool | None = None
     turn: int | None = None
     call: int | None = None
 
-    def fits(self, asked: ClientRequest) -> bool:
+    def fits(self, request: ClientRequest) -> bool:
         """Whether this rule answers the request."""
         return (
-            self.prompt in asked.prompt
-            and self.latest in asked.latest
-            and self.results in asked.results
-            and self.model in asked.model
-            and (not self.offers or self.offers in asked.tools)
-            and self.sub_agent in (None, asked.agent != "")
-            and self.turn in (None, asked.turn)
-            and self.call in (None, asked.call)
+            self.prompt in request.prompt
+            and self.latest in request.latest
+            and self.results in request.results
+            and self.model in request.model
+            and (not self.offers or self.offers in request.tools)
+            and self.sub_agent in (None, request.agent != "")
+            and self.turn in (None, request.turn)
+            and self.call in (None, request.call)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyScript:
-    """A script: rules in order, and what is said when none fits."""
+    """Rules in order, and the reply when none fits.
+
+    `obliging`: requested structured output that no rule provides is made up.
+    """
 
     rules: Sequence[Rule] = ()
     fallback: Reply = UNDERSTOOD
     obliging: bool = False
-    """Whether a structured answer that is asked for, and that no rule gives, is made up."""
 
-    def reply(self, asked: ClientRequest) -> Reply:
-        """What the script says to this request."""
-        rule = next((rule for rule in self.rules if rule.fits(asked)), None)
-        if rule is None:
-            schema = wanted_schema(asked, _STRUCTURED) if self.obliging else None
-            return self.fallback if schema is None else structured(filled(schema, asked.prompt))
-        return rule.reply(asked) if callable(rule.reply) else rule.reply
-
-
-# --- things that models say ------------------------------------------------------------
+    def reply(self, request: ClientRequest) -> Reply:
+        """The reply to this request."""
+        rule = next((rule for rule in self.rules if rule.fits(request)), None)
+        if rule is not None:
+            return rule.reply(request) if callable(rule.reply) else rule.reply
+        for tool in request.body.get("tools") or () if self.obliging else ():
+            if isinstance(tool, dict) and tool.get("name") == _STRUCTURED:
+                schema = tool.get("input_schema")
+                if isinstance(schema, dict):
+                    return structured(filled(schema, request.prompt))
+        return self.fallback
 
 
 def fan_out(prompts: Iterable[str], text: str = "Splitting.", *, background: bool = True) -> Say:
     """One `Agent` call per prompt, all in one turn, as Claude Code's sub-agents are started."""
     calls = []
     for number, prompt in enumerate(prompts, 1):
-        given = {
+        value: JsonObject = {
             "description": f"Part {number}",
             "prompt": prompt,
             "subagent_type": "general-purpose",
         }
-        calls.append(("Agent", given if background else {**given, "run_in_background": False}))
+        calls.append(("Agent", value if background else {**value, "run_in_background": False}))
     return Say(text, tuple(calls))
 
 
@@ -270,15 +257,15 @@ def workflow(script: str, text: str = "Starting.") -> Say:
 
 
 def structured(value: JsonObject) -> Say:
-    """The structured output that a schema asked for; to leave it out, say plain words instead."""
+    """Structured output, as a schema requests it."""
     return Say("", ((_STRUCTURED, value),))
 
 
-def as_asked(say: Say, asked: ClientRequest) -> Say:
-    """The same, with structured output as text where the request wants that and has no tool."""
-    if not asked.wants_json or _STRUCTURED in asked.tools:
+def as_requested(say: Say, request: ClientRequest) -> Say:
+    """The same, with structured output as text when the request wants that and has no tool."""
+    if not request.wants_json or _STRUCTURED in request.tools:
         return say
-    values = [given for name, given in say.calls if name == _STRUCTURED]
+    values = [value for name, value in say.calls if name == _STRUCTURED]
     if not values:
         return say
     rest = tuple(call for call in say.calls if call[0] != _STRUCTURED)
@@ -291,7 +278,7 @@ def refusal(text: str = "I can't help with that.") -> Say:
 
 
 def long_answer(tokens: int, tokens_per_second: float | None = None) -> Say:
-    """Words for about so many tokens, at a speed of their own if given."""
-    letters = max(0, tokens - 5) * 4
-    text = (_FILLER * (letters // len(_FILLER) + 1))[:letters]
+    """Text of about so many tokens, at its own speed if there is one."""
+    length = max(0, tokens - 5) * 4
+    text = (_FILLER * (length // len(_FILLER) + 1))[:length]
     return Say(text, tokens_per_second=tokens_per_second)

@@ -3,7 +3,6 @@
 Rules: (1) an unknown or impossible key is an error that names it; (2) times are seconds from the
 start; (3) packaged scenarios are found by name; (4) neither a file nor the answers that a
 document requests take more than a bounded share of memory.
-Not here: what the settings do (provider.py), the meaning of the values (their classes).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ T = TypeVar("T")
 SCENARIO_BYTES = 4 << 20
 """The largest scenario file that is read."""
 MOST_TOKENS = 10_000_000
-"""So many tokens of filler all answers of a scenario have together at most: 40 MB of text."""
+"""The most tokens of filler in all answers of a scenario together: 40 MB of text."""
 
 _SHARES = {
     "share",
@@ -47,18 +46,23 @@ _SHARES = {
     "overloaded_share",
 }
 _ABOVE_ZERO = {"per_minute", "burst_seconds", "every", "tokens_per_second", "slowness"}
-_ABOVE_ZERO |= {"doubles_every"}
-_ABOVE_ZERO |= {"median", "seconds", "herd_window", "mean_service", "streams", "tokens"}
+_ABOVE_ZERO |= {"doubles_every", "median", "seconds", "herd_window", "mean_service", "streams"}
+_ABOVE_ZERO |= {"tokens"}
+
+
+_CONDITIONS = ("prompt", "latest", "results", "offers", "model", "sub_agent", "turn", "call")
 
 
 @dataclass(frozen=True, slots=True)
 class RuleTable:
-    """`[[rule]]`: conditions, and what is said; calls are `{ name = "…", input = { … } }`."""
+    """`[[rule]]`: conditions, and the reply; calls are `{ name = "…", input = { … } }`.
+
+    With `tokens`, the text is so many tokens of filler.
+    """
 
     text: str = ""
     calls: tuple[CallTable, ...] = ()
     tokens: int = 0
-    """Say so many tokens of filler instead of `text`."""
     tokens_per_second: float | None = None
     delay: float = 0.0
     fault: Fault | None = None
@@ -82,11 +86,13 @@ class CallTable:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioTable:
-    """The whole document."""
+    """The whole document.
+
+    `answer_tokens`: how long the answers are when no rule fits; 0 answers "Understood.".
+    """
 
     description: str = ""
     answer_tokens: int = 0
-    """How long the answers of a mind without a fitting rule are; 0 says "Understood."."""
     models: tuple[str, ...] = MODELS
     demands_credential: bool = False
     admin_key: str = ""
@@ -106,7 +112,7 @@ class Scenario:
     name: str
     description: str
     settings: ProviderSettings
-    mind: ReplyScript
+    script: ReplyScript
 
 
 def packaged_names() -> list[str]:
@@ -157,7 +163,7 @@ def from_document(name: str, document: Mapping[str, Any]) -> Scenario:
     if filler > MOST_TOKENS:
         raise BadArgumentError(
             f"answer_tokens and the tokens of all rules are {filler:,} together",
-            next=f"ask for {MOST_TOKENS:,} at most",
+            next=f"request {MOST_TOKENS:,} at most",
         )
     settings = ProviderSettings(
         buckets=table.bucket,
@@ -171,24 +177,15 @@ def from_document(name: str, document: Mapping[str, Any]) -> Scenario:
         admin_key=table.admin_key,
     )
     fallback = long_answer(table.answer_tokens) if table.answer_tokens else UNDERSTOOD
-    mind = ReplyScript(tuple(_rule(one) for one in table.rule), fallback, obliging=True)
-    return Scenario(name, table.description, settings, mind)
-
-
-def _rule(table: RuleTable) -> Rule:
-    text = long_answer(table.tokens).text if table.tokens else table.text
-    calls = tuple((call.name, call.input) for call in table.calls)
-    return Rule(
-        table.fault or Say(text, calls, table.delay, table.tokens_per_second),
-        prompt=table.prompt,
-        latest=table.latest,
-        results=table.results,
-        offers=table.offers,
-        model=table.model,
-        sub_agent=table.sub_agent,
-        turn=table.turn,
-        call=table.call,
-    )
+    rules = []
+    for rule in table.rule:
+        text = long_answer(rule.tokens).text if rule.tokens else rule.text
+        calls = tuple((call.name, call.input) for call in rule.calls)
+        say = Say(text, calls, rule.delay, rule.tokens_per_second)
+        conditions = {name: getattr(rule, name) for name in _CONDITIONS}
+        rules.append(Rule(rule.fault or say, **conditions))
+    script = ReplyScript(tuple(rules), fallback, obliging=True)
+    return Scenario(name, table.description, settings, script)
 
 
 def read_table(kind: type[T], table: object, where: str) -> T:
@@ -197,14 +194,10 @@ def read_table(kind: type[T], table: object, where: str) -> T:
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
-        raise BadArgumentError(_in_our_words(str(error), where)) from error
-
-
-def _in_our_words(message: str, where: str) -> str:
-    """`Expected … - at `$.fault[0].share`` as `fault[0].share: expected …`."""
-    what, _, path = message.partition(" - at ")
-    key = path.strip("`").removeprefix("$").removeprefix(".")
-    return f"{_join(where, key) or 'scenario'}: {what[:1].lower()}{what[1:]}"
+        # `Expected … - at `$.fault[0].share`` becomes `fault[0].share: expected …`.
+        what, _, path = str(error).partition(" - at ")
+        place = _join(where, path.strip("`").removeprefix("$").removeprefix(".")) or "scenario"
+        raise BadArgumentError(f"{place}: {what[:1].lower()}{what[1:]}") from error
 
 
 def _check_keys(kind: type[Any], table: object, where: str) -> None:

@@ -2,10 +2,8 @@
 
 Rules: (1) only loopback; (2) while the model refuses connections nobody listens on the port; (3)
 when it stops, no task and no connection is left, and a failed driver is raised; (4) with a
-thread, `with` waits until it listens and until it has stopped; orders run in its loop, one after
-another, so the caller needs no lock.
-Not here: one connection (connection.py), time (live_provider.py), the one-line faults for tests
-(testing/).
+thread, `with` waits until it listens and until it has stopped; commands run in its loop, one
+after another, so the caller needs no lock.
 """
 
 from __future__ import annotations
@@ -31,13 +29,13 @@ LOOPBACK = "127.0.0.1"
 class SimulatorServer:
     """The provider as an HTTP/1.1 server; `async with` opens and closes it.
 
-    `clients_hurry`: their clocks run as fast as the model's, so dates and waits are told unscaled.
+    `clients_hurry`: their clocks run as fast as the model's, so dates and waits are not scaled.
     """
 
     def __init__(
         self,
         settings: ProviderSettings | None = None,
-        mind: ReplyScript | None = None,
+        script: ReplyScript | None = None,
         *,
         seed: int = 0,
         speed: float = 1.0,
@@ -47,7 +45,7 @@ class SimulatorServer:
         self.port = port
         self.playing = LiveProvider(
             settings or ProviderSettings(),
-            mind or ReplyScript(),
+            script or ReplyScript(),
             seed=seed,
             speed=speed,
             clients_hurry=clients_hurry,
@@ -59,12 +57,12 @@ class SimulatorServer:
 
     @property
     def url(self) -> str:
-        """The base URL to give to a client."""
+        """The base URL for a client."""
         return f"http://{LOOPBACK}:{self.port}"
 
     async def __aenter__(self) -> Self:
         await self._listen()
-        self._driving = asyncio.create_task(self.playing.drive(self._set_door))
+        self._driving = asyncio.create_task(self.playing.drive(self._set_listening))
         return self
 
     async def __aexit__(
@@ -84,15 +82,15 @@ class SimulatorServer:
         if not driving.cancelled() and (failed := driving.exception()):
             raise failed
 
-    async def _set_door(self, is_open: bool) -> None:
-        if is_open and self._listener is None:
+    async def _set_listening(self, is_on: bool) -> None:
+        if is_on and self._listener is None:
             await self._listen()
-        elif not is_open:
+        elif not is_on:
             self._stop_listening()
 
     async def _listen(self) -> None:
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._greet, LOOPBACK, self.port)
+        self._listener = await loop.create_server(self._protocol, LOOPBACK, self.port)
         self.port = self._listener.sockets[0].getsockname()[1]
 
     def _stop_listening(self) -> None:
@@ -104,7 +102,7 @@ class SimulatorServer:
         for writer in self._writers:
             reset(writer)
 
-    def _greet(self) -> asyncio.StreamReaderProtocol:
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
         reader = ClientReader()
 
         async def serve(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -116,7 +114,7 @@ class SimulatorServer:
             try:
                 await SimConnection(self.playing, reader, writer).serve()
             except asyncio.CancelledError:
-                return  # the server is being stopped: nobody to tell
+                return  # the server is being stopped
             finally:
                 self._writers.discard(writer)
 
@@ -127,18 +125,18 @@ T = TypeVar("T")
 
 
 class ServerThread:
-    """A simulated provider with a thread of its own."""
+    """A simulated provider in its own thread."""
 
     def __init__(
         self,
         settings: ProviderSettings | None = None,
-        mind: ReplyScript | None = None,
+        script: ReplyScript | None = None,
         *,
         seed: int = 0,
         speed: float = 1.0,
         port: int = 0,
     ) -> None:
-        self._make = partial(SimulatorServer, settings, mind, seed=seed, speed=speed, port=port)
+        self._make = partial(SimulatorServer, settings, script, seed=seed, speed=speed, port=port)
         self._listening: Future[SimulatorServer] = Future()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="jackline-simulator", daemon=True)
@@ -161,7 +159,7 @@ class ServerThread:
 
     @property
     def url(self) -> str:
-        """The base URL to give to a client."""
+        """The base URL for a client."""
         return self._listening.result().url
 
     @property
@@ -170,16 +168,16 @@ class ServerThread:
         return self._listening.result().port
 
     @property
-    def heard(self) -> list[RecordedRequest]:
-        """What the mind was asked so far."""
-        return self.order(lambda playing: list(playing.heard))
+    def recorded(self) -> list[RecordedRequest]:
+        """The requests that the script answered so far."""
+        return self.order(lambda playing: list(playing.recorded))
 
-    def order(self, carry_out: Callable[[LiveProvider], T]) -> T:
-        """Carry out an order in the server's loop and give its result."""
+    def order(self, command: Callable[[LiveProvider], T]) -> T:
+        """Run a command in the server's loop and return its result."""
         server = self._listening.result()
 
         async def run() -> T:
-            result = carry_out(server.playing)
+            result = command(server.playing)
             await server.playing.settled()
             return result
 
@@ -191,7 +189,7 @@ class ServerThread:
         try:
             event_loop.run(self._serve())
         except OSError as error:
-            # The port is taken: whoever waits for the server has to hear it.
+            # The port is in use: the caller that waits for the server gets the error.
             self._listening.set_exception(error)
 
     async def _serve(self) -> None:

@@ -5,7 +5,6 @@ a wait is rounded up: a provider never announces a moment at which it would stil
 latencies depend on the request and on draws that are arguments; the defaults are those of the
 design's simulation; (4) each part of the simulation has its own draws, all from one seed, so a
 part that draws more often does not change the others.
-Not here: reading a clock (live_provider.py), slowness from a fault (faults.py).
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from jackline.simulator.exchange import SimRequest
 
 
 def child_random(draw: random.Random) -> random.Random:
-    """Lots of one's own, settled by one draw from the given ones."""
+    """A random generator of its own, seeded by one draw."""
     return seeded_random(draw.getrandbits(64))
 
 
 def seeded_random(seed: int) -> random.Random:
-    """The lots of this seed."""
-    return random.Random(seed)  # noqa: S311 -- a simulation needs repeatable lots, not secret ones
+    """The random generator of this seed."""
+    return random.Random(seed)  # noqa: S311 -- a simulation needs repeatable draws, not secret ones
 
 
 # 2026-11-15T09:00:00Z: virtual runs need some date, and the same one each time.
@@ -35,7 +34,7 @@ DEFAULT_EPOCH = 1_794_733_200.0
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """Where zero lies on the client's wall clock, and how many model seconds pass in one of its."""
+    """Time zero on the client's wall clock, and how many model seconds pass in one of its."""
 
     epoch: float = DEFAULT_EPOCH
     speed: float = 1.0
@@ -75,7 +74,12 @@ class Calendar:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Seconds and speeds of the provider; ranges are (shortest, longest)."""
+    """Seconds and speeds of the provider; ranges are (shortest, longest).
+
+    `first_byte_per_kilotoken`: seconds more for every thousand input tokens that no prompt cache
+    has. `bytes_every`: seconds between `Bytes` events of a stream; 0 for none. `cold_start`:
+    seconds until the model is loaded, from the first request on.
+    """
 
     median: float = 16.0
     spread: float = 0.6
@@ -85,11 +89,8 @@ class ServiceSettings:
     first_byte: float = 1.2
     first_byte_spread: float = 0.25
     first_byte_per_kilotoken: float = 0.0
-    """Seconds more for every thousand input tokens that no prompt cache holds."""
     bytes_every: float = 5.0
-    """Seconds between signs of life in a stream; 0 gives none."""
     cold_start: float = 0.0
-    """Seconds until the model is loaded, from the first request on; all wait for it."""
     throttle_latency: tuple[float, float] = (0.2, 0.5)
     error_latency: tuple[float, float] = (0.5, 2.5)
 
@@ -115,7 +116,7 @@ class Course(NamedTuple):
 
 
 def healthy_course(settings: ServiceSettings, request: SimRequest, draw: random.Random) -> Course:
-    """The course of an answer; one draw for the first byte, one for a length that is not given."""
+    """The course of an answer; one draw for the first byte, one for an unknown length."""
     first = settings.first_byte
     if settings.first_byte_spread:
         first *= math.exp(settings.first_byte_spread * draw.gauss(0.0, 1.0))

@@ -51,14 +51,6 @@ class _Model(NamedTuple):
     write_1h_share: float = 2.0
 
 
-class _Automatic(NamedTuple):
-    """A model whose cache writes cost nothing more, since nobody asks for them."""
-
-    input: float
-    output: float
-    read_share: float
-
-
 _MARKED: Mapping[str, _Model] = {
     "claude-3-haiku": _Model(2048, 0.25, 1.25, 0.12, 1.2),
     "claude-3-5-haiku": _Model(2048, 0.8, 4.0),
@@ -82,16 +74,17 @@ _MARKED: Mapping[str, _Model] = {
     "claude-fable-5": _Model(512, 10.0, 50.0),
     "claude-fable-5-1": _Model(512, 10.0, 50.0, 0.025),
 }
-_UNMARKED: Mapping[str, _Automatic] = {
-    "gpt-4o": _Automatic(2.5, 10.0, 0.5),
-    "gpt-4.1": _Automatic(2.0, 8.0, 0.25),
-    "gpt-5": _Automatic(1.25, 10.0, 0.1),
-    "gpt-5-codex": _Automatic(1.25, 10.0, 0.1),
-    "gpt-5-mini": _Automatic(0.25, 2.0, 0.1),
-    "gpt-5.1": _Automatic(1.25, 10.0, 0.1),
-    "gpt-5.4": _Automatic(2.5, 15.0, 0.1),
+# Input, output, and the share of the input price for cache reads; writes cost nothing more.
+_UNMARKED: Mapping[str, tuple[float, float, float]] = {
+    "gpt-4o": (2.5, 10.0, 0.5),
+    "gpt-4.1": (2.0, 8.0, 0.25),
+    "gpt-5": (1.25, 10.0, 0.1),
+    "gpt-5-codex": (1.25, 10.0, 0.1),
+    "gpt-5-mini": (0.25, 2.0, 0.1),
+    "gpt-5.1": (1.25, 10.0, 0.1),
+    "gpt-5.4": (2.5, 15.0, 0.1),
 }
-# What stands around a name is not the name: us.anthropic.claude-opus-4-8-v1:0,
+# What surrounds a name is not the name: us.anthropic.claude-opus-4-8-v1:0,
 # claude-haiku-4-5-20251001, claude-opus-4-1@20250805, claude-opus-4-8[1m], gpt-5-2025-08-07.
 _NAME = re.compile(
     r"(?:^|[./])((?:claude|gpt)-[a-z0-9.-]+?)"
@@ -110,7 +103,7 @@ _READS_COUNT_ANYWAY = frozenset({"claude-3-5-haiku"})
 
 
 def smallest_cached(model: str) -> int:
-    """The tokens that a prefix must have to be cached; a smaller one is not, and nobody says so."""
+    """The tokens that a prefix must have to be cached; a smaller one is silently not cached."""
     listed = _MARKED.get(_name(model))
     return _USUAL_SMALLEST if listed is None else listed.smallest
 
@@ -128,8 +121,8 @@ def price_of(model: str) -> VendorPrice | None:
             base * marked.write_1h_share,
         )
     if (unmarked := _UNMARKED.get(name)) is not None:
-        base = unmarked.input
-        return VendorPrice(base, unmarked.output, base * unmarked.read_share, base, base)
+        base, output, read_share = unmarked
+        return VendorPrice(base, output, base * read_share, base, base)
     return None
 
 

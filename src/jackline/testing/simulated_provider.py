@@ -42,7 +42,7 @@ class SimulatedProvider(ServerThread):
     def says(self, *rules: Rule | Reply) -> None:
         """Answer by these rules from now on; the first that matches answers."""
         script = tuple(one if isinstance(one, Rule) else Rule(one) for one in rules)
-        self.order(lambda playing: setattr(playing, "mind", ReplyScript(script)))
+        self.order(lambda playing: setattr(playing, "script", ReplyScript(script)))
 
     def limits(self, *buckets: BucketSettings) -> None:
         """Restart with these limits per minute."""
@@ -105,7 +105,7 @@ class SimulatedProvider(ServerThread):
         model: str = "",
     ) -> int:
         """The account's window is used up; the reset is in the headers, in the text, or nowhere."""
-        fault = Fault(Effect.QUOTA_WALL, until=resets_in, reset_told=announced, claim=claim)
+        fault = Fault(Effect.QUOTA_WALL, until=resets_in, reset_announced=announced, claim=claim)
         return self.strike(replace(fault, model=model))
 
     def hang(self, seconds: float = math.inf, *, share: float = 1.0, model: str = "") -> int:

@@ -37,15 +37,15 @@ class AimockServer:
             encoding="utf-8",
         )
         assert self._process.stdout is not None
-        told = []
+        result = []
         for line in self._process.stdout:
-            told.append(line)
+            result.append(line)
             found = re.search(r"listening on http://127\.0\.0\.1:(\d+)", line)
             if found:
                 self.port = int(found[1])
                 return self
         self._process.wait()
-        raise AssertionError(f"aimock did not start: {told}")
+        raise AssertionError(f"aimock did not start: {result}")
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()

@@ -59,7 +59,7 @@ class Bridge:
                 bridge.serve(self, body)
 
             def log_message(self, *_: object) -> None:
-                """Tests read what was asked, not a log."""
+                """Tests read the requests, not a log."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = Thread(target=self._server.serve_forever)
@@ -80,17 +80,17 @@ class Bridge:
         asked = json.loads(body)
         self.asked.append(asked)
         try:
-            told = self.dialect.ask(body, "gpt-x")
+            result = self.dialect.ask(body, "gpt-x")
         except UntranslatableError as error:
             self.refused.append(str(error))
             document = to_anthropic_error(400, json.dumps({"error": str(error)}).encode())
             _send(client, 400, "application/json", document)
             return
-        face = AnswerOptions(asked["model"], told.tool_names)
+        face = AnswerOptions(asked["model"], result.tool_names)
         upstream = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             heads = {"content-type": "application/json", "authorization": "Bearer x"}
-            upstream.request("POST", self.dialect.path, told.body, heads)
+            upstream.request("POST", self.dialect.path, result.body, heads)
             response = upstream.getresponse()
             if response.status != 200:
                 document = to_anthropic_error(response.status, response.read())

@@ -11,5 +11,5 @@ from tests.dialects.translation.oracles import Oracle
 
 @pytest.fixture(scope="session")
 def oracle() -> Iterator[Oracle]:
-    with Oracle() as asked:
-        yield asked
+    with Oracle() as running:
+        yield running

@@ -47,7 +47,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was answered: words in pieces, then calls, whose fragments come in this order."""
+    """What was answered: text in pieces, then calls, whose fragments come in this order."""
 
     reasoning: tuple[str, ...]
     words: tuple[str, ...]

@@ -25,7 +25,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-# Names of the fields that may hold any words at all.
+# Names of the fields that may have any text.
 FREE = [
     "text",
     "thinking",
@@ -53,7 +53,7 @@ def numbered(value: Any, name: str = "", count: Iterator[int] | None = None) -> 
     return value
 
 
-def said(value: Any) -> Iterator[Any]:
+def all_values(value: Any) -> Iterator[Any]:
     """Every leaf, and every leaf of JSON that a string holds."""
     for _, leaf in leaves(value):
         yield leaf
@@ -62,7 +62,7 @@ def said(value: Any) -> Iterator[Any]:
                 opened = json.loads(leaf)
             except ValueError:
                 continue
-            yield from said(opened)
+            yield from all_values(opened)
 
 
 def keys(value: Any) -> Iterator[tuple[str, Any]]:

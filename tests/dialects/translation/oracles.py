@@ -115,7 +115,7 @@ def oracle_folder() -> Path:
 
 
 class Oracle:
-    """The process that is asked; a context manager."""
+    """The process that translates; a context manager."""
 
     def __enter__(self) -> Oracle:
         self._process = subprocess.Popen(
@@ -135,14 +135,14 @@ class Oracle:
         process.wait()
         process.stdout.close()
 
-    def ask(self, verb: str, *given: object) -> Any:
+    def ask(self, verb: str, *value: object) -> Any:
         """What it says; OracleError when it refuses."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps([verb, *given]) + "\n")
+        process.stdin.write(json.dumps([verb, *value]) + "\n")
         process.stdin.flush()
-        told = json.loads(process.stdout.readline())
-        if "error" in told:
-            raise OracleError(told["error"])
-        return told["value"]
+        result = json.loads(process.stdout.readline())
+        if "error" in result:
+            raise OracleError(result["error"])
+        return result["value"]

@@ -1,4 +1,4 @@
-"""Anthropic requests for property tests: everything that can be carried, noted or refused.
+"""Anthropic requests for property tests: everything that can be used, noted or refused.
 
 Rules: (1) without an alien every request can be said in both of OpenAI's dialects; (2) an alien is
 one field or block that nobody knows, with the path that a refusal must name.
@@ -45,7 +45,7 @@ def maybe_cached(draw: st.DrawFn, blocks: st.SearchStrategy[Json]) -> Json:
     return block
 
 
-TEXT = st.builds(lambda words: {"type": "text", "text": words}, WORDS)
+TEXT = st.builds(lambda texts: {"type": "text", "text": texts}, WORDS)
 IMAGE = st.one_of(
     st.builds(
         lambda data: {
@@ -98,7 +98,7 @@ SEARCH_RESULT = st.builds(
 SHOWN = maybe_cached(st.one_of(TEXT, TEXT, IMAGE, documents(), SEARCH_RESULT))
 THOUGHT = st.one_of(
     st.builds(
-        lambda words, signed: {"type": "thinking", "thinking": words, "signature": signed},
+        lambda texts, signed: {"type": "thinking", "thinking": texts, "signature": signed},
         WORDS,
         BASE64,
     ),
@@ -132,7 +132,7 @@ def results(draw: st.DrawFn, known: str) -> Json:
 @st.composite
 def rounds(draw: st.DrawFn, used: set[str]) -> list[Json]:
     """What the assistant says and calls, and what the user answers."""
-    said: list[Json] = draw(st.lists(st.one_of(maybe_cached(TEXT), THOUGHT), max_size=2))
+    reply: list[Json] = draw(st.lists(st.one_of(maybe_cached(TEXT), THOUGHT), max_size=2))
     hopped: bool = draw(st.booleans())
     calls: list[Json] = []
     for known in draw(st.lists(IDS.filter(lambda one: one not in used), max_size=3, unique=True)):
@@ -141,8 +141,8 @@ def rounds(draw: st.DrawFn, used: set[str]) -> list[Json]:
         calls.append({"type": "tool_use", "id": known, "name": name, "input": given})
     if calls and hopped:
         hop = {"from": {"model": "a"}, "to": {"model": "b"}}
-        said.append({"type": "fallback", **hop})
-    content = said + calls or [{"type": "text", "text": draw(WORDS)}]
+        reply.append({"type": "fallback", **hop})
+    content = reply + calls or [{"type": "text", "text": draw(WORDS)}]
     answers = [draw(results(call["id"])) for call in draw(st.permutations(calls))]
     after = draw(st.lists(SHOWN, min_size=0 if answers else 1, max_size=2))
     turns: list[Json] = [
@@ -213,22 +213,22 @@ def requests(draw: st.DrawFn) -> Json:
     used: set[str] = set()
     for _ in range(draw(st.integers(0, 3))):
         messages += draw(rounds(used))
-    asked: Json = {
+    sent: Json = {
         "model": "claude-opus-4-8",
         "max_tokens": draw(st.integers(1, 64000)),
         "messages": messages,
     }
     offered = draw(st.lists(tools(), max_size=3, unique_by=lambda tool: tool["name"]))
     if offered:
-        asked["tools"] = offered
+        sent["tools"] = offered
         if draw(st.booleans()):
             named = st.builds(
                 lambda tool: {"type": "tool", "name": tool["name"]}, st.sampled_from(offered)
             )
-            asked["tool_choice"] = draw(st.one_of(CHOICES, named))
+            sent["tool_choice"] = draw(st.one_of(CHOICES, named))
     for name in draw(st.lists(st.sampled_from(sorted(EXTRAS)), unique=True)):
-        asked[name] = draw(EXTRAS[name])
-    return asked
+        sent[name] = draw(EXTRAS[name])
+    return sent
 
 
 @dataclass(frozen=True)
@@ -241,26 +241,26 @@ class Alien:
 
 @st.composite
 def alien_requests(draw: st.DrawFn) -> Alien:
-    asked = json.loads(json.dumps(draw(requests())))
-    place = draw(st.integers(0, len(asked["messages"]) - 1))
-    message = asked["messages"][place]
+    sent = json.loads(json.dumps(draw(requests())))
+    place = draw(st.integers(0, len(sent["messages"]) - 1))
+    message = sent["messages"][place]
     kind = draw(st.sampled_from(["top field", "message field", "block", "block field", "tool"]))
     if kind == "top field":
-        asked["warp_drive"] = {"on": True}
-        return Alien(asked, "warp_drive")
+        sent["warp_drive"] = {"on": True}
+        return Alien(sent, "warp_drive")
     if kind == "tool":
-        asked.setdefault("tools", []).append({"type": "web_search_20260318", "name": "search"})
-        return Alien(asked, f"tools[{len(asked['tools']) - 1}]")
+        sent.setdefault("tools", []).append({"type": "web_search_20260318", "name": "search"})
+        return Alien(sent, f"tools[{len(sent['tools']) - 1}]")
     if isinstance(message["content"], str):
         message["content"] = [{"type": "text", "text": message["content"]}]
     message.pop("clear_at", None)
     if kind == "message field":
         message["warp_drive"] = 7
-        return Alien(asked, f"messages[{place}].warp_drive")
+        return Alien(sent, f"messages[{place}].warp_drive")
     content = message["content"]
     index = draw(st.integers(0, len(content) - 1))
     if kind == "block":
         content.insert(index, {"type": "warp_core", "heat": 9})
-        return Alien(asked, f"messages[{place}].content[{index}]")
+        return Alien(sent, f"messages[{place}].content[{index}]")
     content[index]["warp_drive"] = 7
-    return Alien(asked, f"messages[{place}].content[{index}].warp_drive")
+    return Alien(sent, f"messages[{place}].content[{index}].warp_drive")

@@ -30,7 +30,7 @@ def server() -> Iterator[AimockServer]:
 
 def request(messages: list[Json], *, stream: bool) -> bytes:
     tool = {"name": "Bash", "description": "Run it.", "input_schema": {"type": "object"}}
-    asked = {
+    sent = {
         "model": "claude-opus-4-8",
         "max_tokens": 1000,
         "system": "Be brief.",
@@ -38,15 +38,15 @@ def request(messages: list[Json], *, stream: bool) -> bytes:
         "messages": messages,
         "stream": stream,
     }
-    return json.dumps(asked).encode()
+    return json.dumps(sent).encode()
 
 
 def say(server: AimockServer, dialect: Dialect, messages: list[Json], *, stream: bool) -> Json:
     """One turn with the server, as an Anthropic client sees it."""
-    told = dialect.ask(request(messages, stream=stream), "gpt-x")
-    status, body = server.post(dialect.path, told.body)
+    result = dialect.ask(request(messages, stream=stream), "gpt-x")
+    status, body = server.post(dialect.path, result.body)
     assert status == 200, body
-    face = AnswerOptions("claude-opus-4-8", told.tool_names)
+    face = AnswerOptions("claude-opus-4-8", result.tool_names)
     if not stream:
         answer: Json = json.loads(dialect.answer(body, face).body)
         assert answer["usage"]["output_tokens"] == 12
@@ -62,12 +62,12 @@ def say(server: AimockServer, dialect: Dialect, messages: list[Json], *, stream:
 
 @BOTH
 @LIVE
-def test_words_arrive_and_reasoning_does_not(
+def test_text_arrives_and_reasoning_does_not(
     server: AimockServer, dialect: Dialect, stream: bool
 ) -> None:
     answer = say(server, dialect, [{"role": "user", "content": "say hello"}], stream=stream)
-    words = "Hello, Grüße 🌍! A somewhat longer sentence."
-    assert answer["content"] == [{"type": "text", "text": words}]
+    text = "Hello, Grüße 🌍! A somewhat longer sentence."
+    assert answer["content"] == [{"type": "text", "text": text}]
     assert answer["stop_reason"] == "end_turn"
 
 
@@ -79,8 +79,8 @@ def test_a_task_with_parallel_tools_goes_on_to_its_end(
     messages: list[Json] = [{"role": "user", "content": "list both"}]
     answer = say(server, dialect, messages, stream=stream)
     assert answer["stop_reason"] == "tool_use"
-    words, first, second = answer["content"]
-    assert words == {"type": "text", "text": "I look at both."}
+    text, first, second = answer["content"]
+    assert text == {"type": "text", "text": "I look at both."}
     assert [first["input"], second["input"]] == [{"command": "ls a"}, {"command": "ls b"}]
     assert first["id"] != second["id"]
     results = [
@@ -98,7 +98,7 @@ def test_a_task_with_parallel_tools_goes_on_to_its_end(
 
 @BOTH
 @LIVE
-def test_tools_before_words_arrive_both(
+def test_tools_before_text_arrive_both(
     server: AimockServer, dialect: Dialect, stream: bool
 ) -> None:
     answer = say(server, dialect, [{"role": "user", "content": "first the tool"}], stream=stream)
@@ -112,8 +112,8 @@ def test_tools_before_words_arrive_both(
 def test_a_stream_that_the_server_cuts_off_has_no_end(
     server: AimockServer, dialect: Dialect
 ) -> None:
-    told = dialect.ask(request([{"role": "user", "content": "cut off"}], stream=True), "gpt-x")
-    _, body = server.post(dialect.path, told.body)
+    result = dialect.ask(request([{"role": "user", "content": "cut off"}], stream=True), "gpt-x")
+    _, body = server.post(dialect.path, result.body)
     translator = dialect.translator(AnswerOptions("claude-opus-4-8"))
     stream = translator.feed(body)
     assert b"This " in stream
@@ -122,9 +122,9 @@ def test_a_stream_that_the_server_cuts_off_has_no_end(
 
 
 @BOTH
-def test_an_error_is_told_as_anthropics(server: AimockServer, dialect: Dialect) -> None:
-    told = dialect.ask(request([{"role": "user", "content": "too much"}], stream=True), "gpt-x")
-    status, body = server.post(dialect.path, told.body)
+def test_an_error_becomes_anthropics(server: AimockServer, dialect: Dialect) -> None:
+    result = dialect.ask(request([{"role": "user", "content": "too much"}], stream=True), "gpt-x")
+    status, body = server.post(dialect.path, result.body)
     assert status == 429
     error = json.loads(to_anthropic_error(status, body))["error"]
     assert error == {"type": "rate_limit_error", "message": "Rate limit reached for gpt-x"}

@@ -21,15 +21,15 @@ from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator,
 from jackline.dialects.sse import event_of
 
 Json = dict[str, object]
-FACE = AnswerOptions("claude-x")
+OPTIONS = AnswerOptions("claude-x")
 THINKS = AnswerOptions("claude-x", remember=lambda _id, _kept: None)
 STOP = b'data: {"id":"c","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 DONE = b"data: [DONE]\n\n"
 
 
 def chunk(delta: Json, foreign_id: str = "chatcmpl-1") -> bytes:
-    told = {"id": foreign_id, "choices": [{"index": 0, "delta": delta}]}
-    return b"data: " + json.dumps(told).encode() + b"\n\n"
+    result = {"id": foreign_id, "choices": [{"index": 0, "delta": delta}]}
+    return b"data: " + json.dumps(result).encode() + b"\n\n"
 
 
 def call(index: int, arguments: str = "{}") -> Json:
@@ -42,7 +42,7 @@ def event(kind: str, **fields: object) -> bytes:
 
 
 def read_chat(events: list[bytes]) -> ChatStreamTranslator:
-    stream = ChatStreamTranslator(FACE)
+    stream = ChatStreamTranslator(OPTIONS)
     for each in events:
         stream.feed(each)
     return stream
@@ -89,7 +89,7 @@ def long_answer_id(n: int) -> Callable[[], object]:
 
 
 def thoughts(n: int) -> Callable[[], object]:
-    """Encrypted thoughts and words in turns, and no call that they could belong to."""
+    """Encrypted reasoning and text in turns, and no call that it could belong to."""
     thought = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"}
     message = {"type": "message", "content": [{"type": "output_text", "text": "a"}]}
     body = json.dumps({"id": "resp_1", "output": [thought, message] * n}).encode()
@@ -134,8 +134,8 @@ def test_eight_times_as_much_costs_no_more_than_about_eight_times_as_much(
 @pytest.mark.parametrize("named", [False, True])
 def test_an_answer_of_more_calls_than_any_model_makes_is_not_followed(named: bool) -> None:
     def calls(count: int) -> list[bytes]:
-        told: list[Json] = [call(n) if named else {"index": n} for n in range(count)]
-        return [chunk({"tool_calls": [each]}) for each in told]
+        result: list[Json] = [call(n) if named else {"index": n} for n in range(count)]
+        return [chunk({"tool_calls": [each]}) for each in result]
 
     assert not read_chat(calls(MOST_CALLS)).broken
     assert read_chat(calls(MOST_CALLS + 1)).broken
@@ -162,18 +162,18 @@ def test_a_whole_answer_of_more_calls_than_any_model_makes_is_no_answer() -> Non
         return json.dumps({"id": "r", "output": [item] * count}).encode()
 
     for read, body in ((from_chat, chat), (from_responses, response)):
-        assert not read(body(MOST_CALLS), FACE).is_error
-        assert read(body(MOST_CALLS + 1), FACE).is_error
+        assert not read(body(MOST_CALLS), OPTIONS).is_error
+        assert read(body(MOST_CALLS + 1), OPTIONS).is_error
 
 
-def test_a_document_of_more_values_than_an_answer_has_is_not_taken_apart() -> None:
-    """Each would become an object, though nothing of it is told."""
+def test_a_document_of_more_values_than_an_answer_has_is_not_parsed() -> None:
+    """Each would become an object, though nothing of it is used."""
     many = b"[" + b"0," * MOST_VALUES + b"0]"
     for read, name in ((from_chat, b"choices"), (from_responses, b"output")):
-        told = read(b'{"id":"c","%b":%b}' % (name, many), FACE)
-        assert told.is_error
+        result = read(b'{"id":"c","%b":%b}' % (name, many), OPTIONS)
+        assert result.is_error
         # Nothing in it was looked at: there is no note of any place.
-        assert not told.notes
+        assert not result.notes
     event_data = b'data: {"id":"c","type":"response.created","unknown":%b}\n\n' % many
     assert read_chat([event_data]).broken
     assert read_responses([event_data]).broken
@@ -185,23 +185,25 @@ def test_an_event_of_more_objects_than_its_bytes_can_mean_is_not_followed() -> N
 
 
 def test_an_answer_may_come_in_as_many_pieces_as_it_has_tokens() -> None:
-    """The longest answers have 128,000 tokens, and many servers tell them one by one."""
+    """The longest answers have 128,000 tokens, and many servers send them one by one."""
     stream = read_chat([chunk({"content": "a"})] * 128_000)
     stream.feed(STOP + DONE)
     assert stream.whole
 
 
-def test_calls_that_come_interleaved_are_told_as_soon_as_the_first_is_whole() -> None:
-    stream = ChatStreamTranslator(FACE)
+def test_interleaved_calls_are_written_as_soon_as_the_first_is_whole() -> None:
+    stream = ChatStreamTranslator(OPTIONS)
     stream.feed(chunk({"tool_calls": [call(0, ""), call(1, "")]}))
     pieces = ['{"a":"', "\\", '"}', "{[", '","b":[{}', ', "\\\\"]', "} ", " "]
     for piece in pieces[:-2]:
-        told = stream.feed(chunk({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}))
-        assert b"content_block_stop" not in told
+        result = stream.feed(
+            chunk({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})
+        )
+        assert b"content_block_stop" not in result
         stream.feed(chunk({"tool_calls": [{"index": 1, "function": {"arguments": "{"}}]}))
-    told = stream.feed(chunk({"tool_calls": [{"index": 0, "function": {"arguments": "} "}}]}))
-    assert b'content_block_stop","index":0' in told
-    assert told.count(b"event: content_block_start") == 1
+    result = stream.feed(chunk({"tool_calls": [{"index": 0, "function": {"arguments": "} "}}]}))
+    assert b'content_block_stop","index":0' in result
+    assert result.count(b"event: content_block_start") == 1
 
 
 def first_call_then_another(*pieces: str) -> list[bytes]:
@@ -212,7 +214,7 @@ def first_call_then_another(*pieces: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("sign", ['"', "{", "[", "\\", '["', "[]", '\\"', '["",['])
-def test_looking_for_the_end_of_a_call_is_given_up(
+def test_searching_for_the_end_of_a_call_stops_at_a_limit(
     sign: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each bracket, quote and backslash is a step of Python, and a packed stream has millions."""
@@ -233,19 +235,19 @@ def test_looking_for_the_end_of_a_call_is_given_up(
     assert 0 < steps <= 110_000
 
 
-def test_a_call_whose_end_was_given_up_is_told_in_its_order() -> None:
+def test_a_call_whose_end_was_not_found_is_written_in_order() -> None:
     long = json.dumps({"a": ["x"] * 60_000})
-    stream = ChatStreamTranslator(FACE)
-    told = b"".join(stream.feed(each) for each in first_call_then_another(long))
-    assert b'content_block_stop","index":0' not in told
-    told = stream.feed(STOP + DONE)
+    stream = ChatStreamTranslator(OPTIONS)
+    result = b"".join(stream.feed(each) for each in first_call_then_another(long))
+    assert b'content_block_stop","index":0' not in result
+    result = stream.feed(STOP + DONE)
     assert stream.whole
     assert stream.writer.malformed == 0
-    assert told.count(b"event: content_block_stop") == 2
+    assert result.count(b"event: content_block_stop") == 2
 
 
 def feed_events(stream: StreamTranslator, event: bytes, times: int) -> int:
-    """How much is kept after so many events of the same bytes, or until nothing more is taken."""
+    """How much is stored after so many events of the same bytes, or until no more are accepted."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -300,21 +302,21 @@ def test_what_waits_or_is_looked_at_again_is_bounded(
 
 def test_names_and_ids_of_calls_count_as_well() -> None:
     for more in ({"id": MEGABYTE}, {"function": {"name": MEGABYTE}}):
-        told = [chunk({"tool_calls": [{"index": n, **more}]}) for n in range(20)]
-        assert not read_chat(told[:3]).broken
-        assert read_chat(told).broken
+        result = [chunk({"tool_calls": [{"index": n, **more}]}) for n in range(20)]
+        assert not read_chat(result[:3]).broken
+        assert read_chat(result).broken
 
 
-def test_thoughts_that_no_call_follows_are_kept_up_to_a_bound() -> None:
-    """An answer is worth as much without them, so it is told on."""
+def test_reasoning_that_no_call_follows_is_stored_up_to_a_limit() -> None:
+    """An answer is as good without them, so it goes on."""
     stream = begun_response()
     done = event("response.output_item.done", output_index=0, item=THOUGHT)
     assert feed_events(stream, done, 40) < 16_000_000
     assert not stream.broken
-    assert any("encrypted_content" in each for each in stream.notes.told())
+    assert any("encrypted_content" in each for each in stream.notes.sentences())
 
 
-def test_small_thoughts_and_empty_pieces_are_bounded_by_their_number() -> None:
+def test_small_reasoning_items_and_empty_pieces_are_bounded_by_their_number() -> None:
     small = THOUGHT | {"encrypted_content": "x"}
     stream = begun_response()
     fed = event("response.output_item.done", output_index=0, item=small)
@@ -337,7 +339,7 @@ def test_arguments_that_come_in_more_pieces_than_a_model_writes_are_not_followed
     assert stream.broken
 
 
-def test_blocks_of_words_that_wait_behind_a_call_are_bounded() -> None:
+def test_text_blocks_that_wait_for_a_call_are_bounded() -> None:
     stream = begun_response(FUNCTION)
     message = {"type": "message", "content": [{"type": "output_text", "text": "a"}]}
     done = event("response.output_item.done", output_index=1, item=message)
@@ -348,7 +350,7 @@ def test_blocks_of_words_that_wait_behind_a_call_are_bounded() -> None:
 
 
 def test_the_places_of_a_response_are_bounded() -> None:
-    """Those that were streamed are kept, so that nothing is told twice."""
+    """Those that were streamed are stored, so that nothing is written twice."""
     stream = begun_response()
     for place in range(5_000):
         stream.feed(event(TEXT_DELTA, output_index=place, delta="a"))
@@ -429,21 +431,21 @@ def test_fields_that_nobody_knows_are_noted_up_to_a_number(monkeypatch: pytest.M
     answer = {"id": "c", "choices": [{"message": {"content": "a"} | unknown}] + [0] * 100}
     body = json.dumps(answer).encode()
     places = count_notes(monkeypatch)
-    told = from_chat(body, FACE)
-    assert not told.is_error
-    assert "choices[*].message.* (19950 times)" in " ".join(told.notes)
+    result = from_chat(body, OPTIONS)
+    assert not result.is_error
+    assert "choices[*].message.* (19950 times)" in " ".join(result.notes)
     assert len(places) < 500
     stream = read_chat([chunk({"content": "a"} | unknown)])
     assert not stream.broken
     assert len(places) < 1000
 
 
-def test_a_whole_answer_of_more_choices_than_can_be_asked_for_is_none() -> None:
+def test_a_whole_answer_of_more_choices_than_can_be_requested_is_none() -> None:
     def body(count: int) -> bytes:
         return json.dumps({"id": "c", "choices": [{"message": {}}] * count}).encode()
 
-    assert not from_chat(body(128), FACE).is_error
-    assert from_chat(body(129), FACE).is_error
+    assert not from_chat(body(128), OPTIONS).is_error
+    assert from_chat(body(129), OPTIONS).is_error
 
 
 def test_one_event_has_only_so_many_objects_however_long_it_is() -> None:

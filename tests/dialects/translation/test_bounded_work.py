@@ -20,18 +20,18 @@ EMPTY: Json = {"role": "assistant", "content": ""}
 USER: Json = {"role": "user", "content": "a"}
 
 
-def asked(messages: list[Json]) -> bytes:
+def sent(messages: list[Json]) -> bytes:
     return json.dumps({"model": "claude-x", "max_tokens": 9, "messages": messages}).encode()
 
 
 def results(count: int) -> list[Json]:
     """Words before each of many results, in one message."""
     calls = [{"type": "tool_use", "id": f"t{n}", "name": "a", "input": {}} for n in range(count)]
-    told: list[Json] = []
+    result: list[Json] = []
     for n in range(count):
-        told.append({"type": "text", "text": "a"})
-        told.append({"type": "tool_result", "tool_use_id": f"t{n}", "content": "x"})
-    return [USER, {"role": "assistant", "content": calls}, {"role": "user", "content": told}]
+        result.append({"type": "text", "text": "a"})
+        result.append({"type": "tool_result", "tool_use_id": f"t{n}", "content": "x"})
+    return [USER, {"role": "assistant", "content": calls}, {"role": "user", "content": result}]
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -57,28 +57,28 @@ def seconds(work: Callable[[], object]) -> float:
 def test_eight_times_as_many_messages_cost_no_more_than_about_eight_times_as_much(
     work: Callable[[bytes], object], messages: Callable[[int], list[Json]]
 ) -> None:
-    few, many = asked(messages(250)), asked(messages(2_000))
+    few, many = sent(messages(250)), sent(messages(2_000))
     assert seconds(lambda: work(many)) < 24 * seconds(lambda: work(few))
 
 
-def test_what_stands_before_several_results_is_noted_once() -> None:
-    notes = to_chat(asked(results(3)), "gpt").notes
-    assert [note for note in notes if "told behind the results" in note] == [
-        "messages[*].content[*].text (3 times): told behind the results of tools"
+def test_what_comes_before_several_results_is_noted_once() -> None:
+    notes = to_chat(sent(results(3)), "gpt").notes
+    assert [note for note in notes if "sent after the results" in note] == [
+        "messages[*].content[*].text (3 times): sent after the results of tools"
     ]
 
 
 def test_messages_that_lost_their_neighbours_are_joined_in_order() -> None:
-    words: list[Json] = [{"role": "user", "content": text} for text in "abc"]
-    said: list[Json] = [
-        words[0],
+    texts: list[Json] = [{"role": "user", "content": text} for text in "abc"]
+    message: list[Json] = [
+        texts[0],
         EMPTY,
-        words[1],
+        texts[1],
         EMPTY,
-        words[2],
+        texts[2],
         {"role": "assistant", "content": "d"},
     ]
-    fitted = json.loads(fit_for_claude(asked(said)).body)["messages"]
+    fitted = json.loads(fit_for_claude(sent(message)).body)["messages"]
     assert fitted == [
         {"role": "user", "content": [{"type": "text", "text": text} for text in "abc"]},
         {"role": "assistant", "content": "d"},
@@ -86,8 +86,8 @@ def test_messages_that_lost_their_neighbours_are_joined_in_order() -> None:
 
 
 TOO_MANY = [
-    asked([USER] * (MOST_OBJECTS + 1)),
-    asked([{"role": "user", "content": [{"type": "text", "text": ""}] * (MOST_OBJECTS + 1)}]),
+    sent([USER] * (MOST_OBJECTS + 1)),
+    sent([{"role": "user", "content": [{"type": "text", "text": ""}] * (MOST_OBJECTS + 1)}]),
 ]
 
 
@@ -102,17 +102,19 @@ def test_a_conversation_that_is_too_long_is_not_translated(body: bytes) -> None:
 
 def test_a_long_conversation_is_continued_byte_for_byte() -> None:
     answer: Json = {"role": "assistant", "content": "b"}
-    body = asked([USER, answer] * 10 + [USER])
+    body = sent([USER, answer] * 10 + [USER])
     body = body.replace(b'"claude-x"', b'"claude-3-5-haiku-latest"')
     continued = prefilled(body, "Once ")
     assert continued is not None
-    said = json.loads(continued)["messages"]
-    assert said == [*json.loads(body)["messages"], {"role": "assistant", "content": "Once"}]
-    for said in (b"[]", b"{}", b'"x"', b'[{"role": "assistant"}]'):
-        assert prefilled(b'{"model":"claude-3-5-haiku-latest","messages":%b}' % said, "x") is None
+    message = json.loads(continued)["messages"]
+    assert message == [*json.loads(body)["messages"], {"role": "assistant", "content": "Once"}]
+    for message in (b"[]", b"{}", b'"x"', b'[{"role": "assistant"}]'):
+        assert (
+            prefilled(b'{"model":"claude-3-5-haiku-latest","messages":%b}' % message, "x") is None
+        )
 
 
-def test_thoughts_are_looked_for_in_no_more_items_than_a_conversation_has() -> None:
+def test_reasoning_is_searched_in_no_more_items_than_a_conversation_has() -> None:
     thought = {"type": "reasoning", "encrypted_content": "x"}
     few = json.dumps({"input": [thought, {"type": "message"}]}).encode()
     assert json.loads(without_reasoning(few).body) == {"input": [{"type": "message"}]}

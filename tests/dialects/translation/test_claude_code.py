@@ -1,4 +1,4 @@
-"""What the real Claude Code asked, with its texts cut short, can be said in both dialects."""
+"""Requests of the real Claude Code, with shortened texts, can be translated to both dialects."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ LET_GO = {
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.stem)
-def test_a_request_of_claude_code_is_taken_by_openais_types(sample: Path, oracle: Oracle) -> None:
+def test_a_request_of_claude_code_is_accepted_by_openais_types(
+    sample: Path, oracle: Oracle
+) -> None:
     body = sample.read_bytes()
     for kind, translate in (("chat request", to_chat), ("responses request", to_responses)):
-        told = translate(body, "gpt-x")
-        document = json.loads(told.body)
+        result = translate(body, "gpt-x")
+        document = json.loads(result.body)
         assert oracle.ask("typed", kind, document) == document
-        places = {note.split(":")[0].split(" (")[0] for note in told.notes}
+        places = {note.split(":")[0].split(" (")[0] for note in result.notes}
         assert places <= LET_GO
 
 

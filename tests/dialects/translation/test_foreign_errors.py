@@ -1,4 +1,4 @@
-"""Foreign errors reach clients in the words that they act on."""
+"""Foreign errors reach clients in the texts that they act on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jackline.dialects.neutral.answer import to_anthropic_error
 from jackline.failures import Observation, classify
 
 
-def told(status: int, **error: object) -> dict[str, str]:
+def result(status: int, **error: object) -> dict[str, str]:
     document = json.loads(to_anthropic_error(status, json.dumps({"error": error}).encode()))
     assert document["type"] == "error"
     inner: dict[str, str] = document["error"]
@@ -62,25 +62,25 @@ def told(status: int, **error: object) -> dict[str, str]:
 def test_each_kind_of_error_has_its_name_and_keeps_its_sentence(
     status: int, error: dict[str, str], kind: str
 ) -> None:
-    assert told(status, **error) == {"type": kind, "message": error["message"]}
+    assert result(status, **error) == {"type": kind, "message": error["message"]}
 
 
-def test_a_prompt_that_is_too_long_is_told_in_the_sentence_that_claude_code_compacts_by() -> None:
-    words = (
+def test_a_prompt_that_is_too_long_gets_the_message_by_which_claude_code_compacts() -> None:
+    text = (
         "This model's maximum context length is 128000 tokens. "
         "However, your messages resulted in 130001 tokens."
     )
-    error = told(400, message=words, code="context_length_exceeded")
+    error = result(400, message=text, code="context_length_exceeded")
     assert error == {
         "type": "invalid_request_error",
         "message": "prompt is too long: 130001 tokens > 128000 maximum",
     }
     bare = "Your input exceeds the context window of this model."
-    assert told(400, message=bare)["message"] == f"prompt is too long: {bare}"
+    assert result(400, message=bare)["message"] == f"prompt is too long: {bare}"
 
 
 def test_keys_that_an_error_quotes_are_blanked() -> None:
-    error = told(401, message="Incorrect API key provided: sk-proj-abcdefghijkl1234567890.")
+    error = result(401, message="Incorrect API key provided: sk-proj-abcdefghijkl1234567890.")
     assert "abcdefghijkl" not in error["message"]
 
 

@@ -1,4 +1,4 @@
-"""Small pairs that a person can read: what is asked and answered on both sides."""
+"""Small pairs that a person can read: requests and answers of both sides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jackline.dialects.openai_responses.request import to_responses
 DATA = Path(__file__).parent / "data"
 REQUESTS = sorted((DATA / "requests").glob("*.json"))
 ANSWERS = sorted((DATA / "answers").glob("*.json"))
-FACE = AnswerOptions("claude-opus-4-8", {"mcp_short": "mcp__real_name"}, ("END",))
+OPTIONS = AnswerOptions("claude-opus-4-8", {"mcp_short": "mcp__real_name"}, ("END",))
 
 
 def pair(file: Path) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def pair(file: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
 @pytest.mark.parametrize("file", REQUESTS, ids=lambda file: file.stem)
-def test_a_request_is_said_as_written_down(file: Path, dialect: str) -> None:
+def test_a_request_is_translated_as_in_its_file(file: Path, dialect: str) -> None:
     golden = pair(file)
     translate = to_chat if dialect == "chat" else to_responses
     body = json.dumps(golden["asked"]).encode()
@@ -37,31 +37,31 @@ def test_a_request_is_said_as_written_down(file: Path, dialect: str) -> None:
             translate(body, "gpt-x")
         assert str(refused.value) == golden[f"{dialect}_refused"]
     else:
-        told = translate(body, "gpt-x")
-        assert json.loads(told.body) == golden[dialect]
-        assert list(told.notes) == golden[f"{dialect}_notes"]
+        result = translate(body, "gpt-x")
+        assert json.loads(result.body) == golden[dialect]
+        assert list(result.notes) == golden[f"{dialect}_notes"]
 
 
 @pytest.mark.parametrize("file", ANSWERS, ids=lambda file: file.stem)
-def test_an_answer_is_told_as_written_down(file: Path) -> None:
+def test_an_answer_is_translated_as_in_its_file(file: Path) -> None:
     golden = pair(file)
     translate = from_chat if golden["dialect"] == "chat" else from_responses
-    told = translate(json.dumps(golden["answer"]).encode(), FACE)
-    assert json.loads(told.body) == golden["anthropic"]
-    assert list(told.notes) == golden["notes"]
-    assert told.is_error is golden["is_error"]
+    result = translate(json.dumps(golden["answer"]).encode(), OPTIONS)
+    assert json.loads(result.body) == golden["anthropic"]
+    assert list(result.notes) == golden["notes"]
+    assert result.is_error is golden["is_error"]
 
 
 @pytest.mark.parametrize(
     ("name", "translator"),
-    [("chat", ChatStreamTranslator(FACE)), ("responses", ResponsesStreamTranslator(FACE))],
+    [("chat", ChatStreamTranslator(OPTIONS)), ("responses", ResponsesStreamTranslator(OPTIONS))],
 )
-def test_a_stream_is_told_as_written_down(
+def test_a_stream_is_translated_as_in_its_file(
     name: str, translator: ChatStreamTranslator | ResponsesStreamTranslator
 ) -> None:
-    told = translator.feed((DATA / "streams" / f"{name}.sse").read_bytes())
+    result = translator.feed((DATA / "streams" / f"{name}.sse").read_bytes())
     wanted = (DATA / "streams" / f"{name}.anthropic.sse").read_bytes()
     # A checkout may have changed the line ends of both.
-    assert told == wanted.replace(b"\r\n", b"\n")
+    assert result == wanted.replace(b"\r\n", b"\n")
     assert translator.whole
-    assert [note.split(": ")[1][:9] for note in translator.notes.told()] == ["reasoning"]
+    assert [note.split(": ")[1][:9] for note in translator.notes.sentences()] == ["reasoning"]

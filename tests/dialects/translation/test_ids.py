@@ -46,11 +46,11 @@ def test_names_of_tools_fit_and_stay_apart(one: str, other: str) -> None:
     assert one == other or tool_name(one) != tool_name(other)
 
 
-def _bound_in_chat(told: dict[str, Any]) -> list[tuple[str, str]]:
+def _bound_in_chat(output: dict[str, Any]) -> list[tuple[str, str]]:
     """Each result with the call that it answers, by position of the call."""
     calls: dict[str, str] = {}
     bound = []
-    for message in told["messages"]:
+    for message in output["messages"]:
         for call in message.get("tool_calls", ()):
             calls[call["id"]] = call["function"]["arguments"]
         if message["role"] == "tool":
@@ -59,10 +59,10 @@ def _bound_in_chat(told: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 @given(requests())
-def test_every_result_is_bound_to_its_call_in_both_dialects(asked: dict[str, Any]) -> None:
+def test_every_result_is_bound_to_its_call_in_both_dialects(sent: dict[str, Any]) -> None:
     place = 0
     wanted = []
-    for message in asked["messages"]:
+    for message in sent["messages"]:
         for block in message["content"] if isinstance(message["content"], list) else ():
             if block["type"] == "tool_use":
                 block["input"] = {"call": block["id"]}
@@ -71,7 +71,7 @@ def test_every_result_is_bound_to_its_call_in_both_dialects(asked: dict[str, Any
                 block.pop("is_error", None)
                 wanted.append((json.dumps({"call": block["tool_use_id"]}), f"result {place}"))
                 place += 1
-    body = json.dumps(asked).encode()
+    body = json.dumps(sent).encode()
     assert _bound_in_chat(json.loads(to_chat(body, "m").body)) == wanted
     calls, bound = {}, []
     for item in json.loads(to_responses(body, "m").body)["input"]:
@@ -84,9 +84,9 @@ def test_every_result_is_bound_to_its_call_in_both_dialects(asked: dict[str, Any
 
 
 @given(requests())
-def test_results_stand_directly_behind_the_calls_that_they_answer(asked: dict[str, Any]) -> None:
+def test_results_directly_follow_the_calls_that_they_answer(sent: dict[str, Any]) -> None:
     owed: set[str] = set()
-    for message in json.loads(to_chat(json.dumps(asked).encode(), "m").body)["messages"]:
+    for message in json.loads(to_chat(json.dumps(sent).encode(), "m").body)["messages"]:
         if message["role"] == "tool":
             owed.remove(message["tool_call_id"])
         else:
@@ -98,20 +98,20 @@ def test_results_stand_directly_behind_the_calls_that_they_answer(asked: dict[st
 
 @given(answers())
 def test_a_foreign_answer_goes_back_with_its_results_bound(answer: Answer) -> None:
-    told = json.loads(from_chat(chat_whole(answer), AnswerOptions("claude-x")).body)
-    calls = [block for block in told["content"] if block["type"] == "tool_use"]
+    output = json.loads(from_chat(chat_whole(answer), AnswerOptions("claude-x")).body)
+    calls = [block for block in output["content"] if block["type"] == "tool_use"]
     results = [
         {"type": "tool_result", "tool_use_id": call["id"], "content": str(place)}
         for place, call in enumerate(calls)
     ]
-    asked = {
+    sent = {
         "messages": [
             {"role": "user", "content": "Go"},
-            {"role": "assistant", "content": [*told["content"], {"type": "text", "text": "."}]},
+            {"role": "assistant", "content": [*output["content"], {"type": "text", "text": "."}]},
             {"role": "user", "content": [*reversed(results), {"type": "text", "text": "Next"}]},
         ]
     }
-    back = json.loads(to_chat(json.dumps(asked).encode(), "m").body)
+    back = json.loads(to_chat(json.dumps(sent).encode(), "m").body)
     bound = {result: given for given, result in _bound_in_chat(back)}
     assert [json.loads(bound[str(place)]) for place in range(len(calls))] == [
         json.loads(call.arguments) for call in answer.calls

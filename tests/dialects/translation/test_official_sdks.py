@@ -25,21 +25,21 @@ from tests.dialects.translation.foreign_answers import (
 from tests.dialects.translation.oracles import Oracle, OracleError
 from tests.dialects.translation.requests import requests
 
-FACE = AnswerOptions("claude-opus-4-8")
+OPTIONS = AnswerOptions("claude-opus-4-8")
 FEW = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
 @FEW
-@given(asked=requests())
+@given(sent=requests())
 def test_openais_types_take_every_request_that_we_write(
-    oracle: Oracle, asked: dict[str, Any]
+    oracle: Oracle, sent: dict[str, Any]
 ) -> None:
-    body = json.dumps(asked).encode()
+    body = json.dumps(sent).encode()
     for kind, translate in (("chat request", to_chat), ("responses request", to_responses)):
-        told = json.loads(translate(body, "gpt-x").body)
-        assert oracle.ask("typed", kind, told) == told
+        result = json.loads(translate(body, "gpt-x").body)
+        assert oracle.ask("typed", kind, result) == result
 
 
 def test_openais_types_refuse_what_does_not_belong_there(oracle: Oracle) -> None:
@@ -56,22 +56,26 @@ def test_openais_types_refuse_what_does_not_belong_there(oracle: Oracle) -> None
 @given(answer=answers())
 def test_anthropics_types_take_every_message_that_we_write(oracle: Oracle, answer: Answer) -> None:
     for body in (
-        from_chat(chat_whole(answer), FACE).body,
-        from_responses(responses_whole(answer), FACE).body,
+        from_chat(chat_whole(answer), OPTIONS).body,
+        from_responses(responses_whole(answer), OPTIONS).body,
     ):
-        told = json.loads(body)
-        assert oracle.ask("typed", "message", told) == told
+        result = json.loads(body)
+        assert oracle.ask("typed", "message", result) == result
 
 
 @FEW
 @given(answer=answers())
 def test_anthropics_client_reads_every_stream_that_we_write(oracle: Oracle, answer: Answer) -> None:
     for translator, events, whole in (
-        (ChatStreamTranslator(FACE), chat_events(answer), from_chat(chat_whole(answer), FACE)),
         (
-            ResponsesStreamTranslator(FACE),
+            ChatStreamTranslator(OPTIONS),
+            chat_events(answer),
+            from_chat(chat_whole(answer), OPTIONS),
+        ),
+        (
+            ResponsesStreamTranslator(OPTIONS),
             responses_events(answer),
-            from_responses(responses_whole(answer), FACE),
+            from_responses(responses_whole(answer), OPTIONS),
         ),
     ):
         stream = translator.feed(b"".join(events))

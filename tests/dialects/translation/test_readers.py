@@ -67,7 +67,7 @@ def test_chat_that_is_done_without_a_finish_reason_is_broken() -> None:
         (ResponsesStreamReader(), data({"type": "error", "message": "No."})),
     ],
 )
-def test_an_error_breaks_a_stream_and_is_kept(reader: Any, event: bytes) -> None:
+def test_an_error_breaks_a_stream_and_is_stored(reader: Any, event: bytes) -> None:
     reader.feed(event)
     assert reader.broken
     assert b"{" in reader.error_event
@@ -102,7 +102,7 @@ def test_requests_that_cannot_be_read_have_no_facts(noise: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "middle"),
+    ("fields", "middle"),
     [
         ({"input": "hi"}, False),
         ({"input": [{"type": "message", "role": "user", "content": "hi"}]}, False),
@@ -122,13 +122,13 @@ def test_requests_that_cannot_be_read_have_no_facts(noise: bytes) -> None:
     ],
 )
 def test_results_of_tools_at_the_end_mean_the_middle_of_a_turn(
-    asked: dict[str, object], middle: bool
+    fields: dict[str, object], middle: bool
 ) -> None:
-    assert continues_openai_turn(json.dumps(asked).encode()) is middle
+    assert continues_openai_turn(json.dumps(fields).encode()) is middle
 
 
-def test_choices_are_followed_up_to_the_number_that_can_be_asked_for() -> None:
-    """Each was kept: 3.6 million of them took 240 MB for as long as the stream was open."""
+def test_choices_are_read_up_to_the_number_that_can_be_requested() -> None:
+    """Each was stored: 3.6 million of them took 240 MB for as long as the stream was open."""
 
     def read(count: int) -> ChatStreamReader:
         reader = ChatStreamReader()
@@ -141,8 +141,8 @@ def test_choices_are_followed_up_to_the_number_that_can_be_asked_for() -> None:
     assert read(129).broken
 
 
-def test_what_is_kept_of_choices_does_not_grow_with_an_event() -> None:
-    def kept(count: int) -> int:
+def test_what_is_stored_of_choices_does_not_grow_with_an_event() -> None:
+    def stored(count: int) -> int:
         chunk = data({"choices": [{"index": index} for index in range(10_000, 10_000 + count)]})
         reader = ChatStreamReader()
         tracemalloc.start()
@@ -152,4 +152,4 @@ def test_what_is_kept_of_choices_does_not_grow_with_an_event() -> None:
         finally:
             tracemalloc.stop()
 
-    assert kept(80_000) < kept(20_000) + 100_000
+    assert stored(80_000) < stored(20_000) + 100_000

@@ -54,14 +54,14 @@ def common_requests(draw: st.DrawFn) -> Json:
         calls = [
             {"type": "tool_use", "id": one, "name": "Bash", "input": draw(INPUTS)} for one in batch
         ]
-        words = [{"type": "text", "text": draw(WORDS)}] if draw(st.booleans()) else []
+        plain_text = [{"type": "text", "text": draw(WORDS)}] if draw(st.booleans()) else []
         results = [
             {"type": "tool_result", "tool_use_id": one, "content": draw(RESULTS)} for one in batch
         ]
-        messages.append({"role": "assistant", "content": words + calls})
+        messages.append({"role": "assistant", "content": plain_text + calls})
         messages.append({"role": "user", "content": results})
-    asked: Json = {"model": "m", "max_tokens": draw(st.integers(1, 9999)), "messages": messages}
-    asked["tools"] = [
+    sent: Json = {"model": "m", "max_tokens": draw(st.integers(1, 9999)), "messages": messages}
+    sent["tools"] = [
         {"name": "Bash", "description": draw(WORDS), "input_schema": {"type": "object"}}
     ]
     extras: Json = {
@@ -74,14 +74,14 @@ def common_requests(draw: st.DrawFn) -> Json:
         ),
     }
     for name in draw(st.lists(st.sampled_from(sorted(extras)), unique=True)):
-        asked[name] = extras[name]
-    return asked
+        sent[name] = extras[name]
+    return sent
 
 
-def meaning(asked: Json) -> Json:
+def meaning(sent: Json) -> Json:
     """An Anthropic request as what it says, apart from how it is written."""
     said: list[Any] = []
-    for message in asked["messages"]:
+    for message in sent["messages"]:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks:
@@ -92,36 +92,36 @@ def meaning(asked: Json) -> Json:
                     said.append(("call", block["id"], block["name"], block["input"]))
                 case "tool_result":
                     result = block["content"]
-                    words = result if isinstance(result, str) else result[0]["text"]
-                    said.append(("result", block["tool_use_id"], words))
-    system = asked.get("system", "")
-    tools = [(tool["name"], tool["description"], tool["input_schema"]) for tool in asked["tools"]]
+                    plain_text = result if isinstance(result, str) else result[0]["text"]
+                    said.append(("result", block["tool_use_id"], plain_text))
+    system = sent.get("system", "")
+    tools = [(tool["name"], tool["description"], tool["input_schema"]) for tool in sent["tools"]]
     return {
         "said": said,
         "system": system if isinstance(system, str) else system[0]["text"],
         "tools": tools,
-        "choice": asked.get("tool_choice", {}).get("type"),
-        "bounds": [asked.get(name) for name in ("max_tokens", "temperature", "top_p")],
-        "stream": asked.get("stream", False),
+        "choice": sent.get("tool_choice", {}).get("type"),
+        "bounds": [sent.get(name) for name in ("max_tokens", "temperature", "top_p")],
+        "stream": sent.get("stream", False),
     }
 
 
 @FEW
-@given(asked=common_requests())
+@given(sent=common_requests())
 def test_a_request_comes_back_as_it_was_when_another_translates_it_back(
-    oracle: Oracle, asked: Json
+    oracle: Oracle, sent: Json
 ) -> None:
-    body = json.dumps(asked).encode()
+    body = json.dumps(sent).encode()
     for source, translate in (("openai_chat", to_chat), ("openai_responses", to_responses)):
-        told = json.loads(translate(body, "m").body)
-        back = oracle.ask("rosetta", "request", source, "anthropic", told)
-        assert meaning(back) == meaning(asked)
+        output = json.loads(translate(body, "m").body)
+        back = oracle.ask("rosetta", "request", source, "anthropic", output)
+        assert meaning(back) == meaning(sent)
 
 
 PLAIN = [
     name
     for name, answer in ANSWERS.items()
-    # It makes up words for a refusal.
+    # It makes up a text for a refusal.
     if answer.blocks
     and all(block["type"] in ("text", "tool_use") for block in answer.blocks)
     and all(block.get("text", "x").strip() for block in answer.blocks)
@@ -129,21 +129,21 @@ PLAIN = [
 
 
 def spoken(blocks: list[Json]) -> tuple[str, list[Any]]:
-    """The words and the calls; rosetta keeps the order inside of each, not between them.
+    """The text and the calls; rosetta preserves the order inside of each, not between them.
 
     It joins texts by a space of its own, so that only the letters can be compared.
     """
     text = "".join(block["text"] for block in blocks if block["type"] == "text")
-    words = "".join(text.split())
+    plain_text = "".join(text.split())
     calls = [(block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"]
-    return words, calls
+    return plain_text, calls
 
 
-FACE = AnswerOptions("claude-test")
+OPTIONS = AnswerOptions("claude-test")
 
 
 @pytest.mark.parametrize("answer", [ANSWERS[name] for name in PLAIN], ids=PLAIN)
-def test_a_whole_answer_of_another_translator_says_what_it_said(
+def test_a_whole_answer_is_the_same_as_another_translators(
     oracle: Oracle, answer: Answered
 ) -> None:
     message = {
@@ -158,23 +158,23 @@ def test_a_whole_answer_of_another_translator_says_what_it_said(
     }
     for source, translate in (("openai_chat", from_chat), ("openai_responses", from_responses)):
         foreign = oracle.ask("rosetta", "answer", source, "anthropic", message)
-        told = json.loads(translate(json.dumps(foreign).encode(), FACE).body)
-        assert spoken(told["content"]) == spoken(answer.blocks)
-        assert told["usage"]["output_tokens"] == 42
+        output = json.loads(translate(json.dumps(foreign).encode(), OPTIONS).body)
+        assert spoken(output["content"]) == spoken(answer.blocks)
+        assert output["usage"]["output_tokens"] == 42
         if source == "openai_chat" and answer.stop_reason != "end_turn":
-            assert told["stop_reason"] == answer.stop_reason
+            assert output["stop_reason"] == answer.stop_reason
 
 
 @pytest.mark.parametrize("answer", [ANSWERS[name] for name in PLAIN], ids=PLAIN)
-def test_a_stream_of_another_translator_says_what_it_said(oracle: Oracle, answer: Answered) -> None:
+def test_a_stream_is_the_same_as_another_translators(oracle: Oracle, answer: Answered) -> None:
     events = [json.loads(data_of(event)) for event in EventSplitter().feed(answer.stream)]
     chunks = oracle.ask("rosetta", "stream", "openai_chat", "anthropic", events)
-    chat = ChatStreamTranslator(FACE)
-    told = chat.feed(b"".join(data(one) for one in chunks) + b"data: [DONE]\n\n")
+    chat = ChatStreamTranslator(OPTIONS)
+    output = chat.feed(b"".join(data(one) for one in chunks) + b"data: [DONE]\n\n")
     foreign = oracle.ask("rosetta", "stream", "openai_responses", "anthropic", events)
-    responses = ResponsesStreamTranslator(FACE)
+    responses = ResponsesStreamTranslator(OPTIONS)
     for stream, whole in (
-        (told, chat.whole),
+        (output, chat.whole),
         (responses.feed(b"".join(named(one) for one in foreign)), responses.whole),
     ):
         client = StrictClient()

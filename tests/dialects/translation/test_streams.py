@@ -52,7 +52,7 @@ DIALECTS = {
     ),
 }
 BOTH = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-FACE = AnswerOptions("claude-opus-4-8", {"Read": "mcp__real__Read"})
+OPTIONS = AnswerOptions("claude-opus-4-8", {"Read": "mcp__real__Read"})
 
 
 def read(stream: bytes) -> tuple[AnthropicStreamReader, StrictClient]:
@@ -66,10 +66,10 @@ def read(stream: bytes) -> tuple[AnthropicStreamReader, StrictClient]:
 @BOTH
 @given(answer=answers())
 def test_a_stream_says_what_the_whole_answer_says(dialect: Dialect, answer: Answer) -> None:
-    translator = dialect.translator(FACE)
+    translator = dialect.translator(OPTIONS)
     stream = translator.feed(b"".join(dialect.events(answer))) + translator.end()
     reader, client = read(stream)
-    whole = json.loads(dialect.translate(dialect.whole(answer), FACE).body)
+    whole = json.loads(dialect.translate(dialect.whole(answer), OPTIONS).body)
     assert reader.whole
     assert translator.whole
     assert not translator.broken
@@ -85,14 +85,14 @@ def test_a_stream_says_what_the_whole_answer_says(dialect: Dialect, answer: Answ
 def test_every_call_keeps_its_name_and_arguments_and_has_an_id_of_its_own(
     dialect: Dialect, answer: Answer
 ) -> None:
-    translator = dialect.translator(FACE)
+    translator = dialect.translator(OPTIONS)
     _, client = read(translator.feed(b"".join(dialect.events(answer))))
-    told = [(call["name"], call["input"]) for call in client.tools_started]
+    result = [(call["name"], call["input"]) for call in client.tools_started]
     made = [
-        (FACE.tool_names.get(call.name, call.name), json.loads(call.arguments))
+        (OPTIONS.tool_names.get(call.name, call.name), json.loads(call.arguments))
         for call in answer.calls
     ]
-    assert told == made
+    assert result == made
     ids = [call["id"] for call in client.tools_started]
     assert len(set(ids)) == len(ids)
     for call, told_id in zip(answer.calls, ids, strict=True):
@@ -108,9 +108,9 @@ def test_any_cut_of_the_bytes_gives_the_same_events(
     dialect: Dialect, answer: Answer, chunks: list[int]
 ) -> None:
     stream = b"".join(dialect.events(answer))
-    at_once = dialect.translator(FACE).feed(stream)
+    at_once = dialect.translator(OPTIONS).feed(stream)
     edges = [0, *sorted(min(place, len(stream)) for place in chunks), len(stream)]
-    translator = dialect.translator(FACE)
+    translator = dialect.translator(OPTIONS)
     pieces = [translator.feed(stream[start:end]) for start, end in itertools.pairwise(edges)]
     assert b"".join(pieces) == at_once
 
@@ -119,9 +119,9 @@ def test_any_cut_of_the_bytes_gives_the_same_events(
 def test_bytes_one_by_one_give_the_same_events(dialect: Dialect) -> None:
     answer = Answer(("Hm.",), ("Grüße 🌍", " du"), (), (), "stop")
     stream = b"".join(dialect.events(answer))
-    translator = dialect.translator(FACE)
+    translator = dialect.translator(OPTIONS)
     pieces = [translator.feed(stream[at : at + 1]) for at in range(len(stream))]
-    assert b"".join(pieces) == dialect.translator(FACE).feed(stream)
+    assert b"".join(pieces) == dialect.translator(OPTIONS).feed(stream)
 
 
 @BOTH
@@ -130,15 +130,15 @@ def test_a_stream_that_was_cut_off_has_no_end(
     dialect: Dialect, answer: Answer, share: float
 ) -> None:
     events = dialect.events(answer)
-    whole = dialect.translator(FACE).feed(b"".join(events))
+    whole = dialect.translator(OPTIONS).feed(b"".join(events))
     # The last event is what makes an answer whole.
     cut = b"".join(events[:-1])
     cut = cut[: int(len(cut) * share)]
-    translator = dialect.translator(FACE)
-    told = translator.feed(cut)
-    assert whole.startswith(told)
+    translator = dialect.translator(OPTIONS)
+    result = translator.feed(cut)
+    assert whole.startswith(result)
     assert not translator.whole
-    assert b"message_stop" not in told
+    assert b"message_stop" not in result
 
 
 @BOTH
@@ -147,13 +147,13 @@ def test_noise_breaks_a_stream_with_an_error_and_nothing_follows(
     dialect: Dialect, noise: bytes, answer: Answer
 ) -> None:
     events = dialect.events(answer)
-    translator = dialect.translator(FACE)
-    told = translator.feed(
+    translator = dialect.translator(OPTIONS)
+    result = translator.feed(
         events[0] + b"data: \x01" + noise.replace(b"\n", b"").replace(b"\r", b"") + b"\n\n"
     )
     assert translator.broken
-    assert told.count(b"event: error\n") == 1
-    failure = classify(Observation.of_stream(told), now=datetime(2026, 1, 1, tzinfo=UTC))
+    assert result.count(b"event: error\n") == 1
+    failure = classify(Observation.of_stream(result), now=datetime(2026, 1, 1, tzinfo=UTC))
     assert failure.kind is Kind.TRUNCATED_STREAM
     assert failure.retry_same
     assert translator.feed(b"".join(events[1:])) + translator.end() == b""
@@ -162,34 +162,34 @@ def test_noise_breaks_a_stream_with_an_error_and_nothing_follows(
 @given(st.binary(max_size=200))
 def test_nothing_that_a_server_sends_makes_a_translator_raise(noise: bytes) -> None:
     for dialect in DIALECTS.values():
-        translator = dialect.translator(FACE)
+        translator = dialect.translator(OPTIONS)
         translator.feed(noise + b"\n\n")
         translator.end()
-        dialect.translate(noise, FACE)
+        dialect.translate(noise, OPTIONS)
 
 
 def test_chat_without_done_is_whole_when_it_ended_in_order_behind_a_finish_reason() -> None:
     events = chat_events(Answer((), ("Hi",), (), (), "stop"))
-    translator = ChatStreamTranslator(FACE)
-    told = translator.feed(b"".join(events[:-2]))
-    assert b"message_stop" not in told
-    assert read(told + translator.end())[0].whole
+    translator = ChatStreamTranslator(OPTIONS)
+    result = translator.feed(b"".join(events[:-2]))
+    assert b"message_stop" not in result
+    assert read(result + translator.end())[0].whole
 
 
 def test_chat_that_ends_in_order_without_a_finish_reason_has_no_end() -> None:
     events = chat_events(Answer((), ("Hi",), (), (), "stop"))
-    translator = ChatStreamTranslator(FACE)
-    told = translator.feed(b"".join(events[:-3])) + translator.end()
-    assert b"message_stop" not in told
+    translator = ChatStreamTranslator(OPTIONS)
+    result = translator.feed(b"".join(events[:-3])) + translator.end()
+    assert b"message_stop" not in result
     assert not translator.whole
 
 
 def test_chat_that_is_done_without_a_finish_reason_is_broken() -> None:
     events = chat_events(Answer((), ("Hi",), (), (), "stop"))
-    translator = ChatStreamTranslator(FACE)
-    told = translator.feed(b"".join([*events[:-3], events[-1]]))
-    assert b"message_stop" not in told
-    assert told.count(b"event: error\n") == 1
+    translator = ChatStreamTranslator(OPTIONS)
+    result = translator.feed(b"".join([*events[:-3], events[-1]]))
+    assert b"message_stop" not in result
+    assert result.count(b"event: error\n") == 1
     assert translator.broken
 
 
@@ -209,7 +209,7 @@ A, B = "call_" + "A" * 24, "call_" + "B" * 24
 
 
 def tools_of(stream: bytes) -> list[tuple[str, str, Any]]:
-    translator = ChatStreamTranslator(FACE)
+    translator = ChatStreamTranslator(OPTIONS)
     _, client = read(translator.feed(stream))
     assert translator.whole
     return [(call["id"], call["name"], call["input"]) for call in client.tools_started]
@@ -252,39 +252,39 @@ BOTH_CALLS = [
     }.items(),
     ids=lambda pair: pair[0] if isinstance(pair, tuple) else None,
 )
-def test_calls_are_told_apart_in_every_way_that_servers_write_them(
+def test_calls_are_distinguished_in_every_way_that_servers_write_them(
     events: tuple[str, list[bytes]],
 ) -> None:
-    told = tools_of(b"".join(events[1]) + END)
-    assert sorted(told) == BOTH_CALLS
+    result = tools_of(b"".join(events[1]) + END)
+    assert sorted(result) == BOTH_CALLS
 
 
-def test_words_behind_a_call_are_a_block_of_their_own() -> None:
-    translator = ChatStreamTranslator(FACE)
+def test_text_after_a_call_is_a_block_of_its_own() -> None:
+    translator = ChatStreamTranslator(OPTIONS)
     stream = chunk({"content": "One."}) + call_chunk(0, A, "X", "{}") + chunk({"content": "Two."})
     _, client = read(translator.feed(stream + END))
     assert [block["type"] for block in client.blocks] == ["text", "tool_use", "text"]
 
 
 def test_a_call_that_is_whole_is_closed_as_soon_as_the_next_one_begins() -> None:
-    translator = ChatStreamTranslator(FACE)
+    translator = ChatStreamTranslator(OPTIONS)
     translator.feed(call_chunk(0, A, "X", '{"a": 1}'))
-    told = translator.feed(call_chunk(1, B, "Y", ""))
-    assert told.startswith(b"event: content_block_stop")
+    result = translator.feed(call_chunk(1, B, "Y", ""))
+    assert result.startswith(b"event: content_block_stop")
 
 
 def test_arguments_behind_a_whole_call_break_the_stream() -> None:
-    translator = ChatStreamTranslator(FACE)
+    translator = ChatStreamTranslator(OPTIONS)
     translator.feed(call_chunk(0, A, "X", "{}") + call_chunk(1, B, "Y", ""))
     assert b"event: error" in translator.feed(call_chunk(0, None, None, "{}"))
 
 
-def test_arguments_that_are_no_object_are_told_as_written_and_noted() -> None:
-    translator = ChatStreamTranslator(FACE)
-    told = translator.feed(call_chunk(0, A, "X", '{"a": 1') + END)
+def test_arguments_that_are_no_object_are_sent_as_written_and_noted() -> None:
+    translator = ChatStreamTranslator(OPTIONS)
+    result = translator.feed(call_chunk(0, A, "X", '{"a": 1') + END)
     assert translator.whole
-    assert b'"partial_json":"{\\"a\\": 1"' in told
-    assert [note.split(":")[0] for note in translator.notes.told()] == ["arguments"]
+    assert b'"partial_json":"{\\"a\\": 1"' in result
+    assert [note.split(":")[0] for note in translator.notes.sentences()] == ["arguments"]
 
 
 @pytest.mark.parametrize(
@@ -302,9 +302,9 @@ def test_arguments_that_are_no_object_are_told_as_written_and_noted() -> None:
     ],
 )
 def test_an_error_in_a_chat_stream_is_an_error_of_anthropics(event: bytes, kind: str) -> None:
-    translator = ChatStreamTranslator(FACE)
-    told = translator.feed(chunk({"content": "Hi"}) + event)
-    last = told.split(b"event: error\ndata: ")[1]
+    translator = ChatStreamTranslator(OPTIONS)
+    result = translator.feed(chunk({"content": "Hi"}) + event)
+    last = result.split(b"event: error\ndata: ")[1]
     assert json.loads(last)["error"]["type"] == kind
     assert translator.broken
 
@@ -327,43 +327,43 @@ def test_an_error_in_a_chat_stream_is_an_error_of_anthropics(event: bytes, kind:
 def test_an_error_in_a_responses_stream_is_an_error_of_anthropics(
     event: dict[str, Any], kind: str
 ) -> None:
-    translator = ResponsesStreamTranslator(FACE)
-    told = translator.feed(named(event))
-    assert json.loads(told.split(b"data: ")[1])["error"]["type"] == kind
+    translator = ResponsesStreamTranslator(OPTIONS)
+    result = translator.feed(named(event))
+    assert json.loads(result.split(b"data: ")[1])["error"]["type"] == kind
     assert translator.broken
 
 
-def test_reasoning_is_noted_or_shown_as_words_and_never_as_thinking() -> None:
+def test_reasoning_is_noted_or_shown_as_text_and_never_as_thinking() -> None:
     answer = Answer(("Two and two.",), ("Four.",), (), (), "stop")
     for dialect in DIALECTS.values():
-        silent = dialect.translator(FACE)
-        told = silent.feed(b"".join(dialect.events(answer)))
-        assert b"Two and two." not in told
-        assert any("signature" in note for note in silent.notes.told())
+        silent = dialect.translator(OPTIONS)
+        result = silent.feed(b"".join(dialect.events(answer)))
+        assert b"Two and two." not in result
+        assert any("signed" in note for note in silent.notes.sentences())
         shown = dialect.translator(AnswerOptions("claude-opus-4-8", show_reasoning=True))
-        told = shown.feed(b"".join(dialect.events(answer)))
-        assert b"Two and two." in told
-        assert b"thinking" not in told
+        result = shown.feed(b"".join(dialect.events(answer)))
+        assert b"Two and two." in result
+        assert b"thinking" not in result
 
 
-def test_silent_work_is_told_as_pings_while_the_answer_is_under_way() -> None:
+def test_silent_work_becomes_pings_while_the_answer_is_open() -> None:
     answer = Answer(("Two", " and two."), ("Four.",), (), (), "stop")
     for dialect in DIALECTS.values():
         events = dialect.events(answer)
-        translator = dialect.translator(FACE)
-        told = [translator.feed(event) for event in [b": queued\n\n", *events, b": late\n\n"]]
-        assert told[0] == told[-1] == b""
-        pings = [one for one in told if one == b'event: ping\ndata: {"type": "ping"}\n\n']
+        translator = dialect.translator(OPTIONS)
+        result = [translator.feed(event) for event in [b": queued\n\n", *events, b": late\n\n"]]
+        assert result[0] == result[-1] == b""
+        pings = [one for one in result if one == b'event: ping\ndata: {"type": "ping"}\n\n']
         assert len(pings) >= 2
-        assert read(b"".join(told))[0].whole
+        assert read(b"".join(result))[0].whole
 
 
-def test_items_that_were_not_streamed_are_told_when_they_are_done() -> None:
+def test_items_that_were_not_streamed_are_written_when_they_are_done() -> None:
     answer = Answer((), ("Hi.",), (), (), "stop")
     events = [
         e for e in responses_events(answer) if b"output_text" not in e or b"output_item.done" in e
     ]
     events = [e for e in events if b".delta" not in e.split(b"\n")[0]]
-    translator = ResponsesStreamTranslator(FACE)
+    translator = ResponsesStreamTranslator(OPTIONS)
     _, client = read(translator.feed(b"".join(events)))
     assert client.blocks == [{"type": "text", "text": "Hi."}]

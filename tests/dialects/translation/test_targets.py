@@ -17,17 +17,19 @@ IMAGE = {"type": "image", "source": {"type": "url", "url": "https://pictures.tes
 THOUGHT = {"type": "thinking", "thinking": "Let me see.", "signature": "c2ln"}
 
 
-def chat(target: TargetOptions, **asked: object) -> tuple[dict[str, Any], tuple[str, ...]]:
-    told = to_chat(
-        json.dumps({"max_tokens": 64000, "messages": [HI], **asked}).encode(), "m", target
+def chat(target: TargetOptions, **client_request: object) -> tuple[dict[str, Any], tuple[str, ...]]:
+    result = to_chat(
+        json.dumps({"max_tokens": 64000, "messages": [HI], **client_request}).encode(), "m", target
     )
-    return json.loads(told.body), told.notes
+    return json.loads(result.body), result.notes
 
 
-def responses(target: TargetOptions, **asked: object) -> tuple[dict[str, Any], tuple[str, ...]]:
-    body = json.dumps({"max_tokens": 64000, "messages": [HI], **asked}).encode()
-    told = to_responses(body, "m", target)
-    return json.loads(told.body), told.notes
+def responses(
+    target: TargetOptions, **client_request: object
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    body = json.dumps({"max_tokens": 64000, "messages": [HI], **client_request}).encode()
+    result = to_responses(body, "m", target)
+    return json.loads(result.body), result.notes
 
 
 def test_old_servers_get_max_tokens_under_its_old_name() -> None:
@@ -36,16 +38,16 @@ def test_old_servers_get_max_tokens_under_its_old_name() -> None:
 
 @pytest.mark.parametrize("say", [chat, responses])
 def test_a_bound_that_is_not_granted_is_lowered_with_a_note(say: Any) -> None:
-    told, notes = say(TargetOptions(longest_answer=8192))
-    assert 8192 in told.values()
-    assert notes == ("max_tokens: lowered to the 8192 that are allowed there",)
+    result, notes = say(TargetOptions(longest_answer=8192))
+    assert 8192 in result.values()
+    assert notes == ("max_tokens: lowered to 8192, the most that is allowed there",)
 
 
 @pytest.mark.parametrize("say", [chat, responses])
 def test_models_without_sampling_get_none(say: Any) -> None:
-    told, notes = say(TargetOptions(sampling=False), temperature=0.1)
-    assert "temperature" not in told
-    assert notes == ("temperature: this model takes no sampling settings",)
+    result, notes = say(TargetOptions(sampling=False), temperature=0.1)
+    assert "temperature" not in result
+    assert notes == ("temperature: this model accepts no sampling settings",)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +63,8 @@ def test_models_without_sampling_get_none(say: Any) -> None:
 def test_effort_becomes_the_nearest_level_that_is_known(
     known: tuple[str, ...], wish: str, sent: str | None
 ) -> None:
-    told, notes = chat(TargetOptions(efforts=known), output_config={"effort": wish})
-    assert told.get("reasoning_effort") == sent
+    result, notes = chat(TargetOptions(efforts=known), output_config={"effort": wish})
+    assert result.get("reasoning_effort") == sent
     assert bool(notes) is (sent != wish)
     reasoning = responses(TargetOptions(efforts=known), output_config={"effort": wish})[0].get(
         "reasoning"
@@ -75,8 +77,8 @@ def test_effort_becomes_the_nearest_level_that_is_known(
     [(("none", "low"), "none"), (("minimal", "low"), "minimal"), (("low",), "low")],
 )
 def test_thinking_that_is_off_is_the_lowest_effort(known: tuple[str, ...], sent: str) -> None:
-    told, _ = chat(TargetOptions(efforts=known), thinking={"type": "disabled"})
-    assert told["reasoning_effort"] == sent
+    result, _ = chat(TargetOptions(efforts=known), thinking={"type": "disabled"})
+    assert result["reasoning_effort"] == sent
 
 
 @pytest.mark.parametrize("say", [chat, responses])
@@ -88,30 +90,30 @@ def test_models_without_eyes_refuse_images_by_their_place(say: Any) -> None:
 
 def test_system_texts_in_the_middle_can_be_the_users() -> None:
     messages = [HI, {"role": "system", "content": "Mind the step."}]
-    told, notes = chat(TargetOptions(mid_system="user"), messages=messages)
-    assert [message["role"] for message in told["messages"]] == ["user", "user"]
+    result, notes = chat(TargetOptions(mid_system="user"), messages=messages)
+    assert [message["role"] for message in result["messages"]] == ["user", "user"]
     assert notes
-    told, notes = responses(TargetOptions(mid_system="user"), messages=messages)
-    assert [item["role"] for item in told["input"]] == ["user", "user"]
+    result, notes = responses(TargetOptions(mid_system="user"), messages=messages)
+    assert [item["role"] for item in result["input"]] == ["user", "user"]
     assert notes
 
 
-def test_thoughts_go_where_a_server_takes_them() -> None:
+def test_thinking_goes_where_a_server_accepts_it() -> None:
     history = [HI, {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "A."}]}, HI]
-    told, notes = chat(TargetOptions(reasoning_field="reasoning_content"), messages=history)
-    assert told["messages"][1]["reasoning_content"] == "Let me see."
+    result, notes = chat(TargetOptions(reasoning_field="reasoning_content"), messages=history)
+    assert result["messages"][1]["reasoning_content"] == "Let me see."
     assert [note.split(":")[0] for note in notes] == ["messages[*].content[*].signature"]
-    told, _ = responses(TargetOptions(reasoning_items=True), messages=history)
-    assert told["input"][1]["content"] == [{"type": "reasoning_text", "text": "Let me see."}]
+    result, _ = responses(TargetOptions(reasoning_items=True), messages=history)
+    assert result["input"][1]["content"] == [{"type": "reasoning_text", "text": "Let me see."}]
 
 
-def test_who_asks_is_told_only_when_wanted_and_long_names_as_a_digest() -> None:
+def test_the_user_id_is_sent_only_when_wanted_and_a_long_one_as_a_digest() -> None:
     assert "user" not in chat(TargetOptions(), metadata={"user_id": "me"})[0]
     assert chat(TargetOptions(user_field="user"), metadata={"user_id": "me"})[0]["user"] == "me"
-    told, notes = responses(
+    result, notes = responses(
         TargetOptions(user_field="safety_identifier"), metadata={"user_id": "x" * 65}
     )
-    assert len(told["safety_identifier"]) <= 64
+    assert len(result["safety_identifier"]) <= 64
     assert notes
     assert chat(TargetOptions(prompt_cache_key="k"))[0]["prompt_cache_key"] == "k"
 
@@ -122,6 +124,6 @@ def test_more_stop_sequences_than_chat_has_are_refused() -> None:
 
 
 def test_a_choice_without_tools_is_noted() -> None:
-    told, notes = chat(TargetOptions(), tool_choice={"type": "any"})
-    assert "tool_choice" not in told
+    result, notes = chat(TargetOptions(), tool_choice={"type": "any"})
+    assert "tool_choice" not in result
     assert notes == ("tool_choice.type: there are no tools to choose from",)

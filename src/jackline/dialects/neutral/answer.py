@@ -1,15 +1,13 @@
 """Write a whole answer or error of another vendor as Anthropic's message or error.
 
 Rules: (1) text and calls stay in their order; arguments that are no JSON object go under the key
-that Anthropic's guide names for them, never repaired; no thinking block is written, because
-nobody here can sign one; (2) nothing in an answer raises: what is no answer becomes an error
-document; (3) an answer with calls that ended by itself waits for their results, whatever the
-server called it; an early end is never reported as a normal one; (4) cached input is counted
-apart, as Anthropic does, and never twice; a bill that cannot be read changes nothing; (5)
-failures/ alone decides what an error means; the vendor's sentence is preserved, without keys, and
-a prompt that is too long gets the sentence by which Claude Code compacts.
-Not here: the fields of one dialect (openai_chat/answer.py, openai_responses/answer.py), streams
-(stream.py).
+that Anthropic's guide names for them, never repaired; no thinking block is written, because it
+could not be signed; (2) nothing in an answer raises: what is no answer becomes an error document;
+(3) an answer with calls that ended by itself waits for their results, whatever the server calls
+it; an early end is never reported as a normal one; (4) cached input is counted apart, as Anthropic
+does, and never twice; an unreadable usage changes nothing; (5) failures/ alone decides what an
+error means; the vendor's message is preserved, without keys, and a prompt that is too long gets
+the message by which Claude Code compacts.
 """
 
 from __future__ import annotations
@@ -17,77 +15,33 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TypeAlias
 
 import msgspec
 
-from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
+from jackline.dialects.json_bounds import MOST_VALUES, UNREADABLE, has_too_many_values
 from jackline.dialects.neutral.conversation import ToolIds
 from jackline.dialects.neutral.fields import (
-    UNREADABLE,
     Fields,
     TranslatedDocument,
     TranslationNotes,
     UntranslatableError,
-    document,
+    read_document,
     shown,
 )
 from jackline.dialects.neutral.options import AnswerOptions, ReasoningBinder
 from jackline.dialects.tokens_used import TokensUsed, bounded_count
-from jackline.failures import Failure, Kind, Observation, classify
+from jackline.failures import Kind, Observation, classify
 from jackline.failures.wording import redact
 
-
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Bill(msgspec.Struct):
-    """Both dialects' names for the same things, and one of a server that counts on its own."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    prompt_cache_hit_tokens: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _Details | None = None
-
-
-_bill = msgspec.json.Decoder(_Bill)
-
-
-def foreign_usage(known: TokensUsed, usage: msgspec.Raw | None) -> TokensUsed:
-    """What is known after a `usage` object of either dialect was read."""
-    if usage is None:
-        return known
-    try:
-        bill = _bill.decode(usage)
-    except UNREADABLE:
-        # An answer is not worth less because its bill cannot be read.
-        return known
-    whole = bill.prompt_tokens if bill.prompt_tokens is not None else bill.input_tokens
-    said = bill.completion_tokens if bill.completion_tokens is not None else bill.output_tokens
-    details = bill.prompt_tokens_details or bill.input_tokens_details or _Details()
-    read = bounded_count(details.cached_tokens or bill.prompt_cache_hit_tokens or 0)
-    written = bounded_count(details.cache_write_tokens or 0)
-    output = known.output if said is None else bounded_count(said)
-    if whole is None:
-        return TokensUsed(known.input, output)
-    return TokensUsed(bounded_count(whole - read - written), output, read, written)
-
-
-def anthropic_usage(usage: TokensUsed) -> dict[str, int]:
-    """The bill in Anthropic's words."""
-    return {
-        "input_tokens": usage.input,
-        "cache_creation_input_tokens": usage.cache_creation,
-        "cache_read_input_tokens": usage.cache_read,
-        "output_tokens": usage.output,
-    }
-
-
+MOST_CALLS = 1_000
+"""Of one answer. Models make a handful at once, seldom some dozens."""
+INVALID = "INVALID_JSON"
+NO_REASONING = "reasoning of another model is left out, because Claude has not signed it"
+NO_COUNTERPART = "has no counterpart in Anthropic's answers"
+_LONGEST_TEXT = 1000
+_LARGEST_ERROR = 256 * 1024
+# Only resets depend on the time, and none is reported here.
+_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _REASONS: Mapping[str, str] = {
     "stop": "end_turn",
     "completed": "end_turn",
@@ -98,26 +52,7 @@ _REASONS: Mapping[str, str] = {
     "max_tokens": "max_tokens",
     "content_filter": "refusal",
 }
-
-
-def stop_reason(told: str | None, *, calls: bool, refused: bool, notes: TranslationNotes) -> str:
-    """Anthropic's name for the end of an answer."""
-    reason = _REASONS.get(told or "")
-    if reason is None:
-        notes.add("finish_reason", f"{shown(told or 'nothing')} is not known, and told as an end")
-        reason = "end_turn"
-    if reason != "end_turn":
-        return reason
-    if refused:
-        return "refusal"
-    return "tool_use" if calls else "end_turn"
-
-
-_LONGEST_TEXT = 1000
-_LARGEST_ERROR = 256 * 1024
-# Only resets are measured by the time, and none is told here.
-_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
-_TYPES: Mapping[Kind, str] = {
+_ERROR_TYPES: Mapping[Kind, str] = {
     Kind.SERVER_THROTTLE: "rate_limit_error",
     Kind.RATE_LIMIT: "rate_limit_error",
     Kind.ACCOUNT_QUOTA: "rate_limit_error",
@@ -129,185 +64,216 @@ _TYPES: Mapping[Kind, str] = {
     Kind.MODEL_NOT_FOUND: "not_found_error",
     Kind.CONTENT_POLICY: "invalid_request_error",
 }
-_SUBS: Mapping[str, str] = {
+_ERROR_SUBTYPES: Mapping[str, str] = {
     "forbidden": "permission_error",
     "request_too_large": "request_too_large",
 }
-_AT_MOST = re.compile(r"(?:maximum context length is|context window of|limit of) (\d[\d,]*)")
-_ASKED = re.compile(
+_CONTEXT_LIMIT = re.compile(r"(?:maximum context length is|context window of|limit of) (\d[\d,]*)")
+_CONTEXT_USED = re.compile(
     r"(?:resulted in|you requested|you requested about|request \(|prompt contains) ?(\d[\d,]*)"
 )
+
+
+class _UsageDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    """Both dialects' names for the same counts, and one of a server with its own."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: _UsageDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _UsageDetails | None = None
 
 
 class _Error(msgspec.Struct):
     message: str | None = None
 
 
-class _Document(msgspec.Struct):
+class _ErrorDocument(msgspec.Struct):
     error: _Error | str | None = None
     message: str | None = None
 
 
-_document = msgspec.json.Decoder(_Document)
+_usage = msgspec.json.Decoder(_Usage)
+_error_document = msgspec.json.Decoder(_ErrorDocument)
+# Checks a value without building it.
+_value = msgspec.json.Decoder(msgspec.Raw)
+
+
+def foreign_usage(known: TokensUsed, raw: msgspec.Raw | None) -> TokensUsed:
+    """The counts after a `usage` object of either dialect."""
+    if raw is None:
+        return known
+    try:
+        usage = _usage.decode(raw)
+    except UNREADABLE:
+        # The answer is still good when its usage is unreadable.
+        return known
+    chat, responses = usage.prompt_tokens, usage.input_tokens
+    whole = chat if chat is not None else responses
+    chat, responses = usage.completion_tokens, usage.output_tokens
+    written = chat if chat is not None else responses
+    details = usage.prompt_tokens_details or usage.input_tokens_details or _UsageDetails()
+    cache_read = bounded_count(details.cached_tokens or usage.prompt_cache_hit_tokens or 0)
+    cache_written = bounded_count(details.cache_write_tokens or 0)
+    output = known.output if written is None else bounded_count(written)
+    if whole is None:
+        return TokensUsed(known.input, output)
+    fresh = bounded_count(whole - cache_read - cache_written)
+    return TokensUsed(fresh, output, cache_read, cache_written)
+
+
+def anthropic_usage(usage: TokensUsed) -> dict[str, int]:
+    """The counts as Anthropic's `usage` object."""
+    return {
+        "input_tokens": usage.input,
+        "cache_creation_input_tokens": usage.cache_creation,
+        "cache_read_input_tokens": usage.cache_read,
+        "output_tokens": usage.output,
+    }
+
+
+def stop_reason(foreign: str | None, *, calls: bool, refused: bool, notes: TranslationNotes) -> str:
+    """Anthropic's name for the end of an answer."""
+    reason = _REASONS.get(foreign or "")
+    if reason is None:
+        notes.add("finish_reason", f"{shown(foreign or 'nothing')} is not known; sent as end_turn")
+        reason = "end_turn"
+    if reason != "end_turn":
+        return reason
+    if refused:
+        return "refusal"
+    return "tool_use" if calls else "end_turn"
 
 
 def to_anthropic_error(status: int, body: bytes) -> bytes:
-    """The body of an error as Anthropic writes it."""
+    """The body of an error in Anthropic's format."""
     return msgspec.json.encode({"type": "error", "error": error_of(status, body)})
 
 
 def error_of(status: int, body: bytes) -> dict[str, str]:
     """Type and message of an error that came with a status, or inside of a stream with 500."""
-    # Its beginning says enough, and may be cut JSON: words of megabytes are no error of a vendor's.
+    # The beginning is enough, and may be cut JSON: no real error has megabytes.
     body = body[:_LARGEST_ERROR]
     failure = classify(Observation.of_response(status, {}, body), now=_ANY_TIME)
-    kind = _SUBS.get(failure.sub or "") or _TYPES.get(failure.kind, "api_error")
-    return {"type": kind, "message": _sentence(failure, redact(_words(body)))}
-
-
-def _words(body: bytes) -> str:
+    kind = _ERROR_SUBTYPES.get(failure.sub or "") or _ERROR_TYPES.get(failure.kind, "api_error")
     try:
-        document = _document.decode(body)
+        document = _error_document.decode(body)
     except UNREADABLE:
-        return _on_one_line(body[: 4 * _LONGEST_TEXT].decode(errors="replace"))
-    error = document.error
-    told = error if isinstance(error, str) else (error.message if error else document.message)
-    return _on_one_line(told or "")
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split())[:_LONGEST_TEXT]
-
-
-def _sentence(failure: Failure, words: str) -> str:
+        text = body[: 4 * _LONGEST_TEXT].decode(errors="replace")
+    else:
+        error = document.error
+        found = error if isinstance(error, str) else error.message if error else document.message
+        text = found or ""
+    text = redact(" ".join(text.split())[:_LONGEST_TEXT])
     if failure.sub != "context_too_long":
-        return words or "The other side answered with an error and no text."
-    if words.lower().startswith("prompt is too long"):
-        return words
-    most, asked = _AT_MOST.search(words), _ASKED.search(words)
-    if most and asked:
-        return f"prompt is too long: {_plain(asked[1])} tokens > {_plain(most[1])} maximum"
-    return f"prompt is too long: {words}"
-
-
-def _plain(number: str) -> str:
-    return number.replace(",", "")
-
-
-MOST_CALLS = 1_000
-"""Of one answer. Models make a handful at once, seldom some dozens."""
-INVALID = "INVALID_JSON"
-NO_REASONING = "reasoning of another model is not told, because it has no signature of Claude's"
-NO_COUNTERPART = "has no counterpart in Anthropic's answers"
-
-# Checks a value without building it.
-_value = msgspec.json.Decoder(msgspec.Raw)
-_BLANK = " \t\r\n"
-
-
-class MessageBuilder:
-    """Collects one answer."""
-
-    def __init__(self, message_id: str, face: AnswerOptions, notes: TranslationNotes) -> None:
-        self._id = message_id
-        self._face = face
-        self._notes = notes
-        self._ids = ToolIds(message_id)
-        self._content: list[dict[str, object]] = []
-        self.thoughts = ReasoningBinder(face.remember)
-        self._calls = 0
-        self.refused = False
-
-    @property
-    def calls(self) -> bool:
-        """Whether a tool was called."""
-        return self._calls > 0
-
-    def text(self, words: str) -> None:
-        """Plain words."""
-        if words:
-            self.thoughts.words()
-            self._content.append({"type": "text", "text": words})
-
-    def refusal(self, words: str) -> None:
-        """Words by which the model declines."""
-        self.refused = True
-        self.text(words)
-
-    def reasoning(self, words: str, at: str) -> None:
-        """What the model thought."""
-        if self._face.show_reasoning:
-            self.text(words)
-        elif words:
-            self._notes.add(at, NO_REASONING)
-
-    def call(self, foreign_id: str, name: str, arguments: str, at: str) -> None:
-        """A tool call."""
-        self._calls += 1
-        if self._calls > MOST_CALLS:
-            raise UntranslatableError(at, f"is one of more than {MOST_CALLS:,} calls")
-        own = self._ids.of(foreign_id)
-        self.thoughts.call(own)
-        self._content.append(
-            {
-                "type": "tool_use",
-                "id": own,
-                "name": self._face.tool_names.get(name, name),
-                "input": self._input(arguments, at),
-            }
-        )
-
-    def _input(self, arguments: str, at: str) -> object:
-        if not arguments.strip():
-            return {}
-        if is_object(arguments):
-            return msgspec.Raw(arguments.encode())
-        self._notes.add(at, f"the model wrote no JSON object; what it wrote is under {INVALID}")
-        return {INVALID: arguments}
-
-    def done(self, reason: str, sequence: str | None, usage: TokensUsed) -> TranslatedDocument:
-        """The message."""
-        message = {
-            "id": self._id,
-            "type": "message",
-            "role": "assistant",
-            "model": self._face.model,
-            "content": self._content,
-            "stop_reason": reason,
-            "stop_sequence": sequence,
-            "usage": anthropic_usage(usage),
-        }
-        return TranslatedDocument(msgspec.json.encode(message), self._notes.told())
+        text = text or "The other side answered with an error and no text."
+    elif not text.lower().startswith("prompt is too long"):
+        most, used = _CONTEXT_LIMIT.search(text), _CONTEXT_USED.search(text)
+        if most and used:
+            text = f"{used[1]} tokens > {most[1]} maximum".replace(",", "")
+        text = f"prompt is too long: {text}"
+    return {"type": kind, "message": text}
 
 
 def is_object(arguments: str) -> bool:
-    """Whether arguments are one whole JSON object; however many values it has, none is built."""
+    """Whether arguments are one whole JSON object; its values are not built."""
     try:
         _value.decode(arguments)
     except UNREADABLE:
         return False
-    return arguments.lstrip(_BLANK).startswith("{")
+    return arguments.lstrip(" \t\r\n").startswith("{")
 
 
-AnswerParser: TypeAlias = Callable[[Fields, bytes, AnswerOptions], TranslatedDocument]
+class MessageBuilder:
+    """Collects one answer, and writes it as Anthropic's message."""
+
+    def __init__(self, message_id: str, options: AnswerOptions, notes: TranslationNotes) -> None:
+        self._id = message_id
+        self._options = options
+        self._notes = notes
+        self._ids = ToolIds(message_id)
+        self._content: list[dict[str, object]] = []
+        self.binder = ReasoningBinder(options.remember)
+        self._calls = 0
+        self.refused = False
+
+    def text(self, text: str) -> None:
+        """Add a text block."""
+        if text:
+            self.binder.text()
+            self._content.append({"type": "text", "text": text})
+
+    def refusal(self, text: str) -> None:
+        """Add a text by which the model declines."""
+        self.refused = True
+        self.text(text)
+
+    def reasoning(self, text: str, at: str) -> None:
+        """Add reasoning, where the options allow it."""
+        if self._options.show_reasoning:
+            self.text(text)
+        elif text:
+            self._notes.add(at, NO_REASONING)
+
+    def call(self, foreign_id: str, name: str, arguments: str, at: str) -> None:
+        """Add a tool call."""
+        self._calls += 1
+        if self._calls > MOST_CALLS:
+            raise UntranslatableError(at, f"is one of more than {MOST_CALLS:,} calls")
+        own = self._ids.of(foreign_id)
+        self.binder.call(own)
+        value: object = {}
+        if is_object(arguments):
+            value = msgspec.Raw(arguments.encode())
+        elif arguments.strip():
+            self._notes.add(at, f"the model wrote no JSON object; its text is under {INVALID}")
+            value = {INVALID: arguments}
+        real_name = self._options.tool_names.get(name, name)
+        self._content.append({"type": "tool_use", "id": own, "name": real_name, "input": value})
+
+    def done(self, ended: str | None, stop: str | None, usage: TokensUsed) -> TranslatedDocument:
+        """The message; `ended` is the foreign stop reason, `stop` the sequence that ended it."""
+        reason = stop_reason(ended, calls=self._calls > 0, refused=self.refused, notes=self._notes)
+        if stop is not None and reason == "end_turn":
+            reason = "stop_sequence"
+        message = {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._options.model,
+            "content": self._content,
+            "stop_reason": reason,
+            "stop_sequence": stop if reason == "stop_sequence" else None,
+            "usage": anthropic_usage(usage),
+        }
+        return TranslatedDocument(msgspec.json.encode(message), self._notes.sentences())
 
 
 def read_whole_answer(
-    body: bytes, face: AnswerOptions, read: AnswerParser, sort: str
+    body: bytes,
+    options: AnswerOptions,
+    read: Callable[[Fields, bytes, AnswerOptions], TranslatedDocument],
+    kind: str,
 ) -> TranslatedDocument:
-    """The message; with `is_error` when the body says an error, or is no answer of this sort."""
+    """The message; with `is_error` when the body is an error, or no answer of this kind."""
     notes = TranslationNotes()
-    if has_too_many_values(body):
-        return _no_answer(sort, f"more than {MOST_VALUES:,} values", notes)
-    try:
-        top = document(body, notes)
-        if "error" in top.names():
+    why = f"more than {MOST_VALUES:,} values"
+    if not has_too_many_values(body):
+        try:
+            top = read_document(body, notes)
+            if "error" not in top.names():
+                return read(top, body, options)
+        except UntranslatableError as error:
+            why = error.at
+        else:
             return TranslatedDocument(to_anthropic_error(500, body), is_error=True)
-        return read(top, body, face)
-    except UntranslatableError as error:
-        return _no_answer(sort, error.at, notes)
-
-
-def _no_answer(sort: str, why: str, notes: TranslationNotes) -> TranslatedDocument:
-    told = f'{{"error": {{"message": "The answer is no {sort} ({why})."}}}}'
-    return TranslatedDocument(to_anthropic_error(502, told.encode()), notes.told(), is_error=True)
+    text = f'{{"error": {{"message": "The answer is no {kind} ({why})."}}}}'
+    document = to_anthropic_error(502, text.encode())
+    return TranslatedDocument(document, notes.sentences(), is_error=True)

@@ -1,10 +1,9 @@
-"""The conversation between two dialects: its parts, turns and tools, and its ids.
+"""A conversation in no dialect: its parts, turns and tools, and its ids.
 
-Rules: (1) plain immutable values; (2) each part knows its path in the request, so that a writer
-can refuse it by name; (3) JSON that only passes through (arguments, schemas) stays as it was
-written; (4) the same id always becomes the same id, so that calls and results stay bound; an id
-that the other side accepts is not changed, and two ids of one answer never become one.
-Not here: reading it (request.py), writing it (openai_chat/, openai_responses/).
+Rules: (1) plain immutable values; (2) each part has its path in the request, so that a writer can
+refuse it by name; (3) JSON that is only copied (arguments, schemas) stays as written; (4) the same
+id always becomes the same id, so that calls and results stay linked; an id that the target accepts
+is not changed, and two ids of one answer never become one.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class TextPart:
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """An image by its address, which may hold the data itself."""
+    """An image; its URL may contain the data."""
 
     at: str
     url: str
@@ -35,7 +34,7 @@ class ImagePart:
 
 @dataclass(frozen=True, slots=True)
 class DocumentPart:
-    """A file by its address, which may hold the data itself."""
+    """A file; its URL may contain the data."""
 
     at: str
     title: str | None
@@ -43,18 +42,18 @@ class DocumentPart:
 
     @property
     def name(self) -> str:
-        """What the file is called."""
+        """The file name."""
         return self.title or "document.pdf"
 
     @property
     def inline(self) -> bool:
-        """Whether the address is the file itself."""
+        """Whether the URL contains the data."""
         return self.url.startswith("data:")
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkingPart:
-    """What a model thought before it spoke."""
+    """Reasoning of the model."""
 
     at: str
     text: str
@@ -62,7 +61,7 @@ class ThinkingPart:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallPart:
-    """A call that the model made; `arguments` is JSON."""
+    """A tool call of the model; `arguments` is JSON."""
 
     at: str
     id: str
@@ -75,7 +74,7 @@ VisiblePart: TypeAlias = TextPart | ImagePart | DocumentPart
 
 @dataclass(frozen=True, slots=True)
 class ToolResultPart:
-    """What came of a call."""
+    """The result of a tool call."""
 
     at: str
     id: str
@@ -89,7 +88,7 @@ Role: TypeAlias = Literal["user", "assistant", "system"]
 
 @dataclass(frozen=True, slots=True)
 class ConversationTurn:
-    """What one side says before the other answers."""
+    """Neighbouring messages of one role."""
 
     at: str
     role: Role
@@ -109,7 +108,7 @@ class ToolDefinition:
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Whether, and which, tool must be called."""
+    """Whether a tool must be called, and which."""
 
     kind: Literal["auto", "any", "none", "tool"]
     name: str = ""
@@ -134,37 +133,33 @@ class ConversationRequest:
     stream: bool
 
 
+FAILED = "The tool reported an error:"
+"""Written before a failed result: OpenAI's dialects have no field for that."""
 CLAUDE_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-# Shorter ids are counters: they come again in the next answer, and Claude wants each only once.
+_ANSWER_PREFIX = re.compile(r"^(chatcmpl-|resp_|resp-|msg_)")
+_CALL_PREFIX = re.compile(r"^(call_|toolu_)")
+# Shorter ids are counters: they come again in the next answer, and Claude accepts each only once.
 _LEAST_UNIQUE = 16
 _DIGITS = 24
 _LONGEST_NAME = 64
-# Of ids in answers. Ids are a few dozen letters long; the id of an answer is hashed for each of its
-# calls, and may not make that dear.
+# Of ids in answers. Ids are a few dozen characters long; the id of an answer is hashed for each of
+# its calls, so a long one would be expensive.
 _LONGEST_ID = 256
 
 
 def digest(*parts: str) -> str:
-    """Some letters that stand for these parts."""
+    """A short hash of these parts."""
     return sha256("\0".join(parts).encode(errors="surrogatepass")).hexdigest()[:_DIGITS]
 
 
-def _bare(foreign: str, *prefixes: str) -> str:
-    """The id without the mark of its kind."""
-    for prefix in prefixes:
-        if foreign.startswith(prefix):
-            return foreign.removeprefix(prefix)
-    return foreign
-
-
-def message_id(foreign: str, otherwise: bytes) -> str:
-    """Anthropic's kind of id for an answer; from its bytes when it has none."""
+def message_id(foreign: str, body: bytes) -> str:
+    """An Anthropic-style id for an answer; made from its bytes when it has none."""
     if len(foreign) <= _LONGEST_ID and CLAUDE_ID.fullmatch(foreign):
-        return f"msg_{_bare(foreign, 'chatcmpl-', 'resp_', 'resp-', 'msg_')}"
+        return f"msg_{_ANSWER_PREFIX.sub('', foreign)}"
     if foreign:
         return f"msg_{digest(foreign)}"
-    return f"msg_{sha256(otherwise).hexdigest()[:_DIGITS]}"
+    return f"msg_{sha256(body).hexdigest()[:_DIGITS]}"
 
 
 class ToolIds:
@@ -177,8 +172,8 @@ class ToolIds:
         self._used: set[str] = set()
 
     def of(self, foreign: str) -> str:
-        """Anthropic's kind of id for the next call of this answer."""
-        own = f"toolu_{_bare(foreign, 'call_', 'toolu_')}"
+        """An Anthropic-style id for the next call of this answer."""
+        own = f"toolu_{_CALL_PREFIX.sub('', foreign)}"
         if (
             not _LEAST_UNIQUE <= len(foreign) <= _LONGEST_ID
             or not CLAUDE_ID.fullmatch(own)
@@ -189,13 +184,8 @@ class ToolIds:
         return own
 
 
-def call_id(known: str, longest: int) -> str:
-    """The id of a call in the other dialect, the same for the call and for its result."""
-    return known if 0 < len(known) <= longest else f"call_{digest(known)}"
-
-
 def tool_name(real: str) -> str:
-    """A tool's name as OpenAI takes it: at most 64 plain letters."""
+    """A tool's name as OpenAI accepts it: at most 64 plain characters."""
     plain = _NOT_IN_A_NAME.sub("_", real)
     if plain == real and 0 < len(real) <= _LONGEST_NAME:
         return real

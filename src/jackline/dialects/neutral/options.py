@@ -1,55 +1,57 @@
-"""What the other side accepts, how its answers shall look, and the fields that follow from it.
+"""What a target accepts, how its answers shall look, and the request fields that follow from it.
 
-Rules: (1) immutable values; the defaults fit the vendor's own endpoints, everything else is for
-whoever configures another server; (2) a bound that the target cannot grant is lowered with a
-note, numbers stay as written; (3) by default no user id is sent; a long one is sent as a digest,
-which stays the same; (4) an encrypted thought belongs to the next tool call of the same answer;
-one that no call follows is dropped; it goes back to its server unchanged and never to a client.
-Not here: reading options from a file (config/), where thoughts are stored (providers/), effort
-(request.py).
+Rules: (1) immutable options; the defaults fit the vendors' own endpoints, everything else is for
+other servers; (2) a limit that the target cannot grant is lowered with a note, numbers stay as
+written; (3) by default no user id is sent; a long one is sent as a digest, always the same; (4) a
+level of effort that the target does not know becomes the nearest one below, or the lowest, with a
+note; (5) encrypted reasoning belongs to the next tool call of the same answer and is dropped when
+no call follows; it goes back to its server unchanged and never to a client.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from jackline.dialects.neutral.conversation import ConversationRequest, digest
-from jackline.dialects.neutral.fields import TranslationNotes
+from jackline.dialects.neutral.conversation import ToolDefinition, digest, tool_name
+from jackline.dialects.neutral.fields import TranslatedDocument, TranslationNotes
+from jackline.dialects.neutral.request import LEVELS, read_conversation
 
-# Of one answer, until a call follows. A thought has some kilobytes.
+# Of one answer, until a call follows. A reasoning item has some kilobytes.
 _MOST_WAITING = 1_000
 _MOST_BYTES = 8 * 1024 * 1024
+_LONGEST_USER = 64
 
 
-class StoredThought(NamedTuple):
-    """A thought as an input item; `before_words` tells that words stood between it and the call."""
+class StoredReasoning(NamedTuple):
+    """Reasoning as an input item; `before_text`: text came between it and the call."""
 
     item: msgspec.Raw
-    before_words: bool
+    before_text: bool
 
 
-Remember: TypeAlias = Callable[[str, Sequence[StoredThought]], None]
-Recall: TypeAlias = Callable[[str], Sequence[StoredThought]]
+Remember: TypeAlias = Callable[[str, Sequence[StoredReasoning]], None]
+Recall: TypeAlias = Callable[[str], Sequence[StoredReasoning]]
 
 
 class ReasoningBinder:
-    """Follows one answer."""
+    """Passes the encrypted reasoning of one answer to `remember`, with the call that follows."""
 
-    __slots__ = ("_before_words", "_bytes", "_remember", "_waiting")
+    __slots__ = ("_before_text", "_bytes", "_remember", "_waiting")
 
     def __init__(self, remember: Remember | None) -> None:
         self._remember = remember
         self._waiting: list[msgspec.Raw] = []
         self._bytes = 0
-        # How many of those that wait were thought before the model last said something.
-        self._before_words = 0
+        # How many of the waiting items came before the last text.
+        self._before_text = 0
 
-    def thought(self, id: str | None, summary: object, encrypted: str | None) -> bool:  # noqa: A002
-        """The model has thought; whether this will be kept."""
+    def reasoning(self, id: str | None, summary: object, encrypted: str | None) -> bool:  # noqa: A002
+        """Add a reasoning item; False when it will not be stored."""
         if self._remember is None or not encrypted:
             return False
         item = {"type": "reasoning", "id": id, "summary": summary, "encrypted_content": encrypted}
@@ -60,31 +62,31 @@ class ReasoningBinder:
         self._bytes += len(encoded)
         return True
 
-    def words(self) -> None:
-        """The model has said something."""
-        self._before_words = len(self._waiting)
+    def text(self) -> None:
+        """The model has written text."""
+        self._before_text = len(self._waiting)
 
     def call(self, id: str) -> None:  # noqa: A002
-        """The model has called a tool; `id` is what Anthropic's clients know the call by."""
+        """The model has called a tool; `id` is the one that Anthropic's clients see."""
         if self._waiting and self._remember is not None:
-            before = self._before_words
-            kept = [StoredThought(item, place < before) for place, item in enumerate(self._waiting)]
-            self._waiting, self._before_words, self._bytes = [], 0, 0
-            self._remember(id, kept)
+            before = self._before_text
+            items = [StoredReasoning(item, at < before) for at, item in enumerate(self._waiting)]
+            self._waiting, self._before_text, self._bytes = [], 0, 0
+            self._remember(id, items)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions:
-    """What a server of an OpenAI dialect takes.
+    """What a server of an OpenAI dialect accepts.
 
     `efforts` are the levels of reasoning it knows, lowest first; empty when it knows none.
-    `sampling` is false for models that refuse temperature and top_p. `mid_system` says what becomes
-    of system messages inside of the conversation: many chat templates refuse them.
+    `sampling` is false for models that refuse temperature and top_p. `mid_system` is the role of
+    system messages inside of the conversation: many chat templates refuse them.
     `reasoning_field` is where a chat server wants earlier reasoning back; `reasoning_items` is for
-    Responses servers that take reasoning which they did not make. `user_field` tells the vendor who
-    asks; by default nobody is told. `forgo` names request fields that may be left out with a note.
-    `recall` gives what a Responses server thought before a call, to be told to it again; with it,
-    encrypted thoughts are asked for.
+    Responses servers that accept reasoning of other models. `user_field` sends the vendor the user
+    id; by default it is not sent. `forgo` names request fields that may be left out with a note.
+    `recall` returns what a Responses server reasoned before a call, to be sent to it again; with
+    it, encrypted reasoning is requested.
     """
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
@@ -103,13 +105,16 @@ class TargetOptions:
     recall: Recall | None = None
 
 
+VENDOR = TargetOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerOptions:
-    """How a foreign answer is told: `model` as the client asked for it, tools by their real names.
+    """How an answer is written: `model` as the client requested it, tools by their real names.
 
     `show_reasoning` turns reasoning into plain text; otherwise it is left out with a note, because
     a thinking block without Claude's own signature is refused when the conversation returns.
-    `remember` takes encrypted thoughts, by the id of the call that followed.
+    `remember` receives encrypted reasoning, by the id of the call that followed.
     """
 
     model: str
@@ -119,49 +124,101 @@ class AnswerOptions:
     remember: Remember | None = None
 
 
-_NO_SAMPLING = "this model takes no sampling settings"
+class RequestWriter(ABC):
+    """Parses one Anthropic request, and writes what both OpenAI dialects have in common."""
 
+    longest_id: ClassVar[int]
 
-def longest_answer(
-    asked: ConversationRequest, target: TargetOptions, notes: TranslationNotes
-) -> int | None:
-    """How many tokens the answer may have."""
-    if asked.max_tokens is None or target.longest_answer is None:
-        return asked.max_tokens
-    if asked.max_tokens > target.longest_answer:
-        notes.add("max_tokens", f"lowered to the {target.longest_answer} that are allowed there")
-    return min(asked.max_tokens, target.longest_answer)
+    def __init__(self, body: bytes | bytearray, target: TargetOptions) -> None:
+        self.target = target
+        self.notes = TranslationNotes()
+        self.request = read_conversation(body, target.forgo, self.notes)
+        self._real_names: dict[str, str] = {}
 
+    def document(self, fields: Mapping[str, object]) -> TranslatedDocument:
+        """The translated request."""
+        return TranslatedDocument(
+            msgspec.json.encode(fields), self.notes.sentences(), self._real_names
+        )
 
-def sampling(
-    asked: ConversationRequest, target: TargetOptions, notes: TranslationNotes
-) -> dict[str, object]:
-    """Temperature and top_p, where the model takes them."""
-    told: dict[str, object] = {}
-    for name, value in (("temperature", asked.temperature), ("top_p", asked.top_p)):
-        if value is None:
-            continue
-        if target.sampling:
-            told[name] = value
-        else:
-            notes.add(name, _NO_SAMPLING)
-    return told
+    def call_id(self, known: str, at: str) -> str:
+        """The id of a call in the target, the same for the call and for its result."""
+        if 0 < len(known) <= self.longest_id:
+            return known
+        self.notes.add(at, "longer than OpenAI allows; sent as a digest")
+        return f"call_{digest(known)}"
 
+    def tool_name(self, name: str, at: str) -> str:
+        """The name of a tool in the target."""
+        sent = tool_name(name)
+        if sent != name:
+            self._real_names[sent] = name
+            self.notes.add(at, "changed, because OpenAI does not accept the name")
+        return sent
 
-_LONGEST_USER = 64
-_AT = "metadata.user_id"
+    def shared_fields(self, model: str, max_tokens_field: str) -> dict[str, object]:
+        """The fields with the same name in both dialects, and the limit of the answer."""
+        request, target, notes = self.request, self.target, self.notes
+        fields: dict[str, object] = {"model": model}
+        limit, longest = request.max_tokens, target.longest_answer
+        if limit is not None and longest is not None and limit > longest:
+            notes.add("max_tokens", f"lowered to {longest}, the most that is allowed there")
+            limit = longest
+        if limit is not None:
+            fields[max_tokens_field] = limit
+        for name, value in (("temperature", request.temperature), ("top_p", request.top_p)):
+            if value is None:
+                continue
+            if target.sampling:
+                fields[name] = value
+            else:
+                notes.add(name, "this model accepts no sampling settings")
+        fields |= self._tool_fields()
+        user, user_at = request.user, "metadata.user_id"
+        if user and len(user) > _LONGEST_USER and target.user_field is not None:
+            notes.add(user_at, "sent as a digest, because it is longer than the target accepts")
+            user = digest(user)
+        if user and target.user_field is not None:
+            fields[target.user_field] = user
+        elif user:
+            notes.add(user_at, "the user id is not sent to another vendor")
+        if target.prompt_cache_key is not None:
+            fields["prompt_cache_key"] = target.prompt_cache_key
+        if request.stream:
+            fields["stream"] = True
+        return fields
 
+    def _tool_fields(self) -> dict[str, object]:
+        request = self.request
+        if not request.tools:
+            return {}
+        fields: dict[str, object] = {"tools": [self._tool(tool) for tool in request.tools]}
+        choice = request.choice
+        if choice is not None and choice.kind == "tool":
+            fields["tool_choice"] = self._tool_choice(choice.name)
+        elif choice is not None:
+            fields["tool_choice"] = "required" if choice.kind == "any" else choice.kind
+        if request.one_call_at_a_time:
+            fields["parallel_tool_calls"] = False
+        return fields
 
-def user_id_field(
-    user: str | None, target: TargetOptions, notes: TranslationNotes
-) -> dict[str, object]:
-    """The field that names the user, if it is to be told."""
-    if not user:
-        return {}
-    if target.user_field is None:
-        notes.add(_AT, "who asks is not told to another vendor")
-        return {}
-    if len(user) > _LONGEST_USER:
-        notes.add(_AT, "told as a digest, because it is longer than the other side takes")
-        user = digest(user)
-    return {target.user_field: user}
+    def effort(self) -> str | None:
+        """The level of effort to send."""
+        wish, known = self.request.effort, self.target.efforts
+        if wish is None or wish in known:
+            return wish
+        at = "output_config.effort"
+        if not known:
+            self.notes.add(at, "the target has no levels of effort")
+            return None
+        rank = LEVELS.index(wish)
+        below = [level for level in known if level in LEVELS and LEVELS.index(level) <= rank]
+        nearest = below[-1] if below else known[0]
+        self.notes.add(at, f"{wish} is not known there; {nearest} is requested instead")
+        return nearest
+
+    @abstractmethod
+    def _tool(self, tool: ToolDefinition) -> dict[str, object]: ...
+
+    @abstractmethod
+    def _tool_choice(self, name: str) -> dict[str, object]: ...

@@ -1,12 +1,10 @@
 """Translate another vendor's answer stream into Anthropic's events while it arrives.
 
 Rules: (1) how the bytes were cut changes nothing; (2) nothing fed here raises: a stream that
-cannot be followed ends with an error event, and after an error nothing follows; (3) the events
-form one valid stream: one block is open at a time, in gapless order; the first open block is
-written live, later ones wait for their turn; (4) a stream that was cut off never gets a
-message_stop; (5) an event without anything to write, such as reasoning, becomes a ping: the other
-side is alive.
-Not here: what the events of one dialect mean (openai_chat/answer.py, openai_responses/answer.py).
+cannot be read ends with an error event, and after an error nothing follows; (3) the events form
+one valid stream: one block is open at a time, in gapless order; the first open block is written
+live, later ones wait for their turn; (4) a stream that was cut off never gets a message_stop; (5)
+an event without anything to write, such as reasoning, becomes a ping: the server is alive.
 """
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ import re
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
-
-import msgspec
 
 from jackline.dialects.answer_facts import PING
 from jackline.dialects.anthropic_stream import (
@@ -28,28 +24,29 @@ from jackline.dialects.anthropic_stream import (
     MESSAGE_START,
     MESSAGE_STOP,
 )
-from jackline.dialects.json_bounds import has_too_many_values
+from jackline.dialects.json_bounds import UNREADABLE, has_too_many_values
 from jackline.dialects.neutral.answer import (
     MOST_CALLS,
     NO_REASONING,
     anthropic_usage,
     error_of,
     is_object,
+    stop_reason,
 )
 from jackline.dialects.neutral.conversation import ToolIds
-from jackline.dialects.neutral.fields import UNREADABLE, TranslationNotes
+from jackline.dialects.neutral.fields import TranslationNotes
 from jackline.dialects.neutral.options import AnswerOptions
-from jackline.dialects.sse import EventSplitter, event_of, name_and_data
+from jackline.dialects.sse import EventSplitter, json_event, name_and_data
 from jackline.dialects.tokens_used import TokensUsed
 
 
 class UnreadableStreamError(ValueError):
-    """The foreign stream says something that no answer can mean."""
+    """The foreign stream has an event that no answer can have."""
 
 
-# Kept of one answer: arguments, names and ids of calls, and words that wait. The longest answers
+# Stored of one answer: arguments, names and ids of calls, and text that waits. The longest answers
 # have some 128,000 tokens, which are less than a megabyte in as many pieces.
-_MOST_KEPT = 8 * 1024 * 1024
+_MOST_STORED = 8 * 1024 * 1024
 _MOST_PIECES = 500_000
 # Of blocks that wait for the end of one before them.
 _MOST_WAITING = 2 * MOST_CALLS
@@ -62,9 +59,9 @@ _MARK = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
 class _ObjectEnd:
-    """Finds where arguments that come in pieces close the object that they opened, or gives up."""
+    """Finds where arguments that come in pieces close their object, or gives up."""
 
-    __slots__ = ("_depth", "_is_escaped", "_is_in_string", "_marks", "is_found", "is_given_up")
+    __slots__ = ("_depth", "_is_escaped", "_is_in_string", "_marks", "has_given_up", "is_found")
 
     def __init__(self) -> None:
         self._depth = 0
@@ -73,17 +70,17 @@ class _ObjectEnd:
         # The last piece ended between a backslash and what it escapes.
         self._is_escaped = False
         self.is_found = False
-        self.is_given_up = False
+        self.has_given_up = False
 
-    def look_in(self, piece: str) -> None:
-        """Go on with the next piece; what stands behind the end changes nothing."""
-        if not piece or self.is_found or self.is_given_up:
+    def search(self, piece: str) -> None:
+        """Search the next piece; what comes after the end changes nothing."""
+        if not piece or self.is_found or self.has_given_up:
             return
         start, self._is_escaped = int(self._is_escaped), False
         for mark in _MARK.finditer(piece, start):
             self._marks += 1
             if self._marks > _MOST_MARKS or self._depth > _DEEPEST:
-                self.is_given_up = True
+                self.has_given_up = True
                 return
             sign = mark[0]
             if sign == '"':
@@ -103,13 +100,13 @@ class _ObjectEnd:
 
 @dataclass(slots=True)
 class _Block:
-    """One content block; `pieces` is all that came for it, `told` how many were passed on."""
+    """One content block; `pieces` is all that came for it, `sent` how many were written."""
 
     start: dict[str, object]
     is_text: bool
     pieces: list[str] = field(default_factory=list)
-    told: int = 0
-    shown: bool = False
+    sent: int = 0
+    started: bool = False
     ended: bool = False
     # Where its object ends, how many pieces were searched for that, and what was found there.
     end: _ObjectEnd = field(default_factory=_ObjectEnd)
@@ -121,14 +118,14 @@ class _Block:
         return "".join(self.pieces)
 
     def is_whole_object(self) -> bool:
-        """Whether its arguments are known to be an object, behind which nothing can follow.
+        """Whether its arguments are known to be a whole object.
 
         They are checked once, where their outermost bracket closes: if they are no object there,
         nothing that follows makes them one.
         """
         if self.is_object is None:
             for piece in self.pieces[self.searched :]:
-                self.end.look_in(piece)
+                self.end.search(piece)
             self.searched = len(self.pieces)
             if self.end.is_found:
                 self.is_object = is_object(self.whole)
@@ -143,16 +140,16 @@ class _Block:
 
 
 class MessageWriter:
-    """Takes what a model says piece by piece; `taken()` gives the events since the last time."""
+    """Writes what a model sends piece by piece as events; `take_output()` returns them."""
 
-    def __init__(self, face: AnswerOptions) -> None:
-        self._face = face
+    def __init__(self, options: AnswerOptions) -> None:
+        self._options = options
         self._out = bytearray()
         self._blocks: deque[_Block] = deque()
         self._calls: dict[object, _Block] = {}
         self._ids: ToolIds | None = None
         self._index = 0
-        self._kept = 0
+        self._stored = 0
         self._pieces = 0
         self.started = False
         # All blocks have been closed; only the end of the message is missing.
@@ -167,31 +164,31 @@ class MessageWriter:
         """Whether a tool was called."""
         return bool(self._calls)
 
-    def taken(self) -> bytes:
-        """The events that have not been taken yet."""
+    def take_output(self) -> bytes:
+        """The events since the last time."""
         out = bytes(self._out)
         self._out.clear()
         return out
 
     @property
     def length(self) -> int:
-        """How much has not been taken yet."""
+        """The size of the events since the last time."""
         return len(self._out)
 
-    def show_life(self) -> None:
-        """The other side works, and has said nothing that can be told."""
+    def ping(self) -> None:
+        """Show the client that the server works, while an answer is open."""
         if self.started and not self.closed and not self.over:
             self._out += PING
 
     def begin(self, message_id: str) -> None:
-        """The answer has an id; what it cost is told at its end."""
+        """Start the message; its usage comes at the end."""
         self.started = True
         self._ids = ToolIds(message_id)
         message: dict[str, object] = {
             "id": message_id,
             "type": "message",
             "role": "assistant",
-            "model": self._face.model,
+            "model": self._options.model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -199,43 +196,43 @@ class MessageWriter:
         }
         self._write(MESSAGE_START, {"message": message})
 
-    def text(self, words: str) -> None:
-        """Words behind everything that was said so far."""
-        if not words:
+    def text(self, text: str) -> None:
+        """Add text after everything so far."""
+        if not text:
             return
         last = self._blocks[-1] if self._blocks else None
         if last is None or not last.is_text or last.ended:
             last = self._open({"type": "text", "text": ""}, is_text=True)
         if len(self._blocks) > 1:
-            self.keep(words)
-        last.pieces.append(words)
+            self.count_stored(text)
+        last.pieces.append(text)
         self._advance()
 
-    def keep(self, words: str) -> None:
-        """Count what is kept of the answer; UnfollowableError when no model says so much."""
-        self._kept += len(words)
+    def count_stored(self, text: str) -> None:
+        """Count what is stored of the answer; UnreadableStreamError when it is too much."""
+        self._stored += len(text)
         self._pieces += 1
-        if self._kept > _MOST_KEPT or self._pieces > _MOST_PIECES:
-            raise UnreadableStreamError("more to keep than an answer has")
+        if self._stored > _MOST_STORED or self._pieces > _MOST_PIECES:
+            raise UnreadableStreamError("more to store than an answer has")
 
     def end_text(self) -> None:
-        """Words that come now belong to another block."""
+        """End the text block: later text belongs to another one."""
         if self._blocks and self._blocks[-1].is_text:
             self._blocks[-1].ended = True
             self._advance()
 
     def call(self, key: object, foreign_id: str, name: str) -> str:
-        """A tool is called; `key` tells it from other calls of this answer. Its own id."""
+        """Begin a tool call, `key` among the calls of this answer; returns its own id."""
         if self._ids is None:
             raise UnreadableStreamError("a call before the answer")
         if len(self._calls) >= MOST_CALLS:
             raise UnreadableStreamError("too many calls")
-        self.keep(name)
+        self.count_stored(name)
         own = self._ids.of(foreign_id)
         start: dict[str, object] = {
             "type": "tool_use",
             "id": own,
-            "name": self._face.tool_names.get(name, name),
+            "name": self._options.tool_names.get(name, name),
             "input": {},
         }
         self._calls[key] = self._open(start, is_text=False)
@@ -247,18 +244,18 @@ class MessageWriter:
         return key in self._calls
 
     def arguments(self, key: object, piece: str) -> None:
-        """More of the arguments of a call."""
+        """Add to the arguments of a call."""
         block = self._known(key)
         if not piece or (block.ended and not piece.strip()):
             return
         if block.ended:
-            raise UnreadableStreamError("arguments behind the end of a call")
-        self.keep(piece)
+            raise UnreadableStreamError("arguments after the end of a call")
+        self.count_stored(piece)
         block.pieces.append(piece)
         self._advance()
 
     def end_call(self, key: object, arguments: str | None = None) -> None:
-        """A call is whole; what was not told of its arguments before is told now."""
+        """End a call; `arguments` are all of them, and what was not written yet is written."""
         block = self._known(key)
         if arguments is not None and not block.ended:
             known = block.whole
@@ -269,14 +266,14 @@ class MessageWriter:
         self._advance()
 
     def close_blocks(self) -> None:
-        """Nothing more is said."""
+        """End the content."""
         for block in self._blocks:
             block.ended = True
         self._advance()
         self.closed = True
 
     def end(self, reason: str, sequence: str | None, usage: TokensUsed) -> None:
-        """The answer is whole."""
+        """End the answer."""
         self.close_blocks()
         delta = {"stop_reason": reason, "stop_sequence": sequence}
         self._write(MESSAGE_DELTA, {"delta": delta, "usage": anthropic_usage(usage)})
@@ -284,7 +281,7 @@ class MessageWriter:
         self.over = True
 
     def fail(self, error: dict[str, str]) -> None:
-        """The answer ends with an error."""
+        """End the answer with an error."""
         self._write(ERROR, {"error": error})
         self.over = True
 
@@ -304,12 +301,12 @@ class MessageWriter:
         return block
 
     def _advance(self) -> None:
-        """Tell all that can be told in order."""
+        """Write all that can be written in order."""
         while self._blocks:
             head = self._blocks[0]
-            self._show(head)
+            self._write_new(head)
             if len(self._blocks) > 1 and not head.ended:
-                # Nothing can follow a whole object, and words end where something else begins.
+                # Nothing can follow a whole object, and text ends where something else begins.
                 head.ended = head.is_text or head.is_whole_object()
             if not head.ended:
                 return
@@ -317,39 +314,39 @@ class MessageWriter:
             self._blocks.popleft()
             if not head.is_text and head.is_malformed():
                 self.malformed += 1
-            # Its call stays known, so that nothing comes behind its end.
+            # Its call stays known, so that nothing is added after its end.
             head.pieces = []
             self._index += 1
 
-    def _show(self, head: _Block) -> None:
-        if not head.shown:
+    def _write_new(self, head: _Block) -> None:
+        if not head.started:
             self._write(BLOCK_START, {"index": self._index, "content_block": head.start})
-            head.shown = True
-        fresh = "".join(head.pieces[head.told :])
-        head.told = len(head.pieces)
-        if fresh:
-            kind, name = ("text_delta", "text") if head.is_text else _ARGUMENTS
-            self._write(BLOCK_DELTA, {"index": self._index, "delta": {"type": kind, name: fresh}})
-            if head.is_text:
-                # Nobody asks for words again; a call's arguments are looked at as a whole.
-                head.pieces, head.told = [], 0
+            head.started = True
+        new = "".join(head.pieces[head.sent :])
+        head.sent = len(head.pieces)
+        if not new:
+            return
+        if head.is_text:
+            delta = {"type": "text_delta", "text": new}
+            # Text is not needed again; a call's arguments are checked as a whole.
+            head.pieces, head.sent = [], 0
+        else:
+            delta = {"type": "input_json_delta", "partial_json": new}
+        self._write(BLOCK_DELTA, {"index": self._index, "delta": delta})
 
     def _write(self, name: bytes, fields: dict[str, object]) -> None:
-        self._out += event_of(name, msgspec.json.encode({"type": name.decode(), **fields}))
+        self._out += json_event(name, fields)
 
 
-_ARGUMENTS = ("input_json_delta", "partial_json")
-
-
-# So many objects may be small; beyond, a stream whose objects have a few bytes each is not
-# followed. Those of real chunks have some dozens.
+# So many objects may be small; beyond, a stream whose objects have a few bytes each is broken.
+# Those of real chunks have some dozens.
 _SMALL_OBJECTS = 4096
 _LEAST_OBJECT = 16
-# In one event, which is read in one go; a whole answer in one chunk has some hundreds.
+# In one event, which is read at once; a whole answer in one chunk has some hundreds.
 _MOST_IN_EVENT = 20_000
 _UNREADABLE_STREAM = {
     "type": "api_error",
-    # In the words by which a garbled stream is known, since it may come whole the next time.
+    # With the text by which a garbled stream is known, since it may come whole the next time.
     "message": "error decoding response body: the other side's stream could not be followed",
 }
 
@@ -357,8 +354,8 @@ _UNREADABLE_STREAM = {
 class StreamTranslator(ABC):
     """Bytes of a foreign stream in, bytes of Anthropic's stream out."""
 
-    def __init__(self, face: AnswerOptions) -> None:
-        self.face = face
+    def __init__(self, options: AnswerOptions) -> None:
+        self.options = options
         self.notes = TranslationNotes(_SMALL_OBJECTS)
         self.usage = TokensUsed()
         # message_stop has been written.
@@ -366,63 +363,64 @@ class StreamTranslator(ABC):
         # An error event has been written; nothing follows.
         self.broken = False
         self.refused = False
-        self.writer = MessageWriter(face)
+        self.writer = MessageWriter(options)
         self._splitter = EventSplitter()
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes, and give the events that they complete."""
+        """Read the next bytes, and return the events that they complete."""
         if self.writer.over:
             return b""
         try:
             for event in self._splitter.feed(data):
-                self._follow(event)
+                self._read(event)
         except UNREADABLE:
             self._break(_UNREADABLE_STREAM)
-        return self.writer.taken()
+        return self.writer.take_output()
 
     def end(self) -> bytes:
-        """The foreign stream has ended in order; give what can still be said."""
+        """End the stream in order, and return what can still be written."""
         if not self.writer.over:
-            self._ended()
-        return self.writer.taken()
+            self._read_end()
+        return self.writer.take_output()
 
-    def _follow(self, event: bytes) -> None:
+    def _read(self, event: bytes) -> None:
         if self.writer.over:
             return
-        said = self.writer.length
-        name, told = name_and_data(event)
-        if told:
-            if has_too_many_values(told):
+        before = self.writer.length
+        name, data = name_and_data(event)
+        if data:
+            if has_too_many_values(data):
                 raise UnreadableStreamError("too many values in an event")
             self.notes.allow_objects(len(event) // _LEAST_OBJECT, _MOST_IN_EVENT)
-            self._take(name, told)
-        if self.writer.length == said:
-            self.writer.show_life()
+            self._read_event(name, data)
+        if self.writer.length == before:
+            self.writer.ping()
 
     @abstractmethod
-    def _take(self, name: bytes, data: bytes) -> None:
-        """One event of the dialect."""
+    def _read_event(self, name: bytes, data: bytes) -> None: ...
 
     @abstractmethod
-    def _ended(self) -> None:
-        """The bytes have ended in order."""
+    def _read_end(self) -> None: ...
 
-    def _reason(self, words: str, at: str) -> None:
-        if not words:
-            return
-        if self.face.show_reasoning:
-            self.writer.text(words)
-        else:
+    def _reasoning(self, text: str, at: str) -> None:
+        if self.options.show_reasoning:
+            self.writer.text(text)
+        elif text:
             self.notes.add(at, NO_REASONING)
 
-    def _finish(self, reason: str, sequence: str | None = None) -> None:
-        self.writer.end(reason, sequence, self.usage)
+    def _finish(self, ended: str, stop: str | None = None) -> None:
+        """Write the end; `ended` is the foreign stop reason, `stop` the sequence that ended it."""
+        reason = stop_reason(ended, calls=self.writer.calls, refused=self.refused, notes=self.notes)
+        if stop is not None and reason == "end_turn":
+            self.writer.end("stop_sequence", stop, self.usage)
+        else:
+            self.writer.end(reason, None, self.usage)
         self.whole = True
         for _ in range(self.writer.malformed):
-            self.notes.add("arguments", "the model wrote no JSON object; told as it wrote it")
+            self.notes.add("arguments", "the model wrote no JSON object; sent as written")
 
     def _fail(self, data: bytes) -> None:
-        """The other side has told an error."""
+        """The server has sent an error."""
         self._break(error_of(500, data))
 
     def _break(self, error: dict[str, str]) -> None:

@@ -1,5 +1,4 @@
-"""OpenAI's Chat Completions: what is asked and answered in it, in place of Anthropic's dialect.
+"""OpenAI's Chat Completions in place of Anthropic's dialect; the rules are those of neutral/.
 
-Rules: as in neutral/.
 Not here: OpenAI's Responses (openai_responses/).
 """

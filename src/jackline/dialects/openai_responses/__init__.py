@@ -1,5 +1,4 @@
-"""OpenAI's Responses: what is asked and answered in it, in place of Anthropic's dialect.
+"""OpenAI's Responses in place of Anthropic's dialect; the rules are those of neutral/.
 
-Rules: as in neutral/.
-Not here: OpenAI's Chat Completions (openai_chat/).
+Not here: Chat Completions (openai_chat/).
 """

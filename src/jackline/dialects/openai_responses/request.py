@@ -1,22 +1,22 @@
 """Translate an Anthropic request into OpenAI's Responses, and repair Responses requests.
 
 Rules: (1) what cannot be expressed is refused by name or noted; (2) items are in the order of the
-conversation, which is sent whole; nothing is stored at the other side; (3) thoughts are sent only
-to servers that accept reasoning of others, encrypted ones only to the server that made them; (4)
-for a server that did not make them, encrypted thoughts are removed and noted; all else stays as
-it is written, and what cannot be read is left for the vendor to refuse; (5) ids bind as before.
-Not here: parsing the request (neutral/request.py), the way back (answer.py), when thoughts must
-be removed (providers/).
+conversation, which is sent whole; nothing is stored at the target; (3) thinking is sent only to
+servers that accept reasoning of others, encrypted reasoning only to the server that made it; (4)
+for a server that did not make it, encrypted reasoning is removed and noted; everything else stays
+as written, and what cannot be read is left for the vendor to refuse; (5) calls and results keep
+matching ids.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from functools import partial
 
 import msgspec
 
+from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.neutral.conversation import (
+    FAILED,
     ContentPart,
     ConversationTurn,
     DocumentPart,
@@ -24,238 +24,197 @@ from jackline.dialects.neutral.conversation import (
     TextPart,
     ThinkingPart,
     ToolCallPart,
-    ToolChoice,
     ToolDefinition,
     ToolResultPart,
     VisiblePart,
-    call_id,
     digest,
 )
 from jackline.dialects.neutral.fields import (
-    UNREADABLE,
     TranslatedDocument,
     TranslationNotes,
     UntranslatableError,
 )
-from jackline.dialects.neutral.options import TargetOptions, longest_answer, sampling, user_id_field
-from jackline.dialects.neutral.request import (
-    FAILED,
-    ToolNames,
-    known_effort,
-    read_conversation,
-    tool_fields,
-)
-
-_LONGEST_ID = 64
-
-_Json = dict[str, object]
+from jackline.dialects.neutral.options import VENDOR, RequestWriter, TargetOptions
 
 
-class InputItems:
-    """Takes turns and gives items."""
+def to_responses(
+    body: bytes | bytearray, model: str, options: TargetOptions = VENDOR
+) -> TranslatedDocument:
+    """The request for `POST /v1/responses`; UntranslatableError for what it cannot say."""
+    return _ResponsesWriter(body, options).write(model)
 
-    def __init__(self, target: TargetOptions, notes: TranslationNotes, names: ToolNames) -> None:
-        self._target = target
-        self._notes = notes
-        self._names = names
-        self.said: list[_Json | msgspec.Raw] = []
 
-    def say(self, turn: ConversationTurn) -> None:
-        """The next turn."""
+class _ResponsesWriter(RequestWriter):
+    longest_id = 64
+
+    def __init__(self, body: bytes | bytearray, target: TargetOptions) -> None:
+        super().__init__(body, target)
+        self._items: list[dict[str, object] | msgspec.Raw] = []
+
+    def write(self, model: str) -> TranslatedDocument:
+        request = self.request
+        for turn in request.turns:
+            self._write_turn(turn)
+        fields = {
+            "input": self._items,
+            "store": False,
+            **self.shared_fields(model, "max_output_tokens"),
+        }
+        if request.system:
+            fields["instructions"] = "\n\n".join(part.text for part in request.system)
+        if request.stops:
+            raise UntranslatableError("stop_sequences", "OpenAI's Responses have none")
+        effort = self.effort()
+        if effort is not None:
+            fields["reasoning"] = {"effort": effort}
+        if request.schema is not None:
+            schema = {"name": "answer", "schema": request.schema, "strict": True}
+            fields["text"] = {"format": {"type": "json_schema", **schema}}
+        if self.target.recall is not None:
+            fields["include"] = ["reasoning.encrypted_content"]
+        return self.document(fields)
+
+    def _write_turn(self, turn: ConversationTurn) -> None:
         role: str = turn.role
         if turn.role == "system":
-            role = self._target.system_role
-            if self._target.mid_system == "user":
+            role = self.target.system_role
+            if self.target.mid_system == "user":
                 role = "user"
-                self._notes.add(
-                    f"{turn.at}.role", "told as the user's words, as the settings want it"
-                )
+                self.notes.add(f"{turn.at}.role", "sent as the user's, as the settings say")
         together: list[VisiblePart] = []
-        thoughts = self._thoughts_before(turn.parts)
+        reasoning = self._reasoning_before(turn.parts)
         for place, part in enumerate(turn.parts):
-            self.said += thoughts.get(place, ())
+            self._items += reasoning.get(place, ())
             if isinstance(part, TextPart | ImagePart | DocumentPart) and turn.role != "assistant":
                 together.append(part)
                 continue
-            self._say_shown(role, together)
+            self._write_message(role, together)
             together = []
-            self._say_item(part)
-        self._say_shown(role, together)
+            self._write_item(part)
+        self._write_message(role, together)
 
-    def _thoughts_before(self, parts: Sequence[ContentPart]) -> dict[int, list[msgspec.Raw]]:
-        """What this server thought before each of the parts, where that is still known."""
+    def _reasoning_before(self, parts: Sequence[ContentPart]) -> dict[int, list[msgspec.Raw]]:
+        """What this server reasoned before each of the parts, where that is still known."""
         found: dict[int, list[msgspec.Raw]] = {}
-        recall = self._target.recall
         for place, part in enumerate(parts):
-            if recall is None or not isinstance(part, ToolCallPart):
+            if self.target.recall is None or not isinstance(part, ToolCallPart):
                 continue
-            for kept in recall(part.id):
+            for stored in self.target.recall(part.id):
                 at = place
-                while kept.before_words and at > 0 and isinstance(parts[at - 1], TextPart):
+                while stored.before_text and at > 0 and isinstance(parts[at - 1], TextPart):
                     at -= 1
-                found.setdefault(at, []).append(kept.item)
+                found.setdefault(at, []).append(stored.item)
         return found
 
-    def _say_shown(self, role: str, shown: Sequence[VisiblePart]) -> None:
-        if shown:
-            content = [self._content(part) for part in shown]
-            self.said.append({"type": "message", "role": role, "content": content})
+    def _write_message(self, role: str, parts: Sequence[VisiblePart]) -> None:
+        if parts:
+            content = [self._content(part) for part in parts]
+            self._items.append({"type": "message", "role": role, "content": content})
 
-    def _say_item(self, part: ContentPart) -> None:
+    def _write_item(self, part: ContentPart) -> None:
         match part:
             case TextPart():
-                self.said.append({"type": "message", "role": "assistant", "content": part.text})
+                self._items.append({"type": "message", "role": "assistant", "content": part.text})
             case ToolCallPart():
-                self.said.append(
+                self._items.append(
                     {
                         "type": "function_call",
-                        "call_id": self._id(part.id, f"{part.at}.id"),
-                        "name": self._names.of(part.name, f"{part.at}.name"),
+                        "call_id": self.call_id(part.id, f"{part.at}.id"),
+                        "name": self.tool_name(part.name, f"{part.at}.name"),
                         "arguments": part.arguments,
                     }
                 )
             case ToolResultPart():
-                self._say_result(part)
+                self._write_result(part)
+            case ThinkingPart() if self.target.reasoning_items:
+                content = [{"type": "reasoning_text", "text": part.text}]
+                name = f"rs_{digest(part.at, part.text)}"
+                self._items.append(
+                    {"type": "reasoning", "id": name, "summary": [], "content": content}
+                )
             case ThinkingPart():
-                self._say_thought(part)
+                self.notes.add(part.at, "thinking of another model is not sent")
             case _:
                 raise UntranslatableError(
-                    part.at, "the assistant can only say words and call tools"
+                    part.at, "the assistant can only write text and call tools"
                 )
 
-    def _say_result(self, result: ToolResultPart) -> None:
+    def _write_result(self, result: ToolResultPart) -> None:
         parts = result.parts
         if result.failed:
-            self._notes.add(f"{result.at}.is_error", "told in words in front of the result")
+            self.notes.add(f"{result.at}.is_error", "sent as text before the result")
             parts = (TextPart(result.at, FAILED), *parts)
-        words = [part.text for part in parts if isinstance(part, TextPart)]
-        output: object = "\n\n".join(words)
-        if len(words) < len(parts):
-            # Not all servers read a list here, so it is written only where it says more.
+        texts = [part.text for part in parts if isinstance(part, TextPart)]
+        output: object = "\n\n".join(texts)
+        if len(texts) < len(parts):
+            # Not all servers read a list here, so it is written only when it is needed.
             output = [self._content(part) for part in parts]
-        sent = self._id(result.id, f"{result.at}.tool_use_id")
-        self.said.append({"type": "function_call_output", "call_id": sent, "output": output})
+        sent = self.call_id(result.id, f"{result.at}.tool_use_id")
+        self._items.append({"type": "function_call_output", "call_id": sent, "output": output})
 
-    def _say_thought(self, thought: ThinkingPart) -> None:
-        if not self._target.reasoning_items:
-            self._notes.add(thought.at, "thoughts of another model are not told")
-            return
-        content = [{"type": "reasoning_text", "text": thought.text}]
-        name = f"rs_{digest(thought.at, thought.text)}"
-        self.said.append({"type": "reasoning", "id": name, "summary": [], "content": content})
-
-    def _content(self, part: VisiblePart) -> _Json:
+    def _content(self, part: VisiblePart) -> dict[str, object]:
         match part:
             case TextPart():
                 return {"type": "input_text", "text": part.text}
             case ImagePart():
-                if not self._target.images:
-                    raise UntranslatableError(part.at, "this model takes no images")
+                if not self.target.images:
+                    raise UntranslatableError(part.at, "this model accepts no images")
                 return {"type": "input_image", "image_url": part.url, "detail": "auto"}
             case DocumentPart():
-                if not self._target.files:
-                    raise UntranslatableError(part.at, "a document that cannot be told here")
+                if not self.target.files:
+                    raise UntranslatableError(part.at, "a document that cannot be sent here")
                 if part.inline:
                     return {"type": "input_file", "filename": part.name, "file_data": part.url}
                 if part.title:
-                    self._notes.add(f"{part.at}.title", "a file by its address has no name here")
+                    self.notes.add(f"{part.at}.title", "a file by its URL has no name here")
                 return {"type": "input_file", "file_url": part.url}
 
-    def _id(self, known: str, at: str) -> str:
-        sent = call_id(known, _LONGEST_ID)
-        if sent != known:
-            self._notes.add(at, "longer than OpenAI allows; told as a digest")
-        return sent
+    def _tool(self, tool: ToolDefinition) -> dict[str, object]:
+        fields: dict[str, object] = {
+            "type": "function",
+            "name": self.tool_name(tool.name, f"{tool.at}.name"),
+            "parameters": tool.schema,
+            # Responses are strict by default, and then refuse most schemas.
+            "strict": tool.strict,
+        }
+        if tool.description is not None:
+            fields["description"] = tool.description
+        return fields
+
+    def _tool_choice(self, name: str) -> dict[str, object]:
+        return {"type": "function", "name": self.tool_name(name, "tool_choice.name")}
 
 
-_VENDOR = TargetOptions()
-
-
-def to_responses(
-    body: bytes | bytearray, model: str, options: TargetOptions = _VENDOR
-) -> TranslatedDocument:
-    """The request for `POST /v1/responses`; CannotSayError names what cannot be said."""
-    notes = TranslationNotes()
-    asked = read_conversation(body, options.forgo, notes)
-    names = ToolNames(notes)
-    items = InputItems(options, notes, names)
-    for turn in asked.turns:
-        items.say(turn)
-    told: dict[str, object] = {"model": model, "input": items.said, "store": False}
-    if asked.system:
-        told["instructions"] = "\n\n".join(words.text for words in asked.system)
-    limit = longest_answer(asked, options, notes)
-    if limit is not None:
-        told["max_output_tokens"] = limit
-    told |= sampling(asked, options, notes)
-    if asked.stops:
-        raise UntranslatableError("stop_sequences", "OpenAI's Responses have none")
-    told |= tool_fields(asked, partial(_tool, names), partial(_choice, names))
-    effort = known_effort(asked.effort, options.efforts, notes)
-    if effort is not None:
-        told["reasoning"] = {"effort": effort}
-    if asked.schema is not None:
-        schema = {"name": "answer", "schema": asked.schema, "strict": True}
-        told["text"] = {"format": {"type": "json_schema", **schema}}
-    told |= user_id_field(asked.user, options, notes)
-    if options.prompt_cache_key is not None:
-        told["prompt_cache_key"] = options.prompt_cache_key
-    if options.recall is not None:
-        told["include"] = ["reasoning.encrypted_content"]
-    if asked.stream:
-        told["stream"] = True
-    return TranslatedDocument(msgspec.json.encode(told), notes.told(), names.real)
-
-
-def _tool(names: ToolNames, tool: ToolDefinition) -> dict[str, object]:
-    told: dict[str, object] = {
-        "type": "function",
-        "name": names.of(tool.name, f"{tool.at}.name"),
-        "parameters": tool.schema,
-        # Responses are strict unless told otherwise, and refuse most schemas then.
-        "strict": tool.strict,
-    }
-    if tool.description is not None:
-        told["description"] = tool.description
-    return told
-
-
-def _choice(names: ToolNames, choice: ToolChoice) -> object:
-    if choice.kind == "tool":
-        return {"type": "function", "name": names.of(choice.name, "tool_choice.name")}
-    return "required" if choice.kind == "any" else choice.kind
-
-
-class _Item(msgspec.Struct):
+class _InputItem(msgspec.Struct):
     type: str | None = None
     encrypted_content: str | None = None
 
 
-_top = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items = msgspec.json.Decoder(list[msgspec.Raw])
-_item = msgspec.json.Decoder(_Item)
+_input_item = msgspec.json.Decoder(_InputItem)
 
 
 def without_reasoning(
     body: bytes | bytearray, refused: Container[str] | None = None
 ) -> TranslatedDocument:
-    """The request without its thoughts, or without those that are known to be `refused`."""
+    """The request without its reasoning, or without the reasoning that is known to be `refused`."""
     whole = bytes(body)
     notes = TranslationNotes()
-    kept: list[msgspec.Raw] = []
+    left: list[msgspec.Raw] = []
     try:
-        top = _top.decode(whole)
+        top = _fields.decode(whole)
         items = _items.decode(top["input"])
         notes.count_objects(len(items))
         for place, raw in enumerate(items):
-            item = _item.decode(raw)
-            known = refused is None or (item.encrypted_content or "") in refused
-            if item.type == "reasoning" and known:
-                notes.add(f"input[{place}]", "a thought that another server has encrypted")
+            item = _input_item.decode(raw)
+            is_refused = refused is None or (item.encrypted_content or "") in refused
+            if item.type == "reasoning" and is_refused:
+                notes.add(f"input[{place}]", "reasoning that another server has encrypted")
             else:
-                kept.append(raw)
+                left.append(raw)
     except (*UNREADABLE, KeyError):
         return TranslatedDocument(whole)
-    if not notes.told():
+    if len(left) == len(items):
         return TranslatedDocument(whole)
-    return TranslatedDocument(msgspec.json.encode({**top, "input": kept}), notes.told())
+    return TranslatedDocument(msgspec.json.encode({**top, "input": left}), notes.sentences())

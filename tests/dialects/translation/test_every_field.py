@@ -1,4 +1,4 @@
-"""Whatever stands in a request is carried, noted or refused by name."""
+"""Every field of a request is used, noted or refused by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableE
 from jackline.dialects.neutral.options import TargetOptions
 from jackline.dialects.openai_chat.request import to_chat
 from jackline.dialects.openai_responses.request import to_responses
-from tests.dialects.translation.leaves import keys, leaves, names, numbered, said
+from tests.dialects.translation.leaves import all_values, keys, leaves, names, numbered
 from tests.dialects.translation.requests import Alien, alien_requests, requests
 
 Translate = Callable[[bytes, str], TranslatedDocument]
@@ -27,7 +27,7 @@ FLAGS = {
 CHOICES = {"any": "required", "tool": "function"}
 
 
-def _is_carried(path: str, value: Any, output: Any, heard: list[Any], strings: str) -> bool:
+def _is_carried(path: str, value: Any, output: Any, received: list[Any], strings: str) -> bool:
     name = path.rsplit(".", 1)[-1]
     if name in FLAGS and value is True:
         return FLAGS[name] in list(keys(output))
@@ -36,22 +36,22 @@ def _is_carried(path: str, value: Any, output: Any, heard: list[Any], strings: s
     if value is None or value is False:
         # What is not there, or not set, is what the target takes for granted.
         return True
-    return any(type(one) is type(value) and one == value for one in heard)
+    return any(type(one) is type(value) and one == value for one in received)
 
 
 @BOTH
-@given(asked=requests())
-def test_every_leaf_is_carried_or_noted(translate: Translate, asked: dict[str, Any]) -> None:
-    asked = numbered(asked)
-    told = translate(json.dumps(asked).encode(), "gpt-x")
-    output = json.loads(told.body)
-    heard = list(said(output))
-    strings = "\0".join(one for one in heard if isinstance(one, str))
-    for path, value in leaves(asked):
+@given(sent=requests())
+def test_every_leaf_is_used_or_noted(translate: Translate, sent: dict[str, Any]) -> None:
+    sent = numbered(sent)
+    result = translate(json.dumps(sent).encode(), "gpt-x")
+    output = json.loads(result.body)
+    received = list(all_values(output))
+    strings = "\0".join(one for one in received if isinstance(one, str))
+    for path, value in leaves(sent):
         if path == "model" or path.rsplit(".", 1)[-1] in ("type", "role"):
             continue
-        noted = any(names(note, path) for note in told.notes)
-        assert noted or _is_carried(path, value, output, heard, strings), path
+        noted = any(names(note, path) for note in result.notes)
+        assert noted or _is_carried(path, value, output, received, strings), path
 
 
 @BOTH
@@ -63,15 +63,15 @@ def test_what_nobody_knows_is_refused_by_its_path(translate: Translate, alien: A
 
 
 @BOTH
-@given(asked=requests())
-def test_notes_and_refusals_tell_places_and_never_what_was_said(
-    translate: Translate, asked: dict[str, Any]
+@given(sent=requests())
+def test_notes_and_refusals_name_places_and_never_content(
+    translate: Translate, sent: dict[str, Any]
 ) -> None:
     spoken = "XYZZY-7291"
-    marked = json.loads(json.dumps(asked), object_hook=lambda one: _marked(one, spoken))
-    told = translate(json.dumps(marked).encode(), "gpt-x")
-    assert spoken in told.body.decode()
-    assert not any(spoken in note for note in told.notes)
+    marked = json.loads(json.dumps(sent), object_hook=lambda one: _marked(one, spoken))
+    result = translate(json.dumps(marked).encode(), "gpt-x")
+    assert spoken in result.body.decode()
+    assert not any(spoken in note for note in result.notes)
 
 
 def _marked(one: dict[str, Any], spoken: str) -> dict[str, Any]:
@@ -99,5 +99,5 @@ def test_a_body_that_is_no_request_is_refused_and_nothing_else_is_raised(
 @BOTH
 def test_a_field_may_be_left_out_when_the_settings_allow_it(translate: Any) -> None:
     body = b'{"warp_drive": 1, "messages": [{"role": "user", "content": "Hi"}]}'
-    told = translate(body, "gpt-x", TargetOptions(forgo=frozenset({"warp_drive"})))
-    assert told.notes == ("warp_drive: left out, as the settings allow",)
+    result = translate(body, "gpt-x", TargetOptions(forgo=frozenset({"warp_drive"})))
+    assert result.notes == ("warp_drive: left out, as the settings allow",)

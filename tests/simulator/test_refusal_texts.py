@@ -1,4 +1,4 @@
-"""The words of the simulated provider mean what they are meant to: our own classifier says so."""
+"""Our own classifier understands the texts of the simulated provider."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.limits import BucketSettings, Counts, RateBucket
 from jackline.simulator.provider import ProviderModel, ProviderSettings
 from jackline.simulator.time_model import DEFAULT_EPOCH, Calendar, seeded_random
-from tests.simulator.asking import play
+from tests.simulator.http_client import play
 
 NOW = datetime.fromtimestamp(DEFAULT_EPOCH, UTC)
 
@@ -72,9 +72,9 @@ def test_a_concurrency_cap_is_recognised() -> None:
     assert meaning(TOO_MANY_CONNECTIONS) == (Kind.RATE_LIMIT, "concurrency")
 
 
-@pytest.mark.parametrize("told", ["headers", "text"])
-def test_a_wall_that_tells_its_reset_is_understood_to_the_minute(told: str) -> None:
-    fault = Fault(Effect.QUOTA_WALL, until=7200.0, reset_told=told)  # type: ignore[arg-type]
+@pytest.mark.parametrize("result", ["headers", "text"])
+def test_a_wall_that_announces_its_reset_is_understood_to_the_minute(result: str) -> None:
+    fault = Fault(Effect.QUOTA_WALL, until=7200.0, reset_announced=result)  # type: ignore[arg-type]
     provider = ProviderModel(ProviderSettings(faults=(fault,)), seeded_random(1))
     (event,) = play(provider, [(0.0, SimRequest())])
     assert isinstance(event, Rejected)

@@ -31,7 +31,7 @@ from jackline.simulator.reply_script import (
     structured,
     workflow,
 )
-from tests.simulator.asking import document
+from tests.simulator.http_client import document
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=300)
 CALLS = st.lists(
@@ -40,7 +40,7 @@ CALLS = st.lists(
 ).map(tuple)
 
 
-def asked(body: dict[str, Any], agent: str = "", call: int = 0) -> ClientRequest:
+def client_request(body: dict[str, Any], agent: str = "", call: int = 0) -> ClientRequest:
     headers = {"x-claude-code-session-id": "s1"}
     if agent:
         headers["x-claude-code-agent-id"] = agent
@@ -67,7 +67,7 @@ TOOL_TURN = answered(
 
 
 def test_a_request_knows_its_prompt_its_turn_and_its_results() -> None:
-    one = asked(TOOL_TURN)
+    one = client_request(TOOL_TURN)
     assert (one.prompt, one.turn, one.results, one.latest) == (
         "PART-2: review", 1, "exit 3", "go on",
     )  # fmt: skip
@@ -88,7 +88,7 @@ def test_a_body_that_is_no_object_is_no_request(raw: bytes) -> None:
     )
 )
 def test_odd_bodies_are_read_without_an_error(body: dict[str, Any]) -> None:
-    one = asked(body)
+    one = client_request(body)
     assert one.turn == 0
     assert one.tools <= {""}
 
@@ -111,16 +111,16 @@ def test_odd_bodies_are_read_without_an_error(body: dict[str, Any]) -> None:
 )
 def test_each_condition_of_a_rule_counts(rule: Rule, fits: bool) -> None:
     body = {**TOOL_TURN, "tools": [{"name": "StructuredOutput"}]}
-    assert rule.fits(asked(body, agent="a1", call=4)) is fits
+    assert rule.fits(client_request(body, agent="a1", call=4)) is fits
 
 
 def test_the_first_fitting_rule_answers_and_else_the_fallback() -> None:
-    mind = ReplyScript(
+    script = ReplyScript(
         (Rule(Say("one"), turn=1), Rule(lambda a: Say(a.prompt), prompt="PART")), Say("no")
     )
-    assert mind.reply(asked(TOOL_TURN)) == Say("one")
-    assert mind.reply(asked(document("PART-9"))) == Say("PART-9")
-    assert mind.reply(asked(document("other"))) == Say("no")
+    assert script.reply(client_request(TOOL_TURN)) == Say("one")
+    assert script.reply(client_request(document("PART-9"))) == Say("PART-9")
+    assert script.reply(client_request(document("other"))) == Say("no")
 
 
 def test_phrases_call_the_tools_that_claude_code_has() -> None:
@@ -145,7 +145,7 @@ def sse_events(pieces: list[bytes]) -> list[dict[str, Any]]:
 
 @given(TEXTS, CALLS)
 def test_a_stream_says_the_same_as_the_whole_message(text: str, calls: Any) -> None:
-    message = PendingReply(7, asked(TOOL_TURN), Say(text, calls))
+    message = PendingReply(7, client_request(TOOL_TURN), Say(text, calls))
     whole = json.loads(AnthropicMessages().whole(message).pieces[0])
     events = sse_events(list(AnthropicMessages().stream(message).pieces))
     assert [events[0]["type"], events[-2]["type"], events[-1]["type"]] == [
@@ -158,7 +158,7 @@ def test_a_stream_says_the_same_as_the_whole_message(text: str, calls: Any) -> N
         elif event["type"] == "content_block_delta":
             delta = event["delta"]
             blocks[-1]["written"] += delta.get("text", "") + delta.get("partial_json", "")
-    told = [
+    result = [
         {"type": "text", "text": block["written"]}
         if block["type"] == "text"
         else {
@@ -167,11 +167,11 @@ def test_a_stream_says_the_same_as_the_whole_message(text: str, calls: Any) -> N
         }
         for block in blocks
     ]
-    assert told == whole["content"]
+    assert result == whole["content"]
     assert events[-2]["usage"] == whole["usage"]
     usage = whole["usage"]
     parts = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    assert sum(usage[part] for part in parts) == message.asked.input_tokens
+    assert sum(usage[part] for part in parts) == message.request.input_tokens
     assert min(usage[part] for part in parts) >= 0
 
 
@@ -185,7 +185,7 @@ def test_every_dialect_can_break_and_show_life(dialect: Dialect) -> None:
     body = '{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}'
     assert re.search(rb"(?i)overloaded|unable to process", dialect.error_event(body))
     assert dialect.ping()
-    message = PendingReply(1, asked(document()), Say("hi", (("Bash", {}),)))
+    message = PendingReply(1, client_request(document()), Say("hi", (("Bash", {}),)))
     assert b'"hi"' in dialect.whole(message).pieces[0]
     answer = dialect.stream(message)
     assert 0 < answer.closing < len(answer.pieces)

@@ -22,12 +22,12 @@ SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "ErUBCkYIBxgCIkDk+
 
 def fitted(*messages: object, **fields: object) -> tuple[dict[str, Any], tuple[str, ...]]:
     body = json.dumps({"model": "claude-opus-4-8", "messages": messages, **fields}).encode()
-    told = fit_for_claude(body)
-    assert fit_for_claude(told.body).body == told.body, "fitting twice changes nothing more"
-    return json.loads(told.body), told.notes
+    output = fit_for_claude(body)
+    assert fit_for_claude(output.body).body == output.body, "fitting twice changes nothing more"
+    return json.loads(output.body), output.notes
 
 
-def said(*blocks: object) -> dict[str, Any]:
+def reply(*blocks: object) -> dict[str, Any]:
     return {"role": "assistant", "content": list(blocks)}
 
 
@@ -41,16 +41,16 @@ def results(*known: str) -> dict[str, Any]:
 
 
 @given(requests())
-def test_a_conversation_with_claude_alone_keeps_its_very_bytes(asked: dict[str, Any]) -> None:
-    asked.pop("thinking", None)
-    for message in asked["messages"]:
+def test_a_conversation_with_claude_alone_keeps_its_very_bytes(sent: dict[str, Any]) -> None:
+    sent.pop("thinking", None)
+    for message in sent["messages"]:
         for block in message["content"] if isinstance(message["content"], list) else ():
             if block["type"] == "thinking":
                 block["signature"] = SIGNED["signature"]
-    body = json.dumps(asked, indent=1).encode()
-    told = fit_for_claude(body)
-    assert told.body == body
-    assert told.notes == ()
+    body = json.dumps(sent, indent=1).encode()
+    output = fit_for_claude(body)
+    assert output.body == body
+    assert output.notes == ()
 
 
 @pytest.mark.parametrize(
@@ -61,58 +61,60 @@ def test_what_cannot_be_read_is_left_for_the_vendor(body: bytes) -> None:
 
 
 def test_ids_that_claude_refuses_change_together_with_their_results() -> None:
-    told, notes = fitted(HI, said(call("functions.Bash:0")), results("functions.Bash:0"))
-    made = told["messages"][1]["content"][0]["id"]
+    output, notes = fitted(HI, reply(call("functions.Bash:0")), results("functions.Bash:0"))
+    made = output["messages"][1]["content"][0]["id"]
     assert re.fullmatch(r"[a-zA-Z0-9_-]+", made)
-    assert told["messages"][2]["content"][0]["tool_use_id"] == made
+    assert output["messages"][2]["content"][0]["tool_use_id"] == made
     assert len(notes) == 2
 
 
 def test_an_id_that_comes_again_gets_another_one_and_keeps_its_own_result() -> None:
-    told, _ = fitted(
-        HI, said(call("call_0")), results("call_0"), said(call("call_0")), results("call_0")
+    output, _ = fitted(
+        HI, reply(call("call_0")), results("call_0"), reply(call("call_0")), results("call_0")
     )
-    first, second = (told["messages"][at]["content"][0]["id"] for at in (1, 3))
+    first, second = (output["messages"][at]["content"][0]["id"] for at in (1, 3))
     assert first == "call_0" != second
-    assert told["messages"][2]["content"][0]["tool_use_id"] == first
-    assert told["messages"][4]["content"][0]["tool_use_id"] == second
+    assert output["messages"][2]["content"][0]["tool_use_id"] == first
+    assert output["messages"][4]["content"][0]["tool_use_id"] == second
 
 
 @pytest.mark.parametrize("signature", [None, "", "gAAAAABoQ2x0", "a signature!", "url_safe-one"])
-def test_thoughts_that_claude_did_not_sign_are_dropped(signature: str | None) -> None:
+def test_thinking_that_claude_did_not_sign_is_dropped(signature: str | None) -> None:
     thought = {"type": "thinking", "thinking": "Hm.", "signature": signature}
-    told, notes = fitted(HI, said(thought, {"type": "text", "text": "Yes."}), HI)
-    assert told["messages"][1]["content"] == [{"type": "text", "text": "Yes."}]
-    assert notes == ("messages[*].content[*]: a thought without a signature of Claude's",)
+    output, notes = fitted(HI, reply(thought, {"type": "text", "text": "Yes."}), HI)
+    assert output["messages"][1]["content"] == [{"type": "text", "text": "Yes."}]
+    assert notes == ("messages[*].content[*]: a thinking block without a signature of Claude's",)
 
 
-def test_all_thoughts_can_be_distrusted() -> None:
+def test_all_thinking_can_be_distrusted() -> None:
     hidden = {"type": "redacted_thinking", "data": "eHg="}
-    body = json.dumps({"messages": [HI, said(SIGNED, hidden, call("toolu_1")), results("toolu_1")]})
+    body = json.dumps(
+        {"messages": [HI, reply(SIGNED, hidden, call("toolu_1")), results("toolu_1")]}
+    )
     assert fit_for_claude(body.encode()).body == body.encode()
-    told = json.loads(fit_for_claude(body.encode(), distrust_thinking=True).body)
-    assert told["messages"][1]["content"] == [call("toolu_1")]
+    output = json.loads(fit_for_claude(body.encode(), distrust_thinking=True).body)
+    assert output["messages"][1]["content"] == [call("toolu_1")]
 
 
 def test_empty_texts_are_dropped_also_inside_of_results() -> None:
     empty = {"type": "text", "text": " \n"}
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [empty]}
-    told, notes = fitted(HI, said(empty, call("toolu_1")), {"role": "user", "content": [result]})
-    assert told["messages"][1]["content"] == [call("toolu_1")]
-    assert told["messages"][2]["content"] == [{**result, "content": []}]
+    output, notes = fitted(HI, reply(empty, call("toolu_1")), {"role": "user", "content": [result]})
+    assert output["messages"][1]["content"] == [call("toolu_1")]
+    assert output["messages"][2]["content"] == [{**result, "content": []}]
     assert len(notes) == 2
 
 
-def test_a_message_that_said_nothing_is_gone_and_its_neighbours_are_one() -> None:
-    told, _ = fitted(HI, said({"type": "text", "text": ""}), {"role": "user", "content": "You?"})
+def test_an_empty_message_is_dropped_and_its_neighbours_are_joined() -> None:
+    output, _ = fitted(HI, reply({"type": "text", "text": ""}), {"role": "user", "content": "You?"})
     texts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "You?"}]
-    assert told["messages"] == [{"role": "user", "content": texts}]
+    assert output["messages"] == [{"role": "user", "content": texts}]
 
 
-def test_odd_names_and_inputs_are_told_in_a_way_that_claude_takes() -> None:
-    told, notes = fitted(HI, said(call("toolu_1", "functions.Bash", [1])), results("toolu_1"))
-    assert told["messages"][1]["content"][0]["name"] == "functions_Bash"
-    assert told["messages"][1]["content"][0]["input"] == {"INVALID_JSON": "[1]"}
+def test_odd_names_and_inputs_are_changed_to_what_claude_accepts() -> None:
+    output, notes = fitted(HI, reply(call("toolu_1", "functions.Bash", [1])), results("toolu_1"))
+    assert output["messages"][1]["content"][0]["name"] == "functions_Bash"
+    assert output["messages"][1]["content"][0]["input"] == {"INVALID_JSON": "[1]"}
     assert len(notes) == 2
 
 
@@ -124,15 +126,15 @@ def test_a_thinking_budget_waits_for_the_next_turn_when_another_model_began_this
         {"type": "clear_thinking_20251015", "keep": "all"},
         {"type": "clear_tool_uses_20250919"},
     ]
-    told, notes = fitted(
+    output, notes = fitted(
         HI,
-        said(call("toolu_1")),
+        reply(call("toolu_1")),
         results("toolu_1"),
         thinking=BUDGET,
         context_management={"edits": edits},
     )
-    assert told["thinking"] == {"type": "disabled"}
-    assert told["context_management"] == {"edits": edits[1:]}
+    assert output["thinking"] == {"type": "disabled"}
+    assert output["context_management"] == {"edits": edits[1:]}
     assert len(notes) == 2
 
 
@@ -140,13 +142,13 @@ def test_a_thinking_budget_waits_for_the_next_turn_when_another_model_began_this
     "messages",
     [
         [HI],
-        [HI, said(call("toolu_1")), results("toolu_1"), HI],
-        [HI, said(SIGNED, call("toolu_1")), results("toolu_1")],
+        [HI, reply(call("toolu_1")), results("toolu_1"), HI],
+        [HI, reply(SIGNED, call("toolu_1")), results("toolu_1")],
         [
             HI,
-            said(SIGNED, call("toolu_1")),
+            reply(SIGNED, call("toolu_1")),
             results("toolu_1"),
-            said(call("toolu_2")),
+            reply(call("toolu_2")),
             results("toolu_2"),
         ],
     ],
@@ -155,29 +157,29 @@ def test_a_thinking_budget_stays_where_claude_takes_it(messages: list[Any]) -> N
     assert fitted(*messages, thinking=BUDGET)[1] == ()
 
 
-def test_a_system_message_without_words_is_no_fault() -> None:
+def test_a_system_message_without_text_is_no_fault() -> None:
     effort = {"role": "system", "output_config": {"effort": "low"}}
-    told, notes = fitted(HI, effort, said(call("a.b")), results("a.b"))
-    assert told["messages"][1] == effort
+    output, notes = fitted(HI, effort, reply(call("a.b")), results("a.b"))
+    assert output["messages"][1] == effort
     assert len(notes) == 2
 
 
 def test_adaptive_thinking_stays() -> None:
-    turn = (HI, said(call("toolu_1")), results("toolu_1"))
+    turn = (HI, reply(call("toolu_1")), results("toolu_1"))
     assert fitted(*turn, thinking={"type": "adaptive"})[1] == ()
 
 
 @given(st.lists(answers(), min_size=1, max_size=3))
-def test_foreign_answers_of_ours_need_no_fitting(told: list[Answer]) -> None:
+def test_foreign_answers_of_ours_need_no_fitting(output: list[Answer]) -> None:
     """What our own translation gives to a client can go to Claude as it comes back."""
     messages: list[Any] = [HI]
-    for place, answer in enumerate(told):
+    for place, answer in enumerate(output):
         whole = chat_whole(answer).replace(b"chatcmpl-9aXbYc", f"chatcmpl-{place}".encode())
         content = json.loads(from_chat(whole, AnswerOptions("claude-x")).body)["content"]
         if not content:
             continue
         known = [block["id"] for block in content if block["type"] == "tool_use"]
-        messages.append(said(*content))
+        messages.append(reply(*content))
         messages.append(results(*known) if known else HI)
     ids = [b["id"] for m in messages for b in m["content"] if isinstance(b, dict) and "id" in b]
     body = json.dumps({"messages": messages}).encode()
@@ -187,20 +189,20 @@ def test_foreign_answers_of_ours_need_no_fitting(told: list[Answer]) -> None:
 
 @given(requests(), st.data())
 def test_messages_without_a_fault_keep_their_bytes(
-    asked: dict[str, Any], data: st.DataObject
+    sent: dict[str, Any], data: st.DataObject
 ) -> None:
     bad = data.draw(
-        st.sampled_from([said(call("a.b")), said({"type": "text", "text": ""}, call("c"))])
+        st.sampled_from([reply(call("a.b")), reply({"type": "text", "text": ""}, call("c"))])
     )
-    asked.pop("thinking", None)
-    for message in asked["messages"]:
+    sent.pop("thinking", None)
+    for message in sent["messages"]:
         for block in message["content"] if isinstance(message["content"], list) else ():
             if block["type"] == "thinking":
                 block["signature"] = SIGNED["signature"]
-    messages = [*asked["messages"], bad]
+    messages = [*sent["messages"], bad]
     spaced = [json.dumps(message, indent=2) for message in messages]
     body = f'{{"messages": [{",".join(spaced)}]}}'.encode()
-    told = fit_for_claude(body).body.decode()
-    assert told != body.decode()
-    for kept in spaced[:-1]:
-        assert kept in told
+    output = fit_for_claude(body).body.decode()
+    assert output != body.decode()
+    for stored in spaced[:-1]:
+        assert stored in output

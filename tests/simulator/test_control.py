@@ -11,7 +11,7 @@ import pytest
 from jackline.errors import BadArgumentError, UnreadableError
 from jackline.simulator.scenario import MOST_TOKENS, SCENARIO_BYTES, load, parse
 from jackline.testing import SimulatedProvider
-from tests.simulator.asking import ask, send
+from tests.simulator.http_client import ask, send
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_scenario_is_named_over_http_and_never_a_file(
 
 
 @pytest.mark.parametrize("name", ["../scenarios/outage", "outage.toml", "outage\x00", ""])
-def test_only_the_exact_names_of_packaged_scenarios_are_taken(
+def test_only_the_exact_names_of_packaged_scenarios_are_accepted(
     provider: SimulatedProvider, name: str
 ) -> None:
     assert send(provider, "POST", "/_control/settings", {"scenario": name}).status == 404
@@ -57,7 +57,7 @@ def test_an_answer_that_would_fill_the_memory_is_refused(
     assert "tokens" in got.json["error"]["message"]
 
 
-def test_the_longest_answer_and_large_quotas_are_taken() -> None:
+def test_the_longest_answer_and_large_quotas_are_accepted() -> None:
     parse("x", f"answer_tokens = {MOST_TOKENS}")
     parse("x", '[[window]]\nclaim = "five_hour"\ntokens = 50000000000')
 

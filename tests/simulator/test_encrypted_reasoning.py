@@ -1,4 +1,4 @@
-"""Encrypted thoughts are given out when asked for, and read again by the same server alone."""
+"""Encrypted reasoning is sent when requested, and read again by the same server alone."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def ask(provider: SimulatedProvider, items: list[Any], *include: str) -> dict[st
     headers = {"authorization": "Bearer k", "content-type": "application/json"}
     request = Request(f"{provider.url}/v1/responses", body, headers)  # noqa: S310 -- loopback
     with urlopen(request) as answer:  # noqa: S310 -- loopback
-        told: dict[str, Any] = json.load(answer)
-        return told
+        result: dict[str, Any] = json.load(answer)
+        return result
 
 
 USER = {"type": "message", "role": "user", "content": "hi"}
 
 
-def test_a_server_reads_its_own_thoughts_and_refuses_those_of_another() -> None:
+def test_a_server_reads_its_own_reasoning_and_refuses_that_of_another() -> None:
     with SimulatedProvider() as one, SimulatedProvider() as other:
         one.says(Say("Hello."))
         assert [item["type"] for item in ask(one, [USER])["output"]] == ["message"]
