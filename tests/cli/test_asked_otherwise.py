@@ -51,7 +51,7 @@ def test_a_gateway_that_fails_to_start_behind_tells_its_own_next_step(place: Pla
         behind = place.jackline("up", "-d")
         assert behind.code == 5
         assert f"port {place.port} is held by another Jackline gateway" in behind.err
-        assert f"take another: jackline up --port {place.port + 1}" in behind.err
+        assert f"use another: jackline up --port {place.port + 1}" in behind.err
 
 
 def test_a_shell_that_does_not_find_the_command_is_told_how_it_will(place: Place) -> None:
@@ -62,7 +62,7 @@ def test_a_shell_that_does_not_find_the_command_is_told_how_it_will(place: Place
     found = place.jackline("up", "-d").err
     assert sys.prefix != sys.base_prefix, "these tests run in a virtual environment"
     assert lost.endswith("bin/activate)\n")
-    assert found.endswith("jackline down ends it\n")
+    assert found.endswith("jackline down stops it\n")
 
 
 def test_env_says_when_no_gateway_answers_at_its_address_yet(place: Place) -> None:

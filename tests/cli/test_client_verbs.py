@@ -178,7 +178,7 @@ def test_a_client_that_is_not_installed_is_told_with_what_to_do(clients: Clients
     assert other.code == 2
     assert "no-such-program" in other.err
     nothing = place.jackline("exec", "--")
-    assert (nothing.code, "no command was given" in nothing.err) == (2, True)
+    assert (nothing.code, "there is no command to run" in nothing.err) == (2, True)
     assert not place.answers(), "no gateway is started for nothing"
 
 

@@ -9,9 +9,9 @@ import pytest
 
 _SCRIPT = """
 import resource
-from jackline.cli.foreground import raise_limit
+from jackline.cli.foreground import raise_file_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
-raise_limit()
+raise_file_limit()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 

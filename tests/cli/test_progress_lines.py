@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jackline.agents.outcome import Ending, Outcome, Tally
-from jackline.cli.run import shown_progress
+from jackline.cli.run import show_progress
 from jackline.flows.records import RunState
 from jackline.flows.run_events import (
     AT_WALL,
@@ -23,7 +23,7 @@ NOW = 1794744000.0
 
 
 def lines(capsys: pytest.CaptureFixture[str], *events: FlowEvent) -> list[str]:
-    with shown_progress(quiet=False) as heard:
+    with show_progress(quiet=False) as heard:
         for event in events:
             heard(event)
     return [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]

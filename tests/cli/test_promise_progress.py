@@ -13,7 +13,7 @@ from rich.console import Console
 from jackline import agent, flow, parallel, phase
 from jackline.agents.outcome import Ending, Evidence
 from jackline.agents.runner import AgentTask
-from jackline.cli.run import drawn, shown_progress
+from jackline.cli.run import draw_run, show_progress
 from jackline.control.run_view import RunView, event_line
 from jackline.flows.run_events import (
     AgentBegan,
@@ -47,7 +47,7 @@ async def survey() -> int:
 
 def picture(view: RunView, w: World) -> str:
     page = StringIO()
-    Console(width=100, file=page).print(drawn(view, w.clock.now()))
+    Console(width=100, file=page).print(draw_run(view, w.clock.now()))
     return re.sub(" +", " ", page.getvalue())
 
 
@@ -160,7 +160,7 @@ def test_a_failed_clean_up_is_shown_as_a_warning() -> None:
 def test_away_from_a_terminal_each_event_is_a_line_on_stderr_and_a_common_wait_is_told_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with shown_progress(quiet=False) as heard:
+    with show_progress(quiet=False) as heard:
         for label in ("a", "b", "c"):
             heard(AgentWaits(EPOCH.timestamp(), label, label, "the limit", RESET.timestamp()))
     told = capsys.readouterr()

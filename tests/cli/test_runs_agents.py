@@ -156,7 +156,7 @@ def test_a_name_that_no_agent_has_and_an_agent_that_has_ended_are_told(world: Wo
         code, _, err = world.jackline("cancel", run, "--only", "part 7", "--ahead")
         assert code == 0, err
         code, _, err = world.jackline("resume", run, "--only", "part 7")
-        assert (code, "was taken back" in err) == (0, True), err
+        assert (code, "was withdrawn" in err) == (0, True), err
         process.kill()
     code, _, err = world.jackline("cancel", run, "--only", "prt 1")
     assert (code, "Its agents are: part 0, part 1." in err) == (2, True), err
@@ -172,8 +172,8 @@ def test_a_name_that_no_agent_has_and_an_agent_that_has_ended_are_told(world: Wo
     [
         (1, True, "part 1 of run r1 was cancelled; its run goes on"),
         (2, False, "2 agents labelled part 1 of run r1 were cancelled; its run stays parked"),
-        (None, True, "the process that carries run r1 was told: it ends part 1 in a moment"),
-        (0, True, "no agent part 1 has come yet; one that comes in run r1 is not started"),
+        (None, True, "the process of run r1 was notified: it ends part 1 in a moment"),
+        (0, True, "there is no agent part 1 yet; one that comes in run r1 is not started"),
     ],
 )
 def test_what_came_of_it_is_told_with_its_undo(ended: int | None, carried: bool, told: str) -> None:

@@ -73,7 +73,7 @@ def test_following_tells_each_event_once_also_one_that_was_written_late(tmp_path
 
     def news() -> list[Event]:
         with JournalReader(journal) as reader:
-            return list(following.news(reader, 1000))
+            return list(following.new_events(reader, 1000))
 
     assert news() == []
     kept(journal, second)

@@ -91,7 +91,7 @@ def test_who_has_no_name_is_told_by_session_and_agent_or_by_the_call() -> None:
 def test_of_many_the_rest_is_counted() -> None:
     told = lines(*(waiting(f"{number}") for number in range(200)), count=5000)
     assert sum(line.startswith("    ") for line in told) == 20
-    assert told[-1] == "  and 4,980 more; --json tells 200 of them"
+    assert told[-1] == "  and 4,980 more; --json shows 200 of them"
     assert lines() == []
 
 

@@ -107,7 +107,7 @@ def test_a_dry_run_shows_and_writes_nothing(home: Home) -> None:
         (("--preset", "bedrock"), "kind bedrock needs one"),
         (("--preset", "opnai"), "preset: must be one of anthropic"),
         (("--credential", KEY), 'must be "pass-through", "none" or a reference'),
-        (("--model", "opus"), "says not what stands in for what"),
+        (("--model", "opus"), "is not of the form PATTERN=MODEL"),
     ],
 )
 def test_what_cannot_work_is_not_added(home: Home, options: tuple[str, ...], what: str) -> None:
@@ -211,7 +211,7 @@ def test_upstreams_are_listed_without_their_secrets(home: Home) -> None:
     assert told["schema"] == "jackline.upstreams/1"
     assert told["gateway"] is False
     second = told["upstreams"][1]
-    assert (second["credential"], second["kept"]) == ("bearer", "env:OPENAI_API_KEY")
+    assert (second["credential"], second["secret"]) == ("bearer", "env:OPENAI_API_KEY")
     assert second["models"] == {"claude-*": "gpt-5.5"}
 
 

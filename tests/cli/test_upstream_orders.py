@@ -29,7 +29,7 @@ def test_orders_reach_the_gateway_and_count_from_the_next_call(tmp_path: Path) -
             assert (len(first.ledger), len(second.ledger)) == (1, 1)
 
             answer = place.jackline("upstream", "back", "two")
-            assert (answer.code, answer.out) == (0, "calls go by the configuration\n")
+            assert (answer.code, answer.out) == (0, "calls are sent as the configuration says\n")
             assert call(place.url).status == 200
             assert (len(first.ledger), len(second.ledger)) == (2, 1)
 
@@ -82,7 +82,7 @@ def test_a_wall_that_was_lifted_early_is_found_out_by_one_call_when_a_person_say
             assert [call(place.url).status for _ in range(3)] == [200, 200, 200]
 
             answer = place.jackline("upstream", "probe", "anthropic")
-            assert answer.out == "anthropic is not parked: calls go there as ever\n"
+            assert answer.out == "anthropic is not parked: its calls are sent as usual\n"
             assert place.jackline("upstream", "probe", "elsewhere").code == 2
 
 

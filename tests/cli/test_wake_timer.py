@@ -51,7 +51,7 @@ def written(steps: tuple[Step, ...]) -> dict[str, bytes]:
 
 
 def commands(steps: tuple[Step, ...]) -> list[tuple[str, ...]]:
-    return [step.words for step in steps if isinstance(step, Run)]
+    return [step.command for step in steps if isinstance(step, Run)]
 
 
 def test_the_command_is_this_very_jackline() -> None:
@@ -63,7 +63,7 @@ def test_the_command_is_this_very_jackline() -> None:
 
 def test_systemd_waits_for_the_second_and_catches_up_after_a_reboot(tmp_path: Path) -> None:
     timer = wake_timer("systemd", "r1", AT, ERRAND, home=tmp_path, environ={})
-    texts = written(timer.set)
+    texts = written(timer.install)
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string(texts[".timer"].decode())
@@ -78,7 +78,7 @@ def test_systemd_waits_for_the_second_and_catches_up_after_a_reboot(tmp_path: Pa
     )
     assert 'Environment="PATH=/bin:/a \\"b\\" $c"\n' in service
     assert 'Environment="LANG=100%%"\n' in service
-    assert ("systemctl", "--user", "enable", "jackline-wake-r1.timer") in commands(timer.set)
+    assert ("systemctl", "--user", "enable", "jackline-wake-r1.timer") in commands(timer.install)
 
 
 def test_what_is_written_is_removed_again(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_what_is_written_is_removed_again(tmp_path: Path) -> None:
         if kind == "launchd" and sys.platform == "win32":
             continue  # it asks for the user's number, which Windows does not have
         timer = wake_timer(kind, "r1", AT, ERRAND, home=tmp_path, environ={})
-        made = {step.path for step in timer.set if isinstance(step, Write)}
-        assert made == {step.path for step in timer.remove if isinstance(step, Remove)}
+        made = {step.path for step in timer.install if isinstance(step, Write)}
+        assert made == {step.path for step in timer.uninstall if isinstance(step, Remove)}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="launchd is of macOS, and so is its user id")
@@ -106,7 +106,7 @@ def _systemd_moment(at: datetime) -> datetime:
     timer = wake_timer("systemd", "r1", at, ERRAND, home=Path("/home/x"), environ={})
     (line,) = [
         line
-        for line in written(timer.set)[".timer"].decode().splitlines()
+        for line in written(timer.install)[".timer"].decode().splitlines()
         if line.startswith("OnCalendar=")
     ]
     return datetime.strptime(line, "OnCalendar=%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
@@ -114,7 +114,7 @@ def _systemd_moment(at: datetime) -> datetime:
 
 def _schtasks_moment(at: datetime) -> datetime:
     timer = wake_timer("schtasks", "r1", at, ERRAND, home=Path("/home/x"), environ={})
-    boundary = _task(timer.set).findtext(".//t:StartBoundary", namespaces=SPACES)
+    boundary = _task(timer.install).findtext(".//t:StartBoundary", namespaces=SPACES)
     assert boundary is not None
     return datetime.fromisoformat(boundary)
 
@@ -127,18 +127,18 @@ def _task(steps: tuple[Step, ...]) -> ET.Element:
 
 
 def _at_moment(at: datetime) -> datetime:
-    (step,) = wake_timer("at", "r1", at, ERRAND, environ={}).set
+    (step,) = wake_timer("at", "r1", at, ERRAND, environ={}).install
     assert isinstance(step, Run)
     assert step.folder == "/", "at does nothing when the folder it was started in is gone"
-    shell = shlex.split(step.told)
+    shell = shlex.split(step.stdin)
     assert shell[:2] == ["/bin/sh", "-c"]
     assert shell[3:] == ["/a b/woken-runs.log", "/my work", *COMMAND]
-    return datetime.strptime(step.words[2], "%Y%m%d%H%M").astimezone()
+    return datetime.strptime(step.command[2], "%Y%m%d%H%M").astimezone()
 
 
 def _launchd_moment(at: datetime) -> datetime:
     timer = wake_timer("launchd", "r1", at, ERRAND, home=Path("/home/x"), environ={})
-    told = plistlib.loads(written(timer.set)[".plist"])
+    told = plistlib.loads(written(timer.install)[".plist"])
     assert told.keys() <= APPLES_KEYS
     assert told["ProgramArguments"][-len(COMMAND) :] == list(COMMAND)
     # Removing a job ends what it runs: the run, which removes it, must not be that.
@@ -153,7 +153,7 @@ def _launchd_moment(at: datetime) -> datetime:
 
 def test_a_scheduled_task_catches_up_and_runs_on_battery(tmp_path: Path) -> None:
     timer = wake_timer("schtasks", "r1", AT, ERRAND, home=tmp_path, environ={})
-    task = _task(timer.set)
+    task = _task(timer.install)
     settings = {
         each.tag.partition("}")[2]: each.text for each in task.find("t:Settings", SPACES) or ()
     }
@@ -162,7 +162,7 @@ def test_a_scheduled_task_catches_up_and_runs_on_battery(tmp_path: Path) -> None
     assert settings["ExecutionTimeLimit"] == "PT0S"
     assert task.findtext(".//t:Exec/t:Command", namespaces=SPACES) == COMMAND[0]
     assert task.findtext(".//t:Exec/t:WorkingDirectory", namespaces=SPACES) == "/my work"
-    create = next(step.words for step in timer.set if isinstance(step, Run))
+    create = next(step.command for step in timer.install if isinstance(step, Run))
     assert create[:4] == ("schtasks", "/Create", "/TN", "jackline-wake-r1")
 
 
@@ -187,4 +187,4 @@ def test_a_timer_carries_what_the_run_needs_of_the_shell_and_no_secret() -> None
 
 def test_none_does_nothing(tmp_path: Path) -> None:
     timer = wake_timer("none", "r1", AT, ERRAND, home=tmp_path, environ={})
-    assert timer.set == timer.remove == ()
+    assert timer.install == timer.uninstall == ()

@@ -68,7 +68,7 @@ def test_what_was_connected_by_a_service_that_is_forgotten_can_be_taken_back(
     claude(tmp_path, "connect", "tried")
     assert "ANTHROPIC_BASE_URL" in settings.read_text()
     told = claude(tmp_path, "disconnect", "another")
-    assert "goes to its vendor directly" in told.stderr
+    assert "calls its vendor directly" in told.stderr
     assert json.loads(settings.read_text()) == {"model": "opus", "env": {"MINE": "1"}}
 
 
