@@ -97,7 +97,7 @@ def test_a_running_gateway_runs_nothing_of_a_planted_store(
     plant_everything(store, tmp_path / "repo", mark)
     place = Place(tmp_path, "http://127.0.0.1:9")
     with place.up() as gateway:
-        until(lambda: NOT_OURS in gateway.said, "a word about the planted runs")
+        until(lambda: NOT_OURS in gateway.output, "a word about the planted runs")
         until(lambda: NOT_OURS in place.jackline("status").out, "a word of `status` about them")
         assert not (store.parent / "woken-runs.log").exists()
     assert not mark.exists()

@@ -115,17 +115,17 @@ def test_each_platform_gets_its_own(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="no systemd") as caught:
             kind("linux")
         assert "crontab -e" in caught.value.next
-        assert "(to undo it: remove)" in caught.value.next, "said for --uninstall, too"
+        assert "(to undo it: remove)" in caught.value.next, "shown for --uninstall, too"
         assert "@reboot" in caught.value.next
 
 
 def test_a_dry_run_shows_everything_and_does_nothing(tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     service = services.systemd(COMMAND, tmp_path)
-    apply_steps(service.install, told.append, dry_run=True)
-    assert told[0].startswith(f"write {tmp_path / 'systemd'}")
-    assert "    ExecStart=" in told[0]
-    assert told[1:] == [
+    apply_steps(service.install, reported.append, dry_run=True)
+    assert reported[0].startswith(f"write {tmp_path / 'systemd'}")
+    assert "    ExecStart=" in reported[0]
+    assert reported[1:] == [
         "run systemctl --user daemon-reload",
         "run systemctl --user enable --now jackline.service",
     ]
@@ -143,7 +143,7 @@ def test_steps_are_done_in_order_and_undone(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_failing_command_stops_with_what_it_said_unless_it_only_undoes(tmp_path: Path) -> None:
+def test_a_failing_command_stops_with_its_output_unless_it_only_undoes(tmp_path: Path) -> None:
     fail = (sys.executable, "-c", "import sys; sys.exit('no bus')")
     after = tmp_path / "after"
     with pytest.raises(UsageError, match="exit code 1: no bus"):

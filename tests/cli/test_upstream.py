@@ -185,7 +185,7 @@ def test_a_file_keeps_its_mode_and_a_link_stays_one(home: Home, tmp_path: Path) 
     assert list(tmp_path.glob("**/.real.toml*")) == []
 
 
-def test_a_file_that_is_no_toml_is_told_and_left(home: Home) -> None:
+def test_a_file_that_is_no_toml_is_reported_and_left(home: Home) -> None:
     home.write("[[upstream]\n")
     answer = home.run("add", "b", "--url", "http://127.0.0.1:2")
     assert answer.code == 2
@@ -207,10 +207,10 @@ def test_upstreams_are_listed_without_their_secrets(home: Home) -> None:
             " credentials of the vendor's own library"
         ),
     ]
-    told = json.loads(home.run("ls", "--json").out)
-    assert told["schema"] == "jackline.upstreams/1"
-    assert told["gateway"] is False
-    second = told["upstreams"][1]
+    reported = json.loads(home.run("ls", "--json").out)
+    assert reported["schema"] == "jackline.upstreams/1"
+    assert reported["gateway"] is False
+    second = reported["upstreams"][1]
     assert (second["credential"], second["secret"]) == ("bearer", "env:OPENAI_API_KEY")
     assert second["models"] == {"claude-*": "gpt-5.5"}
 
@@ -251,7 +251,7 @@ def test_every_kind_is_tried_with_one_real_call(
         assert len(provider.ledger) == 1
 
 
-def test_a_clients_own_credentials_are_taken_from_the_shell(home: Home) -> None:
+def test_a_clients_own_credentials_come_from_the_shell(home: Home) -> None:
     with SimulatedProvider() as provider:
         provider.demand_credential()
         home.write(f'[[upstream]]\nurl = "{provider.url}"\n')
@@ -263,7 +263,7 @@ def test_a_clients_own_credentials_are_taken_from_the_shell(home: Home) -> None:
             assert home.run("test", "anthropic", **{name: secret}).code == 0
 
 
-def test_a_refused_credential_is_explained_with_where_it_is_kept(home: Home) -> None:
+def test_a_refused_credential_is_explained_with_where_it_is_stored(home: Home) -> None:
     with SimulatedProvider() as provider:
         provider.demand_credential()
         home.write(f'[[upstream]]\nname = "it"\nurl = "{provider.url}"\ncredential = "none"\n')
@@ -272,11 +272,15 @@ def test_a_refused_credential_is_explained_with_where_it_is_kept(home: Home) -> 
         assert answer.out.startswith("bad:   it (http://127.0.0.1:")
         assert "This is a rejected credential" in answer.out
         assert "next:  look at what is sent there: no credentials" in answer.out
-        told = json.loads(home.run("test", "it", "--json").out)
-        assert (told["good"], told["status"], told["failure"]["kind"]) == (False, 401, "auth")
+        reported = json.loads(home.run("test", "it", "--json").out)
+        assert (reported["good"], reported["status"], reported["failure"]["kind"]) == (
+            False,
+            401,
+            "auth",
+        )
 
 
-def test_throttles_and_silence_are_told_apart(home: Home) -> None:
+def test_throttles_and_silence_are_distinguished(home: Home) -> None:
     with SimulatedProvider() as provider:
         home.write(described("anthropic", provider.url))
         provider.throttle(seconds=60)

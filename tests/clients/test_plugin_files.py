@@ -39,7 +39,7 @@ def test_only_the_hook_whose_failure_nobody_sees_goes_over_http() -> None:
     assert "secret" not in repr(HTTP)
 
 
-def test_it_is_said_of_every_file_what_it_is_for() -> None:
+def test_every_file_has_a_description() -> None:
     for path in marketplace_files(["jackline"]):
         assert ABOUT[path.removeprefix("plugin/")]
 

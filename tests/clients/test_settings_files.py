@@ -52,18 +52,18 @@ def without_nothing(settings: dict[str, Any]) -> dict[str, Any]:
 
 @given(settings, st.sampled_from([None, 2, 4, "\t"]))
 def test_connecting_and_disconnecting_gives_back_the_same_settings(
-    given: dict[str, Any], indent: int | str | None
+    settings: dict[str, Any], indent: int | str | None
 ) -> None:
-    text = json.dumps(given, indent=indent)
+    text = json.dumps(settings, indent=indent)
     after, written = ClaudeSettings(PATH, text).connected(VARIABLES, "jackline statusline")
-    told = json.loads(after)
-    assert {**told["env"], **VARIABLES} == told["env"]
-    for name, value in without_nothing(given).items():
+    reported = json.loads(after)
+    assert {**reported["env"], **VARIABLES} == reported["env"]
+    for name, value in without_nothing(settings).items():
         if name != "env":
-            assert told[name] == value
-    back, kept = ClaudeSettings(PATH, after).disconnected(written)
-    assert kept == []
-    assert json.loads(back or "{}") == without_nothing(given)
+            assert reported[name] == value
+    back, changed_since = ClaudeSettings(PATH, after).disconnected(written)
+    assert changed_since == []
+    assert json.loads(back or "{}") == without_nothing(settings)
 
 
 @pytest.mark.parametrize("env", [5, "x", "", 0, False, ["A=1"], []])
@@ -86,11 +86,11 @@ def test_connecting_twice_still_knows_what_was_there_first(tmp_path: Path) -> No
     assert records.of(PATH) == {}
 
 
-def test_what_someone_changed_since_is_left_alone_and_told() -> None:
+def test_what_someone_changed_since_is_left_alone_and_reported() -> None:
     after, written = ClaudeSettings(PATH, "{}").connected(VARIABLES, "x")
     changed = after.replace("86400000", "5")
-    back, kept = ClaudeSettings(PATH, changed).disconnected(written)
-    assert kept == ["env.API_TIMEOUT_MS"]
+    back, changed_since = ClaudeSettings(PATH, changed).disconnected(written)
+    assert changed_since == ["env.API_TIMEOUT_MS"]
     assert json.loads(back or "") == {"env": {"API_TIMEOUT_MS": "5"}}
 
 
@@ -108,8 +108,8 @@ def test_our_status_line_is_drawn_while_a_session_waits_and_an_older_one_of_ours
     renewed, written = ClaudeSettings(PATH, old).connected({}, "x")
     assert json.loads(renewed) == json.loads(fresh)
     assert ClaudeSettings(PATH, renewed).connected({}, "x")[1] == {}
-    back, kept = ClaudeSettings(PATH, renewed).disconnected(written)
-    assert (json.loads(back or ""), kept) == (json.loads(old), [])
+    back, changed_since = ClaudeSettings(PATH, renewed).disconnected(written)
+    assert (json.loads(back or ""), changed_since) == (json.loads(old), [])
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", "// note\n{}"])
@@ -131,9 +131,9 @@ CODEX = [
 @pytest.mark.parametrize("env_key", [None, "OPENAI_API_KEY"])
 def test_codex_gets_one_more_provider_and_its_file_back(text: str, env_key: str | None) -> None:
     after = codex.connected(text, PATH, URL, env_key=env_key)
-    told = tomllib.loads(after)
-    assert told["model_provider"] == "jackline"
-    provider = told["model_providers"]["jackline"]
+    reported = tomllib.loads(after)
+    assert reported["model_provider"] == "jackline"
+    provider = reported["model_providers"]["jackline"]
     assert provider["base_url"] == f"{URL}/v1"
     assert provider.get("env_key") == env_key
     assert codex.connected(after, PATH, URL, env_key=env_key) == after

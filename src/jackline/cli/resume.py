@@ -215,6 +215,7 @@ def _print(text: str) -> None:
 
 
 def _exit(text: str) -> NoReturn:
+    """End the command without an error."""
     _print(text)
     raise click.exceptions.Exit(0)
 

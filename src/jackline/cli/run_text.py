@@ -11,8 +11,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from typing import Any
 
 from jackline.autopsy.figures import counted
+from jackline.clock import SystemClock
 from jackline.control.run_view import until_words
 from jackline.control.text import whole_second
 from jackline.errors import UsageError
@@ -59,6 +61,33 @@ def run_line(run: RunRecord, now: datetime) -> str:
     foreign = "" if run.trusted else f"  {NOT_OURS}"
     line = f"{run.run_id}  {run.flow}  {state}{waits}{why}  (began {began}; {sums}){foreign}"
     return printable(line)
+
+
+def run_json(run: RunRecord) -> dict[str, Any]:
+    """One run as a document."""
+    return {
+        "run": run.run_id,
+        "flow": run.flow,
+        "source": run.source,
+        "state": run.state.value,
+        "why": run.why or None,
+        "created_at": moment_json(run.created_at),
+        "updated_at": moment_json(run.updated_at),
+        "wake_at": None if run.wake_at is None else moment_json(whole_second(run.wake_at)),
+        "tokens": run.tokens,
+        "cost": run.cost,
+        "forked_from": run.forked_from,
+        "outcome": saved_json(run.outcome),
+        "trusted": run.trusted,
+    }
+
+
+def saved_json(data: bytes | None) -> Any:
+    """Saved JSON; None where a foreign program saved something else."""
+    try:
+        return None if data is None else json.loads(data)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,3 +276,9 @@ def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
 
 def _moment(at: float, now: datetime) -> datetime:
     return datetime.fromtimestamp(round(at), now.tzinfo)
+
+
+def moment_json(moment: float) -> str:
+    """A time in the zone of this host."""
+    zone = SystemClock().now().tzinfo
+    return datetime.fromtimestamp(moment, zone).isoformat(timespec="seconds")

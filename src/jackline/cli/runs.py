@@ -15,7 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -30,9 +30,12 @@ from jackline.cli.run_text import (
     cancelled_json,
     cancelled_lines,
     code_of_run_lines,
+    moment_json,
     note_line,
     resource_line,
+    run_json,
     run_line,
+    saved_json,
     wake_plan,
     wake_plan_line,
 )
@@ -69,11 +72,11 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
         runs = await host.engine.runs(states=states, limit=limit)
         now = SystemClock().now()
         if as_json:
-            listed = [_run_json(run) for run in runs]
+            listed = [run_json(run) for run in runs]
             for run, document in zip(runs, listed, strict=True):
                 if parked:
                     plan = wake_plan(run, *await _wake_facts(host, run, now))
-                    at = None if plan.at is None else _iso(whole_second(plan.at.timestamp()))
+                    at = None if plan.at is None else moment_json(whole_second(plan.at.timestamp()))
                     document |= {
                         "wakes_now": plan.now,
                         "wakes_at": at,
@@ -128,7 +131,7 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
         if as_json:
             document = {
                 "schema": "jackline.run-shown/1",
-                **_run_json(run),
+                **run_json(run),
                 "calls": [
                     {
                         "kind": call.kind.value,
@@ -140,7 +143,7 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
                         "attempts": call.attempts,
                         "tokens": call.tokens,
                         "cost": call.cost,
-                        "outcome": _saved_json(call.outcome),
+                        "outcome": saved_json(call.outcome),
                     }
                     for call in calls
                 ],
@@ -370,32 +373,6 @@ def _with_store(
     return event_loop.run(main())
 
 
-def _run_json(run: RunRecord) -> dict[str, Any]:
-    return {
-        "run": run.run_id,
-        "flow": run.flow,
-        "source": run.source,
-        "state": run.state.value,
-        "why": run.why or None,
-        "created_at": _iso(run.created_at),
-        "updated_at": _iso(run.updated_at),
-        "wake_at": None if run.wake_at is None else _iso(whole_second(run.wake_at)),
-        "tokens": run.tokens,
-        "cost": run.cost,
-        "forked_from": run.forked_from,
-        "outcome": _saved_json(run.outcome),
-        "trusted": run.trusted,
-    }
-
-
-def _saved_json(data: bytes | None) -> Any:
-    """Saved JSON; None where a foreign program saved something else."""
-    try:
-        return None if data is None else json.loads(data)
-    except ValueError:
-        return None
-
-
 async def _wake_facts(
     host: FlowHost, run: RunRecord, now: datetime
 ) -> tuple[Sequence[CallRecord], datetime, str]:
@@ -404,8 +381,3 @@ async def _wake_facts(
     if not refused and run.trusted and (why := await why_not_woken(host.engine, run)):
         refused = to_look_at(why, run)
     return await host.engine.calls(run.run_id), now, refused
-
-
-def _iso(moment: float) -> str:
-    zone = SystemClock().now().tzinfo
-    return datetime.fromtimestamp(moment, zone).isoformat(timespec="seconds")

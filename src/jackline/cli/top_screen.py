@@ -47,8 +47,7 @@ _MOST_VERDICT = 4
 _MOST_LANES = 8
 _MOST_RUNS = 6
 _FEWEST_AGENTS = 3
-# Longer names are machine-made, and differ in their beginning.
-_LONGEST_NAME = 24
+_LONGEST_ID = 24
 
 
 def frame(
@@ -62,7 +61,7 @@ def frame(
     ]
     lanes = _section("lanes", list(_lanes(fleet, now)), _MOST_LANES)
     runs = _section("runs", list(_runs(fleet, now)), _MOST_RUNS)
-    below = [*_burn(fleet), *_forecast(fleet, now)]
+    below = [Text(""), *_spending(fleet, now)]
     used = len(head) + len(lanes) + len(runs) + len(below) + 3
     counts = [f"{count} {state}" for state, count in fleet["agents_by_state"].items() if count]
     summary = " · ".join(counts) or "no agent was seen lately"
@@ -105,11 +104,14 @@ def _lanes(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
 def _agents(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
     session = None
     for agent in fleet["agents"]:
+        # Long ids are machine-made, and differ in their beginning.
+        both = (agent["session"], agent["agent"])
+        ids = [each if len(each) <= _LONGEST_ID else each[:8] for each in both]
         if agent["session"] != session:
             session = agent["session"]
             tag = f"  {agent['tag']}" if agent["tag"] else ""
-            yield Text(f"  session {_short(session) or '–'}{tag}", style="dim")
-        name = agent["label"] or _short(agent["agent"]) or "main"
+            yield Text(f"  session {ids[0] or '–'}{tag}", style="dim")
+        name = agent["label"] or ids[1] or "main"
         doing = str(agent["doing"])
         line = _state(doing, f"{set_cell_size(name, 18)} ", indent="    ")
         if doing in _WAITS:
@@ -128,18 +130,6 @@ def _agents(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
         yield Text(f"  and {fleet['more_agents']} more: --json shows 500", style="dim")
 
 
-def _burn(fleet: Mapping[str, Any]) -> Iterator[Text]:
-    spend = fleet["spend"]
-    text = (
-        f"  ${spend['dollars_today']:,.2f} and {_tokens(spend['tokens_today'])} tokens today,"
-        f" ${spend['dollars_per_hour']:,.2f} an hour now"
-    )
-    if spend["unpriced_tokens_today"]:
-        text += f"; {_tokens(spend['unpriced_tokens_today'])} tokens have no known price"
-    yield Text("")
-    yield Text.assemble(("burn", "bold"), text)
-
-
 def _runs(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
     for run in fleet["runs"]:
         line = _state(str(run["state"]), f"{run['run']}  {run['flow']}  ")
@@ -152,7 +142,15 @@ def _runs(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
         yield line
 
 
-def _forecast(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
+def _spending(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
+    spend = fleet["spend"]
+    text = (
+        f"  ${spend['dollars_today']:,.2f} and {_tokens(spend['tokens_today'])} tokens today,"
+        f" ${spend['dollars_per_hour']:,.2f} an hour now"
+    )
+    if spend["unpriced_tokens_today"]:
+        text += f"; {_tokens(spend['unpriced_tokens_today'])} tokens have no known price"
+    yield Text.assemble(("burn", "bold"), text)
     for each in fleet["forecast"]:
         text = f"  {each['window']} window {each['used']:.0%} used"
         text += f", refills {_moment(each['resets_at'], now)}"
@@ -181,10 +179,6 @@ def _tokens(count: float) -> str:
     if count < 10_000:
         return f"{count:,.0f}"
     return f"{count / 1000:,.0f} k" if count < 1e6 else f"{count / 1e6:,.1f} M"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else name[:8]
 
 
 def _wrap(text: str, width: int) -> list[Text]:

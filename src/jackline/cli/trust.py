@@ -60,8 +60,14 @@ _CACHED_FOR = {
     "1h": "an hour, at a higher price",
     "auto": "an hour, at a higher price, where long pauses are likely",
 }
-# Applied to the first upstream, whichever file lists it.
+# Variables of the user for the first upstream, whichever file lists it.
+_OWN_PREFIX = "JACKLINE_UPSTREAM_"
 _OWN_KEY = "JACKLINE_UPSTREAM_CREDENTIAL"
+_CREDENTIALS = {
+    "pass-through": "the key or login that each client sends",
+    "none": "none",
+    "vendor": "what the cloud's own library finds on this machine",
+}
 
 
 @click.command()
@@ -104,7 +110,6 @@ def trust(
     has_problem = bool(shown.ignored.refused or shown.faults)
     is_possible = bool(shown.upstreams) and not has_problem
     asks = is_possible and shown.standing.value != "agreed"
-    name = printable(str(file.path))
     if as_json:
         agrees = asks and yes and not dry_run
         if agrees:
@@ -114,38 +119,39 @@ def trust(
     _show(file, shown, folders)
     if has_problem and not dry_run:
         raise UsageError(
-            f"{name} cannot be agreed to as it is",
+            f"{printable(str(file.path))} cannot be agreed to as it is",
             next="correct what is named above, or put it into your own file:"
             f" {folders.config / FILE_NAME}",
         )
-    if not asks:
-        if not dry_run and is_possible:
-            click.echo("you have agreed to exactly this already", err=True)
-        elif not shown.upstreams and not has_problem:
-            click.echo("it lists no upstreams, so there is nothing to agree to", err=True)
-        return 0
-    if dry_run:
+    if asks and dry_run:
         click.echo("nothing is recorded (--dry-run)", err=True)
-        return 0
-    if not yes and not _confirm(file):
-        click.echo("not agreed: its upstreams stay ignored", err=True)
-        return 1
+    elif asks:
+        return _ask(file, folders, yes=yes)
+    elif not dry_run and is_possible:
+        click.echo("you have agreed to exactly this already", err=True)
+    elif not shown.upstreams and not has_problem:
+        click.echo("it lists no upstreams, so there is nothing to agree to", err=True)
+    return 0
+
+
+def _ask(file: FileText, folders: HomeFolders, *, yes: bool) -> int:
+    """Record the agreement if a person confirms it; returns the exit code."""
+    if not yes:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise BadArgumentError(
+                "nobody can be asked here: this is no terminal",
+                next=f"once you have read it: jackline trust {quoted(str(file.path))} --yes",
+            )
+        if not click.confirm("Do you want calls to go there?", default=False, err=True):
+            click.echo("not agreed: its upstreams stay ignored", err=True)
+            return 1
     _agree(file, folders)
     click.echo(
-        f"agreed: {name}; a gateway that runs there uses it from now on\n"
+        f"agreed: {printable(str(file.path))}; a gateway that runs there uses it from now on\n"
         f"next:  to withdraw it: jackline trust --revoke {quoted(str(file.path))}",
         err=True,
     )
     return 0
-
-
-def _confirm(file: FileText) -> bool:
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise BadArgumentError(
-            "nobody can be asked here: this is no terminal",
-            next=f"once you have read it: jackline trust {quoted(str(file.path))} --yes",
-        )
-    return click.confirm("Do you want calls to go there?", default=False, err=True)
 
 
 def _agree(file: FileText, folders: HomeFolders) -> None:
@@ -266,8 +272,8 @@ def _show_upstreams(upstreams: Sequence[UpstreamSettings], folders: HomeFolders)
         click.echo(f"  {number}. {head}")
         for line in lines:
             click.echo(f"       {line}")
-    own = folders.config / FILE_NAME
-    flags = {"config": own} if own.is_file() else {}
+    own_file = folders.config / FILE_NAME
+    flags = {"config": own_file} if own_file.is_file() else {}
     try:
         config = load(flags=flags, environ={}, cwd=Path("/"), folders=folders, with_secrets=False)
     except JacklineError:
@@ -276,9 +282,9 @@ def _show_upstreams(upstreams: Sequence[UpstreamSettings], folders: HomeFolders)
         before = ", then ".join(f"{each.name} ({each.url})" for each in config.gateway.upstreams)
         click.echo(f"  instead of: {before}")
     click.echo("  and with the calls everything in them: prompts, files, answers of tools.")
-    variables = ", ".join(map(plain_ascii, _own_variables()))
-    if variables:
-        click.echo(f"  Your variables are applied to the first of them: {variables}")
+    if own := sorted(name for name in os.environ if name.startswith(_OWN_PREFIX)):
+        names = plain_ascii(", ".join(own))
+        click.echo(f"  Your variables are applied to the first of them: {names}")
 
 
 def _show_summary(upstreams: Sequence[UpstreamSettings]) -> None:
@@ -348,24 +354,13 @@ def _limits(limits: KnownLimits) -> list[str]:
     return [f"{value:g} {name.replace('_', ' ')}" for name, value in known if value is not None]
 
 
-def _own_variables() -> list[str]:
-    """The user's variables that would be applied to the first upstream."""
-    return sorted(name for name in os.environ if name.startswith("JACKLINE_UPSTREAM_"))
-
-
 def _host(url: str | None) -> str:
     return urlsplit(url or "").hostname or "the vendor decides"
 
 
 def _credential(upstream: UpstreamSettings) -> str:
-    words = {
-        "pass-through": "the key or login that each client sends",
-        "none": "none",
-        "vendor": "what the cloud's own library finds on this machine",
-    }
-    return words.get(
-        upstream.credential.value, f"what {upstream.secret} holds ({upstream.credential.value})"
-    )
+    kind = upstream.credential.value
+    return _CREDENTIALS.get(kind, f"what {upstream.secret} holds ({kind})")
 
 
 def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, object]:
@@ -401,7 +396,7 @@ def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, obje
             }
             for each in shown.upstreams
         ],
-        "own_variables": _own_variables(),
+        "own_variables": sorted(name for name in os.environ if name.startswith(_OWN_PREFIX)),
         "free": list(shown.free),
         "closed": list(shown.ignored.closed),
         "looser": list(shown.ignored.looser),

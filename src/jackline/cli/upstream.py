@@ -187,10 +187,12 @@ def ls(as_json: bool) -> None:
         running = find(StateDir(config.state_dir), config.gateway.listen)
     except UntrustedGatewayError as error:
         running, why = None, error.message
-    lanes: list[dict[str, object]] = []
-    if running is not None:
-        lanes = _dicts(status_of(running).get("lanes"))
+    lanes = [] if running is None else _dicts(status_of(running).get("lanes"))
     upstreams = config.gateway.upstreams
+    lanes_of = {
+        each.name: [lane for lane in lanes if str(lane.get("name")).startswith(f"{each.name}/")]
+        for each in upstreams
+    }
     if as_json:
         document = {
             "schema": "jackline.upstreams/1",
@@ -209,7 +211,7 @@ def ls(as_json: bool) -> None:
                     "admin_key": each.admin_key,
                     "workspace": each.workspace,
                     "cost_class": each.cost_class.value,
-                    "lanes": None if running is None else _lanes_of(each, lanes),
+                    "lanes": None if running is None else lanes_of[each.name],
                 }
                 for each in upstreams
             ],
@@ -217,7 +219,7 @@ def ls(as_json: bool) -> None:
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         return
     for number, each in enumerate(upstreams, 1):
-        for line in _upstream_lines(number, each, lanes):
+        for line in _upstream_lines(number, each, lanes_of[each.name]):
             click.echo(line)
     if running is None:
         click.echo(f"{why}, so the state of their lanes is not known", err=True)
@@ -233,7 +235,7 @@ def _upstream_lines(
         yield f"     {pattern} → {model}"
     if upstream.admin_key is not None:
         yield f"     limits are read from its vendor with the key in {upstream.admin_key}"
-    for lane in _lanes_of(upstream, lanes):
+    for lane in lanes:
         why = f"; {lane['why']}" if lane.get("why") else ""
         figures = f"{lane['in_flight']} of {lane['window']} in flight"
         yield f"     lane {lane['name']}: {lane['state']}, {figures}{why}"
@@ -252,12 +254,6 @@ def _address(upstream: UpstreamSettings) -> str:
     parts = urlsplit(upstream.url)
     secure = "" if parts.scheme == "https" else f"{parts.scheme}://"
     return f"{secure}{parts.netloc}{parts.path}"
-
-
-def _lanes_of(
-    upstream: UpstreamSettings, lanes: Sequence[dict[str, object]]
-) -> list[dict[str, object]]:
-    return [lane for lane in lanes if str(lane.get("name")).startswith(f"{upstream.name}/")]
 
 
 def _dicts(value: object) -> list[dict[str, object]]:
@@ -500,20 +496,15 @@ def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None
         done = "paused" if answer.get("paused") else "resumed"
         click.echo(f"{done}: {', '.join(map(str, lanes))}")
     elif isinstance(orders, list):
-        for each in orders:
-            click.echo(_order_words(each))
         if not orders:
             click.echo("calls are sent as the configuration says")
-
-
-def _order_words(order: Mapping[str, object]) -> str:
-    names = (("model", "models"), ("session", "session"), ("agent", "agent"))
-    about = [f"{noun} {order[name]}" for name, noun in names if order.get(name)]
-    calls = f"calls of {', '.join(about)}" if about else "all calls"
-    until = order.get("until")
-    end = "until `jackline upstream back`"
-    if isinstance(until, int | float):
+        names = (("model", "models"), ("session", "session"), ("agent", "agent"))
         now = SystemClock().now()
-        moment = datetime.fromtimestamp(whole_second(until), now.tzinfo)
-        end = f"until {moment_in_words(moment, now)}"
-    return f"{calls} go to {order.get('upstream')} where they can, {end}"
+        for each in orders:
+            about = [f"{noun} {each[name]}" for name, noun in names if each.get(name)]
+            calls = f"calls of {', '.join(about)}" if about else "all calls"
+            end = "until `jackline upstream back`"
+            if isinstance(until := each.get("until"), int | float):
+                moment = datetime.fromtimestamp(whole_second(until), now.tzinfo)
+                end = f"until {moment_in_words(moment, now)}"
+            click.echo(f"{calls} go to {each.get('upstream')} where they can, {end}")

@@ -100,7 +100,11 @@ def wake_timer(
     if kind == "launchd":
         return _launchd(name, at, job, home, os.getuid())
     if kind == "at":
-        return _at(at, job)
+        when = _round_up(at, timedelta(minutes=1)).strftime("%Y%m%d%H%M")
+        # `at` has no names for its jobs, so that this one cannot be removed; it leaves alone a run
+        # that was resumed meanwhile (rule 3). It does nothing when its folder is gone: hence /.
+        script = shlex.join(job.in_shell(_IN_FOREGROUND))
+        return Installation("at", (Run(("at", "-t", when), stdin=f"{script}\n", folder="/"),), ())
     if kind == "schtasks":
         local = environ.get("LOCALAPPDATA") or str(home / "AppData" / "Local")
         return _schtasks(name, at, job, Path(local))
@@ -184,14 +188,6 @@ def _launchd(name: str, at: datetime, job: TimerCommand, home: Path, user_id: in
         ),
         uninstall=(leave, Remove(path)),
     )
-
-
-def _at(at: datetime, job: TimerCommand) -> Installation:
-    when = _round_up(at, timedelta(minutes=1)).strftime("%Y%m%d%H%M")
-    # `at` has no names for its jobs, so that this one cannot be removed; it leaves alone a run that
-    # was resumed meanwhile (rule 3). `at` does nothing when its folder is gone: the root stays.
-    command = shlex.join(job.in_shell(_IN_FOREGROUND))
-    return Installation("at", (Run(("at", "-t", when), stdin=f"{command}\n", folder="/"),), ())
 
 
 def _schtasks(name: str, at: datetime, job: TimerCommand, local_folder: Path) -> Installation:

@@ -90,7 +90,13 @@ def why(
         evidence, moment = _demo()
     else:
         begin = None if since is None else moment - _age(since)
-        evidence = _read(targets, begin, clock)
+        stores = ClientFolders.of(Path.home(), os.environ)
+        found_files = sources.find(targets, stores=stores, since=begin)
+        progress = _Progress(clock)
+        try:
+            evidence = reader.read(found_files, announce=progress.show)
+        finally:
+            progress.clear()
         if begin is not None and html_file is None:
             return _show_period(evidence, begin, moment, as_json=as_json)
     waits = []
@@ -103,16 +109,6 @@ def why(
     )
     _show(found, as_json=as_json, html_file=html_file)
     return 0 if found.causes else 1
-
-
-def _read(targets: tuple[str, ...], since: datetime | None, clock: Clock) -> TranscriptSet:
-    stores = ClientFolders.of(Path.home(), os.environ)
-    found = sources.find(targets, stores=stores, since=since)
-    progress = _Progress(clock)
-    try:
-        return reader.read(found, announce=progress.show)
-    finally:
-        progress.clear()
 
 
 def _demo() -> tuple[TranscriptSet, datetime]:
