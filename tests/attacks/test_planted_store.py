@@ -267,7 +267,7 @@ def test_whoever_accepts_a_run_is_shown_the_tool_calls_that_it_would_make(
     asked = told("show", "r1", "--trust", store=store)
     assert asked.code == 2, asked
     assert 'shell {"command": "evil-command"}' in asked.out, asked
-    assert "are used as they stand" in asked.out
+    assert "are used as they are" in asked.out
 
 
 @pytest.mark.parametrize(

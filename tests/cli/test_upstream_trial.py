@@ -90,5 +90,5 @@ def test_the_model_is_the_one_that_would_stand_in() -> None:
     assert model_to_try(other, None) == "gpt-mini"
     assert model_to_try(only, None) == "gpt-5.5"
     assert model_to_try(only, "o9") == "o9"
-    with pytest.raises(UsageError, match="nothing is known of what"):
+    with pytest.raises(UsageError, match="the models of"):
         model_to_try(UpstreamSettings(kind=UpstreamKind.OPENAI_CHAT), None)

@@ -166,7 +166,7 @@ def test_a_scheduled_task_catches_up_and_runs_on_battery(tmp_path: Path) -> None
     assert create[:4] == ("schtasks", "/Create", "/TN", "jackline-wake-r1")
 
 
-def test_a_timer_carries_what_the_run_needs_of_the_shell_and_no_secret() -> None:
+def test_a_timer_passes_on_what_the_run_needs_of_the_shell_and_no_secret() -> None:
     environ = {
         "PATH": "/bin",
         "JACKLINE_UPSTREAM": "http://127.0.0.1:1",
@@ -176,10 +176,10 @@ def test_a_timer_carries_what_the_run_needs_of_the_shell_and_no_secret() -> None
         "HTTP_PROXY": "http://proxy",
         "EDITOR": "vi",
     }
-    carried = timer_variables(environ)
-    assert set(carried) == {"PATH", "JACKLINE_UPSTREAM", "HTTP_PROXY"}
+    passed_on = timer_variables(environ)
+    assert set(passed_on) == {"PATH", "JACKLINE_UPSTREAM", "HTTP_PROXY"}
     note = shell_only_note("systemd", environ, ["ANTHROPIC_API_KEY"])
-    assert "ANTHROPIC_API_KEY, JACKLINE_LISTEN_TOKEN may be known to this shell alone" in note
+    assert "ANTHROPIC_API_KEY, JACKLINE_LISTEN_TOKEN may be set in this shell alone" in note
     assert "secret" not in note
     assert shell_only_note("at", environ, ["ANTHROPIC_API_KEY"]) == ""
     assert shell_only_note("systemd", {"PATH": "/bin"}, []) == ""
