@@ -1,4 +1,4 @@
-"""A slip in the configuration does not stand between a user and a gateway that runs."""
+"""A running gateway can be used and stopped while the configuration has faults."""
 
 from __future__ import annotations
 

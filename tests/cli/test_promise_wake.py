@@ -1,4 +1,4 @@
-"""A parked run whose process has gone is woken by the service, and `ls --parked` foretells it."""
+"""A parked run whose process has gone is woken by the service, and `ls --parked` shows when."""
 
 from __future__ import annotations
 

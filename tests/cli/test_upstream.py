@@ -1,4 +1,4 @@
-"""`jackline upstream`: files are edited in the open, upstreams are tried for real."""
+"""`jackline upstream`: file changes are shown, upstreams are tried with real calls."""
 
 from __future__ import annotations
 

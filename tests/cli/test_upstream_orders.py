@@ -1,4 +1,4 @@
-"""Orders to a gateway that runs: which upstream to use, which lanes to rest."""
+"""Orders to a gateway that runs: which upstream to use, which lanes to pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What wakes a parked run: a person's word at any time, and nothing that a brake forbids."""
+"""What wakes a parked run: a person's order at any time, and nothing that a brake forbids."""
 
 from __future__ import annotations
 

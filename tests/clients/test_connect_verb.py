@@ -1,4 +1,4 @@
-"""`connect` says beforehand what would go wrong, and `disconnect` never claims too much."""
+"""`connect` warns of what would go wrong, and `disconnect` reports only what it did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin's files are whole, and the copy in the repository is the one that is installed."""
+"""The plugin's files are complete, and the copy in the repository is the one that is installed."""
 
 from __future__ import annotations
 

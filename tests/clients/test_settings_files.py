@@ -1,4 +1,4 @@
-"""A client's settings gain what waiting needs, lose nothing, and can be had back as they were."""
+"""A client's settings get what waiting needs, lose nothing, and can be restored."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from jackline.cli.gateway_flags import configured
 from jackline.errors import BadArgumentError, UnreachableError
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway_proof import UnprovenError
-from jackline.state_dir import StateDir, local_url
+from jackline.state_dir import StateDir
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
 _APPLY = {
@@ -30,6 +30,7 @@ _APPLY = {
     "fish": "jackline env | source",
     "powershell": "jackline env | Out-String | Invoke-Expression",
 }
+_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 -- compared with, not listened on
 # PowerShell takes typographic single quotes for plain ones.
 _POWERSHELL_QUOTES = "'‘’‚‛"
 
@@ -97,7 +98,8 @@ def gateway_url(listen: ListenSettings) -> str:
             "the port is set to 0, any free one, so its number is not known here",
             next="jackline status shows the address; then: jackline env --port N",
         )
-    return local_url(listen.host, listen.port)
+    host = "127.0.0.1" if listen.host in _EVERYWHERE else listen.host
+    return f"http://{f'[{host}]' if ':' in host else host}:{listen.port}"
 
 
 def guess_shell(environ: Mapping[str, str], *, windows: bool) -> str:
