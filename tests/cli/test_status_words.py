@@ -1,4 +1,4 @@
-"""`status` calls agents by their names, and prints a reason once, however many calls wait for it."""
+"""`status` calls agents by their names, and prints a reason once for all calls that wait for it."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_a_wall_that_was_lifted_early_is_found_out_by_one_call_when_a_person_say
             answer = place.jackline("upstream", "probe", "anthropic")
             assert (answer.code, answer.err) == (0, "")
             assert answer.out == (
-                "the next call on anthropic/claude-sonnet-4-6 goes out:"
+                "the next call on anthropic/claude-sonnet-4-6 is sent:"
                 " if it is answered, the lane is open again\n"
             )
             assert [call(place.url).status for _ in range(3)] == [200, 200, 200]
