@@ -248,8 +248,8 @@ def test_processes_and_their_errors_tell_nothing_either(tmp_path: Path) -> None:
                 said.extend((answer.out, answer.err))
             gateway.interrupt()
             assert gateway.code() == 0
-            said.append(gateway.said)
-            assert "throttle" in gateway.said
+            said.append(gateway.output)
+            assert "throttle" in gateway.output
 
     run(main())
     check(tmp_path, *said)

@@ -91,7 +91,7 @@ def test_records_that_another_installation_signed_are_ignored(clone: Clone) -> N
     settings.write_text('{"model": "opus"}')
     with another_installation(clone.root / "attacker"):
         records = ConnectionRecords(clone.state.folder)
-        records.keep(settings, {"model": ["evil", "opus"]})
+        records.save(settings, {"model": ["evil", "opus"]})
         assert records.of(settings)
     assert "is ignored" in clone.jackline("disconnect", "claude-code").err
     assert json.loads(settings.read_text()) == {"model": "opus"}

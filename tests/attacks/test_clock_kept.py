@@ -224,15 +224,15 @@ def test_who_follows_the_log_goes_on_hearing(tmp_path: Path, jump: float) -> Non
         made.written(journal)
         with JournalReader(path) as reader:
             # As `logs -f` does: the latest five were printed.
-            printed = list(LogFollower(0.0).news(reader, 1000))[-5:]
+            printed = list(LogFollower(0.0).new_events(reader, 1000))[-5:]
             following = LogFollower(printed[-1].at, printed)
-            assert list(following.news(reader, 1000)) == []
+            assert list(following.new_events(reader, 1000)) == []
             times.ahead += jump
             if jump < 0:
-                following.set_back(reader, times.wall())
+                following.clock_set_back(reader, times.wall())
             for number in range(20, 23):
                 times.elapsed += 1
                 journal.announce(made.call(number, at=times.wall()))
             made.written(journal)
-            news = [getattr(event, "call", "") for event in following.news(reader, 1000)]
+            news = [getattr(event, "call", "") for event in following.new_events(reader, 1000)]
             assert news == ["call-20", "call-21", "call-22"]

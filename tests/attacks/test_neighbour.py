@@ -640,7 +640,7 @@ def test_without_a_key_calls_are_served_and_commands_say_why_they_trust_nobody(
         place.more |= {"XDG_STATE_HOME": str(home), "HOME": str(home), "LOCALAPPDATA": str(home)}
         with place.up() as gateway:
             assert call(place.url).status == 200
-            assert "cannot prove that it is yours" in gateway.said
+            assert "cannot prove that it is yours" in gateway.output
             for verb in (("status",), ("exec", "true")):
                 done = place.jackline(*verb)
                 assert done.code == 5
@@ -661,7 +661,7 @@ def test_a_gateway_that_stops_still_proves_itself(place: Place) -> None:
             Calling(place.url)
             until(lambda: provider.ledger.open == 1, "the call")
             gateway.interrupt()
-            until(lambda: "Ctrl-C again" in gateway.said, "its stopping")
+            until(lambda: "Ctrl-C again" in gateway.output, "its stopping")
             assert place.jackline("status").code == 0
             gateway.interrupt()
             gateway.code()

@@ -97,7 +97,7 @@ def test_a_running_gateway_runs_nothing_of_a_planted_store(
     plant_everything(store, tmp_path / "repo", mark)
     place = Place(tmp_path, "http://127.0.0.1:9")
     with place.up() as gateway:
-        until(lambda: NOT_OURS in gateway.said, "a word about the planted runs")
+        until(lambda: NOT_OURS in gateway.output, "a word about the planted runs")
         until(lambda: NOT_OURS in place.jackline("status").out, "a word of `status` about them")
         assert not (store.parent / "woken-runs.log").exists()
     assert not mark.exists()
@@ -267,7 +267,7 @@ def test_whoever_accepts_a_run_is_shown_the_tool_calls_that_it_would_make(
     asked = told("show", "r1", "--trust", store=store)
     assert asked.code == 2, asked
     assert 'shell {"command": "evil-command"}' in asked.out, asked
-    assert "are used as they stand" in asked.out
+    assert "are used as they are" in asked.out
 
 
 @pytest.mark.parametrize(

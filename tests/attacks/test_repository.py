@@ -900,7 +900,7 @@ def test_the_name_of_a_folder_does_not_steer_the_terminal(clone: Clone) -> None:
     )
     assert json.loads(told.out)["files"][0] == str(folder / "jackline.toml")
     asked = clone.run(["/bin/sh", "-c", 'cd "$0" && exec "$@"', name, str(SCRIPT), "trust"])
-    advice = asked.err.partition("once you have looked at it: ")[2].strip()
+    advice = asked.err.partition("once you have read it: ")[2].strip()
     typed = advice.replace("jackline", str(SCRIPT), 1)
     done = clone.run(["bash", "-c", typed])
     assert done.code == 0, (typed, done)

@@ -92,27 +92,27 @@ class World:
         return json.loads(out)
 
     def paid(self) -> Counter[str]:
-        """How often each conversation was answered, by the hash of what was asked."""
+        """How often each conversation was answered, by the hash of its request."""
         done = (each for each in self.provider.ledger if each.outcome is RequestOutcome.COMPLETED)
         return Counter(each.body_hash for each in done)
 
 
 def wait_for(process: subprocess.Popen[str], words: str) -> None:
     assert process.stderr is not None
-    said = []
+    lines = []
     for line in process.stderr:
         if words in line:
             return
-        said.append(line)
-    raise AssertionError(f"{words!r} was never said, but: {''.join(said)}")
+        lines.append(line)
+    raise AssertionError(f"{words!r} was never printed, but: {''.join(lines)}")
 
 
 @contextmanager
 def flow_world(folder: Path) -> Iterator[World]:
-    """A world whose provider answers with the last word of what it is asked."""
+    """A world whose provider answers with the last word of the prompt."""
     (folder / "flow.py").write_text(FLOW)
     with SimulatedProvider() as provider:
-        provider.says(Rule(lambda asked: Say(asked.prompt.split()[-1])))
+        provider.says(Rule(lambda request: Say(request.prompt.split()[-1])))
         there = World(folder, provider)
         try:
             yield there

@@ -75,8 +75,8 @@ class Place:
     def status(self) -> dict[str, Any]:
         answer = self.jackline("status", "--json")
         assert answer.code == 0, answer.err
-        told: dict[str, Any] = json.loads(answer.out)
-        return told
+        reported: dict[str, Any] = json.loads(answer.out)
+        return reported
 
     @contextmanager
     def up(self, *arguments: str) -> Iterator[Up]:
@@ -125,7 +125,7 @@ class Up:
     log: Path
 
     @property
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text()
 
     def interrupt(self) -> None:

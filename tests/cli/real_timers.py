@@ -105,13 +105,13 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], environ: Mapping[st
     deadline = time.monotonic() + PATIENCE
     asking = ["systemctl", "--user", "is-active", "timers.target"]
     while True:
-        asked = subprocess.run(
+        answer = subprocess.run(
             asking, env={**os.environ, **environ}, capture_output=True, check=False
         )
-        if asked.stdout.strip() == b"active":
+        if answer.stdout.strip() == b"active":
             return
         if process.poll() is not None:
-            _, said = process.communicate()
-            raise AssertionError(f"no systemd could be started: {process.returncode} {said!r}")
-        assert time.monotonic() < deadline, asked.stderr
+            _, output = process.communicate()
+            raise AssertionError(f"no systemd could be started: {process.returncode} {output!r}")
+        assert time.monotonic() < deadline, answer.stderr
         time.sleep(0.1)

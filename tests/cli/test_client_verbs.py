@@ -19,7 +19,7 @@ from tests.cli.gateways import PATIENCE, Place, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and scripts of POSIX")
 
-# Tells what it was started with, says one thing to the model if asked to, and ends as told.
+# Prints what it was started with, makes one model call if requested, and exits as requested.
 FAKE_CLIENT = """\
 #!{python}
 import json, os, signal, sys, urllib.request
@@ -57,8 +57,8 @@ class Clients:
     place: Place
 
     def seen(self) -> Started:
-        told: dict[str, Any] = json.loads((self.place.folder / "dump.json").read_text())
-        return Started(**told)
+        reported: dict[str, Any] = json.loads((self.place.folder / "dump.json").read_text())
+        return Started(**reported)
 
 
 @pytest.fixture
@@ -100,12 +100,12 @@ def test_claude_gets_its_arguments_as_they_are_and_a_gateway_that_was_not_there(
     assert f"jackline: started a gateway at {clients.place.url}" in answer.err
     assert provider.ledger.useful == 1
     assert clients.place.answers(), "it goes on for the next client"
-    # The next one uses it, and is told nothing.
+    # The next one uses it, and prints nothing.
     again = clients.place.jackline("claude")
     assert (again.code, again.err) == (7, "")
 
 
-def test_the_client_is_given_what_waiting_needs(clients: Clients) -> None:
+def test_the_client_gets_what_waiting_needs(clients: Clients) -> None:
     clients.place.more |= {"API_TIMEOUT_MS": "1234", "ANTHROPIC_API_KEY": "mine"}
     with clients.place.up():
         assert clients.place.jackline("claude", "--afk", "-p", "x").code == 0
@@ -135,7 +135,7 @@ def test_exec_passes_any_command_on(clients: Clients) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-def test_a_client_that_a_signal_ended_is_told_as_shells_tell_it(
+def test_a_client_that_a_signal_ended_gets_the_exit_code_that_shells_use(
     clients: Clients, number: signal.Signals
 ) -> None:
     clients.place.more["SIGNAL"] = str(int(number))
@@ -167,7 +167,7 @@ def test_signals_are_the_clients_to_answer(
             assert process.wait(PATIENCE) == code
 
 
-def test_a_client_that_is_not_installed_is_told_with_what_to_do(clients: Clients) -> None:
+def test_a_client_that_is_not_installed_is_reported_with_what_to_do(clients: Clients) -> None:
     place = clients.place
     place.more["PATH"] = str(place.folder / "nowhere")
     claude = place.jackline("claude", "-p", "x")
@@ -178,7 +178,7 @@ def test_a_client_that_is_not_installed_is_told_with_what_to_do(clients: Clients
     assert other.code == 2
     assert "no-such-program" in other.err
     nothing = place.jackline("exec", "--")
-    assert (nothing.code, "no command was given" in nothing.err) == (2, True)
+    assert (nothing.code, "there is no command to run" in nothing.err) == (2, True)
     assert not place.answers(), "no gateway is started for nothing"
 
 
@@ -189,7 +189,7 @@ def test_our_own_help_is_there_under_a_name_that_claude_does_not_use(clients: Cl
     assert not (clients.place.folder / "dump.json").exists()
 
 
-def test_a_gateway_that_cannot_start_is_told_in_its_own_words(clients: Clients) -> None:
+def test_a_gateway_that_cannot_start_is_reported_with_its_own_message(clients: Clients) -> None:
     place = clients.place
     other = Place(place.folder / "other", place.upstream, port=place.port)
     with other.up():
@@ -213,6 +213,6 @@ def test_clients_that_start_at_once_share_one_gateway(
         )
         for _ in range(3)
     ]
-    told = [process.communicate(timeout=PATIENCE)[1].decode() for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0], told
+    reported = [process.communicate(timeout=PATIENCE)[1].decode() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], reported
     until(lambda: provider.ledger.useful == 3, "three answers")

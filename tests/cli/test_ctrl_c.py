@@ -48,6 +48,6 @@ def test_ctrl_c_while_the_program_loads_is_quiet(verb: str, module: int, tmp_pat
     )
     assert b"Traceback" not in done.stderr
     if done.returncode != 130:
-        # It was through before so many modules were asked for, and was not interrupted at all.
+        # It was through before so many modules were imported, and was not interrupted at all.
         assert b"interrupted" not in done.stderr
         assert (verb, module) not in {("run", 1), ("run", 100), ("ls", 1), ("ls", 100)}

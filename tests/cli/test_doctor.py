@@ -1,4 +1,4 @@
-"""`jackline doctor` finds what stands between clients and upstreams, and says what to do."""
+"""`jackline doctor` finds faults between clients and upstreams, and shows what to do."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def place(tmp_path: Path, provider: SimulatedProvider) -> Iterator[Place]:
     here.ends()
 
 
-def told(answer: Answer) -> dict[str, dict[str, Any]]:
+def reported(answer: Answer) -> dict[str, dict[str, Any]]:
     document = json.loads(answer.out)
     assert document["schema"] == "jackline.doctor/1"
     assert document["ok"] is (answer.code == 0)
@@ -70,12 +70,12 @@ def test_all_is_well_with_a_gateway_and_an_environment_for_it(
     place.more.update(ANTHROPIC_BASE_URL=place.url, **ALL_SET)
     with place.up():
         answer = place.jackline("doctor")
-        findings = told(place.jackline("doctor", "--json"))
+        findings = reported(place.jackline("doctor", "--json"))
     assert answer.code == 0, answer.out
     assert {finding["mark"] for finding in findings.values()} == {"ok"}, answer.out
     assert "✓ ok    gateway" in answer.out
     assert "3 models" in findings["upstream anthropic"]["says"]
-    assert len(provider.ledger) == 0, "no model was asked anything"
+    assert len(provider.ledger) == 0, "no model was called"
 
 
 def test_an_upstream_that_is_down_fails_with_its_fix(
@@ -91,21 +91,21 @@ def test_an_upstream_that_is_down_fails_with_its_fix(
     assert "! warn  client" in answer.out
 
 
-def test_a_log_in_page_is_told(place: Place, provider: SimulatedProvider) -> None:
+def test_a_log_in_page_is_reported(place: Place, provider: SimulatedProvider) -> None:
     provider.captive_portal()
-    finding = told(place.jackline("doctor", "--json"))["upstream anthropic"]
+    finding = reported(place.jackline("doctor", "--json"))["upstream anthropic"]
     assert finding["mark"] == "fail"
     assert "browser" in finding["fix"]
 
 
 def test_a_port_that_somebody_else_has_fails(place: Place) -> None:
     with socket.create_server(("127.0.0.1", place.port)):
-        finding = told(place.jackline("doctor", "--json"))["gateway"]
+        finding = reported(place.jackline("doctor", "--json"))["gateway"]
     assert finding["mark"] == "fail"
     assert "--port" in finding["fix"]
 
 
-def test_a_key_that_cannot_be_had_is_told_and_the_rest_is_still_checked(
+def test_a_key_that_cannot_be_read_is_reported_and_the_rest_is_still_checked(
     place: Place, provider: SimulatedProvider
 ) -> None:
     file = place.folder / "jackline.toml"
@@ -114,7 +114,7 @@ def test_a_key_that_cannot_be_had_is_told_and_the_rest_is_still_checked(
     )
     place.more["JACKLINE_UPSTREAM"] = ""
     answer = place.jackline("doctor", "--json", "--config", file)
-    findings = told(answer)
+    findings = reported(answer)
     assert answer.code == 1
     assert findings["configuration"]["mark"] == "fail"
     assert findings["upstream main"]["mark"] == "ok"
@@ -124,7 +124,7 @@ def test_a_file_that_makes_no_sense_is_one_finding(place: Place) -> None:
     file = place.folder / "jackline.toml"
     file.write_text("[listen]\nprot = 1\n")
     answer = place.jackline("doctor", "--json", "--config", file)
-    assert (answer.code, list(told(answer))) == (1, ["configuration"])
+    assert (answer.code, list(reported(answer))) == (1, ["configuration"])
 
 
 def test_no_key_is_shown(place: Place, provider: SimulatedProvider) -> None:
@@ -147,12 +147,12 @@ def test_the_clients_own_settings_go_over_the_shell(place: Place) -> None:
     folder.mkdir()
     (folder / "settings.json").write_text('{"env": {"ANTHROPIC_BASE_URL": "https://other.test"}}')
     place.more.update(ANTHROPIC_BASE_URL=place.url, CLAUDE_CONFIG_DIR=str(folder))
-    finding = told(place.jackline("doctor", "--json"))["client"]
+    finding = reported(place.jackline("doctor", "--json"))["client"]
     assert finding["mark"] == "warn"
     assert "settings.json" in finding["says"]
 
 
-def test_a_status_page_is_read_and_its_incidents_told(place: Place) -> None:
+def test_a_status_page_is_read_and_its_incidents_reported(place: Place) -> None:
     pages = {
         "well": {"page": {"name": "Well"}, "incidents": []},
         "ill": {
@@ -178,7 +178,7 @@ def test_a_status_page_is_read_and_its_incidents_told(place: Place) -> None:
             )
         )
         place.more["JACKLINE_UPSTREAM"] = ""
-        found = told(place.jackline("doctor", "--json", "--config", file))
+        found = reported(place.jackline("doctor", "--json", "--config", file))
     well, ill, lost = (found[f"status page {name}"] for name in pages)
     assert (well["mark"], ill["mark"], lost["mark"]) == ("ok", "warn", "warn")
     assert "no incident" in well["says"]
@@ -202,7 +202,7 @@ def test_limits_are_read_where_an_admin_key_is_named(place: Place) -> None:
         )
         place.more |= {"JACKLINE_UPSTREAM": "", "OWN": "sk-own", "ADMIN": admin}
         printed = place.jackline("doctor", "--json", "--config", file)
-        found = told(printed)
+        found = reported(printed)
     good, bad, lost = (found[f"limits {name}"] for name in ("good", "bad", "lost"))
     assert (good["mark"], bad["mark"], lost["mark"]) == ("ok", "warn", "warn")
     assert "lists 1 model" in good["says"]
@@ -234,16 +234,16 @@ def serving_pages(pages: Mapping[str, object]) -> Iterator[str]:
         server.shutdown()
 
 
-def test_the_plugin_is_told_as_it_stands_in_the_clients_settings(place: Place) -> None:
+def test_the_plugin_is_reported_as_in_the_clients_settings(place: Place) -> None:
     folder = place.folder / "claude"
     folder.mkdir()
     place.more["CLAUDE_CONFIG_DIR"] = str(folder)
-    absent = told(place.jackline("doctor", "--json"))["plugin"]
+    absent = reported(place.jackline("doctor", "--json"))["plugin"]
     assert (absent["mark"], "plugin install" in absent["fix"]) == ("ok", True)
     for on, mark in ((True, "ok"), (False, "warn")):
         enabled = {"enabledPlugins": {"jackline@jackline": on, "other@market": True}}
         (folder / "settings.json").write_text(json.dumps(enabled))
-        found = told(place.jackline("doctor", "--json"))["plugin"]
+        found = reported(place.jackline("doctor", "--json"))["plugin"]
         assert (found["mark"], "jackline@jackline" in found["says"]) == (mark, True)
 
 
@@ -281,7 +281,7 @@ def client(environ: Mapping[str, str]) -> list[tuple[str, FindingLevel]]:
         ({"ANTHROPIC_BASE_URL": "http://[::1"}, [("client", FindingLevel.WARN)]),
     ],
 )
-def test_clients_go_through_the_gateway_or_it_is_told(
+def test_clients_go_through_the_gateway_or_it_is_reported(
     environ: Mapping[str, str], expected: list[tuple[str, FindingLevel]]
 ) -> None:
     assert client(environ) == expected
@@ -299,7 +299,7 @@ def test_clients_go_through_the_gateway_or_it_is_told(
         ({"ALL_PROXY": "proxy.test:1", "no_proxy": "*"}, FindingLevel.OK),
     ],
 )
-def test_a_proxy_is_told_without_its_password(
+def test_a_proxy_is_reported_without_its_password(
     environ: Mapping[str, str], mark: FindingLevel
 ) -> None:
     finding = proxy_finding(environ)
@@ -329,7 +329,7 @@ def test_the_gateway_runs_or_could(seen: GatewaySeen, mark: FindingLevel) -> Non
         (9 << 30, FindingLevel.OK),
     ],
 )
-def test_a_full_disk_is_told_before_it_is_full(free: int | None, mark: FindingLevel) -> None:
+def test_a_full_disk_is_reported_before_it_is_full(free: int | None, mark: FindingLevel) -> None:
     assert state_findings(StateSeen("/state", free_bytes=free))[1].mark is mark
 
 

@@ -85,7 +85,7 @@ def test_it_follows_the_configured_port_and_the_flag() -> None:
 
 
 class _Gateway(BaseHTTPRequestHandler):
-    """Answers as a gateway does when it is asked for proof, and who it is."""
+    """Answers as a gateway does when a client requests a proof of who it is."""
 
     protocol_version = "HTTP/1.1"
 
@@ -102,7 +102,7 @@ class _Gateway(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_it_points_to_the_gateway_that_runs_unless_a_port_is_asked_for(tmp_path: Path) -> None:
+def test_it_points_to_the_gateway_that_runs_unless_a_port_is_set(tmp_path: Path) -> None:
     with HTTPServer(("127.0.0.1", 0), _Gateway) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -112,11 +112,11 @@ def test_it_points_to_the_gateway_that_runs_unless_a_port_is_asked_for(tmp_path:
             StateDir(tmp_path).tell_running(RunningGateway(1, url, "", "0", 0.0, "made-up"))
             env = {**CLEAN, "JACKLINE_STATE": str(tmp_path)}
             assert f"export ANTHROPIC_BASE_URL={url}\n" in jackline("env", env=env).out
-            asked = jackline("env", "--port", "9003", env=env).out
+            output = jackline("env", "--port", "9003", env=env).out
         finally:
             server.shutdown()
             thread.join()
-    assert "export ANTHROPIC_BASE_URL=http://127.0.0.1:9003\n" in asked
+    assert "export ANTHROPIC_BASE_URL=http://127.0.0.1:9003\n" in output
     gone = jackline("env", env=env).out
     assert "export ANTHROPIC_BASE_URL=http://127.0.0.1:8766\n" in gone
 

@@ -14,7 +14,7 @@ NOW = "2026-11-15T12:00:00+02:00"
 KEYS = ["kind", "sub", "scope", "retry_same", "failover_helps", "retry_after_s", "resets_at"]
 
 
-def test_a_quota_wall_is_told_in_plain_sentences_with_its_reset_in_both_zones() -> None:
+def test_a_quota_wall_is_reported_in_plain_sentences_with_its_reset_in_both_zones() -> None:
     answer = jackline(
         "explain", "--now", NOW, "You've hit your session limit · resets 10:10pm (Europe/Kiev)"
     )
@@ -53,7 +53,7 @@ def test_curl_output_brings_its_headers() -> None:
     assert (document["kind"], document["retry_after_s"]) == ("server_throttle", 37)
 
 
-def test_status_and_headers_may_be_given_beside_the_text() -> None:
+def test_status_and_headers_may_be_passed_beside_the_text() -> None:
     answer = jackline(
         "explain",
         "--json",
@@ -121,7 +121,7 @@ def test_what_is_not_recognised_says_so_and_exits_1() -> None:
         ("nonsense",),
     ],
 )
-def test_bad_usage_exits_2_with_a_word_on_what_to_do(arguments: tuple[str, ...]) -> None:
+def test_bad_usage_exits_2_with_a_next_step(arguments: tuple[str, ...]) -> None:
     answer = jackline(*arguments)
     assert answer.code == 2
     assert answer.out == ""
@@ -168,6 +168,6 @@ def test_a_bare_429_blames_neither_side(words: tuple[str, ...]) -> None:
     assert (document["kind"], document["sub"]) == ("server_throttle", None)
 
 
-def test_one_that_says_whose_it_is_is_taken_at_its_word() -> None:
-    said = "API Error: 429 Server is temporarily limiting requests (not your usage limit)"
-    assert "your own usage is not the cause" in jackline("explain", said).out
+def test_one_that_says_whose_it_is_is_believed() -> None:
+    text = "API Error: 429 Server is temporarily limiting requests (not your usage limit)"
+    assert "your own usage is not the cause" in jackline("explain", text).out

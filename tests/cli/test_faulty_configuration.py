@@ -1,4 +1,4 @@
-"""A slip in the configuration does not stand between a user and a gateway that runs."""
+"""A running gateway can be used and stopped while the configuration has faults."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_a_gateway_that_runs_can_be_seen_and_ended(place: Place) -> None:
     shown = place.jackline("open", "--print")
     assert (shown.code, shown.out.startswith(place.url)) == (0, True)
     for words in (("status",), ("status", "--json"), ("top", "--once"), ("logs",)):
-        told = place.jackline(*words)
-        assert (told.code, bool(told.out)) == (0, True), told.err
-        assert "warning: the configuration has a fault:\n  " in told.err
+        reported = place.jackline(*words)
+        assert (reported.code, bool(reported.out)) == (0, True), reported.err
+        assert "warning: the configuration has a fault:\n  " in reported.err
     ended = place.jackline("down")
     assert ended.code == 0
     assert "warning: the configuration has a fault:\n  " in ended.err
@@ -60,7 +60,7 @@ def test_where_none_is_found_the_fault_is_the_error(place: Place, slip: str) -> 
         assert "next:  correct what is named" in answer.err
 
 
-def test_a_client_can_be_given_back_its_own_settings(place: Place) -> None:
+def test_a_client_gets_its_own_settings_back(place: Place) -> None:
     settings = place.folder / "home" / ".claude" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text('{"model": "opus"}')

@@ -36,10 +36,10 @@ def place(tmp_path: Path, provider: SimulatedProvider) -> Iterator[Place]:
 
 def test_up_says_where_it_listens_and_what_to_do_next(place: Place) -> None:
     with place.up() as gateway:
-        until(lambda: "jackline status" in gateway.said, "the next step")
-        assert f"{place.url}  sends to {place.upstream}" in gateway.said
-        assert f"ANTHROPIC_BASE_URL={place.url} claude" in gateway.said
-        assert "jackline down" in gateway.said
+        until(lambda: "jackline status" in gateway.output, "the next step")
+        assert f"{place.url}  sends to {place.upstream}" in gateway.output
+        assert f"ANTHROPIC_BASE_URL={place.url} claude" in gateway.output
+        assert "jackline down" in gateway.output
 
 
 def test_the_whole_ladder_is_named(place: Place) -> None:
@@ -50,8 +50,8 @@ def test_the_whole_ladder_is_named(place: Place) -> None:
     place.more |= {"JACKLINE_CONFIG": str(file), "JACKLINE_UPSTREAM": ""}
     ladder = f"sends to {urls[0]}, then {urls[1]}"
     with place.up() as gateway:
-        until(lambda: "jackline status" in gateway.said, "the next step")
-        assert f"{place.url}  {ladder}\n" in gateway.said
+        until(lambda: "jackline status" in gateway.output, "the next step")
+        assert f"{place.url}  {ladder}\n" in gateway.output
         assert f"{place.url} {ladder}, process " in place.jackline("status").out
         assert place.status()["upstreams"] == urls
 
@@ -86,7 +86,7 @@ def test_ctrl_c_twice_cuts_running_calls(place: Place, provider: SimulatedProvid
         client = Calling(place.url)
         until(lambda: provider.ledger.open == 1, "the call")
         gateway.interrupt()
-        until(lambda: "Ctrl-C again" in gateway.said, "the hint")
+        until(lambda: "Ctrl-C again" in gateway.output, "the hint")
         gateway.interrupt()
         assert gateway.code() == 130
         client.join()
@@ -163,19 +163,19 @@ CALL_KEYS = {
 }  # fmt: skip
 
 
-def test_status_tells_the_verdict_the_lanes_and_who_waits_for_what(
+def test_status_shows_the_verdict_the_lanes_and_who_waits_for_what(
     place: Place, provider: SimulatedProvider
 ) -> None:
     provider.quota_wall(resets_in=600.0)
     with place.up():
         Calling(place.url, path="/t/night/v1/messages")
         until(lambda: place.status()["calls_waiting"] == 1, "the waiting call")
-        told = place.status()
-        assert set(told) == STATUS_KEYS
-        assert told["schema"] == "jackline.status/1"
-        assert told["journal_ok"] is True
-        (lane,) = told["lanes"]
-        (held,) = told["waiting"]
+        reported = place.status()
+        assert set(reported) == STATUS_KEYS
+        assert reported["schema"] == "jackline.status/1"
+        assert reported["journal_ok"] is True
+        (lane,) = reported["lanes"]
+        (held,) = reported["waiting"]
         assert set(lane) == LANE_KEYS
         assert set(held) == CALL_KEYS
         assert (lane["name"], lane["state"]) == ("anthropic/claude-sonnet-4-6", "parked")
@@ -183,13 +183,13 @@ def test_status_tells_the_verdict_the_lanes_and_who_waits_for_what(
         assert held["until"] is not None
         text = place.jackline("status")
         first, *rest = text.out.splitlines()
-        assert first.startswith(told["verdict"].partition(" until")[0])
+        assert first.startswith(reported["verdict"].partition(" until")[0])
         assert "anthropic/claude-sonnet-4-6 is parked until" in first
         assert "waiting, 1 call:" in rest
         assert "#" not in text.out, "no account's fingerprint"
 
 
-def test_a_port_of_another_program_is_told_with_its_holder(place: Place) -> None:
+def test_a_port_of_another_program_is_reported_with_its_holder(place: Place) -> None:
     with socket.create_server(("127.0.0.1", place.port)):
         answer = place.jackline("up")
         assert answer.code == 1
@@ -202,10 +202,10 @@ def test_a_port_of_another_program_is_told_with_its_holder(place: Place) -> None
         behind = place.jackline("up", "-d")
         assert behind.code == 5
         assert f"port {place.port} is held by " in behind.err
-    assert not place.state.journal.exists(), "a taken port leaves no journal behind"
+    assert not place.state.journal.exists(), "a port in use leaves no journal behind"
 
 
-def test_a_port_of_another_gateway_is_told_as_that(place: Place, tmp_path: Path) -> None:
+def test_a_port_of_another_gateway_is_reported_as_that(place: Place, tmp_path: Path) -> None:
     other = Place(tmp_path / "other", place.upstream, port=place.port)
     with other.up() as running:
         answer = place.jackline("up")
@@ -220,7 +220,7 @@ def test_a_port_of_another_gateway_is_told_as_that(place: Place, tmp_path: Path)
         assert other.answers()
 
 
-def test_the_word_of_a_killed_gateway_is_not_taken_for_another_on_its_port(
+def test_the_record_of_a_killed_gateway_is_not_used_for_another_on_its_port(
     place: Place, tmp_path: Path
 ) -> None:
     with place.up() as gateway:
@@ -231,7 +231,7 @@ def test_the_word_of_a_killed_gateway_is_not_taken_for_another_on_its_port(
         assert place.jackline("status").code == 5
 
 
-def test_an_address_that_is_not_this_machines_is_told_without_a_traceback(place: Place) -> None:
+def test_an_address_that_is_not_this_machines_is_reported_without_a_traceback(place: Place) -> None:
     place.more["JACKLINE_LISTEN_HOST"] = "192.0.2.1"
     place.more["JACKLINE_LISTEN_TOKEN"] = "env:GATE"  # noqa: S105 -- a reference
     place.more["GATE"] = "secret-of-the-gate"
@@ -249,9 +249,9 @@ def test_flags_do_what_variables_do(place: Place, provider: SimulatedProvider) -
         assert call(bare.url).status == 200
         assert (state / "journal.db").exists()
         assert bare.jackline("status").code == 5
-        told = bare.jackline("status", "--state", str(state))
-        assert told.code == 0
-        assert provider.url in told.out
+        reported = bare.jackline("status", "--state", str(state))
+        assert reported.code == 0
+        assert provider.url in reported.out
         assert bare.jackline("down", "--state", str(state)).code == 0
         assert not bare.answers()
 
@@ -278,17 +278,17 @@ def test_install_only_shows_what_it_would_write(place: Place) -> None:
     assert not (place.folder / "home").exists()
 
 
-def test_an_unwritable_state_folder_is_told_and_stops_no_traffic(
+def test_an_unwritable_state_folder_is_reported_and_stops_no_traffic(
     tmp_path: Path, provider: SimulatedProvider
 ) -> None:
     (tmp_path / "state").write_text("a file where a folder should be")
     place = Place(tmp_path, provider.url)
     with place.up() as gateway:
         assert call(place.url).status == 200
-        told = place.status()
-        assert told["journal_ok"] is False
-        assert "The journal is not written" in told["verdict"]
-        assert any("cannot be written to" in note for note in told["notes"])
+        reported = place.status()
+        assert reported["journal_ok"] is False
+        assert "The journal is not written" in reported["verdict"]
+        assert any("cannot be written to" in note for note in reported["notes"])
         text = place.jackline("status")
         assert "cannot be written to" in text.out
         assert "runs already" in place.jackline("up").err
@@ -303,7 +303,7 @@ def test_an_unwritable_state_folder_is_told_and_stops_no_traffic(
     assert "JACKLINE_STATE" in behind.err
 
 
-def test_a_faulty_configuration_is_told_whole_and_nothing_starts(place: Place) -> None:
+def test_a_faulty_configuration_is_reported_in_full_and_nothing_starts(place: Place) -> None:
     place.more["JACKLINE_HOLD_QUOTA"] = "soon"
     place.more["JACKLINE_LIMITS_BODY"] = "large"
     for verb in ("up", "status", "down"):

@@ -20,12 +20,12 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def loggers_as_they_were() -> Iterator[None]:
-    kept = [
+    before = [
         (log, log.handlers[:], log.propagate, log.level)
         for log in map(logging.getLogger, ("jackline", "asyncio"))
     ]
     yield
-    for log, handlers, propagate, level in kept:
+    for log, handlers, propagate, level in before:
         log.handlers, log.propagate = handlers, propagate
         log.setLevel(level)
 
@@ -35,15 +35,15 @@ def test_off_a_terminal_every_line_is_a_document() -> None:
     log_to(stream, "info")
     logging.getLogger("jackline").info("a lane is %s", "parked\nand more")
     logging.getLogger("jackline.gateway").warning("slow")
-    told = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [(each["level"], each["message"]) for each in told] == [
+    reported = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(each["level"], each["message"]) for each in reported] == [
         ("info", "a lane is parked\nand more"),
         ("warning", "slow"),
     ]
-    assert all(each["at"].endswith("+00:00") for each in told)
+    assert all(each["at"].endswith("+00:00") for each in reported)
 
 
-def test_an_unexpected_error_is_told_by_kind_and_place_without_its_words() -> None:
+def test_an_unexpected_error_is_reported_by_kind_and_place_without_its_words() -> None:
     stream = io.StringIO()
     log_to(stream, "info")
     error = ValueError(PROMPT)

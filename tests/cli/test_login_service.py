@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.cli import gateway_service as services
-from jackline.cli.system_steps import Remove, Run, Step, Write, apply_steps
+from jackline.cli.system_steps import Installation, Remove, Run, Step, Write, apply_steps
 from jackline.errors import UsageError
 
 COMMAND = ("/opt/my python/bin/python", "-m", "jackline", "up", "--state", "/x/100%/$HOME & <co>")
@@ -26,14 +26,16 @@ def writes(steps: tuple[Step, ...]) -> list[Write]:
 
 
 def commands(steps: tuple[Step, ...]) -> list[str]:
-    return [" ".join(step.words) for step in steps if isinstance(step, Run)]
+    return [" ".join(step.command) for step in steps if isinstance(step, Run)]
 
 
-def test_the_program_is_this_very_jackline() -> None:
-    assert services.program(["--port", "1"]) == (
+def test_the_program_is_this_very_jackline(tmp_path: Path) -> None:
+    service = services.login_service(["--port", "1"], platform="darwin", home=tmp_path)
+    (file,) = writes(service.install)
+    assert plistlib.loads(file.content)["ProgramArguments"] == [
         sys.executable,
         *("-P", "-m", "jackline", "up", "--port", "1"),
-    )
+    ]
 
 
 def test_the_systemd_unit_is_a_user_unit_that_parses(tmp_path: Path) -> None:
@@ -58,7 +60,8 @@ def test_the_systemd_unit_is_a_user_unit_that_parses(tmp_path: Path) -> None:
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"])), min_size=1))
 def test_every_word_of_the_unit_reads_back_as_systemd_reads_it(words: list[str]) -> None:
-    (line,) = re.findall(r"^ExecStart=(.*)$", services.unit_text(["/bin/x", *words]), re.MULTILINE)
+    (file,) = writes(services.systemd(["/bin/x", *words], Path("conf")).install)
+    (line,) = re.findall(r"^ExecStart=(.*)$", file.content.decode(), re.MULTILINE)
     read = []
     for quoted, bare in re.findall(r'"((?:[^"\\]|\\.)*)"|([^\s"]+)', line.removeprefix("/bin/x")):
         word = bare or re.sub(r"\\(.)", r"\1", quoted)
@@ -99,8 +102,8 @@ def test_the_windows_task_is_this_users_and_parses(tmp_path: Path) -> None:
 
 
 def test_each_platform_gets_its_own(tmp_path: Path) -> None:
-    def kind(platform: str, **environ: str) -> services.LoginService:
-        return services.login_service(COMMAND, platform=platform, home=tmp_path, environ=environ)
+    def kind(platform: str, **environ: str) -> Installation:
+        return services.login_service([], platform=platform, home=tmp_path, environ=environ)
 
     assert kind("darwin").kind == "launchd"
     windows = kind("win32", LOCALAPPDATA=str(tmp_path / "local"), USERNAME="me", USERDOMAIN="PC")
@@ -112,17 +115,17 @@ def test_each_platform_gets_its_own(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="no systemd") as caught:
             kind("linux")
         assert "crontab -e" in caught.value.next
-        assert "(to undo it: remove)" in caught.value.next, "said for --uninstall, too"
+        assert "(to undo it: remove)" in caught.value.next, "shown for --uninstall, too"
         assert "@reboot" in caught.value.next
 
 
 def test_a_dry_run_shows_everything_and_does_nothing(tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     service = services.systemd(COMMAND, tmp_path)
-    apply_steps(service.install, told.append, dry_run=True)
-    assert told[0].startswith(f"write {tmp_path / 'systemd'}")
-    assert "    ExecStart=" in told[0]
-    assert told[1:] == [
+    apply_steps(service.install, reported.append, dry_run=True)
+    assert reported[0].startswith(f"write {tmp_path / 'systemd'}")
+    assert "    ExecStart=" in reported[0]
+    assert reported[1:] == [
         "run systemctl --user daemon-reload",
         "run systemctl --user enable --now jackline.service",
     ]
@@ -140,7 +143,7 @@ def test_steps_are_done_in_order_and_undone(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_failing_command_stops_with_what_it_said_unless_it_only_undoes(tmp_path: Path) -> None:
+def test_a_failing_command_stops_with_its_output_unless_it_only_undoes(tmp_path: Path) -> None:
     fail = (sys.executable, "-c", "import sys; sys.exit('no bus')")
     after = tmp_path / "after"
     with pytest.raises(UsageError, match="exit code 1: no bus"):

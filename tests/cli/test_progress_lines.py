@@ -1,11 +1,11 @@
-"""Away from a terminal: steps have their lines, and the reason of a parking is told once."""
+"""Away from a terminal: steps have their lines, and the reason of a parking is printed once."""
 
 from __future__ import annotations
 
 import pytest
 
 from jackline.agents.outcome import Ending, Outcome, Tally
-from jackline.cli.run import shown_progress
+from jackline.cli.run import show_progress
 from jackline.flows.records import RunState
 from jackline.flows.run_events import (
     AT_WALL,
@@ -23,13 +23,13 @@ NOW = 1794744000.0
 
 
 def lines(capsys: pytest.CaptureFixture[str], *events: FlowEvent) -> list[str]:
-    with shown_progress(quiet=False) as heard:
+    with show_progress(quiet=False) as show:
         for event in events:
-            heard(event)
+            show(event)
     return [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
 
 
-def test_a_step_is_told_when_it_begins_and_ends_and_not_when_it_is_replayed(
+def test_a_step_is_reported_when_it_begins_and_ends_and_not_when_it_is_replayed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert lines(
@@ -42,12 +42,12 @@ def test_a_step_is_told_when_it_begins_and_ends_and_not_when_it_is_replayed(
     ) == ["step rent began", "step rent ok", "step test began", "step test failed: ValueError"]
 
 
-def test_the_reason_of_a_parking_is_told_once_until_the_run_wakes(
+def test_the_reason_of_a_parking_is_reported_once_until_the_run_wakes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     at_wall = [AgentWaits(NOW, label, label, AT_WALL, NOW) for label in ("a", "b")]
     ended = RunEnded(NOW, RunState.PARKED, WHY, Outcome(Ending.QUOTA, parked=True))
-    told = lines(
+    reported = lines(
         capsys,
         *at_wall,
         RunParked(NOW, WHY, None),
@@ -56,9 +56,9 @@ def test_the_reason_of_a_parking_is_told_once_until_the_run_wakes(
         RunParked(NOW, WHY, None),
         ended,
     )
-    assert [line.count(WHY) for line in told] == [1, 0, 0, 1, 0]
-    assert told[0] == f"parked: {WHY}"
-    assert told[-1] == "parked"
+    assert [line.count(WHY) for line in reported] == [1, 0, 0, 1, 0]
+    assert reported[0] == f"parked: {WHY}"
+    assert reported[-1] == "parked"
 
 
 @pytest.mark.parametrize(
@@ -74,5 +74,5 @@ def test_the_reason_of_a_parking_is_told_once_until_the_run_wakes(
         ),
     ],
 )
-def test_a_tally_in_words_tells_what_is_true(tally: Tally, words: str) -> None:
+def test_a_tally_in_words_is_true(tally: Tally, words: str) -> None:
     assert tally.in_words("parked") == words

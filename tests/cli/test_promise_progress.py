@@ -13,7 +13,7 @@ from rich.console import Console
 from jackline import agent, flow, parallel, phase
 from jackline.agents.outcome import Ending, Evidence
 from jackline.agents.runner import AgentTask
-from jackline.cli.run import drawn, shown_progress
+from jackline.cli.run import draw_run, show_progress
 from jackline.control.run_view import RunView, event_line
 from jackline.flows.run_events import (
     AgentBegan,
@@ -47,21 +47,21 @@ async def survey() -> int:
 
 def picture(view: RunView, w: World) -> str:
     page = StringIO()
-    Console(width=100, file=page).print(drawn(view, w.clock.now()))
+    Console(width=100, file=page).print(draw_run(view, w.clock.now()))
     return re.sub(" +", " ", page.getvalue())
 
 
 def watched() -> tuple[World, RunView, list[FlowEvent]]:
     w, view = world(spending, settings=RunSettings(poll=5.0)), RunView()
-    heard: list[FlowEvent] = []
+    events: list[FlowEvent] = []
 
     class Ears(list[FlowEvent]):
         def append(self, event: FlowEvent, /) -> None:
             view.apply(event)
-            heard.append(event)
+            events.append(event)
 
     w.heard = Ears()
-    return w, view, heard
+    return w, view, events
 
 
 def test_a_run_under_way_shows_its_phases_agents_tokens_and_cost() -> None:
@@ -90,7 +90,7 @@ def test_a_run_under_way_shows_its_phases_agents_tokens_and_cost() -> None:
 
 def test_a_parked_run_shows_the_reason_and_the_reset_and_so_does_every_agent() -> None:
     async def test() -> None:
-        w, view, heard = watched()
+        w, view, events = watched()
         w.runner.wall_until = RESET
         task = asyncio.create_task((await w.begin(survey)).carry())
         await w.until(lambda: view.state == "parked", task)
@@ -98,7 +98,7 @@ def test_a_parked_run_shows_the_reason_and_the_reset_and_so_does_every_agent() -
         assert view.sentence(now).startswith(
             "Parked until 15:00 UTC: You've hit your session limit"
         )
-        (parked,) = [event for event in heard if isinstance(event, RunParked)]
+        (parked,) = [event for event in events if isinstance(event, RunParked)]
         assert event_line(parked, now) == "parked until 15:00 UTC: You've hit your session limit"
         await w.through(_given(task))
         assert view.state == "finished"
@@ -124,22 +124,22 @@ def test_who_waits_is_shown_first_with_why_and_until_when() -> None:
     assert view.sentence(EPOCH) == "Starting: 2 working, 0 ok."
 
 
-def test_a_resumed_run_tells_what_was_kept() -> None:
+def test_a_resumed_run_shows_what_was_saved() -> None:
     @flow
     async def twice() -> None:
         await agent("a", label="a")
         await agent("b", label="b")
 
     async def test() -> None:
-        w, view, heard = watched()
+        w, view, events = watched()
         begun = await w.begin(twice)
         task = asyncio.create_task(begun.carry())
         await w.until(lambda: view.ok == 1, task)
         begun.stop_now()
         await w.through(_given(task))
-        heard.clear()
+        events.clear()
         await w.resume(twice)
-        assert event_line(heard[0], w.clock.now()) == "twice resumed as r1, 1 call kept"
+        assert event_line(events[0], w.clock.now()) == "twice resumed as r1, 1 call kept"
         assert view.replayed == 1
 
     played(test)
@@ -157,17 +157,17 @@ def test_a_failed_clean_up_is_shown_as_a_warning() -> None:
     )
 
 
-def test_away_from_a_terminal_each_event_is_a_line_on_stderr_and_a_common_wait_is_told_once(
+def test_away_from_a_terminal_each_event_is_a_line_on_stderr_and_a_common_wait_is_reported_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with shown_progress(quiet=False) as heard:
+    with show_progress(quiet=False) as show:
         for label in ("a", "b", "c"):
-            heard(AgentWaits(EPOCH.timestamp(), label, label, "the limit", RESET.timestamp()))
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert len(told.err.splitlines()) == 1
-    assert "a waits until" in told.err
-    assert told.err.strip().endswith(": the limit")
+            show(AgentWaits(EPOCH.timestamp(), label, label, "the limit", RESET.timestamp()))
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert len(reported.err.splitlines()) == 1
+    assert "a waits until" in reported.err
+    assert reported.err.strip().endswith(": the limit")
 
 
 def test_a_phase_is_shown_as_soon_as_it_begins() -> None:

@@ -18,9 +18,9 @@ def test_a_line_names_the_agent_or_the_run_that_holds_it() -> None:
     assert resource_line(replace(HELD, task_id=""), NOW) == "vast.ai/1  held for 1 h by run r1"
 
 
-def test_a_line_tells_the_end_of_the_lease_and_the_trouble_with_the_release() -> None:
+def test_a_line_shows_the_end_of_the_lease_and_the_trouble_with_the_release() -> None:
     ends = (NOW + timedelta(hours=2)).timestamp()
     failed = replace(HELD, lease_until=ends, state=ResourceState.FAILED, trouble="exit 1: no box")
-    told = resource_line(failed, NOW)
-    assert "lease ends 14:00 UTC" in told
-    assert told.endswith("its release failed: exit 1: no box")
+    reported = resource_line(failed, NOW)
+    assert "lease ends 14:00 UTC" in reported
+    assert reported.endswith("its release failed: exit 1: no box")

@@ -22,9 +22,9 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield there
 
 
-def test_every_verb_speaks_json_and_show_tells_each_agents_end(world: World) -> None:
+def test_every_verb_prints_json_and_show_shows_each_agents_end(world: World) -> None:
     world.provider.says(
-        Rule(refusal(), prompt="part 1"), Rule(lambda asked: Say(asked.prompt.split()[-1]))
+        Rule(refusal(), prompt="part 1"), Rule(lambda request: Say(request.prompt.split()[-1]))
     )
     first = world.json("run", "flow.py", "--count", "2")
     run = first["run"]
@@ -48,8 +48,8 @@ def test_every_verb_speaks_json_and_show_tells_each_agents_end(world: World) -> 
     assert world.json("resume", run)["run"] == run
     assert world.json("retry", run)["exit_code"] == 3
     assert world.json("fork", run, "--from", "part 1")["run"] != run
-    told = world.json("cancel", run)
-    assert (told["run"], told["state"]) == (run, "finished")
+    reported = world.json("cancel", run)
+    assert (reported["run"], reported["state"]) == (run, "finished")
     assert world.json("resources")["resources"] == []
 
 

@@ -45,13 +45,13 @@ def test_a_run_prints_its_value_and_can_be_looked_at(world: World) -> None:
 
 def test_some_failed_is_exit_3_and_retry_runs_only_those(world: World) -> None:
     world.provider.says(
-        Rule(refusal(), prompt="part 1"), Rule(lambda asked: Say(asked.prompt.split()[-1]))
+        Rule(refusal(), prompt="part 1"), Rule(lambda request: Say(request.prompt.split()[-1]))
     )
     code, out, err = world.jackline("run", "flow.py", '{"count": 3}')
     assert code == 3
     assert "2 of 3 ok, 1 failed: 1 refused" in out
     assert "jackline retry" in err
-    world.provider.says(Rule(lambda asked: Say(asked.prompt.split()[-1])))
+    world.provider.says(Rule(lambda request: Say(request.prompt.split()[-1])))
     (run,) = world.json("ls")["runs"]
     code, out, err = world.jackline("retry", run["run"], "--only", "part 1")
     assert (code, out.strip()) == (0, "3 of 3 ok: 0 1 2"), err
@@ -59,17 +59,17 @@ def test_some_failed_is_exit_3_and_retry_runs_only_those(world: World) -> None:
 
 
 def test_a_killed_run_goes_on_and_pays_for_nothing_twice(world: World) -> None:
-    slow = Rule(lambda asked: Say(asked.prompt.split()[-1], delay=60), prompt="part 2")
-    world.provider.says(slow, Rule(lambda asked: Say(asked.prompt.split()[-1])))
+    slow = Rule(lambda request: Say(request.prompt.split()[-1], delay=60), prompt="part 2")
+    world.provider.says(slow, Rule(lambda request: Say(request.prompt.split()[-1])))
     with world.start("run", "flow.py", "--count", "3") as process:
         wait_for(process, " ok (")
         wait_for(process, " ok (")
         process.kill()
-    world.provider.says(Rule(lambda asked: Say(asked.prompt.split()[-1])))
+    world.provider.says(Rule(lambda request: Say(request.prompt.split()[-1])))
     (run,) = world.json("ls")["runs"]
-    told = world.jackline("show", run["run"])[1]
-    assert "cut off" in told
-    assert "ended by" not in told
+    reported = world.jackline("show", run["run"])[1]
+    assert "cut off" in reported
+    assert "ended by" not in reported
     code, out, err = world.jackline("resume", run["run"])
     assert (code, out.strip()) == (0, "3 of 3 ok: 0 1 2"), err
     assert max(world.paid().values()) == 1
@@ -114,7 +114,7 @@ def test_resume_without_a_service_is_not_robbed_of_its_run_by_the_one_it_starts(
 
 
 def test_ctrl_c_saves_and_resume_goes_on(world: World) -> None:
-    slow = Rule(lambda asked: Say(asked.prompt.split()[-1], delay=1), prompt="part")
+    slow = Rule(lambda request: Say(request.prompt.split()[-1], delay=1), prompt="part")
     world.provider.says(slow)
     with world.start("run", "flow.py", "--count", "2") as process:
         wait_for(process, "part 1 began")
@@ -128,7 +128,7 @@ def test_ctrl_c_saves_and_resume_goes_on(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "reported"),
     [
         (("run", "nowhere.py"), 2, "There is no file"),
         (("run", "flow.py"), 2, "count"),
@@ -140,17 +140,17 @@ def test_ctrl_c_saves_and_resume_goes_on(world: World) -> None:
         (("resume", "zzzz"), 2, "There is no run"),
     ],
 )
-def test_what_cannot_be_meant_is_told_with_a_next_step(
-    words: tuple[str, ...], code: int, told: str, world: World
+def test_invalid_arguments_are_reported_with_a_next_step(
+    words: tuple[str, ...], code: int, reported: str, world: World
 ) -> None:
     got, out, err = world.jackline(*words)
     assert (got, out) == (code, ""), err
-    assert told in err
+    assert reported in err
     assert "next:" in err
 
 
 @pytest.mark.parametrize(
-    ("words", "told", "document"),
+    ("words", "reported", "document"),
     [
         (("ls",), "No runs yet: `jackline run FLOW.py` begins one.", "runs"),
         (("ls", "--parked"), "No runs yet: `jackline run FLOW.py` begins one.", "runs"),
@@ -158,9 +158,9 @@ def test_what_cannot_be_meant_is_told_with_a_next_step(
     ],
 )
 def test_a_list_without_entries_is_no_error(
-    words: tuple[str, ...], told: str, document: str, world: World
+    words: tuple[str, ...], reported: str, document: str, world: World
 ) -> None:
-    assert world.jackline(*words) == (0, "", f"{told}\n")
+    assert world.jackline(*words) == (0, "", f"{reported}\n")
     listed = {"schema": f"jackline.{document}/1", document: []}
     assert world.json(*words) == listed
 
@@ -168,9 +168,9 @@ def test_a_list_without_entries_is_no_error(
 def test_a_gateway_that_is_killed_is_started_again_and_the_run_finishes(world: World) -> None:
     gate = threading.Event()
 
-    def answer(asked: ClientRequest) -> Say:
+    def answer(request: ClientRequest) -> Say:
         gate.wait(60)
-        return Say(asked.prompt.split()[-1])
+        return Say(request.prompt.split()[-1])
 
     world.provider.says(Rule(answer))
     with world.start("run", "flow.py", "--count", "2") as process:
@@ -186,10 +186,10 @@ def test_a_gateway_that_is_killed_is_started_again_and_the_run_finishes(world: W
 def test_a_shared_gateway_that_is_killed_is_started_again_for_a_run_from_python_too(
     world: World,
 ) -> None:
-    asked, gate = threading.Event(), threading.Event()
+    called, gate = threading.Event(), threading.Event()
 
     def answer(_asked: ClientRequest) -> Say:
-        asked.set()
+        called.set()
         gate.wait(60)
         return Say("0")
 
@@ -200,7 +200,7 @@ def test_a_shared_gateway_that_is_killed_is_started_again_for_a_run_from_python_
     with subprocess.Popen(
         program, env=world.environ, cwd=world.folder, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert asked.wait(60)
+        assert called.wait(60)
         word = json.loads((world.folder / "state" / "gateway.json").read_text())
         os.kill(word["pid"], signal.SIGKILL)
         gate.set()
@@ -212,7 +212,7 @@ def test_a_shared_gateway_that_is_killed_is_started_again_for_a_run_from_python_
 
 def test_a_run_from_python_has_a_gateway_of_its_own_which_ends_with_it(world: World) -> None:
     code = "import asyncio, flow, jackline\nprint(asyncio.run(jackline.run(flow.many, 1)).value)"
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", code],
         env=world.environ,
         cwd=world.folder,
@@ -221,7 +221,7 @@ def test_a_run_from_python_has_a_gateway_of_its_own_which_ends_with_it(world: Wo
         timeout=120,
         check=True,
     )
-    assert told.stdout.startswith("1 of 1 ok: ")
+    assert reported.stdout.startswith("1 of 1 ok: ")
     assert len(world.provider.ledger) == 1
     assert not (world.folder / "state" / "gateway.json").exists()
     assert world.jackline("status")[0] == 5
@@ -284,7 +284,7 @@ def test_cancel_reaches_the_process_that_carries_the_run_and_who_follows_it_hear
     assert world.json("show", run["run"])["state"] == "cancelled"
 
 
-def test_resources_tells_what_is_still_held_and_tries_again(world: World) -> None:
+def test_resources_shows_what_is_still_held_and_tries_again(world: World) -> None:
     (world.folder / "rents.py").write_text(
         "from jackline import ctx, flow\n\n@flow\nasync def rents() -> str:\n"
         "    await ctx.resource('box/1', release='test -e allowed')\n    return 'done'\n"
@@ -317,19 +317,19 @@ def test_a_run_whose_output_was_closed_ends_as_any_other(world: World) -> None:
 
 def test_a_reader_who_leaves_early_changes_no_exit_code(world: World) -> None:
     world.provider.says(
-        Rule(refusal(), prompt="part 1"), Rule(lambda asked: Say(asked.prompt.split()[-1]))
+        Rule(refusal(), prompt="part 1"), Rule(lambda request: Say(request.prompt.split()[-1]))
     )
     with world.start("run", "flow.py", "--count", "2", "--json") as process:
         assert process.stdout is not None
         process.stdout.close()
         assert process.stderr is not None
-        said = process.stderr.read()
-    assert process.returncode == 3, said
-    assert "Broken" not in said
+        output = process.stderr.read()
+    assert process.returncode == 3, output
+    assert "Broken" not in output
     (run,) = world.json("ls")["runs"]
     with world.start("logs", run["run"]) as process:
         assert process.stdout is not None
         process.stdout.close()
         assert process.stderr is not None
-        said = process.stderr.read()
-    assert (process.returncode, said) == (0, "")
+        output = process.stderr.read()
+    assert (process.returncode, output) == (0, "")

@@ -34,7 +34,7 @@ async def many(count: int) -> str:
     )
     return parts.summary
 """
-ANSWERS = Rule(lambda asked: Say(asked.prompt.split()[-1]))
+ANSWERS = Rule(lambda request: Say(request.prompt.split()[-1]))
 NEVER = Say("too late", delay=3600)
 
 
@@ -89,7 +89,7 @@ def test_an_agent_is_cancelled_from_another_process_and_begun_again_only_by_name
         assert found["part 2"]["state"] == "running"
         assert ended(world) == ["part 0 completion", "part 1 cancelled"]
         code, _, err = world.jackline("resume", run, "--only", "part 1")
-        assert (code, "its flow has heard how part 1 ended" in err) == (2, True), err
+        assert (code, "its flow has already received how part 1 ended" in err) == (2, True), err
         process.kill()
     world.provider.says(ANSWERS)
     code, out, err = world.jackline("resume", run)
@@ -129,8 +129,8 @@ def test_an_agent_of_a_parked_run_is_cancelled_at_once_and_the_run_stays_parked(
     with world.start("run", "flow.py", "--count", "2") as process:
         wait_for(process, "parked until")
         (run,) = world.json("ls", "--parked")["runs"]
-        told = world.json("cancel", run["run"], "--only", "part 1")
-        assert told["state"] == "parked"
+        reported = world.json("cancel", run["run"], "--only", "part 1")
+        assert reported["state"] == "parked"
         until_ended(world, run["run"], "part 1")
         (parked,) = world.json("ls", "--parked")["runs"]
         assert parked["wake_at"] == run["wake_at"]
@@ -147,7 +147,7 @@ def test_an_agent_of_a_parked_run_is_cancelled_at_once_and_the_run_stays_parked(
     assert "part 0 cancelled" in ended(world)
 
 
-def test_a_name_that_no_agent_has_and_an_agent_that_has_ended_are_told(world: World) -> None:
+def test_a_name_that_no_agent_has_and_an_agent_that_has_ended_are_reported(world: World) -> None:
     world.provider.says(Rule(NEVER, prompt="part 1"), ANSWERS)
     with world.start("run", "flow.py", "--count", "2") as process:
         wait_for(process, "part 0 ok")
@@ -156,7 +156,7 @@ def test_a_name_that_no_agent_has_and_an_agent_that_has_ended_are_told(world: Wo
         code, _, err = world.jackline("cancel", run, "--only", "part 7", "--ahead")
         assert code == 0, err
         code, _, err = world.jackline("resume", run, "--only", "part 7")
-        assert (code, "was taken back" in err) == (0, True), err
+        assert (code, "was withdrawn" in err) == (0, True), err
         process.kill()
     code, _, err = world.jackline("cancel", run, "--only", "prt 1")
     assert (code, "Its agents are: part 0, part 1." in err) == (2, True), err
@@ -168,19 +168,21 @@ def test_a_name_that_no_agent_has_and_an_agent_that_has_ended_are_told(world: Wo
 
 
 @pytest.mark.parametrize(
-    ("ended", "carried", "told"),
+    ("ended", "carried", "reported"),
     [
         (1, True, "part 1 of run r1 was cancelled; its run goes on"),
         (2, False, "2 agents labelled part 1 of run r1 were cancelled; its run stays parked"),
-        (None, True, "the process that carries run r1 was told: it ends part 1 in a moment"),
-        (0, True, "no agent part 1 has come yet; one that comes in run r1 is not started"),
+        (None, True, "the process of run r1 was notified: it ends part 1 in a moment"),
+        (0, True, "there is no agent part 1 yet; one that comes in run r1 is not started"),
     ],
 )
-def test_what_came_of_it_is_told_with_its_undo(ended: int | None, carried: bool, told: str) -> None:
+def test_the_result_is_reported_with_its_undo(
+    ended: int | None, carried: bool, reported: str
+) -> None:
     run = RunRecord("r1", "many", "flow.py", b"{}", state=RunState.PARKED)
     came = CancelledAgents(run, "part 1", ended, carried)
     first, undo = cancelled_lines(came)
-    assert first == told
+    assert first == reported
     later = ", once the run has ended or was stopped" if carried and ended else ""
     assert undo == f"undo{later}: jackline resume r1 --only 'part 1'"
     assert cancelled_json(came)["undo"] == "jackline resume r1 --only 'part 1'"

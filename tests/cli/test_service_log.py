@@ -23,7 +23,7 @@ from tests.cli.gateways import PATIENCE, Place, call, until
 from tests.planted import KEY, PROMPT
 
 
-def kept(path: Path, *events: Event) -> None:
+def save(path: Path, *events: Event) -> None:
     with Journal(path) as journal:
         for event in events:
             journal.announce(event)
@@ -42,7 +42,7 @@ def test_without_a_journal_it_says_what_to_do(tmp_path: Path) -> None:
     assert "jackline up" in done.err
 
 
-def test_calls_lanes_and_notes_are_told_in_their_order_and_json_is_replayable(
+def test_calls_lanes_and_notes_are_reported_in_their_order_and_json_is_replayable(
     place: Place,
 ) -> None:
     with place.up():
@@ -57,28 +57,28 @@ def test_calls_lanes_and_notes_are_told_in_their_order_and_json_is_replayable(
     assert PROMPT not in text + "".join(lines)
 
 
-def test_only_the_latest_are_told(tmp_path: Path) -> None:
+def test_only_the_latest_are_reported(tmp_path: Path) -> None:
     journal = tmp_path / "journal.db"
-    kept(journal, *(ServiceNoted(float(number), f"note {number}") for number in range(10)))
+    save(journal, *(ServiceNoted(float(number), f"note {number}") for number in range(10)))
     with JournalReader(journal) as reader:
         assert [event.at for event in latest(reader, 0.0, 3)] == [7.0, 8.0, 9.0]
 
 
-def test_following_tells_each_event_once_also_one_that_was_written_late(tmp_path: Path) -> None:
+def test_following_shows_each_event_once_also_one_that_was_written_late(tmp_path: Path) -> None:
     journal = tmp_path / "journal.db"
     first, second = ServiceNoted(100.0, "first"), ServiceNoted(103.0, "second")
     late = LaneChanged(101.0, "a/m#1", "open", "", None)
-    kept(journal, first)
+    save(journal, first)
     following = LogFollower(100.0, [first])
 
     def news() -> list[Event]:
         with JournalReader(journal) as reader:
-            return list(following.news(reader, 1000))
+            return list(following.new_events(reader, 1000))
 
     assert news() == []
-    kept(journal, second)
+    save(journal, second)
     assert news() == [second]
-    kept(journal, late)
+    save(journal, late)
     assert news() == [late]
     assert news() == []
 
@@ -92,13 +92,13 @@ def test_follow_goes_on_as_things_happen_until_it_is_interrupted(place: Place) -
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        said: list[bytes] = []
+        lines: list[bytes] = []
         assert process.stdout is not None
-        reader = threading.Thread(target=said.extend, args=(process.stdout,), daemon=True)
+        reader = threading.Thread(target=lines.extend, args=(process.stdout,), daemon=True)
         reader.start()
         try:
             call(place.url)
-            until(lambda: any(b"call answered" in line for line in said), "the call")
+            until(lambda: any(b"call answered" in line for line in lines), "the call")
             process.send_signal(signal.SIGINT)
             assert process.wait(PATIENCE) == 130
         finally:
@@ -109,4 +109,4 @@ def test_follow_goes_on_as_things_happen_until_it_is_interrupted(place: Place) -
             process.stdout.close()
             if process.stderr is not None:
                 process.stderr.close()
-    assert sum(b"call answered" in line for line in said) == 1
+    assert sum(b"call answered" in line for line in lines) == 1

@@ -1,4 +1,4 @@
-"""`status` calls agents by their names, and says a reason once however many wait for it."""
+"""`status` calls agents by their names, and prints a reason once for all calls that wait for it."""
 
 from __future__ import annotations
 
@@ -31,33 +31,35 @@ def waiting(label: str = "", **more: Any) -> dict[str, object]:
 def lines(
     *calls: dict[str, object], count: int | None = None, said: str = "", at: float = UNTIL - 60
 ) -> list[str]:
-    told: dict[str, object] = {
+    reported: dict[str, object] = {
         "waiting": list(calls),
         "calls_waiting": len(calls) if count is None else count,
         "lanes": [{"why": said}],
         "at": at,
     }
-    return list(waiting_lines(told))
+    return list(waiting_lines(reported))
 
 
-def test_a_reason_that_many_share_is_said_once() -> None:
-    told = lines(*(waiting(f"ship {number}") for number in range(10)))
-    assert sum(PARKED in line for line in told) == 1
-    assert told[0] == "\nwaiting, 10 calls:"
-    assert [line.split(" (")[0].strip() for line in told[2:]] == [f"ship {n}" for n in range(10)]
+def test_a_reason_that_many_share_is_printed_once() -> None:
+    reported = lines(*(waiting(f"ship {number}") for number in range(10)))
+    assert sum(PARKED in line for line in reported) == 1
+    assert reported[0] == "\nwaiting, 10 calls:"
+    assert [line.split(" (")[0].strip() for line in reported[2:]] == [
+        f"ship {n}" for n in range(10)
+    ]
 
 
-def test_what_the_line_of_the_lane_has_said_is_not_said_again() -> None:
-    told = lines(waiting("one"), said=PARKED)
-    assert told[0] == "\nwaiting, 1 call:"
-    assert told[1].startswith("  for anthropic/opus, until ")
-    assert PARKED not in " ".join(told)
+def test_what_the_line_of_the_lane_has_shown_is_not_repeated() -> None:
+    reported = lines(waiting("one"), said=PARKED)
+    assert reported[0] == "\nwaiting, 1 call:"
+    assert reported[1].startswith("  for anthropic/opus, until ")
+    assert PARKED not in " ".join(reported)
 
 
 @pytest.mark.parametrize("ago", [0, 0.2, 3600])
-def test_an_hour_that_has_passed_is_not_told_as_one_to_wait_for(ago: float) -> None:
-    told = lines(waiting("one"), said=PARKED, at=UNTIL + ago)
-    assert told[1] == "  for anthropic/opus, about to go on:"
+def test_an_hour_that_has_passed_is_not_shown_as_one_to_wait_for(ago: float) -> None:
+    reported = lines(waiting("one"), said=PARKED, at=UNTIL + ago)
+    assert reported[1] == "  for anthropic/opus, about to go on:"
     why = "anthropic/opus is down; it is tried again with one call"
     figures = {"in_flight": 0, "window": 4, "waiting": 0, "limits": {}}
     row = {"name": "anthropic/opus", "state": "down", "why": why, "until": UNTIL, **figures}
@@ -70,18 +72,18 @@ def test_an_hour_that_has_passed_is_not_told_as_one_to_wait_for(ago: float) -> N
 
 def test_each_reason_has_its_own_list() -> None:
     queued = {"why": "anthropic/opus carries 1 call, its limit for now", "until": None}
-    told = lines(waiting("one"), waiting("two", **queued), waiting("three"))
-    assert [line.split(" (")[0] for line in told if line.startswith("    ")] == [
+    reported = lines(waiting("one"), waiting("two", **queued), waiting("three"))
+    assert [line.split(" (")[0] for line in reported if line.startswith("    ")] == [
         "    one",
         "    three",
         "    two",
     ]
-    assert "  for anthropic/opus: anthropic/opus carries 1 call, its limit for now:" in told
+    assert "  for anthropic/opus: anthropic/opus carries 1 call, its limit for now:" in reported
 
 
-def test_who_has_no_name_is_told_by_session_and_agent_or_by_the_call() -> None:
-    told = lines(waiting(), waiting(agent=None), waiting(agent=None, session=None))
-    assert [line.split(" (")[0].strip() for line in told[2:]] == [
+def test_who_has_no_name_is_shown_by_session_and_agent_or_by_the_call() -> None:
+    reported = lines(waiting(), waiting(agent=None), waiting(agent=None, session=None))
+    assert [line.split(" (")[0].strip() for line in reported[2:]] == [
         "session 0436f401, agent a23b55",
         "session 0436f401",
         "jl_1",
@@ -89,19 +91,19 @@ def test_who_has_no_name_is_told_by_session_and_agent_or_by_the_call() -> None:
 
 
 def test_of_many_the_rest_is_counted() -> None:
-    told = lines(*(waiting(f"{number}") for number in range(200)), count=5000)
-    assert sum(line.startswith("    ") for line in told) == 20
-    assert told[-1] == "  and 4,980 more; --json tells 200 of them"
+    reported = lines(*(waiting(f"{number}") for number in range(200)), count=5000)
+    assert sum(line.startswith("    ") for line in reported) == 20
+    assert reported[-1] == "  and 4,980 more; --json shows 200 of them"
     assert lines() == []
 
 
-def test_where_a_cache_decides_the_order_the_reason_is_told_beside_the_call() -> None:
+def test_where_a_cache_decides_the_order_the_reason_is_reported_beside_the_call() -> None:
     lapsed = {"rank": "lapsed", "cached_tokens": 9, "why": "it lost its cache of 9 tokens"}
     plain = {"rank": "normal", "cached_tokens": 0, "why": "the most urgent goes first"}
-    told = lines(
+    reported = lines(
         waiting("one", turn=lapsed), waiting("two", turn=plain), waiting("three", turn=None)
     )
-    one, two, three = (line for line in told if line.startswith("    "))
+    one, two, three = (line for line in reported if line.startswith("    "))
     assert one.endswith("; it lost its cache of 9 tokens")
     assert "urgent" not in two
     assert ";" not in three

@@ -53,8 +53,8 @@ def ended(world: World, run: str) -> str:
         if record["state"] != "parked" and record["outcome"] and record["outcome"].get("value"):
             return str(record["outcome"]["value"])
         log = world.folder / "state" / "woken-runs.log"
-        said = log.read_text() if log.exists() else "nothing was woken"
-        assert time.monotonic() < deadline, (record["state"], said)
+        output = log.read_text() if log.exists() else "nothing was woken"
+        assert time.monotonic() < deadline, (record["state"], output)
         time.sleep(1)
 
 
@@ -93,7 +93,7 @@ def test_systemd_wakes_a_run_also_when_the_machine_was_off_at_its_time(
         # The gateway that it started serves others, and has outlived it.
         assert world.jackline("status")[0] == 0
         left = [path.name for path in home.rglob("*wake*") if path.is_file() or path.is_symlink()]
-        assert left == [], "a timer that has done its work is taken back"
+        assert left == [], "a timer that has done its work is removed"
 
 
 def test_a_run_is_not_woken_where_what_it_pays_with_is_not_set(
@@ -130,11 +130,11 @@ def test_a_timer_whose_run_could_not_go_on_is_set_anew(world: World) -> None:
     while "wakes at once" not in world.jackline("ls", "--parked")[1]:
         assert world.json("show", run["run"])["state"] == "parked"
     before = at_jobs()
-    with socket.socket() as taken:
+    with socket.socket() as in_use:
         # Where the gateway is to listen there is somebody else, so that it cannot start.
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        world.more = {"JACKLINE_PORT": str(taken.getsockname()[1])}
+        in_use.bind(("127.0.0.1", 0))
+        in_use.listen()
+        world.more = {"JACKLINE_PORT": str(in_use.getsockname()[1])}
         code, _, err = world.jackline("resume", "--woken", "--wake", "at", run["run"])
     assert code == 5, err
     assert "the timer is set: at wakes run" in err

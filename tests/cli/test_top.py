@@ -54,11 +54,11 @@ def document(**more: Any) -> dict[str, Any]:
     }
 
 
-def drawn(told: dict[str, Any], width: int = 80, height: int = 200) -> str:
-    return frame(told, NOW, width, height).plain
+def drawn(reported: dict[str, Any], width: int = 80, height: int = 200) -> str:
+    return frame(reported, NOW, width, height).plain
 
 
-def test_the_verdict_comes_first_and_whole_words_are_kept() -> None:
+def test_the_verdict_comes_first_and_words_are_not_split() -> None:
     words = (
         "20 calls running, 9 waiting. " + "anthropic/opus is parked until 12:13 (in 13 min). " * 3
     )
@@ -74,7 +74,7 @@ def test_whatever_waits_says_why_and_until_when() -> None:
     assert "the 5-hour limit is used up" in text
 
 
-def test_every_state_is_told_by_a_glyph_and_its_word() -> None:
+def test_every_state_is_shown_by_a_glyph_and_its_name() -> None:
     for state in AgentState:
         line = next(x for x in drawn(document(agents=[agent(state)])).splitlines() if "a1" in x)
         assert state.value in line
@@ -87,7 +87,7 @@ def test_every_state_is_told_by_a_glyph_and_its_word() -> None:
         assert "·" not in line
 
 
-def test_runs_and_forecast_are_told() -> None:
+def test_runs_and_forecast_are_reported() -> None:
     run = {"run": "r1", "flow": "many", "state": "parked", "why": "quota", "wake_at": AT + 60}
     run |= {"done": 3, "failed": 1, "cost": 1.25}
     window = {"window": "5h", "used": 0.62, "resets_at": AT + 7200, "ends_at": AT + 3600}
@@ -142,11 +142,11 @@ def test_once_and_json_tell_the_same_as_status(place: Place) -> None:
     with place.up():
         assert call(place.url).status == 200
         status = place.status()
-        told = json.loads(place.jackline("top", "--json").out)
+        reported = json.loads(place.jackline("top", "--json").out)
         once = place.jackline("top", "--once")
-    assert told["schema"] == "jackline.fleet/1"
-    assert told["verdict"] == status["verdict"]
-    assert [row["name"] for row in told["lanes"]] == [row["name"] for row in status["lanes"]]
+    assert reported["schema"] == "jackline.fleet/1"
+    assert reported["verdict"] == status["verdict"]
+    assert [row["name"] for row in reported["lanes"]] == [row["name"] for row in status["lanes"]]
     assert status["verdict"] in " ".join(once.out.split())
     assert "\x1b" not in once.out
     assert all(len(line) <= 80 for line in once.out.splitlines())

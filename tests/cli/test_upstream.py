@@ -1,4 +1,4 @@
-"""`jackline upstream`: files are edited in the open, upstreams are tried for real."""
+"""`jackline upstream`: file changes are shown, upstreams are tried with real calls."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_dry_run_shows_and_writes_nothing(home: Home) -> None:
         (("--preset", "bedrock"), "kind bedrock needs one"),
         (("--preset", "opnai"), "preset: must be one of anthropic"),
         (("--credential", KEY), 'must be "pass-through", "none" or a reference'),
-        (("--model", "opus"), "says not what stands in for what"),
+        (("--model", "opus"), "is not of the form PATTERN=MODEL"),
     ],
 )
 def test_what_cannot_work_is_not_added(home: Home, options: tuple[str, ...], what: str) -> None:
@@ -185,7 +185,7 @@ def test_a_file_keeps_its_mode_and_a_link_stays_one(home: Home, tmp_path: Path) 
     assert list(tmp_path.glob("**/.real.toml*")) == []
 
 
-def test_a_file_that_is_no_toml_is_told_and_left(home: Home) -> None:
+def test_a_file_that_is_no_toml_is_reported_and_left(home: Home) -> None:
     home.write("[[upstream]\n")
     answer = home.run("add", "b", "--url", "http://127.0.0.1:2")
     assert answer.code == 2
@@ -207,11 +207,11 @@ def test_upstreams_are_listed_without_their_secrets(home: Home) -> None:
             " credentials of the vendor's own library"
         ),
     ]
-    told = json.loads(home.run("ls", "--json").out)
-    assert told["schema"] == "jackline.upstreams/1"
-    assert told["gateway"] is False
-    second = told["upstreams"][1]
-    assert (second["credential"], second["kept"]) == ("bearer", "env:OPENAI_API_KEY")
+    reported = json.loads(home.run("ls", "--json").out)
+    assert reported["schema"] == "jackline.upstreams/1"
+    assert reported["gateway"] is False
+    second = reported["upstreams"][1]
+    assert (second["credential"], second["secret"]) == ("bearer", "env:OPENAI_API_KEY")
     assert second["models"] == {"claude-*": "gpt-5.5"}
 
 
@@ -251,7 +251,7 @@ def test_every_kind_is_tried_with_one_real_call(
         assert len(provider.ledger) == 1
 
 
-def test_a_clients_own_credentials_are_taken_from_the_shell(home: Home) -> None:
+def test_a_clients_own_credentials_come_from_the_shell(home: Home) -> None:
     with SimulatedProvider() as provider:
         provider.demand_credential()
         home.write(f'[[upstream]]\nurl = "{provider.url}"\n')
@@ -263,7 +263,7 @@ def test_a_clients_own_credentials_are_taken_from_the_shell(home: Home) -> None:
             assert home.run("test", "anthropic", **{name: secret}).code == 0
 
 
-def test_a_refused_credential_is_explained_with_where_it_is_kept(home: Home) -> None:
+def test_a_refused_credential_is_explained_with_where_it_is_stored(home: Home) -> None:
     with SimulatedProvider() as provider:
         provider.demand_credential()
         home.write(f'[[upstream]]\nname = "it"\nurl = "{provider.url}"\ncredential = "none"\n')
@@ -271,12 +271,16 @@ def test_a_refused_credential_is_explained_with_where_it_is_kept(home: Home) -> 
         assert answer.code == 4
         assert answer.out.startswith("bad:   it (http://127.0.0.1:")
         assert "This is a rejected credential" in answer.out
-        assert "next:  look at what is sent there: no credentials" in answer.out
-        told = json.loads(home.run("test", "it", "--json").out)
-        assert (told["good"], told["status"], told["failure"]["kind"]) == (False, 401, "auth")
+        assert "next:  check what is sent there: no credentials" in answer.out
+        reported = json.loads(home.run("test", "it", "--json").out)
+        assert (reported["good"], reported["status"], reported["failure"]["kind"]) == (
+            False,
+            401,
+            "auth",
+        )
 
 
-def test_throttles_and_silence_are_told_apart(home: Home) -> None:
+def test_throttles_and_silence_are_distinguished(home: Home) -> None:
     with SimulatedProvider() as provider:
         home.write(described("anthropic", provider.url))
         provider.throttle(seconds=60)

@@ -1,4 +1,4 @@
-"""Orders to a gateway that runs: which upstream to use, which lanes to rest."""
+"""Orders to a gateway that runs: which upstream to use, which lanes to pause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_orders_reach_the_gateway_and_count_from_the_next_call(tmp_path: Path) -
             assert (len(first.ledger), len(second.ledger)) == (1, 1)
 
             answer = place.jackline("upstream", "back", "two")
-            assert (answer.code, answer.out) == (0, "calls go by the configuration\n")
+            assert (answer.code, answer.out) == (0, "calls are sent as the configuration says\n")
             assert call(place.url).status == 200
             assert (len(first.ledger), len(second.ledger)) == (2, 1)
 
@@ -38,16 +38,16 @@ def test_orders_reach_the_gateway_and_count_from_the_next_call(tmp_path: Path) -
             assert call(place.url).status == 200
             assert (len(first.ledger), len(second.ledger)) == (2, 2)
 
-            told = json.loads(place.jackline("upstream", "ls", "--json").out)
-            assert told["gateway"] is True
-            lanes = {each["name"]: each["lanes"] for each in told["upstreams"]}
+            reported = json.loads(place.jackline("upstream", "ls", "--json").out)
+            assert reported["gateway"] is True
+            lanes = {each["name"]: each["lanes"] for each in reported["upstreams"]}
             assert [lane["name"] for lane in lanes["two"]] == ["two/claude-sonnet-4-6"]
             assert "     lane one/claude-sonnet-4-6: " in place.jackline("upstream", "ls").out
 
             answer = place.jackline("upstream", "resume", "one/*")
             assert (answer.code, answer.out) == (0, "resumed: one/claude-sonnet-4-6\n")
-            told = json.loads(place.jackline("upstream", "resume", "one", "--json").out)
-            assert told == {
+            reported = json.loads(place.jackline("upstream", "resume", "one", "--json").out)
+            assert reported == {
                 "schema": "jackline.upstream-orders/1",
                 "lanes": ["one/claude-sonnet-4-6"],
                 "paused": False,
@@ -76,13 +76,13 @@ def test_a_wall_that_was_lifted_early_is_found_out_by_one_call_when_a_person_say
             answer = place.jackline("upstream", "probe", "anthropic")
             assert (answer.code, answer.err) == (0, "")
             assert answer.out == (
-                "the next call on anthropic/claude-sonnet-4-6 goes out:"
+                "the next call on anthropic/claude-sonnet-4-6 is sent:"
                 " if it is answered, the lane is open again\n"
             )
             assert [call(place.url).status for _ in range(3)] == [200, 200, 200]
 
             answer = place.jackline("upstream", "probe", "anthropic")
-            assert answer.out == "anthropic is not parked: calls go there as ever\n"
+            assert answer.out == "anthropic is not parked: its calls are sent as usual\n"
             assert place.jackline("upstream", "probe", "elsewhere").code == 2
 
 
@@ -92,9 +92,9 @@ def test_a_probe_that_meets_the_wall_again_leaves_the_lane_parked(tmp_path: Path
         with place.up():
             provider.quota_wall(resets_in=3600)
             assert call(place.url).status == 429
-            told = json.loads(place.jackline("upstream", "probe", "anthropic/*", "--json").out)
-            assert told["probed"] == [{"lane": "anthropic/claude-sonnet-4-6", "sent": False}]
+            reported = json.loads(place.jackline("upstream", "probe", "anthropic/*", "--json").out)
+            assert reported["probed"] == [{"lane": "anthropic/claude-sonnet-4-6", "sent": False}]
             assert [call(place.url).status for _ in range(3)] == [429, 429, 429]
-            assert len(provider.ledger) == 2, "one call has asked, and only one"
+            assert len(provider.ledger) == 2, "one call was sent, and only one"
             (lane,) = place.status()["lanes"]
             assert lane["state"] == "parked"

@@ -1,4 +1,4 @@
-"""A timer wakes a parked run at its time or after it, never before, and can be taken back."""
+"""A timer wakes a parked run at its time or after it, never before, and can be removed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COMMAND = (
     "/a b",
 )
 VARIABLES = {"PATH": '/bin:/a "b" $c', "JACKLINE_PORT": "0", "LANG": "100%"}
-ERRAND = TimerCommand(COMMAND, "/my work", Path("/a b/woken-runs.log"), VARIABLES)
+JOB = TimerCommand(COMMAND, "/my work", Path("/a b/woken-runs.log"), VARIABLES)
 # As launchd.plist(5) names them.
 APPLES_KEYS = {
     *("Label", "ProgramArguments", "AbandonProcessGroup", "EnvironmentVariables"),
@@ -51,7 +51,7 @@ def written(steps: tuple[Step, ...]) -> dict[str, bytes]:
 
 
 def commands(steps: tuple[Step, ...]) -> list[tuple[str, ...]]:
-    return [step.words for step in steps if isinstance(step, Run)]
+    return [step.command for step in steps if isinstance(step, Run)]
 
 
 def test_the_command_is_this_very_jackline() -> None:
@@ -62,15 +62,15 @@ def test_the_command_is_this_very_jackline() -> None:
 
 
 def test_systemd_waits_for_the_second_and_catches_up_after_a_reboot(tmp_path: Path) -> None:
-    timer = wake_timer("systemd", "r1", AT, ERRAND, home=tmp_path, environ={})
-    texts = written(timer.set)
+    timer = wake_timer("systemd", "r1", AT, JOB, home=tmp_path, environ={})
+    texts = written(timer.install)
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string(texts[".timer"].decode())
-    told = datetime.strptime(unit["Timer"]["OnCalendar"], "%Y-%m-%d %H:%M:%S UTC").replace(
+    reported = datetime.strptime(unit["Timer"]["OnCalendar"], "%Y-%m-%d %H:%M:%S UTC").replace(
         tzinfo=UTC
     )
-    assert told == AT
+    assert reported == AT
     assert unit["Timer"]["Persistent"] == "true"
     service = texts[".service"].decode()
     assert (
@@ -78,16 +78,16 @@ def test_systemd_waits_for_the_second_and_catches_up_after_a_reboot(tmp_path: Pa
     )
     assert 'Environment="PATH=/bin:/a \\"b\\" $c"\n' in service
     assert 'Environment="LANG=100%%"\n' in service
-    assert ("systemctl", "--user", "enable", "jackline-wake-r1.timer") in commands(timer.set)
+    assert ("systemctl", "--user", "enable", "jackline-wake-r1.timer") in commands(timer.install)
 
 
 def test_what_is_written_is_removed_again(tmp_path: Path) -> None:
     for kind in get_args(WakeBy):
         if kind == "launchd" and sys.platform == "win32":
             continue  # it asks for the user's number, which Windows does not have
-        timer = wake_timer(kind, "r1", AT, ERRAND, home=tmp_path, environ={})
-        made = {step.path for step in timer.set if isinstance(step, Write)}
-        assert made == {step.path for step in timer.remove if isinstance(step, Remove)}
+        timer = wake_timer(kind, "r1", AT, JOB, home=tmp_path, environ={})
+        made = {step.path for step in timer.install if isinstance(step, Write)}
+        assert made == {step.path for step in timer.uninstall if isinstance(step, Remove)}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="launchd is of macOS, and so is its user id")
@@ -103,18 +103,18 @@ def test_a_system_that_knows_no_parts_of_a_second_or_minute_wakes_later_rather_t
 
 
 def _systemd_moment(at: datetime) -> datetime:
-    timer = wake_timer("systemd", "r1", at, ERRAND, home=Path("/home/x"), environ={})
+    timer = wake_timer("systemd", "r1", at, JOB, home=Path("/home/x"), environ={})
     (line,) = [
         line
-        for line in written(timer.set)[".timer"].decode().splitlines()
+        for line in written(timer.install)[".timer"].decode().splitlines()
         if line.startswith("OnCalendar=")
     ]
     return datetime.strptime(line, "OnCalendar=%Y-%m-%d %H:%M:%S UTC").replace(tzinfo=UTC)
 
 
 def _schtasks_moment(at: datetime) -> datetime:
-    timer = wake_timer("schtasks", "r1", at, ERRAND, home=Path("/home/x"), environ={})
-    boundary = _task(timer.set).findtext(".//t:StartBoundary", namespaces=SPACES)
+    timer = wake_timer("schtasks", "r1", at, JOB, home=Path("/home/x"), environ={})
+    boundary = _task(timer.install).findtext(".//t:StartBoundary", namespaces=SPACES)
     assert boundary is not None
     return datetime.fromisoformat(boundary)
 
@@ -127,33 +127,33 @@ def _task(steps: tuple[Step, ...]) -> ET.Element:
 
 
 def _at_moment(at: datetime) -> datetime:
-    (step,) = wake_timer("at", "r1", at, ERRAND, environ={}).set
+    (step,) = wake_timer("at", "r1", at, JOB, environ={}).install
     assert isinstance(step, Run)
     assert step.folder == "/", "at does nothing when the folder it was started in is gone"
-    shell = shlex.split(step.told)
+    shell = shlex.split(step.stdin)
     assert shell[:2] == ["/bin/sh", "-c"]
     assert shell[3:] == ["/a b/woken-runs.log", "/my work", *COMMAND]
-    return datetime.strptime(step.words[2], "%Y%m%d%H%M").astimezone()
+    return datetime.strptime(step.command[2], "%Y%m%d%H%M").astimezone()
 
 
 def _launchd_moment(at: datetime) -> datetime:
-    timer = wake_timer("launchd", "r1", at, ERRAND, home=Path("/home/x"), environ={})
-    told = plistlib.loads(written(timer.set)[".plist"])
-    assert told.keys() <= APPLES_KEYS
-    assert told["ProgramArguments"][-len(COMMAND) :] == list(COMMAND)
+    timer = wake_timer("launchd", "r1", at, JOB, home=Path("/home/x"), environ={})
+    reported = plistlib.loads(written(timer.install)[".plist"])
+    assert reported.keys() <= APPLES_KEYS
+    assert reported["ProgramArguments"][-len(COMMAND) :] == list(COMMAND)
     # Removing a job ends what it runs: the run, which removes it, must not be that.
-    assert told["ProgramArguments"][2].endswith("&")
-    assert told["AbandonProcessGroup"] is True
-    assert told["RunAtLoad"] is True, "a machine that was off then looks when it is back"
-    assert told["EnvironmentVariables"] == VARIABLES
-    when = told["StartCalendarInterval"]
+    assert reported["ProgramArguments"][2].endswith("&")
+    assert reported["AbandonProcessGroup"] is True
+    assert reported["RunAtLoad"] is True, "a machine that was off then looks when it is back"
+    assert reported["EnvironmentVariables"] == VARIABLES
+    when = reported["StartCalendarInterval"]
     parts = (when["Month"], when["Day"], when["Hour"], when["Minute"])
     return datetime(at.year, *parts).astimezone()
 
 
 def test_a_scheduled_task_catches_up_and_runs_on_battery(tmp_path: Path) -> None:
-    timer = wake_timer("schtasks", "r1", AT, ERRAND, home=tmp_path, environ={})
-    task = _task(timer.set)
+    timer = wake_timer("schtasks", "r1", AT, JOB, home=tmp_path, environ={})
+    task = _task(timer.install)
     settings = {
         each.tag.partition("}")[2]: each.text for each in task.find("t:Settings", SPACES) or ()
     }
@@ -162,11 +162,11 @@ def test_a_scheduled_task_catches_up_and_runs_on_battery(tmp_path: Path) -> None
     assert settings["ExecutionTimeLimit"] == "PT0S"
     assert task.findtext(".//t:Exec/t:Command", namespaces=SPACES) == COMMAND[0]
     assert task.findtext(".//t:Exec/t:WorkingDirectory", namespaces=SPACES) == "/my work"
-    create = next(step.words for step in timer.set if isinstance(step, Run))
+    create = next(step.command for step in timer.install if isinstance(step, Run))
     assert create[:4] == ("schtasks", "/Create", "/TN", "jackline-wake-r1")
 
 
-def test_a_timer_carries_what_the_run_needs_of_the_shell_and_no_secret() -> None:
+def test_a_timer_passes_on_what_the_run_needs_of_the_shell_and_no_secret() -> None:
     environ = {
         "PATH": "/bin",
         "JACKLINE_UPSTREAM": "http://127.0.0.1:1",
@@ -176,15 +176,15 @@ def test_a_timer_carries_what_the_run_needs_of_the_shell_and_no_secret() -> None
         "HTTP_PROXY": "http://proxy",
         "EDITOR": "vi",
     }
-    carried = timer_variables(environ)
-    assert set(carried) == {"PATH", "JACKLINE_UPSTREAM", "HTTP_PROXY"}
+    passed_on = timer_variables(environ)
+    assert set(passed_on) == {"PATH", "JACKLINE_UPSTREAM", "HTTP_PROXY"}
     note = shell_only_note("systemd", environ, ["ANTHROPIC_API_KEY"])
-    assert "ANTHROPIC_API_KEY, JACKLINE_LISTEN_TOKEN may be known to this shell alone" in note
+    assert "ANTHROPIC_API_KEY, JACKLINE_LISTEN_TOKEN may be set in this shell alone" in note
     assert "secret" not in note
     assert shell_only_note("at", environ, ["ANTHROPIC_API_KEY"]) == ""
     assert shell_only_note("systemd", {"PATH": "/bin"}, []) == ""
 
 
 def test_none_does_nothing(tmp_path: Path) -> None:
-    timer = wake_timer("none", "r1", AT, ERRAND, home=tmp_path, environ={})
-    assert timer.set == timer.remove == ()
+    timer = wake_timer("none", "r1", AT, JOB, home=tmp_path, environ={})
+    assert timer.install == timer.uninstall == ()

@@ -1,4 +1,4 @@
-"""`connect` says beforehand what would go wrong, and `disconnect` never claims too much."""
+"""`connect` warns of what would go wrong, and `disconnect` reports only what it did."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def connect(folder: Path, upstreams: str, *words: str) -> subprocess.CompletedPr
 def test_codex_is_warned_of_a_gateway_that_cannot_answer_it(
     upstreams: str, warned: bool, tmp_path: Path
 ) -> None:
-    told = connect(tmp_path, upstreams)
-    assert ("jackline upstream add openai" in told.stderr) == warned
+    reported = connect(tmp_path, upstreams)
+    assert ("jackline upstream add openai" in reported.stderr) == warned
     as_json = json.loads(connect(tmp_path, upstreams, "--json").stdout)
     assert (as_json["warning"] is not None) == warned
 
@@ -58,7 +58,7 @@ def claude(folder: Path, verb: str, state: str) -> subprocess.CompletedProcess[s
     )
 
 
-def test_what_was_connected_by_a_service_that_is_forgotten_can_be_taken_back(
+def test_what_was_connected_by_a_service_that_is_gone_can_be_undone(
     tmp_path: Path,
 ) -> None:
     """Whoever tried it with a state folder of its own and deleted that is not stuck with it."""
@@ -67,15 +67,15 @@ def test_what_was_connected_by_a_service_that_is_forgotten_can_be_taken_back(
     settings.write_text('{"model": "opus", "env": {"MINE": "1"}}')
     claude(tmp_path, "connect", "tried")
     assert "ANTHROPIC_BASE_URL" in settings.read_text()
-    told = claude(tmp_path, "disconnect", "another")
-    assert "goes to its vendor directly" in told.stderr
+    reported = claude(tmp_path, "disconnect", "another")
+    assert "calls its vendor directly" in reported.stderr
     assert json.loads(settings.read_text()) == {"model": "opus", "env": {"MINE": "1"}}
 
 
 @pytest.mark.parametrize(
     "address", ["http://127.0.0.1:4000", "https://llm.example.com", "http://[no"]
 )
-def test_an_address_that_is_not_ours_stays_and_is_not_told_as_the_vendors(
+def test_an_address_that_is_not_ours_stays_and_is_not_reported_as_the_vendors(
     address: str, tmp_path: Path
 ) -> None:
     settings = tmp_path / "claude" / "settings.json"
@@ -85,9 +85,9 @@ def test_an_address_that_is_not_ours_stays_and_is_not_told_as_the_vendors(
     for connected in (False, True):
         if connected:
             claude(tmp_path, "connect", "state")
-        told = claude(tmp_path, "disconnect", "state").stderr
-        assert f"ANTHROPIC_BASE_URL is still {address} in it" in told
-        assert "directly" not in told
+        reported = claude(tmp_path, "disconnect", "state").stderr
+        assert f"ANTHROPIC_BASE_URL is still {address} in it" in reported
+        assert "directly" not in reported
         assert json.loads(settings.read_text()) == theirs
 
 

@@ -1,4 +1,4 @@
-"""The plugin's files are whole, and the copy in the repository is the one that is installed."""
+"""The plugin's files are complete, and the copy in the repository is the one that is installed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_only_the_hook_whose_failure_nobody_sees_goes_over_http() -> None:
     assert "secret" not in repr(HTTP)
 
 
-def test_it_is_said_of_every_file_what_it_is_for() -> None:
+def test_every_file_has_a_description() -> None:
     for path in marketplace_files(["jackline"]):
         assert ABOUT[path.removeprefix("plugin/")]
 

@@ -1,4 +1,4 @@
-"""A client's settings gain what waiting needs, lose nothing, and can be had back as they were."""
+"""A client's settings get what waiting needs, lose nothing, and can be restored."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.clients import claude_code, codex
-from jackline.clients.claude_code import ConnectionRecords
-from jackline.clients.settings_change import BACKUP, SettingsChange, text_of
+from jackline.clients import codex
+from jackline.clients.claude_code import ClaudeSettings, ConnectionRecords
+from jackline.clients.settings_change import BACKUP, SettingsChange, read_settings
 from jackline.errors import UnreadableError, UsageError
 
 PATH = Path("settings")
@@ -52,70 +52,70 @@ def without_nothing(settings: dict[str, Any]) -> dict[str, Any]:
 
 @given(settings, st.sampled_from([None, 2, 4, "\t"]))
 def test_connecting_and_disconnecting_gives_back_the_same_settings(
-    given: dict[str, Any], indent: int | str | None
+    settings: dict[str, Any], indent: int | str | None
 ) -> None:
-    text = json.dumps(given, indent=indent)
-    after, written = claude_code.connected(text, PATH, VARIABLES, "jackline statusline")
-    told = json.loads(after)
-    assert {**told["env"], **VARIABLES} == told["env"]
-    for name, value in without_nothing(given).items():
+    text = json.dumps(settings, indent=indent)
+    after, written = ClaudeSettings(PATH, text).connected(VARIABLES, "jackline statusline")
+    reported = json.loads(after)
+    assert {**reported["env"], **VARIABLES} == reported["env"]
+    for name, value in without_nothing(settings).items():
         if name != "env":
-            assert told[name] == value
-    back, kept = claude_code.disconnected(after, PATH, written)
-    assert kept == []
-    assert json.loads(back or "{}") == without_nothing(given)
+            assert reported[name] == value
+    back, changed_since = ClaudeSettings(PATH, after).disconnected(written)
+    assert changed_since == []
+    assert json.loads(back or "{}") == without_nothing(settings)
 
 
 @pytest.mark.parametrize("env", [5, "x", "", 0, False, ["A=1"], []])
 def test_settings_whose_env_is_no_object_are_left_alone(env: object) -> None:
     with pytest.raises(UnreadableError, match="its env is no JSON object"):
-        claude_code.connected(json.dumps({"env": env}), PATH, VARIABLES, "x")
+        ClaudeSettings(PATH, json.dumps({"env": env})).connected(VARIABLES, "x")
 
 
 def test_connecting_twice_still_knows_what_was_there_first(tmp_path: Path) -> None:
     text = '{"env": {"ANTHROPIC_BASE_URL": "https://mine.example"}}'
     records = ConnectionRecords(tmp_path)
-    once, written = claude_code.connected(text, PATH, VARIABLES, "x")
-    records.keep(PATH, written)
+    once, written = ClaudeSettings(PATH, text).connected(VARIABLES, "x")
+    records.save(PATH, written)
     other = {**VARIABLES, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9000"}
-    twice, written = claude_code.connected(once, PATH, other, "x")
-    records.keep(PATH, written)
-    back, _ = claude_code.disconnected(twice, PATH, records.of(PATH))
+    twice, written = ClaudeSettings(PATH, once).connected(other, "x")
+    records.save(PATH, written)
+    back, _ = ClaudeSettings(PATH, twice).disconnected(records.of(PATH))
     assert json.loads(back or "") == json.loads(text)
     records.forget(PATH)
     assert records.of(PATH) == {}
 
 
-def test_what_someone_changed_since_is_left_alone_and_told() -> None:
-    after, written = claude_code.connected("{}", PATH, VARIABLES, "x")
+def test_what_someone_changed_since_is_left_alone_and_reported() -> None:
+    after, written = ClaudeSettings(PATH, "{}").connected(VARIABLES, "x")
     changed = after.replace("86400000", "5")
-    back, kept = claude_code.disconnected(changed, PATH, written)
-    assert kept == ["env.API_TIMEOUT_MS"]
+    back, changed_since = ClaudeSettings(PATH, changed).disconnected(written)
+    assert changed_since == ["env.API_TIMEOUT_MS"]
     assert json.loads(back or "") == {"env": {"API_TIMEOUT_MS": "5"}}
 
 
 def test_a_status_line_of_the_users_own_stays() -> None:
-    after, _ = claude_code.connected('{"statusLine": {"a": 1}}', PATH, VARIABLES, "x")
+    after, _ = ClaudeSettings(PATH, '{"statusLine": {"a": 1}}').connected(VARIABLES, "x")
     assert json.loads(after)["statusLine"] == {"a": 1}
 
 
 def test_our_status_line_is_drawn_while_a_session_waits_and_an_older_one_of_ours_is_renewed() -> (
     None
 ):
-    fresh, _ = claude_code.connected("{}", PATH, {}, "x")
+    fresh, _ = ClaudeSettings(PATH, "{}").connected({}, "x")
     assert json.loads(fresh)["statusLine"]["refreshInterval"] >= 1
     old = '{"statusLine": {"type": "command", "command": "x"}}'
-    renewed, written = claude_code.connected(old, PATH, {}, "x")
+    renewed, written = ClaudeSettings(PATH, old).connected({}, "x")
     assert json.loads(renewed) == json.loads(fresh)
-    assert claude_code.connected(renewed, PATH, {}, "x")[1] == {}
-    back, kept = claude_code.disconnected(renewed, PATH, written)
-    assert (json.loads(back or ""), kept) == (json.loads(old), [])
+    assert ClaudeSettings(PATH, renewed).connected({}, "x")[1] == {}
+    back, changed_since = ClaudeSettings(PATH, renewed).disconnected(written)
+    assert (json.loads(back or ""), changed_since) == (json.loads(old), [])
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", "// note\n{}"])
 def test_what_is_no_settings_file_is_not_touched(text: str) -> None:
     with pytest.raises(UnreadableError, match="left as it is"):
-        claude_code.connected(text, PATH, VARIABLES, "x")
+        ClaudeSettings(PATH, text).connected(VARIABLES, "x")
 
 
 CODEX = [
@@ -131,9 +131,9 @@ CODEX = [
 @pytest.mark.parametrize("env_key", [None, "OPENAI_API_KEY"])
 def test_codex_gets_one_more_provider_and_its_file_back(text: str, env_key: str | None) -> None:
     after = codex.connected(text, PATH, URL, env_key=env_key)
-    told = tomllib.loads(after)
-    assert told["model_provider"] == "jackline"
-    provider = told["model_providers"]["jackline"]
+    reported = tomllib.loads(after)
+    assert reported["model_provider"] == "jackline"
+    provider = reported["model_providers"]["jackline"]
     assert provider["base_url"] == f"{URL}/v1"
     assert provider.get("env_key") == env_key
     assert codex.connected(after, PATH, URL, env_key=env_key) == after
@@ -155,15 +155,15 @@ def test_a_change_keeps_the_first_backup_the_mode_and_a_link(tmp_path: Path) -> 
     real.chmod(0o640)
     link = tmp_path / "link.json"
     link.symlink_to(real)
-    assert SettingsChange(link, "one", "two").make() == real.with_name("real.json" + BACKUP)
-    SettingsChange(link, "two", "three").make()
+    assert SettingsChange(link, "one", "two").apply() == real.with_name("real.json" + BACKUP)
+    SettingsChange(link, "two", "three").apply()
     assert link.is_symlink()
     assert (real.read_text(), real.stat().st_mode & 0o777) == ("three", 0o640)
     assert real.with_name("real.json" + BACKUP).read_text() == "one"
-    SettingsChange(link, "three", None).make()
-    assert text_of(real) is None
+    SettingsChange(link, "three", None).apply()
+    assert read_settings(real) is None
 
 
 @pytest.mark.parametrize("text", ['{"model":"opus"}', "{}\n", "", '{"env": {}}', None])
 def test_disconnecting_what_was_never_connected_changes_no_byte(text: str | None) -> None:
-    assert claude_code.disconnected(text, Path("settings.json"), {}) == (text, [])
+    assert ClaudeSettings(Path("settings.json"), text).disconnected({}) == (text, [])

@@ -71,7 +71,7 @@ def test_it_is_installed_in_a_few_lines_and_renewed_with_the_service(
     assert '"hooks": {' not in first.stderr
     lines = first.stderr.splitlines()
     assert len(lines) <= 12
-    assert any("hooks.json (the truth about sub-agents" in line for line in lines)
+    assert any("hooks.json (reports of sub-agents" in line for line in lines)
     again = user.jackline("install")
     assert "write" not in again.stderr
     assert user.jackline("status").returncode == 0

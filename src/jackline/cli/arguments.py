@@ -2,8 +2,7 @@
 
 Rules: (1) a time without a zone is in the host's zone, and an unreadable one says how to write it;
 (2) completion never fails and prints no message: where nothing can be read, nothing is offered; (3)
-completion writes nothing and looks up no secret; (4) what it needs is loaded only then.
-Not here: times in error texts (failures/resets.py), the shell's part (click; see docs/cli.md).
+completion writes nothing and looks up no secret; (4) its imports are late, as in main.py.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from jackline.errors import BadArgumentError, JacklineError
 
 
 def parse_now_option(option: str | None, clock: SystemClock) -> datetime:
-    """The time that `--now` names, or the clock's."""
+    """The time in `--now`, or the clock's."""
     if option is None:
         return clock.now()
     try:
@@ -43,7 +42,7 @@ def run_ids(
     """The newest runs, with their flow and state."""
 
     def look() -> Iterable[tuple[str, str]]:
-        from jackline import event_loop  # noqa: PLC0415 -- see law 3
+        from jackline import event_loop  # noqa: PLC0415 -- rule 4
         from jackline.assembly import StateDir  # noqa: PLC0415
         from jackline.cli.gateway_flags import configured  # noqa: PLC0415
         from jackline.flows.store.sqlite import SqliteRunStore  # noqa: PLC0415
@@ -59,7 +58,7 @@ def run_ids(
                 runs = await engine.runs(limit=_MOST)
             finally:
                 await engine.close()
-            # A name that a shell would read as more than a word is never put on its line.
+            # A name that a shell would read as more than one word is not offered.
             return [
                 (run.run_id, f"{run.flow}, {run.state.value}")
                 for run in runs
@@ -68,7 +67,7 @@ def run_ids(
 
         return event_loop.run(read())
 
-    return _offered(look, incomplete)
+    return _completions(look, incomplete)
 
 
 def upstream_names(
@@ -77,12 +76,12 @@ def upstream_names(
     """The upstreams of the configuration, with their addresses."""
 
     def look() -> Iterable[tuple[str, str]]:
-        from jackline.cli.gateway_flags import configured  # noqa: PLC0415 -- see law 3
+        from jackline.cli.gateway_flags import configured  # noqa: PLC0415 -- rule 4
 
         config = configured({"config": ctx.params.get("config")}, with_secrets=False)
         return [(each.name, each.url) for each in config.gateway.upstreams]
 
-    return _offered(look, incomplete)
+    return _completions(look, incomplete)
 
 
 def drill_names(
@@ -91,18 +90,18 @@ def drill_names(
     """The drills."""
 
     def look() -> Iterable[tuple[str, str]]:
-        from jackline.drills.catalogue import all_drills  # noqa: PLC0415 -- see law 3
+        from jackline.drills.catalogue import all_drills  # noqa: PLC0415 -- rule 4
 
         return [(each.name, "") for each in all_drills()]
 
-    return _offered(look, incomplete)
+    return _completions(look, incomplete)
 
 
-def _offered(
+def _completions(
     look: Callable[[], Iterable[tuple[str, str]]], incomplete: str
 ) -> list[CompletionItem]:
     try:
         found = list(look())
     except (JacklineError, OSError):
-        return []  # a broken file is told by the command itself, not while a word is typed
+        return []  # the command itself reports a broken file
     return [CompletionItem(n, help=about) for n, about in found if n.startswith(incomplete)]

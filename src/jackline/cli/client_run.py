@@ -4,7 +4,7 @@ Rules: (1) our own flags come first; the first word that is none of them, and al
 the client as they are, and its exit code is ours; (2) a gateway is started if none runs; (3)
 signals of the terminal are the client's to answer; (4) `claude` loads the plugin unless it is
 installed; (5) a `--` before the command of `exec` may be left out.
-Not here: the variables of the client (agents/claude_code/environment.py).
+The variables of the client: agents/claude_code/environment.py.
 """
 
 from __future__ import annotations
@@ -13,97 +13,41 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import click
 
 from jackline.agents.claude_code.environment import client_environment
-from jackline.assembly import RunningGateway, StateDir
+from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find_lasting, start_in_background
-from jackline.cli.client_setup import is_installed, plugin_folder
+from jackline.cli.client_setup import PluginFolder
 from jackline.cli.gateway_flags import configured
-from jackline.cli.gateway_hints import warn_if_different
-from jackline.clients.claude_code import settings_file, user_home
-from jackline.clients.settings_change import text_of
-from jackline.config import Config
+from jackline.cli.gateway_service import warn_if_different
+from jackline.clients.claude_code import settings_file
+from jackline.clients.plugin import PLUGIN_ID
+from jackline.clients.settings_change import read_settings
 from jackline.errors import BadArgumentError, UnreadableError
 from jackline.programs import find_program
 from jackline.telemetry.client_telemetry import telemetry_variables
+
+# Arguments that make Claude Code do something else than start a session.
+_NO_SESSION = frozenset(
+    ("agents", "auth", "auto-mode", "config", "doctor", "gateway", "install", "mcp", "plugin")
+) | frozenset(("plugins", "setup-token", "update", "upgrade", "-h", "--help", "-v", "--version"))
 
 
 class ClientCommand(click.Command):
     """A command with one argument of any number of words, and flags before it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Fence off the other program's words before click looks at them."""
+        """Separate the other program's words before click sees them."""
         options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
         ours = {name for option in options for name in option.opts}
         own = 0
         while own < len(args) and args[own] in ours:
             own += 1
         return super().parse_args(ctx, [*args[:own], "--", *args[own:]])
-
-
-def gateway(config: Config) -> RunningGateway:
-    """The gateway of this configuration; started in the background if none runs."""
-    folder = StateDir(config.state_dir)
-    running = find_lasting(folder, config.gateway.listen)
-    if running is None:
-        running = start_in_background(folder, config.gateway.listen, [])
-        click.echo(f"jackline: started a gateway at {running.url}; jackline down ends it", err=True)
-    else:
-        warn_if_different(running, config)
-    return running
-
-
-def start_client(command: Sequence[str], *, afk: bool) -> int:
-    """The exit code of the client, run through the gateway."""
-    program = find_program(command[0])
-    if program is None:
-        raise UnreadableError(
-            f"there is no program {command[0]!r} on the PATH",
-            next="npm install -g @anthropic-ai/claude-code"
-            if command[0] == "claude"
-            else "check its name",
-        )
-    config = configured({})
-    running = gateway(config)
-    token = config.gateway.listen.token
-    chosen = client_environment(running.url, afk=afk, environ=os.environ, token=token)
-    if config.otlp.receive:
-        chosen |= telemetry_variables(running.url, os.environ, token)
-    return _run([program, *command[1:]], {**os.environ, **chosen})
-
-
-def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    sys.stdout.flush()
-    started: list[subprocess.Popen[bytes]] = []
-
-    def pass_on(number: int, _frame: object) -> None:
-        for child in started:
-            with suppress(ProcessLookupError):
-                child.send_signal(number)
-
-    # The terminal sends Ctrl-C to both; the child decides what it means. A handler and not
-    # "ignore", which the child would inherit.
-    before_int = signal.signal(signal.SIGINT, lambda _number, _frame: None)
-    before_term = signal.signal(signal.SIGTERM, pass_on)
-    try:
-        child = subprocess.Popen(command, env=dict(environment))  # noqa: S603 -- the user's own words
-        started.append(child)
-        code = child.wait()
-    finally:
-        signal.signal(signal.SIGINT, before_int)
-        signal.signal(signal.SIGTERM, before_term)
-    # A child that a signal ended is told as shells tell it.
-    return code if code >= 0 else 128 - code
-
-
-# Words that make Claude Code do something else than start a session.
-_NO_SESSION = frozenset(
-    ("agents", "auth", "auto-mode", "config", "doctor", "gateway", "install", "mcp", "plugin")
-) | frozenset(("plugins", "setup-token", "update", "upgrade", "-h", "--help", "-v", "--version"))
 
 
 @click.command(cls=ClientCommand, context_settings={"help_option_names": ["--jackline-help"]})
@@ -119,17 +63,12 @@ def claude(afk: bool, arguments: tuple[str, ...]) -> int:
       jackline claude -p "review this project"
       jackline claude --afk            waits out a five-hour limit by itself
     """
-    return start_client(["claude", *_plugin(arguments), *arguments], afk=afk)
-
-
-def _plugin(arguments: tuple[str, ...]) -> list[str]:
-    """The flag that loads the plugin; none where it is installed, or no session is started."""
-    if arguments and arguments[0] in _NO_SESSION:
-        return []
-    path = settings_file(os.environ, user_home(), None)
-    if is_installed(text_of(path)):
-        return []
-    return ["--plugin-dir", str(plugin_folder(configured({}, with_secrets=False)))]
+    plugin: list[str] = []
+    starts_session = not arguments or arguments[0] not in _NO_SESSION
+    if starts_session and f'"{PLUGIN_ID}"' not in (read_settings(settings_file(os.environ)) or ""):
+        folder = PluginFolder(configured({}, with_secrets=False)).build()
+        plugin = ["--plugin-dir", str(folder)]
+    return _run_client(["claude", *plugin, *arguments], afk=afk)
 
 
 @click.command("exec", cls=ClientCommand)
@@ -147,5 +86,53 @@ def exec_(afk: bool, command: tuple[str, ...]) -> int:
     if command[:1] == ("--",):
         command = command[1:]
     if not command:
-        raise BadArgumentError("no command was given", next="jackline exec -- CMD [ARGS…]")
-    return start_client(command, afk=afk)
+        raise BadArgumentError("there is no command to run", next="jackline exec -- CMD [ARGS…]")
+    return _run_client(command, afk=afk)
+
+
+def _run_client(command: Sequence[str], *, afk: bool) -> int:
+    """The exit code of the client, run through the gateway."""
+    program = find_program(command[0])
+    if program is None:
+        raise UnreadableError(
+            f"there is no program {command[0]!r} on the PATH",
+            next="npm install -g @anthropic-ai/claude-code"
+            if command[0] == "claude"
+            else "check its name",
+        )
+    config = configured({})
+    folder = StateDir(config.state_dir)
+    running = find_lasting(folder, config.gateway.listen)
+    if running is None:
+        running = start_in_background(folder, config.gateway.listen, [])
+        click.echo(
+            f"jackline: started a gateway at {running.url}; jackline down stops it", err=True
+        )
+    else:
+        warn_if_different(running, config)
+    token = config.gateway.listen.token
+    variables = client_environment(running.url, afk=afk, environ=os.environ, token=token)
+    if config.otlp.receive:
+        variables |= telemetry_variables(running.url, os.environ, token)
+
+    sys.stdout.flush()
+    started: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, _frame: object) -> None:
+        for child in started:
+            with suppress(ProcessLookupError):
+                child.send_signal(number)
+
+    # The terminal sends Ctrl-C to both, and the child decides what to do. A handler and not
+    # "ignore", which the child would inherit.
+    before_int = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    before_term = signal.signal(signal.SIGTERM, pass_on)
+    try:
+        child = subprocess.Popen([program, *command[1:]], env={**os.environ, **variables})  # noqa: S603 -- the user's own words
+        started.append(child)
+        code = child.wait()
+    finally:
+        signal.signal(signal.SIGINT, before_int)
+        signal.signal(signal.SIGTERM, before_term)
+    # A child that a signal ended gets the exit code that shells use.
+    return code if code >= 0 else 128 - code

@@ -4,7 +4,7 @@ Rules: (1) every change is shown, and with --dry-run only shown; (2) every verb 
 (3) `disconnect` needs no gateway and works with a faulty configuration; (4) the plugin is installed
 by Claude Code's own `plugin` command; (5) clients call this very Jackline: by its short name where
 the PATH leads to it, else by the full path of the interpreter, on Windows always by a full path.
-Not here: what is written (clients/), starting a client (client_run.py).
+The content of the files: clients/. Starting a client: client_run.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -28,91 +28,43 @@ from jackline.assembly.gateway_process import find
 from jackline.cli.gateway_flags import configured, service_place, warn_of_faults
 from jackline.cli.system_steps import Run, Step, Write, apply_steps
 from jackline.clients import claude_code, codex
-from jackline.clients.claude_code import ConnectionRecords
+from jackline.clients.claude_code import ClaudeSettings, ConnectionRecords
 from jackline.clients.plugin import (
     ABOUT,
     FOLDER,
     MARKETPLACE,
-    PLUGIN,
+    PLUGIN_ID,
     HttpHook,
     build,
     is_exact,
     marketplace_files,
     remove,
 )
-from jackline.clients.settings_change import SettingsChange, text_of
+from jackline.clients.settings_change import SettingsChange, read_settings
 from jackline.config import Config
 from jackline.errors import BadArgumentError, NothingFoundError, UsageError
 from jackline.hooks.hook_input import HEADER, PATH, hook_token
-from jackline.programs import find_program
 from jackline.providers.settings import UpstreamKind
 
-
-def own_command(*arguments: str) -> str:
-    """A command line for a shell of this system."""
-    words = [*own_command_words(), *arguments]
-    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
-
-
-def own_command_words() -> list[str]:
-    """The words of that command, one by one."""
-    found = programs.find_program("jackline")
-    if found is None or Path(found).resolve().parent != Path(sys.executable).parent:
-        return programs.own_command()
-    return [found] if os.name == "nt" else ["jackline"]
-
-
 _NO_RESPONSES = (
-    "no upstream of this gateway speaks what Codex speaks, so its calls will be refused; next:"
+    "no upstream of this gateway has the API that Codex calls, so its calls will be refused; next:"
     " jackline upstream add openai --preset openai --credential pass-through"
 )
-_CLIENTS = click.Choice(["claude-code", "codex"])
-_client = click.argument("client", type=_CLIENTS)
+_WAITING = {each.name: each.value for each in CLIENT_VARIABLES}
+_CLIENT_SECONDS = 60
+
+_client = click.argument("client", type=click.Choice(["claude-code", "codex"]))
 _project = click.option(
     "--project", is_flag=True, help="Only in this folder (.claude/settings.local.json)."
 )
 _dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, change nothing.")
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """What became of one settings file."""
-
-    change: SettingsChange
-    backup: Path | None
-    kept: list[str]
-    dry_run: bool
-    warning: str = ""
-
-    def tell(self, words: str, *, as_json: bool) -> None:
-        """Say it."""
-        if as_json:
-            told = {
-                "schema": "jackline.connect/1",
-                "file": str(self.change.path),
-                "changed": self.change.is_one and not self.dry_run,
-                "would_change": self.change.is_one,
-                "backup": None if self.backup is None else str(self.backup),
-                "left_alone": self.kept,
-                "warning": self.warning or None,
-            }
-            click.echo(json.dumps(told, indent=2))
-            return
-        if self.change.is_one:
-            click.echo(self.change.shown())
-        for key in self.kept:
-            click.echo(f"left alone, because it was changed since: {key}", err=True)
-        if self.dry_run:
-            click.echo("nothing was changed: --dry-run", err=True)
-        elif self.change.is_one:
-            click.echo(words, err=True)
-            if self.backup is not None:
-                click.echo(f"the file as it was before: {self.backup}", err=True)
-        else:
-            click.echo(f"{self.change.path} is so already", err=True)
-        if self.warning:
-            click.echo(f"warning: {self.warning}", err=True)
+_plugin_project = click.option(
+    "--project", is_flag=True, help="Only for this project (its .claude/settings.json)."
+)
+_plugin_dry_run = click.option(
+    "--dry-run", is_flag=True, help="Show the steps and the files in full, change nothing."
+)
 
 
 @click.command()
@@ -123,8 +75,8 @@ class _Done:
 def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
     """Let a client go through the gateway, by its own settings file.
 
-    So that also its extension in an editor and its desktop version do, without variables in any
-    shell. Everything else in the file stays; a backup is kept beside it.
+    Its extension in an editor and its desktop version then use the gateway too, without variables
+    in any shell. Everything else in the file stays; a backup is saved beside it.
 
     \b
     Examples:
@@ -133,19 +85,47 @@ def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
       jackline connect codex --dry-run          only show it
     """
     config = configured({}, with_secrets=False)
-    if config.gateway.listen.token is not None:
+    listen = config.gateway.listen
+    if listen.token is not None:
         raise BadArgumentError(
-            "this gateway asks for a token, which must not stand in a client's settings",
+            "this gateway requires a token, which must not be in a client's settings",
             next="connect by variables instead: jackline env --help",
         )
     folder = StateDir(config.state_dir)
-    running = find(folder, config.gateway.listen)
-    url = _address(config) if running is None else running.url
+    running = find(folder, listen)
+    if running is None and listen.port == 0:
+        raise BadArgumentError(
+            "the gateway takes another port at each start, so no settings can name it",
+            next="set listen.port in jackline.toml",
+        )
+    url = local_url(listen.host, listen.port) if running is None else running.url
+    path = _settings_path(client, project=project)
+    before = read_settings(path)
     if client == "codex":
-        done = _connect_codex(config, url, project=project, dry_run=dry_run)
+        env_key = "OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY") else None
+        change = SettingsChange(path, before, codex.connected(before, path, url, env_key=env_key))
+        kinds = {each.kind for each in config.gateway.upstreams}
+        warning = "" if UpstreamKind.OPENAI_RESPONSES in kinds else _NO_RESPONSES
     else:
-        done = _connect_claude(folder, url, project=project, dry_run=dry_run)
-    done.tell(f"{client} goes through {url} from its next start on", as_json=as_json)
+        settings = ClaudeSettings(path, before)
+        environ = {**os.environ, **settings.variables}
+        words = [*_jackline_command(), "statusline"]
+        line = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+        variables = client_environment(url, afk=False, environ=environ)
+        after, written = settings.connected(variables, line)
+        change = SettingsChange(path, before, after)
+        records = ConnectionRecords(folder.folder)
+        warning = records.ignored(path)
+        if not dry_run:
+            # The record first: after an interruption between the two, all of it can be undone.
+            folder.make()
+            if not records.of(path):
+                # Values of ours without a record are not what the user had before.
+                records.save(path, settings.unrecorded(BASE_URL, _WAITING))
+            records.save(path, written)
+    backup = None if dry_run else change.apply()
+    message = f"{client} uses {url} from its next start on"
+    _report(change, message, backup, [], warning, dry_run=dry_run, as_json=as_json)
     if running is None and not dry_run:
         click.echo("no gateway runs yet: jackline up -d (at every login: up --install)", err=True)
     return 0
@@ -157,116 +137,142 @@ def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
 @_dry_run
 @_as_json
 def disconnect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
-    """Give a client its own settings back, so that it goes to its vendor directly again."""
+    """Restore a client's own settings, so that it calls its vendor directly again."""
     place = service_place({})
     warn_of_faults(place)
+    path = _settings_path(client, project=project)
+    before = read_settings(path)
+    changed: list[str] = []
+    warning = ""
     if client == "codex":
-        path = _codex_file(project=project)
-        before = text_of(path)
         change = SettingsChange(path, before, codex.disconnected(before, path))
-        kept: list[str] = []
-        warning = ""
     else:
         records = ConnectionRecords(place.state_dir)
-        path = _claude_file(project=project)
-        before = text_of(path)
-        written = records.of(path) or _unrecorded(before, path)
-        after, kept = claude_code.disconnected(before, path, written)
-        address = claude_code.variables_in(after, path).get(BASE_URL)
-        still = f"{BASE_URL} is still {address} in it, and {place.state_dir} has no record of that"
-        advice = f"{still}; if you do not want it, remove the line" if address else ""
-        warning = "; ".join(filter(None, (records.ignored(path), advice)))
+        settings = ClaudeSettings(path, before)
+        written = records.of(path) or settings.unrecorded(BASE_URL, _WAITING)
+        after, changed = settings.disconnected(written)
+        warning = records.ignored(path)
+        address = ClaudeSettings(path, after).variables.get(BASE_URL)
+        if address:
+            warning += (
+                f"{'; ' if warning else ''}{BASE_URL} is still {address} in it, and"
+                f" {place.state_dir} has no record of that; if you do not want it, remove the line"
+            )
         change = SettingsChange(path, before, after)
         if not dry_run:
             records.forget(path)
-    # A file that held nothing but ours is no copy of how it was before.
-    backup = None if dry_run else change.make(backup=change.after is not None)
-    done = _Done(change, backup, kept, dry_run, warning)
-    where = "has its own settings back" if warning else "goes to its vendor directly"
-    done.tell(f"{client} {where} from its next start on", as_json=as_json)
+    # A file that held nothing but our values is no copy of an earlier state.
+    backup = None if dry_run else change.apply(backup=change.after is not None)
+    effect = "has its own settings back" if warning else "calls its vendor directly"
+    message = f"{client} {effect} from its next start on"
+    _report(change, message, backup, changed, warning, dry_run=dry_run, as_json=as_json)
     return 0
 
 
-def _connect_claude(folder: StateDir, url: str, *, project: bool, dry_run: bool) -> _Done:
-    path = _claude_file(project=project)
-    before = text_of(path)
-    theirs = claude_code.variables_in(before, path)
-    variables = client_environment(url, afk=False, environ={**os.environ, **theirs})
-    after, written = claude_code.connected(before, path, variables, own_command("statusline"))
-    change = SettingsChange(path, before, after)
-    backup = None
-    records = ConnectionRecords(folder.folder)
-    warning = records.ignored(path)
-    if not dry_run:
-        # First the record: who is interrupted between the two can still take back all of it.
-        folder.make()
-        if not records.of(path):
-            # Values of ours that nobody recorded are not what the user had before.
-            records.keep(path, _unrecorded(before, path))
-        records.keep(path, written)
-        backup = change.make()
-    return _Done(change, backup, [], dry_run, warning)
+def _report(
+    change: SettingsChange,
+    message: str,
+    backup: Path | None,
+    left_alone: Sequence[str],
+    warning: str,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    if as_json:
+        document = {
+            "schema": "jackline.connect/1",
+            "file": str(change.path),
+            "changed": change.changes_anything and not dry_run,
+            "would_change": change.changes_anything,
+            "backup": None if backup is None else str(backup),
+            "left_alone": list(left_alone),
+            "warning": warning or None,
+        }
+        click.echo(json.dumps(document, indent=2))
+        return
+    if change.changes_anything:
+        click.echo(change.diff())
+    for key in left_alone:
+        click.echo(f"left alone, because it was changed since: {key}", err=True)
+    if dry_run:
+        click.echo("nothing was changed: --dry-run", err=True)
+    elif change.changes_anything:
+        click.echo(message, err=True)
+        if backup is not None:
+            click.echo(f"the file as it was before: {backup}", err=True)
+    else:
+        click.echo(f"{change.path} is up to date", err=True)
+    if warning:
+        click.echo(f"warning: {warning}", err=True)
 
 
-def _unrecorded(text: str | None, path: Path) -> claude_code.Written:
-    waiting = {each.name: each.value for each in CLIENT_VARIABLES}
-    return claude_code.unrecorded(text, path, BASE_URL, waiting)
-
-
-def _connect_codex(config: Config, url: str, *, project: bool, dry_run: bool) -> _Done:
-    path = _codex_file(project=project)
-    before = text_of(path)
-    env_key = "OPENAI_API_KEY" if os.environ.get("OPENAI_API_KEY") else None
-    change = SettingsChange(path, before, codex.connected(before, path, url, env_key=env_key))
-    backup = None if dry_run else change.make()
-    kinds = {each.kind for each in config.gateway.upstreams}
-    warning = "" if UpstreamKind.OPENAI_RESPONSES in kinds else _NO_RESPONSES
-    return _Done(change, backup, [], dry_run, warning)
-
-
-def _claude_file(*, project: bool) -> Path:
-    here = Path.cwd() if project else None
-    path = claude_code.settings_file(os.environ, claude_code.user_home(), here)
-    if here is not None:
-        _refuse_links(here, path)
-    return path
-
-
-def _refuse_links(project: Path, path: Path) -> None:
-    """A repository's link would let it choose which of the user's files is changed."""
-    plain = project.resolve() / path.relative_to(project)
+def _settings_path(client: str, *, project: bool) -> Path:
+    if client == "codex":
+        if project:
+            raise BadArgumentError("Codex has no settings for a project", next="omit --project")
+        return codex.settings_file(os.environ)
+    if not project:
+        return claude_code.settings_file(os.environ)
+    path = claude_code.settings_file(os.environ, Path.cwd())
+    plain = Path.cwd().resolve() / path.relative_to(Path.cwd())
     target = Path(os.path.realpath(path))
+    # A repository's link would let it choose which of the user's files is changed.
     if path.is_symlink() or os.path.normcase(target) != os.path.normcase(plain):
         raise UsageError(
             f"{path} leads to {target} by a link, which is not followed in a project",
-            next="remove the link, then run it again; or leave --project away",
+            next="remove the link, then run it again; or omit --project",
         )
+    return path
 
 
-def _codex_file(*, project: bool) -> Path:
-    if project:
-        raise BadArgumentError("Codex has no settings for a project", next="leave --project away")
-    return codex.settings_file(os.environ, claude_code.user_home())
+def _jackline_command() -> list[str]:
+    """The command by which clients call this very Jackline."""
+    found = programs.find_program("jackline")
+    if found is None or Path(found).resolve().parent != Path(sys.executable).parent:
+        return programs.own_command()
+    return [found] if os.name == "nt" else ["jackline"]
 
 
-def _address(config: Config) -> str:
-    listen = config.gateway.listen
-    if listen.port == 0:
-        raise BadArgumentError(
-            "the gateway takes another port at each start, so no settings can name it",
-            next="set listen.port in jackline.toml",
-        )
-    return local_url(listen.host, listen.port)
+class PluginFolder:
+    """The plugin's files and nothing else, in the private state folder of a configuration."""
 
+    def __init__(self, config: Config) -> None:
+        self._listen = config.gateway.listen
+        self._state = StateDir(config.state_dir)
+        self.path = self._state.folder / "claude-code"
 
-_SECONDS = 60
-_scope = click.option(
-    "--project", is_flag=True, help="Only for this project (its .claude/settings.json)."
-)
-_plugin_dry_run = click.option(
-    "--dry-run", is_flag=True, help="Show the steps and the files in full, change nothing."
-)
-_verbose = click.option("--verbose", is_flag=True, help="Show the files in full.")
+    def files(self) -> dict[str, str]:
+        """What the folder has to hold; hooks use HTTP only where port and token are fixed."""
+        hook = None
+        if self._listen.port != 0 and self._listen.token is None:
+            has_salt = self._state.folder.is_dir()
+            token = hook_token(self._state.salt()) if has_salt else "(made when it is installed)"
+            url = local_url(self._listen.host, self._listen.port)
+            hook = HttpHook(f"{url}{PATH}", HEADER, token)
+        return marketplace_files(_jackline_command(), hook)
+
+    def make_state(self) -> None:
+        """Create the state folder, and with it the salt of the token."""
+        try:
+            self._state.make()
+        except OSError as error:
+            raise UsageError(
+                f"{self._state.folder} cannot be created: {error.strerror}",
+                next="name another folder with JACKLINE_STATE",
+            ) from error
+
+    def build(self) -> Path:
+        """Write the files where they differ; returns what `claude --plugin-dir` can load."""
+        self.make_state()
+        try:
+            build(self.path, self.files())
+        except OSError as error:
+            raise UsageError(
+                f"the plugin cannot be written to {self.path}: {error.strerror}",
+                next="name another folder with JACKLINE_STATE",
+            ) from error
+        return self.path / FOLDER
 
 
 @click.group()
@@ -275,38 +281,42 @@ def plugin() -> None:
 
 
 @plugin.command()
-@_scope
+@_plugin_project
 @_plugin_dry_run
-@_verbose
+@click.option("--verbose", is_flag=True, help="Show the files in full.")
 def install(project: bool, dry_run: bool, verbose: bool) -> int:
     """Install the plugin for you, or for this project."""
-    config = configured({}, with_secrets=False)
-    folder = market_folder(config)
+    folder = PluginFolder(configured({}, with_secrets=False))
     claude = _claude()
     if not dry_run:
-        _make_state(config)
-    files = _files(config)
-    changed = not is_exact(folder, files)
+        folder.make_state()
+    files = folder.files()
+    changed = not is_exact(folder.path, files)
+    show = partial(_show_step, in_full=dry_run or verbose)
     if changed:
-        writes: list[Step] = [Write(folder / path, text.encode()) for path, text in files.items()]
-        apply_steps(writes, _teller(in_full=dry_run or verbose), dry_run=True)
+        apply_steps(
+            [Write(folder.path / path, text.encode()) for path, text in files.items()],
+            show,
+            dry_run=True,
+        )
         if not dry_run:
-            _build(config)
+            folder.build()
     steps: list[Step] = []
     if MARKETPLACE not in _listed(claude, "marketplace", "list"):
-        steps.append(Run((claude, "plugin", "marketplace", "add", str(folder))))
+        steps.append(Run((claude, "plugin", "marketplace", "add", str(folder.path))))
     else:
         steps.append(Run((claude, "plugin", "marketplace", "update", MARKETPLACE), may_fail=True))
-    scope = "project" if project else "user"
-    name = f"{PLUGIN}@{MARKETPLACE}"
-    is_there = name in _listed(claude, "list")
+    scope = ("--scope", "project" if project else "user")
+    is_there = PLUGIN_ID in _listed(claude, "list")
     if is_there and changed:
-        # Some versions work with a copy of their own, which only this renews.
-        steps.append(Run((claude, "plugin", "uninstall", name, "--scope", scope), may_fail=True))
+        # Some versions of the client use a copy of their own, which only this renews.
+        steps.append(Run((claude, "plugin", "uninstall", PLUGIN_ID, *scope), may_fail=True))
     if changed or not is_there:
-        steps.append(Run((claude, "plugin", "install", name, "--scope", scope)))
-    _carry_out(steps, dry_run=dry_run, in_full=dry_run or verbose)
-    if not dry_run:
+        steps.append(Run((claude, "plugin", "install", PLUGIN_ID, *scope)))
+    apply_steps(steps, show, dry_run=dry_run)
+    if dry_run:
+        click.echo("nothing was changed: --dry-run", err=True)
+    else:
         click.echo(
             "the plugin is there from the client's next start on: /jackline:status", err=True
         )
@@ -314,40 +324,40 @@ def install(project: bool, dry_run: bool, verbose: bool) -> int:
 
 
 @plugin.command()
-@_scope
+@_plugin_project
 @_plugin_dry_run
 def uninstall(project: bool, dry_run: bool) -> int:
-    """Take the plugin away again."""
-    config = configured({}, with_secrets=False)
+    """Remove the plugin."""
+    folder = PluginFolder(configured({}, with_secrets=False))
     claude = _claude()
-    scope = "project" if project else "user"
-    name = f"{PLUGIN}@{MARKETPLACE}"
-    steps: list[Step] = [
-        Run((claude, "plugin", "uninstall", name, "--scope", scope), may_fail=True),
+    scope = ("--scope", "project" if project else "user")
+    steps = [
+        Run((claude, "plugin", "uninstall", PLUGIN_ID, *scope), may_fail=True),
         Run((claude, "plugin", "marketplace", "remove", MARKETPLACE), may_fail=True),
     ]
-    _carry_out(steps, dry_run=dry_run, in_full=dry_run)
-    if not dry_run:
+    apply_steps(steps, partial(_show_step, in_full=dry_run), dry_run=dry_run)
+    if dry_run:
+        click.echo("nothing was changed: --dry-run", err=True)
+    else:
         with contextlib.suppress(OSError):
-            remove(market_folder(config))
+            remove(folder.path)
         click.echo("the plugin is gone from the client's next start on", err=True)
     return 0
 
 
 @plugin.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_as_json
 def status(as_json: bool) -> int:
     """Say whether the plugin is installed, and whether it calls this Jackline.
 
     Exit codes: 0 it is, 1 it is not.
     """
-    config = configured({}, with_secrets=False)
-    claude = _claude()
-    installed = f"{PLUGIN}@{MARKETPLACE}" in _listed(claude, "list")
-    current = is_exact(market_folder(config), _files(config))
+    folder = PluginFolder(configured({}, with_secrets=False))
+    installed = PLUGIN_ID in _listed(_claude(), "list")
+    current = is_exact(folder.path, folder.files())
     if as_json:
-        told = {"schema": "jackline.plugin/1", "installed": installed, "current": current}
-        click.echo(json.dumps(told))
+        document = {"schema": "jackline.plugin/1", "installed": installed, "current": current}
+        click.echo(json.dumps(document))
     elif not installed:
         click.echo("the plugin is not installed; next: jackline plugin install")
     elif not current:
@@ -357,83 +367,19 @@ def status(as_json: bool) -> int:
     return 0 if installed and current else 1
 
 
-def plugin_folder(config: Config) -> Path:
-    """A folder that `claude --plugin-dir` can load; made if it is not there or old."""
-    _build(config)
-    return market_folder(config) / FOLDER
-
-
-def _build(config: Config) -> None:
-    """The plugin's files and nothing else, in the state folder, which is closed to others."""
-    folder = market_folder(config)
-    _make_state(config)
-    try:
-        build(folder, _files(config))
-    except OSError as error:
-        raise UsageError(
-            f"the plugin cannot be written to {folder}: {error.strerror}",
-            next="name another folder with JACKLINE_STATE",
-        ) from error
-
-
-def _make_state(config: Config) -> None:
-    try:
-        StateDir(config.state_dir).make()
-    except OSError as error:
-        raise UsageError(
-            f"{config.state_dir} cannot be made: {error.strerror}",
-            next="name another folder with JACKLINE_STATE",
-        ) from error
-
-
-def is_installed(settings: str | None) -> bool:
-    """Whether the client's settings (their text) have the plugin already."""
-    return f'"{PLUGIN}@{MARKETPLACE}"' in (settings or "")
-
-
-def market_folder(config: Config) -> Path:
-    """Where the plugin's files of this Jackline lie."""
-    return StateDir(config.state_dir).folder / "claude-code"
-
-
-def _files(config: Config) -> dict[str, str]:
-    return marketplace_files(own_command_words(), _http_hook(config))
-
-
-def _http_hook(config: Config) -> HttpHook | None:
-    """How hooks reach the service over HTTP; None where its port, or its token, is not fixed."""
-    listen, state = config.gateway.listen, StateDir(config.state_dir)
-    if listen.port == 0 or listen.token is not None:
-        return None
-    token = hook_token(state.salt()) if state.folder.is_dir() else "(made when it is installed)"
-    return HttpHook(f"{local_url(listen.host, listen.port)}{PATH}", HEADER, token)
-
-
-def _carry_out(steps: list[Step], *, dry_run: bool, in_full: bool) -> None:
-    apply_steps(steps, _teller(in_full=in_full), dry_run=dry_run)
-    if dry_run:
-        click.echo("nothing was changed: --dry-run", err=True)
-
-
-def _teller(*, in_full: bool) -> Callable[[str], None]:
-    return lambda words: click.echo(words if in_full else _in_short(words), err=True)
-
-
-def _in_short(step: str) -> str:
-    """The first line of a step, and for a file what it is for."""
+def _show_step(step: str, *, in_full: bool) -> None:
+    """Print a step; unless in full, only its first line, and for a file its purpose."""
     first, _, content = step.partition("\n")
-    if not content:
-        return first
-    about = next((words for path, words in ABOUT.items() if _names(first, path)), "")
-    return f"{first} ({about})" if about else first
-
-
-def _names(step: str, path: str) -> bool:
-    return Path(step.removeprefix("write ")).as_posix().endswith(f"/{path}")
+    if in_full or not content:
+        click.echo(step, err=True)
+        return
+    written = Path(first.removeprefix("write ")).as_posix()
+    about = next((text for path, text in ABOUT.items() if written.endswith(f"/{path}")), "")
+    click.echo(f"{first} ({about})" if about else first, err=True)
 
 
 def _claude() -> str:
-    found = find_program("claude")
+    found = programs.find_program("claude")
     if found is None:
         raise NothingFoundError(
             "there is no Claude Code on the PATH",
@@ -450,13 +396,13 @@ def _listed(claude: str, *words: str) -> str:
             [claude, "plugin", *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_SECONDS,
+            timeout=_CLIENT_SECONDS,
             check=False,
             env=os.environ,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(
             f"{claude} does not answer: {type(error).__name__}",
-            next=f"see what it says: {claude} plugin {' '.join(words)}",
+            next=f"see its output: {claude} plugin {' '.join(words)}",
         ) from error
     return done.stdout.decode("utf-8", "replace")

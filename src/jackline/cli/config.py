@@ -1,25 +1,17 @@
 """`jackline config`: show, check and locate the configuration.
 
 Rules: (1) only reading; (2) secrets are shown as their references; (3) `show` prints a file that
-could be used as it is.
-Not here: what a configuration is (config/).
+could be used as it is. Imports are late, so that `--help` does not load the validator.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from jackline.errors import BadConfigError
 from jackline.outside_names import printable
-
-if TYPE_CHECKING:
-    from jackline.config import Config
-
 
 _file = click.option("--config", "file", type=click.Path(), help="A jackline.toml to use alone.")
 
@@ -37,10 +29,10 @@ def config() -> None:
 
 @config.command()
 @_file
-@click.option("--origin", is_flag=True, help="Say where each value comes from.")
+@click.option("--origin", is_flag=True, help="Show where each value comes from.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(file: str | None, origin: bool, as_json: bool) -> None:
-    """Print every setting that holds here, as a file that could be used.
+    """Print every setting in force here, as a file that could be used.
 
     \b
     Examples:
@@ -49,9 +41,10 @@ def show(file: str | None, origin: bool, as_json: bool) -> None:
 
     Exit codes: 0 shown, 2 the configuration has faults.
     """
-    from jackline.config import toml_writer  # noqa: PLC0415 -- loads the validator
+    from jackline.cli.gateway_flags import configured, show_warnings  # noqa: PLC0415
+    from jackline.config import toml_writer  # noqa: PLC0415
 
-    found = _load(file, with_secrets=False)
+    found = configured({"config": file}, with_secrets=False)
     if as_json:
         document = {
             "schema": "jackline.config/1",
@@ -63,13 +56,13 @@ def show(file: str | None, origin: bool, as_json: bool) -> None:
         click.echo(json.dumps(document, indent=2))
         return
     click.echo(toml_writer.as_toml(found, origins=origin), nl=False)
-    _warn(found)
+    show_warnings(found)
 
 
 @config.command()
 def schema() -> None:
     """Print the JSON Schema of jackline.toml, for editors that check and complete it."""
-    from jackline.config.toml_writer import json_schema  # noqa: PLC0415 -- loads the validator
+    from jackline.config.toml_writer import json_schema  # noqa: PLC0415
 
     click.echo(json.dumps(json_schema(), ensure_ascii=False, indent=2))
 
@@ -78,10 +71,11 @@ def schema() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def path(as_json: bool) -> None:
     """Print the files that are read, the strongest first; or where yours would be."""
-    from jackline.config import HomeFolders  # noqa: PLC0415 -- `--help` needs none of it
+    from jackline.cli.gateway_flags import configured  # noqa: PLC0415
+    from jackline.config import HomeFolders  # noqa: PLC0415
     from jackline.config.files import FILE_NAME  # noqa: PLC0415
 
-    found = _load(with_secrets=False)
+    found = configured({}, with_secrets=False)
     users = HomeFolders.of_this_user().config / FILE_NAME
     if as_json:
         files = [str(file) for file in found.files]
@@ -102,8 +96,10 @@ def check(file: str | None, as_json: bool) -> int:
 
     Exit codes: 0 good, 2 there are faults.
     """
+    from jackline.cli.gateway_flags import configured, show_warnings  # noqa: PLC0415
+
     try:
-        found = _load(file, with_secrets=True)
+        found = configured({"config": file})
     except BadConfigError as error:
         if not as_json:
             raise
@@ -114,23 +110,10 @@ def check(file: str | None, as_json: bool) -> int:
         good = {"schema": "jackline.config-check/1", "good": True, "faults": []}
         click.echo(json.dumps({**good, "warnings": list(found.warnings)}, indent=2))
         return 0
-    _warn(found)
+    show_warnings(found)
     files = (
         ", ".join(printable(str(file)) for file in found.files)
         or "no file, only defaults and variables"
     )
     click.echo(f"good: {files}")
     return 0
-
-
-def _load(file: str | None = None, *, with_secrets: bool) -> Config:
-    from jackline.config import load  # noqa: PLC0415 -- `--help` needs none of it
-
-    flags = {"config": file}
-    return load(flags=flags, environ=os.environ, cwd=Path.cwd(), with_secrets=with_secrets)
-
-
-def _warn(found: Config) -> None:
-    from jackline.cli.gateway_flags import show_warnings  # noqa: PLC0415 -- `--help` needs none
-
-    show_warnings(found)

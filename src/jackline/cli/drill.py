@@ -1,8 +1,8 @@
 """`jackline drill`: rehearse a storm, a wall or an outage, without Jackline and through it.
 
-Rules: (1) stdout holds the result, stderr the progress; (2) exit 0 only when every demand is met;
-(3) Ctrl-C ends all that was started and prints what had happened by then.
-Not here: the drills (drills/catalogue.py), running them (drills/drill_run.py).
+Rules: (1) stdout holds the result, stderr the progress; (2) exit 0 only when every requirement is
+met; (3) Ctrl-C stops all that was started and prints the results so far.
+The drills: drills/catalogue.py. Running them: drills/drill_run.py.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ from jackline.drills.environment import open_gateway
 from jackline.drills.live_view import NOT_WATCHED, live_view_at
 from jackline.errors import NothingFoundError
 
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
 # The real client's own seconds cannot be scaled, and it needs some to start.
-FAST_BUILTIN, FAST_CLAUDE = 30.0, 20.0
+_FAST_BUILTIN, _FAST_CLAUDE = 30.0, 20.0
 
 
 @click.command()
@@ -37,7 +35,7 @@ FAST_BUILTIN, FAST_CLAUDE = 30.0, 20.0
     "--client",
     type=click.Choice(["auto", "claude", "builtin"]),
     default="auto",
-    help="The real Claude Code, or a built-in one that behaves like it; auto takes what is there.",
+    help="The real Claude Code, or a built-in one that behaves like it; auto uses what is there.",
 )
 @click.option(
     "--claude",
@@ -46,7 +44,7 @@ FAST_BUILTIN, FAST_CLAUDE = 30.0, 20.0
     help="The Claude Code to run, if not the one on the PATH.",
 )
 @click.option(
-    "--watch", is_flag=True, help="Say where Jackline's side can be watched, and stay at its end."
+    "--watch", is_flag=True, help="Show where Jackline's side can be watched, and stay at its end."
 )
 @click.option("--port", type=click.IntRange(1, 65535), help="Where to watch it; any free one.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -75,15 +73,23 @@ def drill(
 
     Exit codes: 0 passed, 1 not passed, 2 usage, 130 interrupted.
     """
-    claude = _client(client, program)
+    claude = _find_claude(client, program)
     real = claude is not None
     drills = partial(all_drills, real_client=real, claude=claude)
     chosen = drills() if name == "all" else (drill_named(name, real_client=real, claude=claude),)
-    watched = live_view_at(port, _tell) if watch or port else NOT_WATCHED
-    means = replace(_means(claude, fast=fast), live_view=watched)
+    show = partial(click.echo, err=True)
+    watched = live_view_at(port, show) if watch or port else NOT_WATCHED
+    if claude is None:
+        speed = _FAST_BUILTIN if fast else 1.0
+        options = DrillOptions("the built-in client", BuiltinFleet, open_gateway, speed, show)
+    else:
+        speed = _FAST_CLAUDE if fast else 1.0
+        about, fleet = f"Claude Code {claude.version}", partial(ClaudeFleet, claude)
+        options = DrillOptions(about, fleet, open_gateway, speed, show)
+    options = replace(options, live_view=watched)
     results: list[DrillResult] = []
     for one in chosen:
-        run = DrillRun(one, means)
+        run = DrillRun(one, options)
         try:
             results.append(event_loop.run(run.run()))
         except KeyboardInterrupt:
@@ -92,21 +98,22 @@ def drill(
         if not as_json:
             _print(results[-1])
     if watched.watching and watched.state is None:
-        _tell("there was nothing to watch: this drill plays with processes of its own")
+        show("there was nothing to watch: this drill uses processes of its own")
     complete = len(results) == len(chosen) and results[-1].complete
     passed = complete and all(result.passed for result in results)
     if as_json:
-        whole = report.all_as_json(results, passed=passed)
-        click.echo(json.dumps(whole if name == "all" else report.as_json(results[0]), indent=2))
+        everything = report.all_as_json(results, passed=passed)
+        document = everything if name == "all" else report.as_json(results[0])
+        click.echo(json.dumps(document, indent=2))
     elif not complete:
         _print(results[-1])
     if not complete:
-        return EXIT_INTERRUPTED
-    return 0 if passed else EXIT_FAILED
+        return 130
+    return 0 if passed else 1
 
 
-def _client(client: str, program: Path | None) -> InstalledClaude | None:
-    """The real client to take, or None for the built-in one."""
+def _find_claude(client: str, program: Path | None) -> InstalledClaude | None:
+    """The real client to use, or None for the built-in one."""
     if client == "builtin":
         return None
     if program is not None:
@@ -115,22 +122,9 @@ def _client(client: str, program: Path | None) -> InstalledClaude | None:
     if found is None and client == "claude":
         raise NothingFoundError(
             "there is no Claude Code on the PATH",
-            next="give its program with --claude PATH, or take --client builtin",
+            next="name its program with --claude PATH, or use --client builtin",
         )
     return found
-
-
-def _means(claude: InstalledClaude | None, *, fast: bool) -> DrillOptions:
-    if claude is None:
-        speed = FAST_BUILTIN if fast else 1.0
-        return DrillOptions("the built-in client", BuiltinFleet, open_gateway, speed, _tell)
-    speed = FAST_CLAUDE if fast else 1.0
-    words = f"Claude Code {claude.version}"
-    return DrillOptions(words, partial(ClaudeFleet, claude), open_gateway, speed, _tell)
-
-
-def _tell(line: str) -> None:
-    click.echo(line, err=True)
 
 
 def _print(result: DrillResult) -> None:

@@ -2,7 +2,7 @@
 
 Rules: (1) the shell it is made for can run the output as it is, whatever the values hold; (2)
 nothing is started and nothing is changed.
-Not here: which variables, and why (agents/claude_code/environment.py).
+Which variables, and why: agents/claude_code/environment.py.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
-from pathlib import Path, PurePath, PureWindowsPath
+from pathlib import PurePath, PureWindowsPath
 
 import click
 
 from jackline.agents.claude_code.environment import CUSTOM_HEADERS, TOKEN_HEADER, client_environment
 from jackline.assembly.gateway_process import find, hello
-from jackline.config import Config, load
+from jackline.cli.gateway_flags import configured
 from jackline.errors import BadArgumentError, UnreachableError
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway_proof import UnprovenError
 from jackline.state_dir import StateDir
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
-_HOW = {
+_APPLY = {
     "bash": 'eval "$(jackline env)"',
     "zsh": 'eval "$(jackline env)"',
     "fish": "jackline env | source",
@@ -37,7 +37,7 @@ _POWERSHELL_QUOTES = "'‘’‚‛"
 
 @click.command()
 @click.option("--shell", type=click.Choice(SHELLS), help="Default: the shell you are in.")
-@click.option("--afk", is_flag=True, help="Ask to be held until any known quota reset.")
+@click.option("--afk", is_flag=True, help="Let calls wait until any known quota reset.")
 @click.option("--port", type=click.IntRange(0, 65535), help="The gateway's port.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def env(shell: str | None, afk: bool, port: int | None, as_json: bool) -> None:
@@ -54,8 +54,23 @@ def env(shell: str | None, afk: bool, port: int | None, as_json: bool) -> None:
 
     Exit codes: 0 printed, 2 the configuration or an argument has to change.
     """
-    config = load(flags={"port": port}, environ=os.environ, cwd=Path.cwd(), with_secrets=False)
-    address, answers = _address(config)
+    config = configured({"port": port}, with_secrets=False)
+    listen = config.gateway.listen
+    is_port_set = config.origins["listen.port"].startswith(("flag", "JACKLINE_"))
+    running = find(StateDir(config.state_dir), listen, by_port=False)
+    if running is not None and not is_port_set:
+        address, answers = running.url, True
+    else:
+        address = gateway_url(listen)
+        try:
+            is_there = running is not None and running.url == address
+            answers = is_there or hello(address) is not None
+        except UnprovenError as error:
+            raise UnreachableError(
+                f"the program that listens at {address} did not prove to be your gateway ({error}),"
+                " so that no client is pointed to it",
+                next="jackline status shows yours; else use another port: jackline up -d --port N",
+            ) from error
     variables = client_environment(address, afk=afk, environ=os.environ)
     chosen = shell or guess_shell(os.environ, windows=os.name == "nt")
     if as_json:
@@ -64,38 +79,16 @@ def env(shell: str | None, afk: bool, port: int | None, as_json: bool) -> None:
         return
     for name, value in variables.items():
         click.echo(assignment(chosen, name, value))
-    click.echo(f"# to apply:  {_HOW[chosen]}")
-    if not answers and config.gateway.listen.token is None:
+    click.echo(f"# to apply:  {_APPLY[chosen]}")
+    if not answers and listen.token is None:
         click.echo(f"no gateway answers at {address} yet; next: jackline up -d", err=True)
-    if config.gateway.listen.token is not None:
-        # Printed lines end in scroll-back and logs; `jackline claude` hands it over unseen.
+    if listen.token is not None:
+        # Printed lines end in scroll-back and logs; `jackline claude` passes it on unseen.
         click.echo(
-            f"this gateway asks for its token: add the line `{TOKEN_HEADER}: …` to"
+            f"this gateway requires its token: add the line `{TOKEN_HEADER}: …` to"
             f" {CUSTOM_HEADERS}, or start clients with `jackline claude` or `jackline exec`",
             err=True,
         )
-
-
-def _address(config: Config) -> tuple[str, bool]:
-    """The port that was asked for, else the gateway that runs, else the one that would.
-
-    And whether a gateway answers there.
-    """
-    asked_for = config.origins["listen.port"].startswith(("flag", "JACKLINE_"))
-    running = find(StateDir(config.state_dir), config.gateway.listen, by_port=False)
-    if running is not None and not asked_for:
-        return running.url, True
-    url = gateway_url(config.gateway.listen)
-    if running is not None and running.url == url:
-        return url, True
-    try:
-        return url, hello(url) is not None
-    except UnprovenError as error:
-        raise UnreachableError(
-            f"what listens at {url} did not prove to be your gateway ({error}), so that no client"
-            " is pointed to it",
-            next="jackline status tells of yours; else take another port: jackline up -d --port N",
-        ) from error
 
 
 def gateway_url(listen: ListenSettings) -> str:
@@ -103,7 +96,7 @@ def gateway_url(listen: ListenSettings) -> str:
     if listen.port == 0:
         raise BadArgumentError(
             "the port is set to 0, any free one, so its number is not known here",
-            next="jackline status tells the address; then: jackline env --port N",
+            next="jackline status shows the address; then: jackline env --port N",
         )
     host = "127.0.0.1" if listen.host in _EVERYWHERE else listen.host
     return f"http://{f'[{host}]' if ':' in host else host}:{listen.port}"

@@ -2,7 +2,7 @@
 
 Rules: (1) any text gets an answer; (2) `--jsonl` answers line by line, in order, and never stops at
 a bad line; (3) of a bare 429 no side is blamed: it does not say whose limit it is.
-Not here: judging (failures/classify.py), wording (failures/sentences.py).
+Classification: failures/classify.py. Wording: failures/sentences.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import sys
 from datetime import datetime
-from typing import BinaryIO
 
 import click
 
@@ -21,7 +20,6 @@ from jackline.failures import Failure, Kind, classify
 from jackline.failures.observation import from_line, from_paste
 from jackline.failures.sentences import explain as explain_in_words
 
-EXIT_SOME_BAD = 3
 _BARE = frozenset(("status 429", 'text "too many requests"'))
 
 
@@ -35,7 +33,7 @@ _BARE = frozenset(("status 429", 'text "too many requests"'))
     "--status", type=click.IntRange(100, 599), help="The HTTP status seen beside the text."
 )
 @click.option("--header", "-H", multiple=True, metavar="'NAME: VALUE'", help="A response header.")
-@click.option("--now", metavar="ISO", help="Take this as the current time; for tests and old logs.")
+@click.option("--now", metavar="ISO", help="Use this as the current time; for tests and old logs.")
 def explain(
     text: tuple[str, ...],
     as_json: bool,
@@ -66,57 +64,62 @@ def explain(
     if jsonl:
         if text or as_json or status is not None or header:
             raise BadArgumentError(
-                "--jsonl takes its observations from stdin and no other option than --now",
+                "--jsonl reads its observations from stdin and accepts no other option than --now",
                 next="jackline explain --jsonl < observations.jsonl",
             )
-        return _answer_lines(sys.stdin.buffer, moment)
-    observation = from_paste(_pasted(text), status=status, headers=_headers(header))
-    failure = classify(observation, now=moment)
+        return _answer_lines(moment)
+    headers = {}
+    for line in header:
+        name, mark, value = line.partition(":")
+        if not mark:
+            raise BadArgumentError(
+                f"--header {line!r} has no colon", next="write it like -H 'retry-after: 30'"
+            )
+        headers[name.strip().lower()] = value.strip()
+    failure = classify(from_paste(_error_text(text), status=status, headers=headers), now=moment)
+    explanation = _explanation(failure, moment)
     if as_json:
-        _print_json(failure, moment)
+        document = {
+            "schema": "jackline.explain/1",
+            **failure.to_json(),
+            "evidence": list(failure.evidence),
+            "explanation": explanation,
+        }
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
     else:
-        click.echo(_in_words(failure, moment))
+        click.echo(explanation)
     unrecognised = failure.kind is Kind.NOT_A_FAILURE and failure.sub == "unrecognised"
     return 1 if unrecognised else 0
 
 
-def _in_words(failure: Failure, now: datetime) -> str:
+def _explanation(failure: Failure, now: datetime) -> str:
     what, *helps = explain_in_words(failure, now)
     guessed = failure.kind is Kind.SERVER_THROTTLE and failure.sub is None
     if guessed and _BARE.issuperset(failure.evidence):
         what = (
             "This is a 429 that does not say whose limit it is: your own traffic may be above what"
             " the account may send, or the provider may be short of capacity. The rest of the"
-            " response, its headers and body, may tell."
+            " response, its headers and body, may show it."
         )
     return " ".join((what, *helps))
 
 
-def _answer_lines(lines: BinaryIO, now: datetime) -> int:
+def _answer_lines(now: datetime) -> int:
     bad = 0
-    for line in lines:
+    for line in sys.stdin.buffer:
         try:
             answer = classify(from_line(line), now=now).to_json()
         except JacklineError as error:
             bad += 1
             answer = {"error": error.message}
         click.echo(json.dumps(answer, ensure_ascii=False))
-    return EXIT_SOME_BAD if bad else 0
+    return 3 if bad else 0
 
 
-def _print_json(failure: Failure, now: datetime) -> None:
-    document = {
-        "schema": "jackline.explain/1",
-        **failure.to_json(),
-        "evidence": list(failure.evidence),
-        "explanation": _in_words(failure, now),
-    }
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2))
-
-
-def _pasted(text: tuple[str, ...]) -> str:
-    if text and text != ("-",):
-        return _printable(" ".join(text))
+def _error_text(words: tuple[str, ...]) -> str:
+    if words and words != ("-",):
+        # Arguments may hold bytes that are no text; they must not break the answer.
+        return " ".join(words).encode("utf-8", "replace").decode()
     if sys.stdin.isatty():
         raise BadArgumentError(
             "there is nothing to explain",
@@ -129,20 +132,3 @@ def _pasted(text: tuple[str, ...]) -> str:
             next='jackline explain "API Error: …"',
         )
     return pasted
-
-
-def _printable(text: str) -> str:
-    """Arguments may carry bytes that are no text; they must not break the answer."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _headers(given: tuple[str, ...]) -> dict[str, str]:
-    headers = {}
-    for header in given:
-        name, mark, value = header.partition(":")
-        if not mark:
-            raise BadArgumentError(
-                f"--header {header!r} has no colon", next="write it like -H 'retry-after: 30'"
-            )
-        headers[name.strip().lower()] = value.strip()
-    return headers

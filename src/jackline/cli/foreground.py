@@ -4,8 +4,7 @@ Rules: (1) the first Ctrl-C lets running calls finish, the second does not; (2) 
 in use is reported with the program that holds it; (3) the log is text on a terminal and JSON lines
 elsewhere, one line per fact, without prompts, answers or credentials; of an unexpected error only
 its type and the places in the code are logged; (4) the limit of open files is raised as far as the
-hard limit.
-Not here: the gateway (assembly/), the flags (gateway_service.py). It loads the whole service.
+hard limit. This module loads the whole service; the flags are in gateway_service.py.
 """
 
 from __future__ import annotations
@@ -28,91 +27,82 @@ import click
 from jackline import event_loop
 from jackline.assembly import CannotListenError, Service, local_url
 from jackline.assembly.gateway_process import hello
-from jackline.cli.gateway_hints import print_next_steps
+from jackline.cli.gateway_flags import print_next_steps
 from jackline.cli.port_holder import port_holder
 from jackline.config import Config
 from jackline.errors import PortTakenError
-from jackline.gateway.settings import ListenSettings
 from jackline.gateway_proof import UnprovenError
 
-# Two sockets for each of the connections that the gateway takes at most, and some for files.
-WANTED = 65_536
+# Two sockets for each of the connections that the gateway accepts at most, and some for files.
+_OPEN_FILES = 65_536
+# The holder of the port may be a gateway that is just starting, or any program, and silent.
+_HELLO_SECONDS = 2.0
+_log = logging.getLogger("jackline")
 
 
 def raise_file_limit() -> None:
-    """Raise the number of files that may be open, as far as that goes."""
+    """Raise the number of files that may be open, up to the hard limit."""
     if sys.platform == "win32":
         return
     import resource  # noqa: PLC0415 -- there is none on Windows
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED if hard == resource.RLIM_INFINITY else min(WANTED, hard)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class _TextLines(logging.Formatter):
+class LogFormatter(logging.Formatter):
+    """Formats a record as text or as one line of JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC).astimezone()
-        word = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        line = f"{moment:%H:%M:%S} {word}{_message(record)}"
-        trace = _trace(record)
+        """The lines of one record."""
+        moment = datetime.fromtimestamp(record.created, UTC)
+        message = record.getMessage()
+        if not record.name.startswith("jackline"):
+            # Others put objects of ours into their messages, with the data that these hold.
+            message = message.partition("\n")[0]
+        level = record.levelname.lower()
+        trace = self._trace(record)
+        if self._as_json:
+            at = moment.isoformat(timespec="milliseconds")
+            document = {"at": at, "level": level, "message": message}
+            if trace:
+                document["trace"] = trace
+            return json.dumps(document, ensure_ascii=False)
+        prefix = "" if record.levelno <= logging.INFO else f"{level}: "
+        line = f"{moment.astimezone():%H:%M:%S} {prefix}{message}"
         return f"{line}\n{trace}" if trace else line
 
-
-class _JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, UTC)
-        told = {
-            "at": moment.isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "message": _message(record),
-        }
-        trace = _trace(record)
-        if trace:
-            told["trace"] = trace
-        return json.dumps(told, ensure_ascii=False)
+    @staticmethod
+    def _trace(record: logging.LogRecord) -> str:
+        """Where an error was raised, with its causes, without any of their messages."""
+        error = record.exc_info[1] if record.exc_info else None
+        parts: list[str] = []
+        while error is not None and len(parts) < 10:
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            parts.append(f"{frames}{type(error).__name__}")
+            error = error.__cause__ or error.__context__
+        return "\ncaused by:\n".join(parts)
 
 
 def log_to(stream: TextIO, level: str) -> None:
     """Send the log of this process to a stream."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_TextLines() if stream.isatty() else _JsonLines())
-    root = logging.getLogger("jackline")
-    root.handlers = [handler]
-    root.propagate = False
-    root.setLevel(level.upper())
-    # The event loop logs what its callbacks raise.
-    loop = logging.getLogger("asyncio")
-    loop.handlers = [handler]
-    loop.propagate = False
-
-
-def _message(record: logging.LogRecord) -> str:
-    if record.name.startswith("jackline"):
-        return record.getMessage()
-    # Others put objects of ours into theirs, with the data that they hold.
-    return record.getMessage().partition("\n")[0]
-
-
-def _trace(record: logging.LogRecord) -> str:
-    """Where an error came from, through all that caused it, without any of their messages."""
-    error = record.exc_info[1] if record.exc_info else None
-    parts: list[str] = []
-    while error is not None and len(parts) < 10:
-        frames = "".join(traceback.format_tb(error.__traceback__))
-        parts.append(f"{frames}{type(error).__name__}")
-        error = error.__cause__ or error.__context__
-    return "\ncaused by:\n".join(parts)
-
-
-_log = logging.getLogger("jackline")
-# Whoever holds the port may be a gateway that is just starting, or any program, and silent.
-_KNOCK_SECONDS = 2.0
+    handler.setFormatter(LogFormatter(as_json=not stream.isatty()))
+    logging.getLogger("jackline").setLevel(level.upper())
+    for name in ("jackline", "asyncio"):  # the event loop logs what its callbacks raise
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.propagate = False
 
 
 def serve(config: Config, reload: Callable[[], Config]) -> int:
-    """The exit code of a gateway that ran here."""
+    """Run a gateway here; returns its exit code."""
     log_to(sys.stderr, config.log_level)
     raise_file_limit()
     for warning in config.warnings:
@@ -122,45 +112,31 @@ def serve(config: Config, reload: Callable[[], Config]) -> int:
     except CannotListenError as error:
         listen = config.gateway.listen
         try:
-            other = hello(local_url(listen.host, listen.port), patience=_KNOCK_SECONDS)
+            other = hello(local_url(listen.host, listen.port), patience=_HELLO_SECONDS)
         except UnprovenError:
-            other = None  # what it says of itself would only be repeated to the user
+            other = None  # its answer is not to be trusted
         if other is not None and other.get("state") == str(config.state_dir.absolute()):
             click.echo("another gateway was quicker to start here; it runs", err=True)
             return 0
-        raise _taken(listen, error.reason, other) from error
+        raise _port_error(config, error.reason, other) from error
 
 
 async def _run(config: Config, reload: Callable[[], Config]) -> int:
-    interrupted = asyncio.Event()
+    was_interrupted = False
     service = Service(config, reload=reload)
-    # Before it starts: whoever interrupts it then wants it to end in good order too.
-    _on_signals(service, interrupted)
-    async with service:
-        ladder = ", then ".join(each.url for each in config.gateway.upstreams)
-        click.echo(f"{service.url}  sends to {ladder}", err=True)
-        print_next_steps(service.url)
-        await service.stop_asked.wait()
-        left = len(service.desk.calls)
-        if left:
-            within = service.config.gateway.limits.drain_seconds
-            words = "stopping; %d calls may finish within %g s. Ctrl-C again cuts them"
-            _log.info(words, left, within)
-    return 130 if interrupted.is_set() else 0
-
-
-def _on_signals(service: Service, interrupted: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
+        nonlocal was_interrupted
         if service.stop_asked.is_set():
-            interrupted.set()
+            was_interrupted = True
             service.cut_short()
         service.stop_asked.set()
 
     def stop_from_handler(_number: int, _frame: object) -> None:
         loop.call_soon_threadsafe(stop)
 
+    # Before it starts: a signal during the start must stop it in order too.
     for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
         number = getattr(signal, name, None)
         if number is None:
@@ -169,33 +145,43 @@ def _on_signals(service: Service, interrupted: asyncio.Event) -> None:
             loop.add_signal_handler(number, stop)
         except NotImplementedError:  # Windows' loop has no signal handlers of its own
             signal.signal(number, stop_from_handler)
+    async with service:
+        urls = ", then ".join(each.url for each in config.gateway.upstreams)
+        click.echo(f"{service.url}  sends to {urls}", err=True)
+        print_next_steps(service.url)
+        await service.stop_asked.wait()
+        left = len(service.desk.calls)
+        if left:
+            within = service.config.gateway.limits.drain_seconds
+            _log.info(
+                "stopping; %d calls may finish within %g s. Ctrl-C again cuts them", left, within
+            )
+    return 130 if was_interrupted else 0
 
 
-def _taken(
-    listen: ListenSettings, error: OSError, gateway: Mapping[str, object] | None
+def _port_error(
+    config: Config, error: OSError, gateway: Mapping[str, object] | None
 ) -> PortTakenError:
-    other = f"jackline up --port {_other(listen.port)}"
+    host, port = config.gateway.listen.host, config.gateway.listen.port
+    free = port + 1 if port < 65535 else os.getpid() % 1000 + 20000
+    other = f"jackline up --port {free}"
     if error.errno == errno.EACCES:
         return PortTakenError(
-            f"port {listen.port} may not be opened by you", next=f"take another: {other}"
+            f"you are not allowed to open port {port}", next=f"use another: {other}"
         )
     if error.errno != errno.EADDRINUSE:
         return PortTakenError(
-            f"{listen.host} port {listen.port} cannot be listened on: {error.strerror}",
+            f"{host} port {port} cannot be listened on: {error.strerror}",
             next="name an address of this machine in listen.host",
         )
-    holder = port_holder(listen.port) or "another program"
+    holder = port_holder(port) or "another program"
     if gateway is not None:
         state = gateway.get("state")
         return PortTakenError(
-            f"port {listen.port} is held by another Jackline gateway, {holder}, whose state folder"
+            f"port {port} is held by another Jackline gateway, {holder}, whose state folder"
             f" is {state}",
-            next=f"jackline down --state {shlex.quote(str(state))}; or take another: {other}",
+            next=f"jackline down --state {shlex.quote(str(state))}; or use another: {other}",
         )
     return PortTakenError(
-        f"port {listen.port} is held by {holder}", next=f"end it, or take another: {other}"
+        f"port {port} is held by {holder}", next=f"stop it, or use another: {other}"
     )
-
-
-def _other(port: int) -> int:
-    return port + 1 if port < 65535 else os.getpid() % 1000 + 20000

@@ -1,35 +1,45 @@
-"""The flags that every verb about the gateway takes, and the configuration they lead to.
+"""The flags that every verb about the gateway takes, and the configuration and gateway they name.
 
 Rules: (1) the same flag means the same on every verb; (2) a flag that is not set is left to the
 environment and the files.
-Not here: reading those (config/).
 """
 
 from __future__ import annotations
 
+import functools
 import os
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import click
 
 from jackline.config import Config, ServicePlace, load, place_of_service
 from jackline.outside_names import printable
+from jackline.programs import find_program
+from jackline.state_dir import RunningGateway, StateDir
 
-F = TypeVar("F", bound=Callable[..., object])
 
+def gateway_flags(command: Callable[..., int]) -> Callable[..., int]:
+    """Add `--port`, `--upstream`, `--state` and `--config`; the command gets them as `flags`."""
 
-def gateway_flags(command: F) -> F:
-    """Give a command `--port`, `--upstream`, `--state` and `--config`."""
+    @functools.wraps(command)
+    def collect(
+        port: int | None, upstream: str | None, state: str | None, config: str | None, **rest: Any
+    ) -> int:
+        flags = {"port": port, "upstream": upstream, "state": state, "config": config}
+        return command(flags=flags, **rest)
+
     for option in (
         click.option("--config", type=click.Path(), help="A jackline.toml to use alone."),
         click.option("--state", type=click.Path(), help="The folder for journal and state."),
         click.option("--upstream", help="The URL that calls are sent to."),
         click.option("--port", type=click.IntRange(0, 65535), help="The port (8766)."),
     ):
-        command = option(command)
-    return command
+        collect = option(collect)
+    return collect
 
 
 def configured(
@@ -46,28 +56,43 @@ def configured(
 
 
 def show_warnings(config: Config) -> None:
-    """Show what the configuration warns of, such as what a project's file may not set."""
+    """Print the warnings of the configuration, such as what a project's file may not set."""
     for warning in config.warnings:
         click.echo(f"warning: {printable(warning)}", err=True)
 
 
 def service_place(flags: Mapping[str, object]) -> ServicePlace:
-    """Where the service lives under these flags; faults of the configuration come with it."""
+    """Where the service is under these flags; faults of the configuration are in it."""
     return place_of_service(flags=flags, environ=os.environ, cwd=Path.cwd())
 
 
 def warn_of_faults(place: ServicePlace) -> None:
-    """Say what is wrong with a configuration that was not needed for what is done now."""
+    """Warn of faults in a configuration that the current command does not need."""
     if place.problem is not None:
         click.echo(f"warning: {place.problem}", err=True)
 
 
-def as_arguments(flags: Mapping[str, object]) -> list[str]:
-    """The flags as another `jackline` would be given them."""
-    given: list[str] = []
-    for name, value in flags.items():
-        if value is True:
-            given.append(f"--{name.replace('_', '-')}")
-        elif value is not None and value is not False:
-            given += [f"--{name.replace('_', '-')}", str(value)]
-    return given
+def running_gateway(place: ServicePlace) -> RunningGateway:
+    """The gateway that runs there; UnreachableError if none does."""
+    from jackline.assembly.gateway_process import find, not_running  # noqa: PLC0415 -- loads more
+
+    folder = StateDir(place.state_dir)
+    running = find(folder, place.listen)
+    if running is None:
+        raise place.problem or not_running(folder)
+    warn_of_faults(place)
+    return running
+
+
+def print_next_steps(url: str) -> None:
+    """Print what to do with a gateway that runs."""
+    click.echo(f"next:  ANTHROPIC_BASE_URL={url} claude      (or: jackline claude)", err=True)
+    click.echo("       jackline status shows its status; jackline down stops it", err=True)
+    if find_program("jackline") is None and sys.prefix != sys.base_prefix:
+        environment, folder = Path(sys.prefix), Path.cwd()
+        if environment.is_relative_to(folder):
+            environment = environment.relative_to(folder)
+        activation = f". {shlex.quote(str(environment / 'bin' / 'activate'))}"
+        if sys.platform == "win32":
+            activation = str(environment / "Scripts" / "activate")
+        click.echo(f"       (in a new shell first: {activation})", err=True)

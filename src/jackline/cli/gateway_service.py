@@ -1,11 +1,12 @@
 """`jackline up` and `down`: start the gateway here, in the background or at login, and stop it.
 
-Rules: (1) a second `up` says that one runs, and succeeds; (2) `down` stops only the gateway of this
-state folder, by a request; one that cannot prove to be this user's is ended by its process if that
-is a gateway of this user; faults of the configuration do not matter; (3) a login service (systemd,
-launchd, Windows task) is decided by pure functions and shown before it is installed; only files of
-this user are touched, and `--uninstall` undoes all of it.
-Not here: running it in this process (foreground.py), the steps themselves (system_steps.py).
+Rules: (1) a second `up` reports the gateway that runs, and succeeds; it warns where that gateway
+differs from its own flags and variables (not files: the gateway reads changed files by itself); (2)
+`down` stops only the gateway of this state folder, by a request; one that cannot prove to be this
+user's is stopped by its process if that is a gateway of this user; faults of the configuration do
+not matter; (3) a login service (systemd, launchd, Windows task) is decided by pure functions and
+shown before it is installed; only files of this user are touched, and `--uninstall` undoes it.
+Running it in this process: foreground.py. The steps: system_steps.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -29,55 +29,45 @@ from jackline.assembly.gateway_process import (
     find_lasting,
     order,
     start_in_background,
+    status_of,
     wait_until_gone,
 )
 from jackline.cli.gateway_flags import (
-    as_arguments,
     configured,
     gateway_flags,
+    print_next_steps,
     service_place,
     show_warnings,
     warn_of_faults,
 )
-from jackline.cli.gateway_hints import print_next_steps, warn_if_different
-from jackline.cli.system_steps import Remove, Run, Step, Write, apply_steps, unit_word
+from jackline.cli.system_steps import Installation, Remove, Run, Write, apply_steps, unit_word
+from jackline.config import Config
 from jackline.errors import UnreachableError, UntrustedGatewayError, UsageError
 from jackline.programs import find_program, own_command
 
-UNIT = "jackline.service"
-LABEL = "jackline.gateway"
-TASK = "Jackline"
-DESCRIPTION = "Jackline gateway: keeps AI agents working through rate limits and outages"
+_UNIT = "jackline.service"
+_LABEL = "jackline.gateway"
+_TASK = "Jackline"
+_DESCRIPTION = "Jackline gateway: keeps AI agents working through rate limits and outages"
 # Thousands of waiting clients need two sockets each.
 _OPEN_FILES = 65_536
-# A faulty configuration (exit code 2) does not get better by starting again.
-_USAGE_EXIT = 2
-
-
-@dataclass(frozen=True, slots=True)
-class LoginService:
-    """What installing and uninstalling do on one kind of machine."""
-
-    kind: str
-    install: tuple[Step, ...]
-    uninstall: tuple[Step, ...]
-
-
-def program(arguments: Sequence[str] = ()) -> tuple[str, ...]:
-    """The command that starts this very Jackline as a gateway in the foreground."""
-    return tuple(own_command("up", *arguments))
+# What only the start of a gateway decides, and cannot be seen from outside.
+_START_FLAGS = {"afk": "--afk", "read_only": "--read-only", "config": "--config"}
 
 
 def login_service(
-    command: Sequence[str],
+    arguments: Sequence[str],
     *,
     platform: str = sys.platform,
     home: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> LoginService:
-    """The service for this machine, not yet installed; UsageError where there is no such thing."""
+    environ: Mapping[str, str] = os.environ,
+) -> Installation:
+    """The service that runs `up` with these arguments at every login of this user.
+
+    UsageError where this system has no such service.
+    """
+    command = own_command("up", *arguments)
     home = home or Path.home()
-    environ = os.environ if environ is None else environ
     if platform == "darwin":
         return launchd(command, home, os.getuid())
     if platform == "win32":
@@ -96,68 +86,51 @@ def login_service(
 
 
 def has_systemd() -> bool:
-    """Whether this machine was started by systemd, and has the command to speak with it."""
+    """Whether this machine was started by systemd, and has its command."""
     return Path("/run/systemd/system").is_dir() and find_program("systemctl") is not None
 
 
-def systemd(command: Sequence[str], config_folder: Path) -> LoginService:
+def systemd(command: Sequence[str], config_folder: Path) -> Installation:
     """A user unit: `systemctl --user` knows it as jackline."""
-    path = config_folder / "systemd" / "user" / UNIT
-    reload = Run(("systemctl", "--user", "daemon-reload"))
-    return LoginService(
-        "systemd",
-        install=(
-            Write(path, unit_text(command).encode()),
-            reload,
-            Run(("systemctl", "--user", "enable", "--now", UNIT)),
-        ),
-        uninstall=(
-            Run(("systemctl", "--user", "disable", "--now", UNIT), may_fail=True),
-            Remove(path),
-            reload,
-        ),
-    )
-
-
-def unit_text(command: Sequence[str]) -> str:
-    """The unit's file."""
-    return f"""\
+    path = config_folder / "systemd" / "user" / _UNIT
+    # A faulty configuration (exit code 2) does not get better by a restart.
+    unit = f"""\
 [Unit]
-Description={DESCRIPTION}
+Description={_DESCRIPTION}
 
 [Service]
 ExecStart={" ".join(unit_word(word) for word in command)}
 WorkingDirectory=%h
 Restart=on-failure
 RestartSec=2
-RestartPreventExitStatus={_USAGE_EXIT}
+RestartPreventExitStatus=2
 LimitNOFILE={_OPEN_FILES}
 
 [Install]
 WantedBy=default.target
 """
-
-
-def launchd(command: Sequence[str], home: Path, user_id: int) -> LoginService:
-    """An agent of the user's graphical session."""
-    path = home / "Library" / "LaunchAgents" / f"{LABEL}.plist"
-    leave = Run(("launchctl", "bootout", f"gui/{user_id}/{LABEL}"), may_fail=True)
-    return LoginService(
-        "launchd",
+    reload = Run(("systemctl", "--user", "daemon-reload"))
+    return Installation(
+        "systemd",
         install=(
-            Write(path, plist(command, home)),
-            leave,
-            Run(("launchctl", "bootstrap", f"gui/{user_id}", str(path))),
+            Write(path, unit.encode()),
+            reload,
+            Run(("systemctl", "--user", "enable", "--now", _UNIT)),
         ),
-        uninstall=(leave, Remove(path)),
+        uninstall=(
+            Run(("systemctl", "--user", "disable", "--now", _UNIT), may_fail=True),
+            Remove(path),
+            reload,
+        ),
     )
 
 
-def plist(command: Sequence[str], home: Path) -> bytes:
-    """The agent's property list."""
-    return plistlib.dumps(
+def launchd(command: Sequence[str], home: Path, user_id: int) -> Installation:
+    """An agent of the user's graphical session."""
+    path = home / "Library" / "LaunchAgents" / f"{_LABEL}.plist"
+    plist = plistlib.dumps(
         {
-            "Label": LABEL,
+            "Label": _LABEL,
             "ProgramArguments": list(command),
             "WorkingDirectory": str(home),
             "RunAtLoad": True,
@@ -168,37 +141,30 @@ def plist(command: Sequence[str], home: Path) -> bytes:
         },
         sort_keys=False,
     )
-
-
-def scheduled_task(command: Sequence[str], local_folder: Path, user: str) -> LoginService:
-    """A task of this user, run at this user's login.
-
-    The plain options of schtasks would need an administrator, end the task after three days and
-    never start it on battery; only a definition in XML can say otherwise.
-    """
-    path = local_folder / "jackline" / "login-task.xml"
-    return LoginService(
-        "schtasks",
+    unload = Run(("launchctl", "bootout", f"gui/{user_id}/{_LABEL}"), may_fail=True)
+    return Installation(
+        "launchd",
         install=(
-            Write(path, task_xml(command, user).encode("utf-16")),
-            Run(("schtasks", "/Create", "/TN", TASK, "/XML", str(path), "/F")),
-            Run(("schtasks", "/Run", "/TN", TASK)),
+            Write(path, plist),
+            unload,
+            Run(("launchctl", "bootstrap", f"gui/{user_id}", str(path))),
         ),
-        uninstall=(
-            Run(("schtasks", "/End", "/TN", TASK), may_fail=True),
-            Run(("schtasks", "/Delete", "/TN", TASK, "/F"), may_fail=True),
-            Remove(path),
-        ),
+        uninstall=(unload, Remove(path)),
     )
 
 
-def task_xml(command: Sequence[str], user: str) -> str:
-    """The task's definition."""
+def scheduled_task(command: Sequence[str], local_folder: Path, user: str) -> Installation:
+    """A task of this user, run at this user's login.
+
+    Defined in XML: the plain options of schtasks need an administrator, end the task after three
+    days and never start it on battery.
+    """
+    path = local_folder / "jackline" / "login-task.xml"
     arguments = subprocess.list2cmdline(list(command[1:]))
-    return f"""\
+    task = f"""\
 <?xml version="1.0" encoding="UTF-16"?>
 <Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
-  <RegistrationInfo><Description>{escape(DESCRIPTION)}</Description></RegistrationInfo>
+  <RegistrationInfo><Description>{escape(_DESCRIPTION)}</Description></RegistrationInfo>
   <Triggers>
     <LogonTrigger><Enabled>true</Enabled><UserId>{escape(user)}</UserId></LogonTrigger>
   </Triggers>
@@ -221,6 +187,40 @@ def task_xml(command: Sequence[str], user: str) -> str:
   </Actions>
 </Task>
 """
+    return Installation(
+        "schtasks",
+        install=(
+            Write(path, task.encode("utf-16")),
+            Run(("schtasks", "/Create", "/TN", _TASK, "/XML", str(path), "/F")),
+            Run(("schtasks", "/Run", "/TN", _TASK)),
+        ),
+        uninstall=(
+            Run(("schtasks", "/End", "/TN", _TASK), may_fail=True),
+            Run(("schtasks", "/Delete", "/TN", _TASK, "/F"), may_fail=True),
+            Remove(path),
+        ),
+    )
+
+
+def warn_if_different(
+    running: RunningGateway, config: Config, flags: Mapping[str, object] | None = None
+) -> None:
+    """Warn when a running gateway sends elsewhere than wanted, or started without these flags."""
+    found = []
+    wanted = config.gateway.upstream.url
+    try:
+        sends_to = status_of(running).get("upstream")
+    except UnreachableError:
+        sends_to = None  # it has just stopped: the next request to it will fail
+    is_wanted_here = config.origins.get("upstream.url") in ("flag --upstream", "JACKLINE_UPSTREAM")
+    if is_wanted_here and sends_to is not None and sends_to != wanted:
+        found.append(f"it sends to {sends_to}, not to {wanted}")
+    without_effect = [flag for name, flag in _START_FLAGS.items() if (flags or {}).get(name)]
+    if without_effect:
+        found.append(f"{' and '.join(without_effect)} cannot change a gateway that runs")
+    if found:
+        click.echo(f"warning: {'; '.join(found)}", err=True)
+        click.echo("next:  jackline down, then the same command again", err=True)
 
 
 @click.command()
@@ -229,17 +229,14 @@ def task_xml(command: Sequence[str], user: str) -> str:
 @click.option(
     "--read-only",
     is_flag=True,
-    help="Take no orders from the page in the browser, nor from models.",
+    help="Accept no orders from the page in the browser or from models.",
 )
-@click.option("-d", "--detach", is_flag=True, help="Run in the background; end it with down.")
+@click.option("-d", "--detach", is_flag=True, help="Run in the background; stop it with down.")
 @click.option("--install", is_flag=True, help="Start it at every login.")
 @click.option("--uninstall", is_flag=True, help="Do not start it at login any more.")
 @click.option("--dry-run", is_flag=True, help="With --install: only show what would be done.")
-def up(  # noqa: PLR0913, PLR0917 -- one per flag
-    port: int | None,
-    upstream: str | None,
-    state: str | None,
-    config: str | None,
+def up(
+    flags: Mapping[str, object],
     afk: bool,
     read_only: bool,
     detach: bool,
@@ -259,75 +256,69 @@ def up(  # noqa: PLR0913, PLR0917 -- one per flag
       jackline up --upstream http://127.0.0.1:18080 --port 9000
       jackline up --install             at every login
 
-    Exit codes: 0 stopped in good order, or one runs already; 1 failed; 2 usage; 130 Ctrl-C twice.
+    Exit codes: 0 stopped, or one runs already; 1 failed; 2 usage; 130 Ctrl-C twice.
     """
-    flags = {"port": port, "upstream": upstream, "state": state, "config": config, "afk": afk}
-    flags["read_only"] = read_only
-    given = {
-        name: value for name, value in flags.items() if value is not None and value is not False
-    }
-    # A service runs in another folder, so what was meant from here is written out.
-    absolute = {
-        name: str(Path(str(value)).absolute()) if name in ("state", "config") else value
-        for name, value in given.items()
-    }
-    arguments = as_arguments(absolute)
+    all_flags = {**flags, "afk": afk or None, "read_only": read_only or None}
+    used = {name: value for name, value in all_flags.items() if value is not None}
+    arguments: list[str] = []
+    for name, value in used.items():
+        arguments.append(f"--{name.replace('_', '-')}")
+        if name in ("state", "config"):
+            # A service runs in another folder, so relative paths are written out.
+            arguments.append(str(Path(str(value)).absolute()))
+        elif value is not True:
+            arguments.append(str(value))
     if install or uninstall:
-        service = login_service(program(arguments))
+        service = login_service(arguments)
         steps = service.install if install else service.uninstall
         apply_steps(steps, lambda line: click.echo(line, err=True), dry_run=dry_run)
         return 0
-    settings = configured(given)
+    settings = configured(used)
     folder = StateDir(settings.state_dir)
     running = find_lasting(folder, settings.gateway.listen)
     if running is not None:
         click.echo(f"a gateway runs already at {running.url} (process {running.pid})", err=True)
-        warn_if_different(running, settings, given)
+        warn_if_different(running, settings, used)
         return 0
     if detach:
-        show_warnings(settings)  # in the foreground they stand in the log on stderr
+        show_warnings(settings)  # in the foreground they are in the log on stderr
         running = start_in_background(folder, settings.gateway.listen, arguments)
         click.echo(f"{running.url}  process {running.pid}, log {folder.log}")
         print_next_steps(running.url)
         return 0
-    from jackline.cli.foreground import serve  # noqa: PLC0415 -- loads the whole house
+    from jackline.cli.foreground import serve  # noqa: PLC0415 -- loads the whole service
 
-    return serve(settings, lambda: configured(given))
+    return serve(settings, lambda: configured(used))
 
 
 @click.command()
 @gateway_flags
-def down(port: int | None, upstream: str | None, state: str | None, config: str | None) -> int:
-    """End the gateway; running calls may finish first.
+def down(flags: Mapping[str, object]) -> int:
+    """Stop the gateway after running calls finish.
 
-    Exit codes: 0 it has ended, or none ran; 5 it does not answer.
+    Exit codes: 0 it has stopped, or none ran; 5 it does not answer.
     """
-    flags = {"port": port, "upstream": upstream, "state": state, "config": config}
     place = service_place(flags)
     folder = StateDir(place.state_dir)
     try:
         running = find(folder, place.listen)
     except UntrustedGatewayError:
-        # What it says of itself is not believed: only its word in the folder names its process.
+        # Its own answers are not believed: only the record in the state folder names its process.
         running = folder.running()
         if running is None or not end_process(running):
             raise
-        return _seen_off(folder, running)
-    if running is None and place.problem is not None:
-        raise place.problem  # it may say where one runs
-    if running is None:
-        click.echo("no gateway runs", err=True)
-        return 0
-    warn_of_faults(place)
-    order(running, "stop")
-    return _seen_off(folder, running)
-
-
-def _seen_off(folder: StateDir, running: RunningGateway) -> int:
+    else:
+        if running is None and place.problem is not None:
+            raise place.problem  # without the fault, a gateway might be found
+        if running is None:
+            click.echo("no gateway runs", err=True)
+            return 0
+        warn_of_faults(place)
+        order(running, "stop")
     click.echo(f"{running.url} is being stopped", err=True)
     if not wait_until_gone(folder, running):
         raise UnreachableError(
-            f"process {running.pid} has not ended yet",
-            next="its calls may still run; look again with: jackline status",
+            f"process {running.pid} has not stopped yet",
+            next="its calls may still run; check again with: jackline status",
         )
     return 0

@@ -2,9 +2,8 @@
 
 Rules: (1) reading hinders no gateway, and works while none runs; (2) `logs` prints every event once
 and in order, as far as the journal has it; (3) without a journal `why` goes on without one, and an
-unreadable journal is reported on stderr; (4) bounded: what is remembered to know new events from
-old, and how many calls are read, the latest first.
-Not here: the lines (control/event_lines.py), what waits mean (autopsy/lapsed_caches.py).
+unreadable journal is reported on stderr; (4) memory is bounded: the events that count as printed,
+and the calls that are read, the latest first.
 """
 
 from __future__ import annotations
@@ -31,7 +30,11 @@ from jackline.transcripts.story import TranscriptSet
 
 _MOST_CALLS = 50_000
 # A call is journalled when it has ended, which may be after its transcript's last line.
-_LATER = 3600.0
+_CALL_SECONDS = 3600.0
+_FOLLOW_SECONDS = 0.5
+# The journal is written in batches, table after table: a late event comes within this.
+_LATE_SECONDS = 30.0
+_MOST_SEEN = 200_000
 
 
 def read_lapsed_waits(evidence: TranscriptSet, now: datetime) -> list[LapsedWait]:
@@ -43,7 +46,7 @@ def read_lapsed_waits(evidence: TranscriptSet, now: datetime) -> list[LapsedWait
     began = [story.started_at for story in evidence.stories if story.started_at is not None]
     ended = [story.ended_at for story in evidence.stories if story.ended_at is not None]
     since = min(began, default=now).timestamp()
-    until = max(ended, default=now).timestamp() + _LATER
+    until = max(ended, default=now).timestamp() + _CALL_SECONDS
     try:
         with JournalReader(journal) as reader:
             calls = reader.calls(since, until, _MOST_CALLS)
@@ -51,12 +54,6 @@ def read_lapsed_waits(evidence: TranscriptSet, now: datetime) -> list[LapsedWait
         click.echo(f"warning: {error}", err=True)
         return []
     return lapsed_waits((call for call in calls if call.session in sessions), cache_prices)
-
-
-_FOLLOW_SECONDS = 0.5
-# The journal is written in batches, table after table: what comes late comes within this.
-_LATE = 30.0
-_MOST_SEEN = 200_000
 
 
 def latest(reader: JournalReader, since: float, limit: int) -> list[LoggedEvent]:
@@ -71,15 +68,15 @@ def latest(reader: JournalReader, since: float, limit: int) -> list[LoggedEvent]
 
 
 class LogFollower:
-    """What was printed lately, to tell what is new; nothing from before `begins` is news."""
+    """Finds new events: those after `begins` that were not printed yet."""
 
     def __init__(self, begins: float, printed: Iterable[LoggedEvent] = ()) -> None:
         self._begins = self._since = begins
         self._seen: OrderedDict[LoggedEvent, None] = OrderedDict.fromkeys(printed)
 
-    def news(self, reader: JournalReader, limit: int) -> Iterator[LoggedEvent]:
-        """What has come since the last time."""
-        for event in latest(reader, max(self._begins, self._since - _LATE), limit):
+    def new_events(self, reader: JournalReader, limit: int) -> Iterator[LoggedEvent]:
+        """The events since the last call."""
+        for event in latest(reader, max(self._begins, self._since - _LATE_SECONDS), limit):
             if event not in self._seen:
                 self._seen[event] = None
                 self._since = max(self._since, event.at)
@@ -87,9 +84,9 @@ class LogFollower:
         while len(self._seen) > _MOST_SEEN:
             self._seen.popitem(last=False)
 
-    def set_back(self, reader: JournalReader, now: float) -> None:
-        """The clock was set back: what comes now seems older than what was printed."""
-        self._begins = self._since = now - _LATE
+    def clock_set_back(self, reader: JournalReader, now: float) -> None:
+        """Go on after the clock was set back: new events seem older than printed ones."""
+        self._begins = self._since = now - _LATE_SECONDS
         for event in latest(reader, now, _MOST_SEEN):
             self._seen[event] = None
 
@@ -98,24 +95,24 @@ async def print_log(journal: Path, limit: int, *, follow: bool, as_json: bool) -
     """Print the latest events; with `follow` go on until interrupted."""
     clock = SystemClock()
 
-    def tell(event: LoggedEvent) -> None:
+    def show(event: LoggedEvent) -> None:
         line = json.dumps(event_json(event)) if as_json else ""
         click.echo(line or printable(event_text(event, clock.now())))
 
     with JournalReader(journal) as reader:
         first = latest(reader, 0.0, limit)
     for event in first:
-        tell(event)
+        show(event)
     if not follow:
         return 0
-    following = LogFollower(first[-1].at if first else clock.wall() - _LATE, first)
+    follower = LogFollower(first[-1].at if first else clock.wall() - _LATE_SECONDS, first)
     watch = ClockWatch(clock)
     while True:
         await clock.sleep(_FOLLOW_SECONDS)
-        # Opened each time: the file may be exchanged while we look on.
+        # Opened each time: the file may be replaced meanwhile.
         with JournalReader(journal) as reader:
             moved = watch.look()
             if moved is not None and moved.by < 0:
-                following.set_back(reader, clock.wall())
-            for event in following.news(reader, _MOST_SEEN):
-                tell(event)
+                follower.clock_set_back(reader, clock.wall())
+            for event in follower.new_events(reader, _MOST_SEEN):
+                show(event)

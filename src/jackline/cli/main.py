@@ -3,7 +3,6 @@
 Rules: (1) the module of a verb is loaded only when the verb is called, so that `--help` stays
 quick; (2) no traceback reaches a user, unless JACKLINE_DEBUG is set; (3) of hook, statusline and
 mcp only the help is here: quick/entry.py runs these verbs before the command line is loaded.
-Not here: what the verbs do (the other files of this folder, quick/).
 """
 
 from __future__ import annotations
@@ -27,39 +26,42 @@ _VERBS = {
     "cancel": ("jackline.cli.runs", "End a run for good, with its clean-up."),
     "fork": ("jackline.cli.resume", "Begin a new run with a part of another's results."),
     "logs": ("jackline.cli.runs", "Print a run's log, or without an ID what the service did."),
-    "ls": ("jackline.cli.runs", "List runs; --parked tells what would wake, and when."),
+    "ls": ("jackline.cli.runs", "List runs; --parked shows what would wake, and when."),
     "plugin": ("jackline.cli.client_setup", "Set up the plugin for Claude Code."),
     "purge": ("jackline.cli.removal", "Delete all runs that ended long ago, for good."),
     "resources": ("jackline.cli.runs", "List what runs have rented and still hold."),
-    "resume": ("jackline.cli.resume", "Go on with a run that was stopped, parked or cut off."),
+    "resume": ("jackline.cli.resume", "Resume a run that was stopped, parked or cut off."),
     "retry": ("jackline.cli.resume", "Run the failed calls of a run again, nothing else."),
-    "rm": ("jackline.cli.removal", "Delete runs with all that was kept of them, for good."),
+    "rm": ("jackline.cli.removal", "Delete runs with all their saved data, for good."),
     "run": ("jackline.cli.run", "Run a flow of agents to its end, whatever happens."),
     "show": ("jackline.cli.runs", "Show one run and the end of each of its agents."),
     "claude": ("jackline.cli.client_run", "Run Claude Code through the gateway."),
     "config": ("jackline.cli.config", "Show, check and locate the configuration."),
     "connect": ("jackline.cli.client_setup", "Point a client at the gateway in its own settings."),
-    "disconnect": ("jackline.cli.client_setup", "Give a client its own settings back."),
-    "doctor": ("jackline.cli.doctor", "Check the way to the upstreams, and say what to fix."),
-    "down": ("jackline.cli.gateway_service", "End the gateway in good order."),
+    "disconnect": ("jackline.cli.client_setup", "Restore a client's own settings."),
+    "doctor": ("jackline.cli.doctor", "Check the way to the upstreams, and show what to fix."),
+    "down": ("jackline.cli.gateway_service", "Stop the gateway after running calls finish."),
     "drill": ("jackline.cli.drill", "Rehearse storms, walls and outages, bare and with Jackline."),
     "env": ("jackline.cli.env", "Print the lines that point a shell to the gateway."),
     "exec": ("jackline.cli.client_run", "Run any client through the gateway."),
     "hook": ("jackline.cli.main", "Answer a hook of Claude Code; the plugin calls it."),
-    "explain": ("jackline.cli.explain", "Say what one error means and what helps."),
+    "explain": ("jackline.cli.explain", "Explain what one error means and what helps."),
     "notify": ("jackline.cli.notify", "Messages to you; `notify test` sends one."),
     "open": ("jackline.cli.open", "Show the fleet in the browser."),
     "mcp": ("jackline.cli.main", "Connect a client's MCP over stdio with the service."),
     "statusline": ("jackline.cli.main", "Print one line for Claude Code's status line."),
-    "simulate": ("jackline.cli.simulate", "Play a provider with limits and faults locally."),
-    "status": ("jackline.cli.status", "Tell how the gateway stands, and who waits for what."),
+    "simulate": ("jackline.cli.simulate", "Simulate a provider with limits and faults locally."),
+    "status": ("jackline.cli.status", "Show gateway status, and who waits for what."),
     "top": ("jackline.cli.status", "Watch the fleet live: lanes, agents, burn, runs, forecast."),
     "trust": ("jackline.cli.trust", "Agree to the upstreams that a project's file lists."),
     "up": (
         "jackline.cli.gateway_service",
         "Run the gateway that clients reach through ANTHROPIC_BASE_URL.",
     ),
-    "upstream": ("jackline.cli.upstream", "Say where calls go: add, test and choose upstreams."),
+    "upstream": (
+        "jackline.cli.upstream",
+        "Configure where calls go: add, test and choose upstreams.",
+    ),
     "why": ("jackline.cli.why", "Find why agents died, from their transcripts."),
 }
 
@@ -74,14 +76,14 @@ class _LazyVerbs(click.Group):
         if cmd_name not in _VERBS:
             return None
         module = import_module(_VERBS[cmd_name][0])
-        # A verb that is also a word of Python's has an underscore behind it there.
+        # A verb that is also a Python keyword or builtin has an underscore behind it.
         command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")
         if not isinstance(command, click.Command):
             raise TypeError(f"{cmd_name} is not a command")
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the verb; click itself would call a reader who has left a failure."""
+        """Run the verb; click itself would count a closed output as a failure."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -91,7 +93,7 @@ class _LazyVerbs(click.Group):
             return 0
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Verbs by their lines above: click's own way would load every one of them."""
+        """Verbs with their lines above: click's own way would load every verb."""
         verbs = [
             CompletionItem(n, help=v[1]) for n, v in _VERBS.items() if n.startswith(incomplete)
         ]
@@ -112,9 +114,14 @@ def jackline() -> None:
 
 def main() -> NoReturn:
     """Run the command line and leave the process with its exit code."""
-    _hold_standard_streams()
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            # Opens this number, the lowest free one: a file or socket of ours must not be stdout.
+            os.open(os.devnull, os.O_RDWR)
     code = run(sys.argv[1:])
-    # All is done and told: a Ctrl-C that comes while Python clears up only hurries it.
+    # All is done and printed: a Ctrl-C during Python's clean-up only ends it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if code == _INTERRUPTED:
         from jackline.cli.shutdown import exit_interrupted  # noqa: PLC0415 -- rarely needed
@@ -127,21 +134,18 @@ def run(arguments: list[str]) -> int:
     """The exit code of `jackline ARGUMENTS`."""
     try:
         code = jackline.main(arguments, prog_name="jackline", standalone_mode=False)
-    except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
-        return _INTERRUPTED
-    except KeyboardInterrupt:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return _INTERRUPTED
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except JacklineError as error:
-        return _tell(error)
+        return _print_error(error)
     except Exception as error:
         if os.environ.get("JACKLINE_DEBUG"):
             raise
-        return _tell(
+        return _print_error(
             InternalError(
                 f"a bug in Jackline: {type(error).__name__}",
                 next="run it again with JACKLINE_DEBUG=1 and report the traceback",
@@ -150,50 +154,42 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _hold_standard_streams() -> None:
-    """Keep the first three numbers for what they are: a file or socket of ours must not be 1."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
-
-
-def _tell(error: JacklineError) -> int:
-    # A message may quote a name that somebody else has put into a store.
+def _print_error(error: JacklineError) -> int:
+    # A message may quote a name that a foreign program has put into a store.
     click.echo(printable(f"error: {error.message}", keep="\n\t"), err=True)
     if error.next:
         click.echo(printable(f"next:  {error.next}", keep="\n\t"), err=True)
     return error.exit_code
 
 
+_NOT_HERE = "a quick verb was run by the command line instead of quick/entry.py"
 _state = click.option("--state", type=click.Path(), help="The folder for journal and state.")
 
 
 @click.command()
 @_state
-def hook(state: str | None) -> int:
-    """Pass what Claude Code tells its hooks on to the service, and its answer back.
+def hook(state: str | None) -> int:  # noqa: ARG001 -- for its help
+    """Pass the input of a Claude Code hook on to the service, and print its answer.
 
-    Reads the hook's JSON from stdin. Always succeeds: without a service it says so once, then is
-    silent. The plugin calls this; there is little use in calling it by hand.
+    Reads the hook's JSON from stdin. Always succeeds: without a service it prints a message once,
+    then nothing. The plugin calls this; there is little use in calling it by hand.
     """
-    raise _not_here(state)
+    raise InternalError(_NOT_HERE)
 
 
 @click.command()
 @_state
-def statusline(state: str | None) -> int:
-    """Print how lanes and quota stand, in one line, for Claude Code's status line.
+def statusline(state: str | None) -> int:  # noqa: ARG001 -- for its help
+    """Print the status of lanes and quota in one line, for Claude Code's status line.
 
     Reads the client's JSON from stdin; `jackline plugin install` sets it up.
     """
-    raise _not_here(state)
+    raise InternalError(_NOT_HERE)
 
 
 @click.command()
 @_state
-def mcp(state: str | None) -> int:
+def mcp(state: str | None) -> int:  # noqa: ARG001 -- for its help
     """Speak MCP over stdio, for clients that start their servers themselves.
 
     Starts the service if none runs.
@@ -202,8 +198,4 @@ def mcp(state: str | None) -> int:
     Example:
       claude mcp add jackline -- jackline mcp
     """
-    raise _not_here(state)
-
-
-def _not_here(_state: str | None) -> InternalError:
-    return InternalError("a quick verb came to the command line instead of the program's entry")
+    raise InternalError(_NOT_HERE)

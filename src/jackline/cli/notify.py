@@ -1,7 +1,7 @@
 """`jackline notify test`: send one message by every configured channel, and report each result.
 
 Rules: (1) no gateway is needed; (2) a failure is reported with its reason, without the address.
-Not here: when messages are sent (assembly/faces.py).
+When messages are sent: assembly/faces.py.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def notify() -> None:
 @click.option("--config", type=click.Path(), help="A jackline.toml to use alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def test(config: str | None, as_json: bool) -> int:
-    """Send one message by every way that is set in [notify].
+    """Send one message by every channel that is set in [notify].
 
-    Exit codes: 0 all went, 1 one did not.
+    Exit codes: 0 all were sent, 1 one was not.
 
     \b
     Example of your own jackline.toml (jackline config path):
@@ -40,19 +40,19 @@ def test(config: str | None, as_json: bool) -> int:
     settings = configured({"config": config}).notify
     if not settings.has_ways:
         raise BadArgumentError(
-            "no way to send messages is set",
+            "no channel for messages is set",
             next="put desktop = true, or webhook = …, under [notify]: jackline config path",
         )
-    words = "This is how Jackline tells you. Nothing is wrong."
+    text = "This is a test message of Jackline. Nothing is wrong."
     message = IncidentMessage(
-        IncidentKind.NEEDS_YOU, "Jackline: a test", words, SystemClock().wall()
+        IncidentKind.NEEDS_YOU, "Jackline: a test", text, SystemClock().wall()
     )
     sent = send(message, settings)
     if as_json:
-        told = [
+        ways = [
             {"way": each.way, "sent": not each.trouble, "trouble": each.trouble} for each in sent
         ]
-        click.echo(json.dumps({"schema": "jackline.notify-test/1", "ways": told}, indent=2))
+        click.echo(json.dumps({"schema": "jackline.notify-test/1", "ways": ways}, indent=2))
     else:
         for each in sent:
             click.echo(f"{each.way}: {each.trouble or 'sent'}")

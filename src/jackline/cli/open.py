@@ -5,8 +5,7 @@ only with --print; (2) it is on no command line, which every user of the machine
 browser is started with the address of a local listener, which redirects it once; (3) the listener
 answers only this user's browser, as far as the system knows whose a connection is, and only for the
 path that it was started with; (4) the browser is looked for in absolute folders of the PATH only. A
-redirect, because a browser takes it for what its user has opened (docs/decisions/058).
-Not here: the page (dashboard/).
+redirect, because a browser treats its target as opened by the user (docs/decisions/058).
 """
 
 from __future__ import annotations
@@ -15,60 +14,63 @@ import asyncio
 import os
 import secrets
 import webbrowser
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 import click
 
-from jackline.assembly import StateDir
-from jackline.assembly.gateway_process import find, not_running
-from jackline.cli.gateway_flags import gateway_flags, service_place, warn_of_faults
+from jackline.cli.gateway_flags import gateway_flags, running_gateway, service_place
 from jackline.event_loop import run
 from jackline.gateway.peer_users import Peer, PeerUsers
 from jackline.programs import absolute_path
 
 _HOST = "127.0.0.1"
 # A browser that is already open takes a second; one that starts on a busy machine takes longer.
-_COMES_WITHIN = 30.0
-_ASKS_WITHIN = 10.0
+_BROWSER_SECONDS = 30.0
+_REQUEST_SECONDS = 10.0
 _LARGEST_HEAD = 64 * 1024
 _NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-# Unknown is whoever comes where the system never tells; on Linux it does (gateway/peer_users.py).
+# Where the system never knows the user, everybody is unknown; Linux knows (peer_users.py).
 _SERVED = (Peer.OWN, Peer.UNKNOWN)
-
-Opener = Callable[[str], bool]
 
 
 class Opened(Enum):
-    """What came of it."""
+    """The result of opening the browser."""
 
     SHOWN = "the browser was sent there"
     NO_BROWSER = "no browser was found"
     NO_PORT = "this machine has no free port to send a browser from"
-    NOT_CAME = "a browser was started, but did not come"
+    NOT_CAME = "a browser was started, but did not connect"
 
 
 def open_browser(address: str) -> bool:
     """Open it in the user's browser; False when none is found."""
-    with _absolute_path_only():
+    before = os.environ.get("PATH")
+    # `webbrowser` looks for programs, and these for others, wherever the PATH leads.
+    os.environ["PATH"] = absolute_path(os.environ)
+    try:
         return webbrowser.open(address)
+    finally:
+        if before is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = before
 
 
 async def open_secret(
-    address: str, opener: Opener = open_browser, within: float = _COMES_WITHIN
+    address: str,
+    opener: Callable[[str], bool] = open_browser,
+    within: float = _BROWSER_SECONDS,
 ) -> Opened:
-    """Send the user's browser to this address; returns when it was sent, or did not come."""
+    """Redirect the user's browser to this address; returns when it was, or did not connect."""
     redirect = _Redirect(address)
     try:
         server = await asyncio.start_server(redirect.answer, _HOST, 0, limit=_LARGEST_HEAD)
     except OSError:
         return Opened.NO_PORT
-    redirect.ask_about(server.sockets[0].getsockname())
     try:
-        port = server.sockets[0].getsockname()[1]
-        # In a thread: a browser in the terminal runs until its user has seen enough.
-        if not await asyncio.to_thread(opener, redirect.begin(port)):
+        # In a thread: a browser in the terminal runs until its user leaves it.
+        if not await asyncio.to_thread(opener, redirect.listen_at(server.sockets[0].getsockname())):
             return Opened.NO_BROWSER
         async with asyncio.timeout(within):
             await redirect.done.wait()
@@ -90,34 +92,34 @@ class _Redirect:
         self._host = ""
         self._users: PeerUsers | None = None
 
-    def ask_about(self, listener: object) -> None:
-        """Be ready to tell users apart; nobody is answered before."""
+    def listen_at(self, listener: tuple[str, int]) -> str:
+        """The address that the browser is started with; nobody is answered before."""
         self._users = PeerUsers(listener)
-
-    def begin(self, port: int) -> str:
-        """The address that the browser is started with."""
-        self._host = f"{_HOST}:{port}"
+        self._host = f"{_HOST}:{listener[1]}"
         return f"http://{self._host}{self._path}"
 
     def close(self) -> None:
-        """Let go of the line to the system."""
         if self._users is not None:
             self._users.close()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
         near, far = writer.get_extra_info("sockname"), writer.get_extra_info("peername")
+        found = (
+            f"HTTP/1.1 302 Found\r\nLocation: {self._address}\r\nCache-Control: no-store\r\n"
+            "Referrer-Policy: no-referrer\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
         try:
             if self._users is not None and self._users.peer_of(near, far) in _SERVED:
-                async with asyncio.timeout(_ASKS_WITHIN):
+                async with asyncio.timeout(_REQUEST_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                     if self.done.is_set() or not self._is_for_us(head):
                         writer.write(_NOT_FOUND)
                     else:
-                        writer.write(self._found())
+                        writer.write(found.encode())
                         self.done.set()
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # whoever this was says no whole request: there is nobody to answer
+            pass  # no complete request: there is nobody to answer
         finally:
             writer.close()
 
@@ -129,38 +131,16 @@ class _Redirect:
             for name, _, value in (field.partition(":") for field in fields)
             if name.lower() == "host"
         ]
-        asked = words[1] if len(words) == 3 and words[0] == "GET" else ""
+        path = words[1] if len(words) == 3 and words[0] == "GET" else ""
         # Compared in constant time, as every secret is.
-        known = secrets.compare_digest(asked.encode(), self._path.encode())
+        known = secrets.compare_digest(path.encode(), self._path.encode())
         return known and hosts == [self._host]
-
-    def _found(self) -> bytes:
-        return (
-            f"HTTP/1.1 302 Found\r\nLocation: {self._address}\r\nCache-Control: no-store\r\n"
-            "Referrer-Policy: no-referrer\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        ).encode()
-
-
-@contextmanager
-def _absolute_path_only() -> Iterator[None]:
-    """`webbrowser` looks for programs, and these for others, wherever the PATH says."""
-    before = os.environ.get("PATH")
-    os.environ["PATH"] = absolute_path(os.environ)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PATH"]
-        else:
-            os.environ["PATH"] = before
 
 
 @click.command(name="open")
 @gateway_flags
 @click.option("--print", "only_print", is_flag=True, help="Print the address with its token.")
-def open_(
-    port: int | None, upstream: str | None, state: str | None, config: str | None, only_print: bool
-) -> int:
+def open_(flags: Mapping[str, object], only_print: bool) -> int:
     """Open the page that shows the fleet: who works, who waits for what, what it costs.
 
     Opened like this, the page may also give orders (pause, resume, cancel). Opened by its address
@@ -173,13 +153,7 @@ def open_(
 
     Exit codes: 0 opened or printed, 5 no gateway runs.
     """
-    flags = {"port": port, "upstream": upstream, "state": state, "config": config}
-    place = service_place(flags)
-    folder = StateDir(place.state_dir)
-    running = find(folder, place.listen)
-    if running is None:
-        raise place.problem or not_running(folder)
-    warn_of_faults(place)
+    running = running_gateway(service_place(flags))
     address = f"{running.url}/#token={running.token}"
     if only_print:
         click.echo(address)
@@ -187,6 +161,6 @@ def open_(
     click.echo(f"opening {running.url}", err=True)
     opened = run(open_secret(address))
     if opened is not Opened.SHOWN:
-        click.echo(f"{opened.value}; open {running.url} in one, or take the address that", err=True)
-        click.echo("may give orders from: jackline open --print", err=True)
+        click.echo(f"{opened.value}; open {running.url} in one, or the address that may", err=True)
+        click.echo("give orders, from: jackline open --print", err=True)
     return 0

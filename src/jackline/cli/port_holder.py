@@ -1,31 +1,48 @@
 """Name the program that holds a port, so that its user knows what to stop.
 
-Rules: (1) best effort: what cannot be found out is not guessed; (2) never raises.
+Rules: (1) best effort: nothing is guessed; (2) never raises.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 from jackline.programs import find_program
 
 _LISTENING = "0A"
-_ASK_SECONDS = 5
+_TOOL_SECONDS = 5
 
 
 def port_holder(port: int) -> str | None:
-    """The holder as "nginx (process 812)", or None when it cannot be found out."""
-    pid = _pid_on_linux(port) if Path("/proc/net/tcp").exists() else _pid_by_tools(port)
-    if pid is None:
+    """The holder as "nginx (process 812)", or None when it is not known."""
+    if Path("/proc/net/tcp").exists():
+        pid = _pid_on_linux(port)
+    elif os.name == "nt":
+        lines = [line.split() for line in _output("netstat", "-ano", "-p", "tcp").splitlines()]
+        held = [
+            fields[-1]
+            for fields in lines
+            if "LISTENING" in fields and fields[1].endswith(f":{port}")
+        ]
+        pid = next(iter(held), "")
+    else:
+        pid = next(iter(_output("lsof", "-nP", f"-iTCP:{port}", "-sTCP:LISTEN", "-t").split()), "")
+    if not pid.isdigit():
         return None
-    name = _name(pid)
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:  # it has just ended, or this system has no such file
+        if os.name == "nt":
+            rows = _output("tasklist", "/fi", f"PID eq {pid}", "/fo", "csv", "/nh")
+            name = rows.partition(",")[0].strip('" \r\n')
+        else:
+            name = Path(_output("ps", "-p", pid, "-o", "comm=").strip()).name
     return f"{name} (process {pid})" if name else f"process {pid}"
 
 
-def _pid_on_linux(port: int) -> int | None:
+def _pid_on_linux(port: int) -> str:
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -39,32 +56,10 @@ def _pid_on_linux(port: int) -> int | None:
     for folder in Path("/proc").glob("[0-9]*/fd"):
         try:
             if any(str(link.readlink()) in inodes for link in folder.iterdir()):
-                return int(folder.parent.name)
+                return folder.parent.name
         except OSError:
             continue  # another user's process, or one that has just ended
-    return None
-
-
-def _pid_by_tools(port: int) -> int | None:
-    if os.name == "nt":
-        lines = _output("netstat", "-ano", "-p", "tcp").splitlines()
-        found = [
-            line.split()[-1]
-            for line in lines
-            if "LISTENING" in line and line.split()[1].endswith(f":{port}")
-        ]
-    else:
-        found = _output("lsof", "-nP", f"-iTCP:{port}", "-sTCP:LISTEN", "-t").split()
-    return int(found[0]) if found and found[0].isdigit() else None
-
-
-def _name(pid: int) -> str:
-    with suppress(OSError):  # it has just ended, or this system has no such file
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    if os.name == "nt":
-        told = _output("tasklist", "/fi", f"PID eq {pid}", "/fo", "csv", "/nh")
-        return told.partition(",")[0].strip('" \r\n')
-    return Path(_output("ps", "-p", str(pid), "-o", "comm=").strip()).name
+    return ""
 
 
 def _output(tool: str, *arguments: str) -> str:
@@ -73,7 +68,7 @@ def _output(tool: str, *arguments: str) -> str:
         return ""
     try:
         done = subprocess.run(  # noqa: S603 -- one of four system tools, with numbers
-            [path, *arguments], capture_output=True, text=True, timeout=_ASK_SECONDS, check=False
+            [path, *arguments], capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

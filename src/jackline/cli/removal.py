@@ -5,8 +5,7 @@ rented resource; (2) a name that means no run, or several, stops the command bef
 deleted; of several runs, those that may be deleted are, and each other one is reported; (3) a
 person confirms at a terminal, a script with --yes; (4) deleted data is overwritten on the disk,
 also in the log files beside the store; the sums of what was spent stay.
-Not here: which runs may be deleted (flows/store/store_rules.py), overwriting
-(flows/store/sqlite/runs.py).
+Which runs may be deleted: flows/store/store_rules.py.
 """
 
 from __future__ import annotations
@@ -29,12 +28,13 @@ from jackline.budgets.budget import seconds_of
 from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, STATE
+from jackline.cli.run_text import has_live_owner
 from jackline.clock import SystemClock
 from jackline.config import Config
 from jackline.control.text import counted
 from jackline.errors import JournalError, UsageError
 from jackline.flows.host import FlowHost
-from jackline.flows.lifecycle import cancel_run, is_dead, known_run
+from jackline.flows.lifecycle import cancel_run, known_run
 from jackline.flows.records import ENDED, RunRecord, RunState
 from jackline.flows.store.store_rules import must_be_deletable
 from jackline.journal.store import forget_runs
@@ -44,7 +44,7 @@ from jackline.private_files import open_private
 _ALL = 1_000_000
 _LOGS = ("woken-runs.log", "ordered-runs.log")
 
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 YES = click.option("--yes", is_flag=True, help="Delete without being asked.")
 
 
@@ -80,9 +80,8 @@ def rm(
         found = [await known_run(host, name) for name in names]
         return list({run.run_id: run for run in found}.values())
 
-    return _Removal(config, force=force, dry_run=dry_run, yes=yes, as_json=as_json).carry_out(
-        choose
-    )
+    removal = _Removal(config, force=force, dry_run=dry_run, yes=yes, as_json=as_json)
+    return removal.run(choose)
 
 
 @click.command()
@@ -112,29 +111,30 @@ def purge(
 ) -> int:
     """Delete all runs that ended long ago, as `jackline rm` does.
 
-    With --parked, runs that have not ended and that nobody has carried for so long are cancelled,
-    with their clean-up, and deleted like the others.
+    With --parked, runs that have not ended and that no process has touched for so long are
+    cancelled, with their clean-up, and deleted like the others.
 
     Exit codes: 0 all deleted, also when there were none, 1 some were not.
     """
     config = configured({"state": state}, with_secrets=False)
-    before = SystemClock().wall() - seconds_of(older)
+    now = SystemClock().wall()
+    before = now - seconds_of(older)
 
     async def choose(host: FlowHost) -> list[RunRecord]:
         return [
             run
             for run in await host.engine.runs(limit=_ALL)
             if (run.ended_at or run.updated_at or run.created_at) <= before
-            and (run.state in ENDED or (parked and not _is_carried(run)))
+            and (run.state in ENDED or (parked and not has_live_owner(run, now)))
         ]
 
     removal = _Removal(config, dry_run=dry_run, yes=yes, as_json=as_json, cancels=parked)
-    return removal.carry_out(choose)
+    return removal.run(choose)
 
 
 @dataclass
 class _Removal:
-    """One command's deletion, and what came of it."""
+    """One command's deletion and its result."""
 
     config: Config
     dry_run: bool
@@ -147,11 +147,11 @@ class _Removal:
     notes: list[str] = field(default_factory=list)
     freed: int = 0
 
-    def carry_out(self, choose: Callable[[FlowHost], Awaitable[list[RunRecord]]]) -> int:
-        """Delete what `choose` finds; the exit code."""
+    def run(self, choose: Callable[[FlowHost], Awaitable[list[RunRecord]]]) -> int:
+        """Delete the runs that `choose` returns; returns the exit code."""
         state = StateDir(self.config.state_dir)
         if not state.flows.exists():
-            self._tell()
+            self._report()
             return 0
 
         async def main() -> None:
@@ -159,19 +159,19 @@ class _Removal:
                 runs = await choose(host)
                 if self.dry_run:
                     for run in runs:
-                        await self._look(host, run)
+                        await self._preview(host, run)
                 if self.dry_run or not runs:
                     return
                 self._confirm(runs)
-                before = _size(state.flows)
+                before = self._size(state.flows)
                 for run in runs:
                     await self._remove(host, run)
                 if self.removed:
                     await self._wipe(host, state)
-                    self.freed = max(0, before - _size(state.flows))
+                    self.freed = max(0, before - self._size(state.flows))
 
         event_loop.run(main())
-        self._tell()
+        self._report()
         return 1 if self.refused else 0
 
     def _confirm(self, runs: Sequence[RunRecord]) -> None:
@@ -180,7 +180,7 @@ class _Removal:
         what = counted(len(runs), "run")
         if self.as_json or not sys.stdin.isatty():
             raise UsageError(
-                f"nobody was asked whether {what} may be deleted for good",
+                f"nobody has confirmed that {what} may be deleted for good",
                 next="see them with --dry-run, then add --yes",
             )
         for run in runs:
@@ -188,8 +188,8 @@ class _Removal:
         if not click.confirm(f"Delete {what} for good?", default=False, err=True):
             raise click.exceptions.Exit(1)
 
-    async def _look(self, host: FlowHost, run: RunRecord) -> None:
-        """Find out what `_remove` would do."""
+    async def _preview(self, host: FlowHost, run: RunRecord) -> None:
+        """Note what `_remove` would do."""
         cancelled = replace(run, state=RunState.CANCELLED)
         would_be = cancelled if self.cancels and run.state not in ENDED else run
         held = [row for row in await host.engine.resources() if row.run_id == run.run_id]
@@ -199,7 +199,7 @@ class _Removal:
         try:
             must_be_deletable(
                 would_be,
-                carried=_is_carried(run),
+                carried=has_live_owner(run, SystemClock().wall()),
                 held=[] if lenient else held,
                 owed=[] if lenient else owed,
             )
@@ -233,9 +233,14 @@ class _Removal:
         for name in _LOGS:
             await asyncio.to_thread(_forget_lines, state.folder / name, self.removed)
 
-    def _tell(self) -> None:
+    @staticmethod
+    def _size(store: Path) -> int:
+        files = (store, *(store.with_name(store.name + end) for end in ("-wal", "-shm")))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def _report(self) -> None:
         if self.as_json:
-            told = {
+            document = {
                 "schema": "jackline.runs-removed/1",
                 "removed": self.removed,
                 "refused": [
@@ -246,7 +251,7 @@ class _Removal:
                 "bytes_freed": self.freed,
                 "notes": self.notes,
             }
-            click.echo(json.dumps(told, indent=2))
+            click.echo(json.dumps(document, indent=2))
             return
         word = "would be deleted" if self.dry_run else "deleted"
         if self.dry_run:
@@ -255,32 +260,23 @@ class _Removal:
         freed = "" if self.dry_run or not self.freed else f", {self.freed:,} bytes freed"
         click.echo(f"{counted(len(self.removed), 'run')} {word}{freed}", err=True)
         for run_id, error in self.refused:
-            click.echo(printable(f"{run_id} is kept: {error.message} {error.next}"), err=True)
+            click.echo(
+                printable(f"{run_id} is not deleted: {error.message} {error.next}"), err=True
+            )
         for note in self.notes:
             click.echo(printable(f"note:  {note}"), err=True)
 
 
-def _is_carried(run: RunRecord) -> bool:
-    """Whether a process lives that carries it, as far as one can know."""
-    holds = bool(run.owner) and run.lease_until > SystemClock().wall()
-    return holds and not is_dead(run.owner)
-
-
-def _size(store: Path) -> int:
-    files = (store, *(store.with_name(store.name + end) for end in ("-wal", "-shm")))
-    return sum(file.stat().st_size for file in files if file.exists())
-
-
 def _forget_lines(log: Path, run_ids: Sequence[str]) -> None:
-    """Take the lines that name one of these runs out of a log, in place: others append to it."""
+    """Remove the lines that name one of these runs, in place: others append to the log."""
     if not log.is_file():
         return
     with os.fdopen(open_private(log, os.O_RDWR), "r+b") as file:
         lines = file.readlines()
         either = "|".join(re.escape(run_id) for run_id in run_ids if run_id)
         named = re.compile(rf"(?<![\w-])(?:{either})(?![\w-])".encode())
-        kept = [line for line in lines if not named.search(line)]
-        if len(kept) < len(lines):
+        others = [line for line in lines if not named.search(line)]
+        if len(others) < len(lines):
             file.seek(0)
-            file.write(b"".join(kept))
+            file.write(b"".join(others))
             file.truncate()

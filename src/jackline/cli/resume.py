@@ -4,7 +4,7 @@ Rules: (1) what is finished answers from the store; (2) a run is claimed before 
 or started: a service that starts wakes every run that nobody holds; (3) a process that was woken
 and may not resume, or comes too late, says so and does no harm; (4) a person's order goes before
 the brakes, and before a known quota wall only with `--now`; (5) the rules of run.py.
-Not here: what is run again (flows/lifecycle.py), the brakes (flows/settings.py).
+What is run again: flows/lifecycle.py. The brakes: flows/settings.py.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from jackline.assembly.gateway_process import find, order
 from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, QUIET, STATE, WAKE, run_in_foreground
+from jackline.cli.run_text import has_live_owner
 from jackline.cli.wake_timer import (
     RunTimer,
     WakeBy,
     missing_paying_variables,
     remove_own_timer,
-    save_wake_refusal,
 )
 from jackline.clock import SystemClock
 from jackline.config import Config
@@ -47,12 +47,11 @@ from jackline.flows.lifecycle import (
     begin_resume,
     begin_retry,
     claim_run,
-    is_dead,
     known_run,
 )
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.run_events import Listener
-from jackline.flows.settings import decode_settings, may_wake
+from jackline.flows.settings import NOT_WOKEN, decode_settings, may_wake
 from jackline.flows.store.run_store import NOT_OURS, Claim, how_to_accept, must_be_trusted
 from jackline.flows.store.sqlite import SqliteRunStore
 from jackline.outside_names import printable
@@ -60,16 +59,16 @@ from jackline.state_dir import StateDir
 
 T = TypeVar("T")
 # Longer than a gateway takes to start, on a machine that is busy with a fleet.
-_HELD = 120.0
-_HANDED_OVER_WITHIN = 60.0
-_LOOK_EVERY = 0.2
-_WAKE_AGAIN = timedelta(minutes=15)
-# launchd's is started whenever it is loaded, too, and stays in place until it is removed.
+_CLAIM_SECONDS = 120.0
+_HANDOVER_SECONDS = 60.0
+_POLL_SECONDS = 0.2
+_WAKE_RETRY = timedelta(minutes=15)
+# A launchd timer also fires whenever it is loaded, and stays until it is removed.
 _FIRE_ONCE: tuple[WakeBy, ...] = ("systemd", "at", "schtasks")
 
 
 class RunClaim:
-    """One run that somebody wants to go on with."""
+    """A claim on the run that is to be resumed; each public method before `hand_over` makes it."""
 
     def __init__(self, run_id: str, config: Config, *, wake: WakeBy = "none") -> None:
         self.run_id = run_id
@@ -77,47 +76,45 @@ class RunClaim:
         self._wake = wake
         self._held: tuple[SqliteRunStore, Claim, RunRecord] | None = None
 
-    async def by_hand(self, engine: SqliteRunStore) -> None:
-        """A person wants it."""
+    async def for_person(self, engine: SqliteRunStore) -> None:
+        """A person resumes it."""
         record = await self._known(engine)
         must_be_trusted(record)
         if record.state is not RunState.PARKED:
             return
-        # Whoever types this is the person that a brake asks for.
+        # This command is the confirmation that a brake waits for.
         await engine.allow_waking(record.run_id)
         if not await self._hold(engine, record):
             brakes = decode_settings(record.settings).wake
             now = SystemClock().now()
             held = may_wake(now, replace(record, confirmed=True), brakes)
             if held.now:
-                _leave(f"run {record.run_id} may go on now, and does so in {_process(record)}")
+                _exit(f"run {record.run_id} may go on now, and does so in {_process(record)}")
             until = until_text(None if held.at is None else held.at.timestamp(), now)
             raise UsageError(
                 f"the run {record.run_id} waits in {_process(record)}{until}: {held.why}",
-                next=f"jackline resume {record.run_id} --now takes it over and asks at once",
+                next=f"jackline resume {record.run_id} --now takes it over and calls at once",
             )
 
-    async def by_name(self, only: str, engine: SqliteRunStore) -> None:
-        """A person wants one agent of it, perhaps one that was cancelled a moment ago."""
+    async def for_agent(self, only: str, engine: SqliteRunStore) -> None:
+        """A person resumes one agent of it, perhaps one that was cancelled a moment ago."""
         record = await self._known(engine)
         must_be_trusted(record)
-        taken_back = await withdraw_cancellations(engine, record.run_id, only)
-        if not _is_carried(record):
-            await self.by_hand(engine)
-        elif taken_back:
-            _leave(
-                f"the order to cancel {only} was taken back: run {record.run_id} goes on with it"
-            )
+        withdrawn = await withdraw_cancellations(engine, record.run_id, only)
+        if not has_live_owner(record, SystemClock().wall()):
+            await self.for_person(engine)
+        elif withdrawn:
+            _exit(f"the order to cancel {only} was withdrawn: run {record.run_id} goes on with it")
         else:
             raise UsageError(
-                f"the run {record.run_id} is carried by {_process(record)}, and its flow has heard"
-                f" how {only} ended",
+                f"the run {record.run_id} runs in {_process(record)}, and its flow has already"
+                f" received how {only} ended",
                 next="once it has ended or was stopped: "
                 f"jackline resume {record.run_id} --only {shlex.quote(only)}",
             )
 
-    async def hurried(self, engine: SqliteRunStore) -> None:
-        """A person wants it now, whatever was told of its reset and whoever waits for that."""
+    async def for_person_now(self, engine: SqliteRunStore) -> None:
+        """A person resumes it now, before its reset, even if a process waits for that."""
         record = await self._known(engine)
         must_be_trusted(record)
         if record.state is not RunState.PARKED:
@@ -125,71 +122,71 @@ class RunClaim:
         await engine.allow_waking(record.run_id)
         if await self._hold(engine, record):
             return
-        _tell(f"{_process(record)} waits for its reset: it hands the run over")
+        _print(f"{_process(record)} waits for its reset: it hands the run over")
         await engine.ask_to_stop(record.run_id, "stop")
-        for _ in range(round(_HANDED_OVER_WITHIN / _LOOK_EVERY)):
-            await asyncio.sleep(_LOOK_EVERY)
+        for _ in range(round(_HANDOVER_SECONDS / _POLL_SECONDS)):
+            await asyncio.sleep(_POLL_SECONDS)
             if await self._hold(engine, await self._known(engine)):
                 return
         raise UsageError(
-            f"the run {record.run_id} is still carried by {_process(record)}",
+            f"the run {record.run_id} still runs in {_process(record)}",
             next="stop that process, then resume",
         )
 
-    async def woken(self, engine: SqliteRunStore) -> None:
+    async def for_timer(self, engine: SqliteRunStore) -> None:
         """A timer or the service wakes it: only if it is parked, may wake, and can pay."""
         record = await self._known(engine)
         if not record.trusted:
-            _leave(f"run {record.run_id} is {NOT_OURS}; {how_to_accept(record.run_id)}")
+            _exit(f"run {record.run_id} is {NOT_OURS}; {how_to_accept(record.run_id)}")
         if record.state is not RunState.PARKED:
-            remove_own_timer(record.run_id, _tell)
-            _leave(f"run {record.run_id} is not woken: it is {record.state.value}")
+            remove_own_timer(record.run_id, _print)
+            _exit(f"run {record.run_id} is not woken: it is {record.state.value}")
         decision = may_wake(SystemClock().now(), record, decode_settings(record.settings).wake)
         if not decision.now:
             if decision.at is not None and self._wake in _FIRE_ONCE:
-                await RunTimer(self._wake, self._config, _tell).align(engine, record.run_id)
-            _leave(f"run {record.run_id} is not woken: {decision.why}")
+                await RunTimer(self._wake, self._config, _print).align(engine, record.run_id)
+            _exit(f"run {record.run_id} is not woken: {decision.why}")
         missing = await missing_paying_variables(engine, record.run_id, os.environ)
         if missing:
-            why = f"{', '.join(missing)} was set where it was begun, and is not set here"
-            await save_wake_refusal(engine, record.run_id, why, SystemClock())
-            remove_own_timer(record.run_id, _tell)
-            _leave(f"run {record.run_id} is not woken: {why}")
+            why = f"{', '.join(missing)} was set where it was started, and is not set here"
+            await engine.note(record.run_id, SystemClock().wall(), NOT_WOKEN, "", {"why": why})
+            remove_own_timer(record.run_id, _print)
+            _exit(f"run {record.run_id} is not woken: {why}")
         if not await self._hold(engine, record):
-            _leave(f"run {record.run_id} is not woken: {_process(record)} carries it")
-        remove_own_timer(record.run_id, _tell)
+            _exit(f"run {record.run_id} is not woken: it runs in {_process(record)}")
+        remove_own_timer(record.run_id, _print)
 
     def wake_again_later(self) -> None:
-        """Whoever was woken could not go on, as when no gateway starts: the timer is set anew."""
+        """Set the timer again after a wake-up that failed, as when no gateway starts."""
 
-        async def set_anew() -> None:
+        async def set_timer() -> None:
             engine = open_run_store(self._config)
             try:
-                later = SystemClock().now() + _WAKE_AGAIN
-                timer = RunTimer(self._wake, self._config, _tell)
+                later = SystemClock().now() + _WAKE_RETRY
+                timer = RunTimer(self._wake, self._config, _print)
                 await timer.align(engine, self.run_id, not_before=later)
             finally:
                 await engine.close()
 
-        event_loop.run(set_anew())
+        event_loop.run(set_timer())
 
     async def hand_over(self, begun: Awaitable[T]) -> T:
-        """What `begun` makes of the run; from here on it is held by that."""
+        """Give up the claim and await `begun`, which claims the run itself."""
         if self._held is not None:
             engine, claim, record = self._held
             self._held = None
             await engine.let_go(claim, record)
         return await begun
 
-    async def forget_walls(self) -> None:
-        """Have the gateway ask the vendor once, though it was told of a later reset."""
+    async def probe_walls(self) -> None:
+        """Let the gateway send one call to the vendor before the known reset."""
         state = StateDir(self._config.state_dir)
         try:
             running = await asyncio.to_thread(find, state, self._config.gateway.listen)
             if running is not None:
                 await asyncio.to_thread(order, running, "probe", {"lane": "*"})
         except UsageError:
-            return  # it knows of no wall, so that there is nothing to forget
+            return  # it knows of no wall
 
     async def _known(self, engine: SqliteRunStore) -> RunRecord:
         record = await known_run(FlowHost(engine, lambda _run_id: {}), self.run_id)
@@ -201,16 +198,11 @@ class RunClaim:
         must_be_trusted(await self._known(engine))
 
     async def _hold(self, engine: SqliteRunStore, record: RunRecord) -> bool:
-        claim = await claim_run(FlowHost(engine, lambda _run_id: {}), record, _HELD)
+        claim = await claim_run(FlowHost(engine, lambda _run_id: {}), record, _CLAIM_SECONDS)
         if claim is None:
             return False
         self._held = (engine, claim, await self._known(engine))
         return True
-
-
-def _is_carried(record: RunRecord) -> bool:
-    holds = record.owner and record.lease_until > SystemClock().wall()
-    return bool(holds) and not is_dead(record.owner)
 
 
 def _process(record: RunRecord) -> str:
@@ -218,12 +210,13 @@ def _process(record: RunRecord) -> str:
     return f"process {number} on {host}"
 
 
-def _tell(words: str) -> None:
-    click.echo(printable(words), err=True)
+def _print(text: str) -> None:
+    click.echo(printable(text), err=True)
 
 
-def _leave(words: str) -> NoReturn:
-    _tell(words)
+def _exit(text: str) -> NoReturn:
+    """End the command without an error."""
+    _print(text)
     raise click.exceptions.Exit(0)
 
 
@@ -232,14 +225,16 @@ def _leave(words: str) -> NoReturn:
 @click.option(
     "--now",
     is_flag=True,
-    help="Ask at once, though its limit is told to reset later: you know better.",
+    help="Call at once, although its limit is reported to reset later.",
 )
 @click.option(
     "--only",
     metavar="LABEL",
     help="Of those that failed or were cancelled, only the agents with this label, or task id.",
 )
-@click.option("--woken", is_flag=True, hidden=True, help="By a timer or the service: brakes hold.")
+@click.option(
+    "--woken", is_flag=True, hidden=True, help="Started by a timer or the service: brakes apply."
+)
 @WAKE
 @QUIET
 @AS_JSON
@@ -259,9 +254,9 @@ def resume(
     ID is the run's id, or its beginning. What is finished is not run again; agents go on at their
     last complete turn. A finished run shows its outcome.
 
-    A parked run asks with one agent first. Where the gateway remembers the wall, that is answered
-    by the gateway itself until the reset; with --now it asks the vendor once, as after you bought
-    more. A process that waits for the reset with the run is asked to hand it over.
+    A parked run goes on with one agent first. Where the gateway knows the quota wall, it answers
+    that agent itself until the reset; with --now it calls the vendor once, as after you bought
+    more. A process that waits for the reset with the run hands it over.
 
     With --only LABEL, also of a finished run, just these agents go on, each in its own conversation
     at its last complete turn; other failed ones stay failed. It undoes `jackline cancel --only`.
@@ -269,18 +264,18 @@ def resume(
     schema, refused or tool_error) begin anew. What the run has not finished goes on in both cases.
     """
     config = configured({"state": state})
-    taking = RunClaim(run_id, config, wake=wake)
+    claim = RunClaim(run_id, config, wake=wake)
 
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any] | Outcome[Any]:
         if now:
-            await taking.forget_walls()
-        return await taking.hand_over(
-            begin_resume(host, taking.run_id, listener=listener, only=only, unattended=woken)
+            await claim.probe_walls()
+        return await claim.hand_over(
+            begin_resume(host, claim.run_id, listener=listener, only=only, unattended=woken)
         )
 
-    first = taking.woken if woken else taking.hurried if now else taking.by_hand
+    first = claim.for_timer if woken else claim.for_person_now if now else claim.for_person
     if only is not None and not now and not woken:
-        first = partial(taking.by_name, only)
+        first = partial(claim.for_agent, only)
     try:
         return run_in_foreground(
             config,
@@ -292,12 +287,12 @@ def resume(
             unattended=woken,
         )
     except ChangedSourceError as error:
-        # No failure of a timer or the service: the run waits for a person, and says so everywhere.
-        click.echo(printable(f"run {taking.run_id} is not woken: {error.message}"), err=True)
+        # Not a failure of a timer or the service: the run waits for a person.
+        click.echo(printable(f"run {claim.run_id} is not woken: {error.message}"), err=True)
         return 0
     except JacklineError:
         if woken:
-            taking.wake_again_later()
+            claim.wake_again_later()
         raise
 
 
@@ -315,14 +310,12 @@ def retry(run_id: str, only: str | None, quiet: bool, as_json: bool, state: str 
     that you cancelled with `jackline cancel --only` are left out unless you name them.
     """
     config = configured({"state": state})
-    taking = RunClaim(run_id, config)
+    claim = RunClaim(run_id, config)
 
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any] | Outcome[Any]:
-        return await taking.hand_over(
-            begin_retry(host, taking.run_id, only=only, listener=listener)
-        )
+        return await claim.hand_over(begin_retry(host, claim.run_id, only=only, listener=listener))
 
-    return run_in_foreground(config, begin, as_json=as_json, quiet=quiet, first=taking.by_hand)
+    return run_in_foreground(config, begin, as_json=as_json, quiet=quiet, first=claim.for_person)
 
 
 @click.command()

@@ -5,7 +5,7 @@ agents end their turns and saves, the second ends now: neither loses what is fin
 holds the outcome alone, progress goes to stderr: a live picture on a terminal, else a line for each
 event, without prompts and answers; (4) exit codes: 0 ok, 1 failed, 3 some agents failed, 75 parked,
 130 interrupted.
-Not here: the run (flows/), resuming one (resume.py), the wake timer (wake_timer.py).
+Resuming a run: resume.py. The wake timer: wake_timer.py.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -32,18 +31,19 @@ from jackline.agents.outcome import Outcome
 from jackline.assembly.flow_host import open_flow_host
 from jackline.budgets.budget import Budget
 from jackline.cli.gateway_flags import configured, show_warnings
+from jackline.cli.run_text import has_live_owner
 from jackline.cli.shutdown import discard_output
 from jackline.cli.wake_timer import RunTimer, WakeBy, paying_variables, save_paying_variables
 from jackline.clock import SystemClock
 from jackline.config import Config
-from jackline.control.run_view import AgentView, RunView, event_line
+from jackline.control.run_view import RunView, event_line
 from jackline.control.text import until_text
 from jackline.errors import BadArgumentError, StoreLockedError
 from jackline.failures.sentences import duration_in_words
 from jackline.flows.authoring.flow_definition import Flow, load_flow
 from jackline.flows.flow_run import LOCKED, FlowRun
 from jackline.flows.host import FlowHost
-from jackline.flows.lifecycle import begin_run, is_dead, known_run
+from jackline.flows.lifecycle import begin_run, known_run
 from jackline.flows.records import ENDED, RunRecord, RunState
 from jackline.flows.run_events import AgentWaits, FlowEvent, Listener, RunEnded, RunParked, RunWoke
 from jackline.flows.store.sqlite import SqliteRunStore
@@ -54,31 +54,46 @@ if TYPE_CHECKING:
     from rich.console import Group
 
 
-_FRAMES = 4
+Begin: TypeAlias = Callable[[FlowHost, Listener], Awaitable[FlowRun[Any] | Outcome[Any]]]
+First: TypeAlias = Callable[[SqliteRunStore], Awaitable[None]]
+
+_FRAMES_PER_SECOND = 4
 _MOST_AGENTS = 12
+_STYLES = {"parked": "magenta", "failed": "red", "stopping": "yellow", "finished": "green"}
 
 
 @contextmanager
-def shown_progress(*, quiet: bool) -> Iterator[Listener]:
-    """Something that hears a run's events and shows them until the block ends."""
+def show_progress(*, quiet: bool) -> Iterator[Listener]:
+    """A listener that shows a run's events until the block ends."""
     if quiet:
         yield lambda _event: None
-    elif sys.stderr.isatty():
-        with _live() as listener:
-            yield listener
+    elif not sys.stderr.isatty():
+        yield ProgressLines().show
     else:
-        yield _Lines().heard
+        from rich.console import Console  # noqa: PLC0415 -- only on a terminal
+        from rich.live import Live  # noqa: PLC0415
+
+        clock = SystemClock()
+        view = RunView()
+        with Live(
+            get_renderable=lambda: draw_run(view, clock.now()),
+            console=Console(stderr=True, highlight=False),
+            refresh_per_second=_FRAMES_PER_SECOND,
+            transient=False,
+            redirect_stdout=False,
+        ):
+            yield view.apply
 
 
-class _Lines:
-    """A line for each event; what many agents, and the run, wait for alike is told once."""
+class ProgressLines:
+    """One line per event; a reason that several agents and the run share is printed once."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
         self._reasons: set[str] = set()
 
-    def heard(self, event: FlowEvent) -> None:
-        """Tell it."""
+    def show(self, event: FlowEvent) -> None:
+        """Print the line of this event."""
         if isinstance(event, AgentWaits):
             if event.why in self._reasons:
                 return
@@ -94,26 +109,8 @@ class _Lines:
             click.echo(f"{now:%H:%M:%S} {line}", err=True)
 
 
-@contextmanager
-def _live() -> Iterator[Listener]:
-    from rich.console import Console  # noqa: PLC0415 -- only on a terminal
-    from rich.live import Live  # noqa: PLC0415
-
-    clock = SystemClock()
-    view = RunView()
-    console = Console(stderr=True, highlight=False)
-    with Live(
-        get_renderable=lambda: drawn(view, clock.now()),
-        console=console,
-        refresh_per_second=_FRAMES,
-        transient=False,
-        redirect_stdout=False,
-    ):
-        yield view.apply
-
-
-def drawn(view: RunView, now: datetime) -> Group:
-    """The picture."""
+def draw_run(view: RunView, now: datetime) -> Group:
+    """The picture of a run on a terminal."""
     from rich.console import Group  # noqa: PLC0415 -- only on a terminal
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -129,33 +126,21 @@ def drawn(view: RunView, now: datetime) -> Group:
                 total = phase.done + phase.failed + phase.running
                 phases.append(f"{phase.name} {phase.done}/{total}{failed}   ")
         lines.append(phases)
-    # Who waits first: that is what people look for.
+    # Waiting agents first: they are what people look for.
     agents = sorted(view.agents.values(), key=lambda each: (not each.why, each.since))
     table = Table.grid(padding=(0, 2))
     for agent in agents[:_MOST_AGENTS]:
-        table.add_row("  " + agent.label, *_standing(agent, now))
+        state, detail = "waits", f"{agent.why}{until_text(agent.until, now)}"
+        if not agent.why:
+            since = duration_in_words(now - datetime.fromtimestamp(agent.since, now.tzinfo))
+            state, detail = f"turn {agent.turns + 1}", f"{agent.tokens:,} tokens, for {since}"
+        table.add_row("  " + agent.label, state, detail)
     if agents:
         lines.append(table)
     if len(agents) > _MOST_AGENTS:
         lines.append(Text(f"  and {len(agents) - _MOST_AGENTS} more", style="dim"))
-    lines += [Text(f"  ! {words}", style="yellow") for words in view.warnings]
+    lines += [Text(f"  ! {warning}", style="yellow") for warning in view.warnings]
     return Group(*lines)
-
-
-_STYLES = {"parked": "magenta", "failed": "red", "stopping": "yellow", "finished": "green"}
-
-
-def _standing(agent: AgentView, now: datetime) -> tuple[str, str]:
-    since = duration_in_words(now - datetime.fromtimestamp(agent.since, now.tzinfo))
-    if agent.why:
-        return "waits", f"{agent.why}{until_text(agent.until, now)}"
-    return f"turn {agent.turns + 1}", f"{agent.tokens:,} tokens, for {since}"
-
-
-SCHEMA = "jackline.run/1"
-EXIT_INTERRUPTED = 130
-Begin: TypeAlias = Callable[[FlowHost, Listener], Awaitable[FlowRun[Any] | Outcome[Any]]]
-First: TypeAlias = Callable[[SqliteRunStore], Awaitable[None]]
 
 
 def run_in_foreground(
@@ -168,84 +153,63 @@ def run_in_foreground(
     first: First | None = None,
     unattended: bool = False,
 ) -> int:
-    """The exit code of a run that `begin` starts or goes on with.
+    """The exit code of a run that `begin` starts or resumes.
 
-    `first` is done with the store before a gateway is looked for or started. `unattended`: what is
-    printed goes into a log, so that it holds neither answers nor what an exception said.
+    `first` is called with the store before a gateway is looked for or started. `unattended`: output
+    goes into a log, so that it holds neither answers nor the messages of exceptions.
     """
     references = configured({}, with_secrets=False).gateway.upstreams
     paying = paying_variables(references, os.environ)
-    timer = RunTimer(wake, config, lambda words: click.echo(printable(words), err=True), paying)
+    timer = RunTimer(wake, config, lambda line: click.echo(printable(line), err=True), paying)
+    work = _run(config, begin, timer, first, quiet=quiet or unattended)
     if unattended:
-        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
-            return event_loop.run(
-                _carry(config, begin, timer, first, tell=_tell_plainly, quiet=True)
-            )
-    tell = partial(_tell, as_json=as_json)
-    return event_loop.run(_carry(config, begin, timer, first, tell=tell, quiet=quiet))
+        with Path(os.devnull).open("w") as devnull, contextlib.redirect_stdout(devnull):
+            outcome, record = event_loop.run(work)
+            click.echo(printable(summary(outcome, record, plain=True), keep="\n"), err=True)
+    else:
+        outcome, record = event_loop.run(work)
+        try:
+            _print_outcome(outcome, record, as_json=as_json)
+        except BrokenPipeError:
+            discard_output()
+    return 130 if record.state is RunState.STOPPED else outcome.exit_code
 
 
-async def _carry(
-    config: Config,
-    begin: Begin,
-    timer: RunTimer,
-    first: First | None,
-    *,
-    tell: Callable[[Outcome[Any], RunRecord], None],
-    quiet: bool,
-) -> int:
-    forget_locks: list[Callable[[], None]] = []
+async def _run(
+    config: Config, begin: Begin, timer: RunTimer, first: First | None, *, quiet: bool
+) -> tuple[Outcome[Any], RunRecord]:
+    stop_lock_messages: list[Callable[[], None]] = []
 
-    async def taken(engine: SqliteRunStore) -> None:
-        # Until the run itself tells of it.
-        forget_locks.append(engine.tell_of_locks(lambda: click.echo(LOCKED, err=True)))
+    async def with_store(engine: SqliteRunStore) -> None:
+        # Until the run itself reports a locked store.
+        stop = engine.tell_of_locks(lambda: click.echo(LOCKED, err=True))
+        stop_lock_messages.append(stop)
         if first is not None:
             await first(engine)
 
-    async with open_flow_host(config, in_background=True, first=taken) as host:
-        with shown_progress(quiet=quiet) as shown:
+    async with open_flow_host(config, in_background=True, first=with_store) as host:
+        with show_progress(quiet=quiet) as show:
 
             def listener(event: FlowEvent) -> None:
-                timer.heard(event)
-                shown(event)
+                timer.on_event(event)
+                show(event)
 
             begun = await begin(host, listener)
-            for forget in forget_locks:
-                forget()
+            for stop in stop_lock_messages:
+                stop()
             if isinstance(begun, Outcome):
                 outcome, run_id = begun, begun.task_id
             else:
                 run_id = begun.run_id
-                outcome = await _carried(begun, host, timer)
+                outcome = await _run_to_end(begun, host, timer)
         record = await known_run(host, run_id)
         await timer.align(host.engine, run_id)
-    try:
-        tell(outcome, record)
-    except BrokenPipeError:
-        discard_output()
-    return EXIT_INTERRUPTED if record.state is RunState.STOPPED else outcome.exit_code
+    return outcome, record
 
 
-async def _carried(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Outcome[Any]:
-    undo = _on_signals(run, host.engine.hurry)
-    minding = asyncio.create_task(timer.watch(host.engine, run.run_id))
-    try:
-        await save_paying_variables(host.engine, run.run_id, timer.paying, host.clock)
-        return await run.carry()
-    except StoreLockedError as error:
-        raise StoreLockedError(
-            f"run {run.run_id} is paused as it was last kept: {error.message}",
-            next=f"end the program that holds that file, then: jackline resume {run.run_id}",
-        ) from error
-    finally:
-        undo()
-        timer.leave()
-        await minding
-
-
-def _on_signals(run: FlowRun[Any], hurry: Callable[[], None]) -> Callable[[], None]:
-    """Let Ctrl-C stop the run; gives what undoes that."""
-    hurry_at_second = itertools.chain((lambda: None,), itertools.repeat(hurry))
+async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Outcome[Any]:
+    """The outcome of the run; Ctrl-C stops it."""
+    hurry_at_second = itertools.chain((lambda: None,), itertools.repeat(host.engine.hurry))
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -264,42 +228,46 @@ def _on_signals(run: FlowRun[Any], hurry: Callable[[], None]) -> Callable[[], No
         number = getattr(signal, name, None)
         if number is not None:
             before[number] = signal.signal(number, from_handler)
-
-    def undo() -> None:
+    watch = asyncio.create_task(timer.watch(host.engine, run.run_id))
+    try:
+        await save_paying_variables(host.engine, run.run_id, timer.paying, host.clock)
+        return await run.carry()
+    except StoreLockedError as error:
+        raise StoreLockedError(
+            f"run {run.run_id} is paused as it was last saved: {error.message}",
+            next=f"end the program that holds that file, then: jackline resume {run.run_id}",
+        ) from error
+    finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        timer.stop()
+        await watch
 
-    return undo
 
-
-def _tell(outcome: Outcome[Any], record: RunRecord, *, as_json: bool) -> None:
-    # As it was kept: the value there is plain JSON, whatever the flow's own types are.
-    kept = {} if record.outcome is None else json.loads(record.outcome)
+def _print_outcome(outcome: Outcome[Any], record: RunRecord, *, as_json: bool) -> None:
+    # As it was saved: the value there is plain JSON, whatever the flow's own types are.
+    saved = {} if record.outcome is None else json.loads(record.outcome)
     if as_json:
         head = {
-            "schema": SCHEMA,
+            "schema": "jackline.run/1",
             "run": record.run_id,
             "state": record.state.value,
             "retry_at": record.wake_at,
             "exit_code": outcome.exit_code,
         }
-        click.echo(json.dumps({**head, **kept}, indent=2, ensure_ascii=False))
+        click.echo(json.dumps({**head, **saved}, indent=2, ensure_ascii=False))
         return
-    value = kept.get("value")
+    value = saved.get("value")
     if outcome.ok and value is not None:
-        whole = isinstance(value, str)
-        click.echo(value if whole else json.dumps(value, indent=2, ensure_ascii=False))
+        is_text = isinstance(value, str)
+        click.echo(value if is_text else json.dumps(value, indent=2, ensure_ascii=False))
     click.echo(printable(summary(outcome, record), keep="\n"), err=True)
 
 
-def _tell_plainly(outcome: Outcome[Any], record: RunRecord) -> None:
-    click.echo(printable(summary(outcome, record, plain=True), keep="\n"), err=True)
-
-
 def summary(outcome: Outcome[Any], record: RunRecord, *, plain: bool = False) -> str:
-    """What became of a run, for a person, with the next step.
+    """The outcome of a run for a person, with the next step.
 
-    `plain` leaves out what an exception of the flow said: it may hold an answer.
+    `plain` leaves out the message of a flow's exception: it may hold an answer.
     """
     run_id, state = record.run_id, record.state
     tally = outcome.tally
@@ -310,23 +278,22 @@ def summary(outcome: Outcome[Any], record: RunRecord, *, plain: bool = False) ->
     if plain and state in ENDED:
         says = ""
     now = SystemClock().now()
+    resume = f"jackline resume {run_id}"
     if state is RunState.PARKED:
         first = f"run {run_id} is parked{until_text(record.wake_at, now)}{says}"
-        step = f"jackline resume {run_id}"
-        by_itself = f"`jackline up` wakes it then; at once: {step} --now"
-        step = by_itself if record.wake_at else f"it waits for you: {step}"
-        return "\n".join([first, figures, f"next:  {step}"])
+        step = f"it waits for you: {resume}"
+        if record.wake_at:
+            step = f"`jackline up` wakes it then; at once: {resume} --now"
+        return f"{first}\n{figures}\nnext:  {step}"
     if state is RunState.STOPPED:
-        first = f"run {run_id} is stopped; everything that is finished is kept"
-        return "\n".join([first, figures, f"next:  jackline resume {run_id}"])
+        return f"run {run_id} is stopped; finished work is saved\n{figures}\nnext:  {resume}"
     if state is RunState.RUNNING:
-        gone = record.lease_until < now.timestamp() or is_dead(record.owner)
-        step = f"jackline resume {run_id}" if gone else f"jackline logs {run_id} -f"
-        return f"{figures}\nnext:  {step}"
-    words = "finished" if outcome.ok else f"ended by {outcome.terminated_by.value}"
-    lines = [f"run {run_id} {words}{says}", figures]
+        is_alive = has_live_owner(record, now.timestamp())
+        return f"{figures}\nnext:  {f'jackline logs {run_id} -f' if is_alive else resume}"
+    ending = "finished" if outcome.ok else f"ended by {outcome.terminated_by.value}"
+    lines = [f"run {run_id} {ending}{says}", figures]
     if not outcome.ok and state is not RunState.CANCELLED:
-        lines.append(f"next:  jackline resume {run_id}   (what is finished is not run again)")
+        lines.append(f"next:  {resume}   (what is finished is not run again)")
     elif tally.failed:
         lines.append(f"next:  jackline retry {run_id}   (runs the failed ones again, nothing else)")
     return "\n".join(lines)
@@ -349,7 +316,7 @@ STATE = click.option("--state", type=click.Path(), help="The folder for journal 
 @click.option(
     "--runner",
     type=click.Choice(["messages", "claude-code", "codex"]),
-    help="Who carries agents that name no runner.",
+    help="The runner of agents that name none.",
 )
 @click.option("--model", help="The model of agents that name none.")
 @click.option("--on-quota", type=click.Choice(["park", "abort"]), help="At a quota wall.")
@@ -385,25 +352,25 @@ def run(
     Exit codes: 0 ok, 1 failed, 2 usage, 3 finished but some agents failed, 75 parked, 130 stopped.
     """
     keys = {"state": "state", **{name: f"run.{name}" for name in ("runner", "model", "on_quota")}}
-    limits = None if budget is None else read_budget(budget)
+    limits = None if budget is None else _parse_budget(budget)
     config = configured(
         {keys[name]: value for name, value in overrides.items()},
         in_dollars=limits is not None and limits.dollars is not None,
     )
     show_warnings(config)
     loaded = load_flow(flow)
-    given = _given(loaded, arguments)
+    values = _flow_arguments(loaded, arguments)
     settings = config.runs
     if limits is not None:
         settings = replace(settings, budgets=(*settings.budgets, limits))
 
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any]:
-        return await begin_run(host, loaded, given, settings=settings, listener=listener)
+        return await begin_run(host, loaded, values, settings=settings, listener=listener)
 
     return run_in_foreground(config, begin, as_json=as_json, quiet=quiet, wake=wake)
 
 
-def _given(flow: Flow[..., Any], words: Sequence[str]) -> bytes:
+def _flow_arguments(flow: Flow[..., Any], words: Sequence[str]) -> bytes:
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         try:
             data = json.dumps(json.loads(words[0])).encode()
@@ -413,7 +380,7 @@ def _given(flow: Flow[..., Any], words: Sequence[str]) -> bytes:
             ) from error
         decode_arguments(flow.function, data)
         return data
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     rest = list(words)
     while rest:
         name = rest.pop(0)
@@ -426,14 +393,13 @@ def _given(flow: Flow[..., Any], words: Sequence[str]) -> bytes:
             if not rest:
                 raise BadArgumentError(f"--{name} needs a value", next=f"write --{name} VALUE")
             value = rest.pop(0)
-        given[name.replace("-", "_")] = value
-    return parse_arguments(flow.function, given)
+        values[name.replace("-", "_")] = value
+    return parse_arguments(flow.function, values)
 
 
-def read_budget(words: str) -> Budget:
-    """A budget as it is written on a command line."""
+def _parse_budget(text: str) -> Budget:
     limits: dict[str, float] = {}
-    parts = [part.strip() for part in words.split(",")]
+    parts = [part.strip() for part in text.split(",")]
     strict = "strict" in parts
     for part in parts:
         if part == "strict":
@@ -445,7 +411,7 @@ def read_budget(words: str) -> Budget:
             limits = {}
         if name not in ("tokens", "dollars", "agents", "turns", "seconds") or name not in limits:
             raise BadArgumentError(
-                f"{words!r} is no budget",
+                f"{text!r} is no budget",
                 next='write it like "dollars=5,tokens=2000000" or "dollars=5,strict"',
             )
     return Budget(**limits, strict=strict)  # type: ignore[arg-type]

@@ -2,7 +2,6 @@
 
 Rules: (1) nothing is changed; (2) the words for states are those of the records; (3) no prompt and
 no answer; (4) the text of a record cannot move the cursor of a terminal.
-Not here: which of them are shown (runs.py).
 """
 
 from __future__ import annotations
@@ -12,8 +11,10 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from typing import Any
 
 from jackline.autopsy.figures import counted
+from jackline.clock import SystemClock
 from jackline.control.text import until_text, whole_second
 from jackline.errors import UsageError
 from jackline.failures.sentences import duration_in_words, moment_in_words
@@ -33,17 +34,20 @@ from jackline.flows.settings import decode_settings, expected_cost, may_wake
 from jackline.flows.store.pending_calls import PendingSession, PendingToolCall
 from jackline.flows.store.run_store import NOT_OURS, how_to_accept
 from jackline.outside_names import printable
-from jackline.states import DerivedState
 
 _SHOWN_OF_VALUE = 400
 _LONGEST_ARGUMENTS = 20_000
 
 
+def has_live_owner(run: RunRecord, now: float) -> bool:
+    """Whether a process that runs it is alive, as far as can be known."""
+    return bool(run.owner) and run.lease_until > now and not is_dead(run.owner)
+
+
 def run_line(run: RunRecord, now: datetime) -> str:
     """One run."""
     state = run.state.value
-    gone = run.lease_until < now.timestamp() or is_dead(run.owner)
-    if run.state is RunState.RUNNING and gone:
+    if run.state is RunState.RUNNING and not has_live_owner(run, now.timestamp()):
         state = DerivedState.CUT_OFF.value
     waits = until_text(run.wake_at, now) if run.state is RunState.PARKED else ""
     if run.state is RunState.PARKED and run.wake_at is None and not run.confirmed:
@@ -52,14 +56,41 @@ def run_line(run: RunRecord, now: datetime) -> str:
     began = moment_in_words(_moment(run.created_at, now), now)
     why = f": {run.why}" if run.why else ""
     sums = f"{run.tokens:,} tokens, ${run.cost:,.2f}"
-    whose = "" if run.trusted else f"  {NOT_OURS}"
-    line = f"{run.run_id}  {run.flow}  {state}{waits}{why}  (began {began}; {sums}){whose}"
+    foreign = "" if run.trusted else f"  {NOT_OURS}"
+    line = f"{run.run_id}  {run.flow}  {state}{waits}{why}  (began {began}; {sums}){foreign}"
     return printable(line)
+
+
+def run_json(run: RunRecord) -> dict[str, Any]:
+    """One run as a document."""
+    return {
+        "run": run.run_id,
+        "flow": run.flow,
+        "source": run.source,
+        "state": run.state.value,
+        "why": run.why or None,
+        "created_at": moment_json(run.created_at),
+        "updated_at": moment_json(run.updated_at),
+        "wake_at": None if run.wake_at is None else moment_json(whole_second(run.wake_at)),
+        "tokens": run.tokens,
+        "cost": run.cost,
+        "forked_from": run.forked_from,
+        "outcome": saved_json(run.outcome),
+        "trusted": run.trusted,
+    }
+
+
+def saved_json(data: bytes | None) -> Any:
+    """Saved JSON; None where a foreign program saved something else."""
+    try:
+        return None if data is None else json.loads(data)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
 class WakePlan:
-    """When a parked run would wake, what holds it, and what the rest may cost."""
+    """When a parked run will wake, what holds it, and what the rest may cost."""
 
     at: datetime | None
     now: bool
@@ -71,7 +102,7 @@ class WakePlan:
 def wake_plan(
     run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
 ) -> WakePlan:
-    """How a parked run would wake; `refused` is why it was not, when it was last to be woken."""
+    """How a parked run would wake; `refused` is the reason why its last waking was refused."""
     if not run.trusted:
         return WakePlan(None, now=False, held_by=NOT_OURS, calls_left=0, expected_cost=None)
     decision = may_wake(now, run, decode_settings(run.settings).wake)
@@ -86,24 +117,22 @@ def wake_plan(
 def wake_plan_line(
     run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
 ) -> str:
-    """The same for people."""
+    """The wake plan for people."""
     if not run.trusted:
         return printable(f"does not wake: {NOT_OURS}; {how_to_accept(run.run_id)}")
-    waking = wake_plan(run, calls, now, refused)
-    if waking.now:
+    plan = wake_plan(run, calls, now, refused)
+    if plan.now:
         when = "wakes at once, when `jackline up` runs"
-    elif waking.at is not None:
-        at_reset = run.wake_at is not None and waking.at.timestamp() <= run.wake_at
-        why = "" if at_reset else f": {waking.held_by}"  # a brake holds it for longer than its wall
-        hour = datetime.fromtimestamp(whole_second(waking.at.timestamp()), waking.at.tzinfo)
+    elif plan.at is not None:
+        at_reset = run.wake_at is not None and plan.at.timestamp() <= run.wake_at
+        why = "" if at_reset else f": {plan.held_by}"  # a brake holds it longer than its quota wall
+        hour = datetime.fromtimestamp(whole_second(plan.at.timestamp()), plan.at.tzinfo)
         when = f"wakes {moment_in_words(hour, now)}{why}"
     else:
-        when = f"does not wake by itself: {waking.held_by}"
-    cost = waking.expected_cost
-    guess = (
-        "" if cost is None else f"; the {waking.calls_left} known calls left: about ${cost:,.2f}"
-    )
-    return printable(f"{when}{guess}")
+        when = f"does not wake by itself: {plan.held_by}"
+    cost = plan.expected_cost
+    rest = "" if cost is None else f"; the {plan.calls_left} known calls left: about ${cost:,.2f}"
+    return printable(f"{when}{rest}")
 
 
 def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:
@@ -113,59 +142,49 @@ def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:
         if call.phase != phase:
             phase = call.phase
             yield printable(f"{phase}:") if phase else ""
-        yield printable(f"  {call.state.glyph} {call.label}{_call_words(call, now)}")
+        end = f"  {call.tokens:,} tokens" if call.tokens else ""
+        if call.state is CallState.RUNNING:
+            end = f"  in progress, task {call.task_id}"
+        elif call.state is not CallState.DONE and call.outcome is not None:
+            evidence = decode_outcome(call.outcome).evidence
+            resets = None if evidence.resets_at is None else evidence.resets_at.timestamp()
+            why = f"{evidence.says}{until_text(resets, now)}"
+            end = f"  {call.terminated_by}: {why}{end}, task {call.task_id}"
+        yield printable(f"  {call.state.glyph} {call.label}{end}")
 
 
-def _call_words(call: CallRecord, now: datetime) -> str:
-    if call.state is CallState.RUNNING:
-        return f"  under way, task {call.task_id}"
-    words = f"  {call.tokens:,} tokens" if call.tokens else ""
-    if call.state is CallState.DONE or call.outcome is None:
-        return words
-    evidence = decode_outcome(call.outcome).evidence
-    until = until_text(None if evidence.resets_at is None else evidence.resets_at.timestamp(), now)
-    return f"  {call.terminated_by}: {evidence.says}{until}{words}, task {call.task_id}"
-
-
-def cancelled_lines(came: CancelledAgents) -> Iterator[str]:
-    """What came of an order to cancel agents, and how to undo it."""
-    return map(printable, _cancelled_lines(came))
-
-
-def _cancelled_lines(came: CancelledAgents) -> Iterator[str]:
-    run, name = came.run, came.name
-    if came.ended is None:
-        yield f"the process that carries run {run.run_id} was told: it ends {name} in a moment"
-    elif not came.ended:
-        yield f"no agent {name} has come yet; one that comes in run {run.run_id} is not started"
+def cancelled_lines(result: CancelledAgents) -> Iterator[str]:
+    """The result of an order to cancel agents, and how to undo it."""
+    run, name, ended = result.run, result.name, result.ended
+    if ended is None:
+        line = f"the process of run {run.run_id} was notified: it ends {name} in a moment"
+    elif not ended:
+        line = f"there is no agent {name} yet; one that comes in run {run.run_id} is not started"
     else:
-        who = name if came.ended == 1 else f"{counted(came.ended, 'agent')} labelled {name}"
-        rest = "its run goes on" if came.carried else f"its run stays {run.state.value}"
-        yield f"{who} of run {run.run_id} {'was' if came.ended == 1 else 'were'} cancelled; {rest}"
-    when = ", once the run has ended or was stopped" if came.carried and came.ended else ""
-    yield f"undo{when}: {_undo(came)}"
+        who = name if ended == 1 else f"{counted(ended, 'agent')} labelled {name}"
+        rest = "its run goes on" if result.carried else f"its run stays {run.state.value}"
+        line = f"{who} of run {run.run_id} {'was' if ended == 1 else 'were'} cancelled; {rest}"
+    yield printable(line)
+    when = ", once the run has ended or was stopped" if result.carried and ended else ""
+    yield printable(f"undo{when}: {cancelled_json(result)['undo']}")
 
 
-def cancelled_json(came: CancelledAgents) -> dict[str, object]:
-    """The same as a document."""
+def cancelled_json(result: CancelledAgents) -> dict[str, object]:
+    """The result of an order to cancel agents as a document."""
     return {
         "schema": "jackline.agents-cancelled/1",
-        "run": came.run.run_id,
-        "state": came.run.state.value,
-        "only": came.name,
-        "ended": came.ended,
-        "undo": _undo(came),
+        "run": result.run.run_id,
+        "state": result.run.state.value,
+        "only": result.name,
+        "ended": result.ended,
+        "undo": f"jackline resume {result.run.run_id} --only {shlex.quote(result.name)}",
     }
 
 
-def _undo(came: CancelledAgents) -> str:
-    return f"jackline resume {came.run.run_id} --only {shlex.quote(came.name)}"
-
-
 def resource_line(resource: ResourceRecord, now: datetime) -> str:
-    """One rented thing."""
+    """One rented resource."""
     held = duration_in_words(max(timedelta(0), now - _moment(resource.taken_at, now)))
-    whose = f"agent {resource.task_id} of run" if resource.task_id else "run"
+    owner = f"agent {resource.task_id} of run" if resource.task_id else "run"
     lease = ""
     if resource.lease_until is not None:
         lease = f", lease ends {moment_in_words(_moment(resource.lease_until, now), now)}"
@@ -173,7 +192,7 @@ def resource_line(resource: ResourceRecord, now: datetime) -> str:
     if not resource.trusted:
         trouble = f"; {NOT_OURS}; {how_to_accept(resource.run_id)}"
     return printable(
-        f"{resource.name}  {resource.state.value} for {held} by {whose} {resource.run_id}"
+        f"{resource.name}  {resource.state.value} for {held} by {owner} {resource.run_id}"
         f"{lease}{trouble}"
     )
 
@@ -183,59 +202,55 @@ def code_of_run_lines(
     resources: Sequence[ResourceRecord],
     hooks: Sequence[HookRecord],
     calls: Sequence[CallRecord],
-    kept: Sequence[PendingToolCall | PendingSession],
+    pending: Sequence[PendingToolCall | PendingSession],
 ) -> Iterator[str]:
-    """All of a run that leads to code or commands, for a person who decides about it."""
-    yield printable(f"run {run.run_id}, {run.state.value}:")
-    yield printable(f"  loads   {run.source or '(no file)'}, flow {run.flow}")
-    yield printable(f"  works   in {run.cwd or '(no folder)'}")
-    yield printable(f"  with    {run.arguments.decode('utf-8', 'replace')}")
-    yield printable(f"  as      {run.settings.decode('utf-8', 'replace')}")
+    """All of a run that leads to code or commands, for a person who decides about it.
+
+    UsageError when a tool call is too long for a person to read.
+    """
+    lines = [
+        f"run {run.run_id}, {run.state.value}:",
+        f"  loads   {run.source or '(no file)'}, flow {run.flow}",
+        f"  works   in {run.cwd or '(no folder)'}",
+        f"  with    {run.arguments.decode('utf-8', 'replace')}",
+        f"  as      {run.settings.decode('utf-8', 'replace')}",
+    ]
     for hook in hooks:
-        yield printable(
-            f"  runs    {shown_action(hook.hook)}   (at the end of {hook.end_id}, {hook.state})"
-        )
+        action = shown_action(hook.hook)
+        lines.append(f"  runs    {action}   (at the end of {hook.end_id}, {hook.state})")
     for each in resources:
-        yield printable(
-            f"  runs    {shown_action(each.release) or '(nothing)'}   (gives back {each.name})"
-        )
-    for use in kept:
+        action = shown_action(each.release) or "(nothing)"
+        lines.append(f"  runs    {action}   (gives back {each.name})")
+    for use in pending:
         if isinstance(use, PendingSession):
-            yield printable(f"  resumes session {use.session_id}   (agent {use.task_id})")
-        else:
-            yield printable(f"  calls   {use.name} {_bounded(use)}   (agent {use.task_id})")
+            lines.append(f"  resumes session {use.session_id}   (agent {use.task_id})")
+            continue
+        if len(use.arguments) > _LONGEST_ARGUMENTS:
+            raise UsageError(
+                f"agent {use.task_id} would call {use.name} with {len(use.arguments):,} characters,"
+                " more than a person can check; nothing was accepted",
+                next="delete the run (jackline rm ID --force) and begin it anew",
+            )
+        lines.append(f"  calls   {use.name} {use.arguments}   (agent {use.task_id})")
     for call in calls:
         if call.value is not None:
-            value = _cut(call.value.decode("utf-8", "replace"))
-            yield printable(f"  takes   {value}   (for {call.kind.value} {call.label})")
-    yield (
-        f"  goes on from {counted(len(calls), 'call')} that it has kept: their results, and what"
-        " agents have said so far, are used as they stand"
+            value = call.value.decode("utf-8", "replace")
+            if len(value) > _SHOWN_OF_VALUE:
+                cut = len(value) - _SHOWN_OF_VALUE
+                value = f"{value[:_SHOWN_OF_VALUE]}… and {cut:,} characters more"
+            lines.append(f"  takes   {value}   (for {call.kind.value} {call.label})")
+    lines.append(
+        f"  goes on from {counted(len(calls), 'saved call')}: their results, and the conversations"
+        " of its agents, are used as they are"
     )
-
-
-def _bounded(call: PendingToolCall) -> str:
-    """The arguments, whole: what is too long to be looked at is refused."""
-    if len(call.arguments) > _LONGEST_ARGUMENTS:
-        raise UsageError(
-            f"agent {call.task_id} would call {call.name} with {len(call.arguments):,} characters,"
-            " more than anybody can look at; nothing was accepted",
-            next="delete the run (jackline rm ID --force) and begin it anew",
-        )
-    return call.arguments
-
-
-def _cut(value: str) -> str:
-    if len(value) <= _SHOWN_OF_VALUE:
-        return value
-    return f"{value[:_SHOWN_OF_VALUE]}… and {len(value) - _SHOWN_OF_VALUE:,} characters more"
+    yield from map(printable, lines)
 
 
 def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
-    """One line of a log."""
+    """One line of a run's log."""
     at = datetime.fromtimestamp(note.at, zone)
     if as_json:
-        told = {
+        document = {
             "schema": "jackline.run-note/1",
             "at": at.isoformat(timespec="milliseconds"),
             "run": note.run_id,
@@ -244,19 +259,24 @@ def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
             "label": note.label or None,
             **note.detail,
         }
-        return json.dumps(told)
-    detail = ", ".join(f"{name} {_plain(value)}" for name, value in note.detail.items() if value)
+        return json.dumps(document)
+    details = []
+    for name, value in note.detail.items():
+        if isinstance(value, float) and value:
+            details.append(f"{name} {value:.4g}")
+        elif value:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            details.append(f"{name} {text}")
     label = f" {note.label}" if note.label else ""
-    line = f"{at:%Y-%m-%d %H:%M:%S} {note.what}{label}{': ' + detail if detail else ''}"
-    return printable(line)
-
-
-def _plain(value: object) -> str:
-    """A detail as people write it."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    detail = f": {', '.join(details)}" if details else ""
+    return printable(f"{at:%Y-%m-%d %H:%M:%S} {note.what}{label}{detail}")
 
 
 def _moment(at: float, now: datetime) -> datetime:
     return datetime.fromtimestamp(round(at), now.tzinfo)
+
+
+def moment_json(moment: float) -> str:
+    """A time in the zone of this host."""
+    zone = SystemClock().now().tzinfo
+    return datetime.fromtimestamp(moment, zone).isoformat(timespec="seconds")

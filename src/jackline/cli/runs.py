@@ -5,7 +5,7 @@ stream is one document per line; (2) prompts and answers are shown only on reque
 creates nothing: without a store there are no runs, and an empty list is no error; (4) a run that
 this installation did not write is accepted only after all code and commands it leads to were shown,
 by a person at a terminal or with `--yes`, and exactly as shown.
-Not here: the lines (run_text.py), resuming (resume.py), deleting (removal.py).
+The lines: run_text.py. Resuming: resume.py. Deleting: removal.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -26,14 +26,16 @@ from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured, service_place, warn_of_faults
 from jackline.cli.run import AS_JSON, STATE, summary
 from jackline.cli.run_text import (
-    WakePlan,
     call_lines,
     cancelled_json,
     cancelled_lines,
     code_of_run_lines,
+    moment_json,
     note_line,
     resource_line,
+    run_json,
     run_line,
+    saved_json,
     wake_plan,
     wake_plan_line,
 )
@@ -58,41 +60,10 @@ from jackline.flows.store.pending_calls import pending_calls
 from jackline.flows.store.run_store import RunStore, how_to_accept
 from jackline.outside_names import printable
 
-_MOST_WARNINGS = 5
-
-
-async def accept(engine: RunStore, run: RunRecord, *, yes: bool, as_json: bool) -> int:
-    """Show the run, ask, and count it as ours."""
-    digest = await engine.digest(run.run_id)
-    again = await engine.run(run.run_id) or run  # what the digest covers, not what was read before
-    resources = [row for row in await engine.resources() if row.run_id == run.run_id]
-    hooks = [row for row in await engine.hooks(run.run_id) if row.state != "done"]
-    calls = await engine.calls(run.run_id)
-    kept = await pending_calls(engine, run.run_id)
-    for line in code_of_run_lines(again, resources, hooks, calls, kept):
-        click.echo(line, err=as_json)
-    if not yes:
-        if as_json or not sys.stdin.isatty():
-            raise UsageError(
-                f"nobody was asked whether run {run.run_id} is to be trusted",
-                next=f"look at the lines above, then: jackline show {run.run_id} --trust --yes",
-            )
-        if not click.confirm("Is this yours, and may it run?", default=False, err=True):
-            click.echo("nothing was accepted", err=True)
-            return 1
-    await engine.accept(run.run_id, digest)
-    if as_json:
-        told = {"schema": "jackline.run-accepted/1", "run": run.run_id, "trusted": True}
-        click.echo(json.dumps(told))
-    else:
-        words = f"run {run.run_id} is trusted from now on: jackline resume {run.run_id}"
-        click.echo(printable(words))
-    return 0
-
-
 T = TypeVar("T")
 _FOLLOW_SECONDS = 0.5
 _NO_RUNS = "No runs yet: `jackline run FLOW.py` begins one."
+_MOST_WARNINGS = 5
 
 
 @click.command(name="ls")
@@ -110,16 +81,24 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
         runs = await host.engine.runs(states=states, limit=limit)
         now = SystemClock().now()
         if as_json:
-            listed = [_as_json(run) for run in runs]
-            if parked:
-                more = [_waking_json(wake_plan(run, *await _known(host, run, now))) for run in runs]
-                listed = [{**told, **waking} for told, waking in zip(listed, more, strict=True)]
+            listed = [run_json(run) for run in runs]
+            for run, document in zip(runs, listed, strict=True):
+                if parked:
+                    plan = wake_plan(run, *await _wake_facts(host, run, now))
+                    at = None if plan.at is None else moment_json(whole_second(plan.at.timestamp()))
+                    document |= {
+                        "wakes_now": plan.now,
+                        "wakes_at": at,
+                        "held_by": plan.held_by or None,
+                        "calls_left": plan.calls_left,
+                        "expected_cost": plan.expected_cost,
+                    }
             click.echo(json.dumps({"schema": "jackline.runs/1", "runs": listed}, indent=2))
             return 0
         for run in runs:
             click.echo(run_line(run, now))
             if parked:
-                click.echo("    " + wake_plan_line(run, *await _known(host, run, now)))
+                click.echo("    " + wake_plan_line(run, *await _wake_facts(host, run, now)))
         if not runs:
             click.echo("No run is parked." if parked else _NO_RUNS, err=True)
         return 0
@@ -145,36 +124,50 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
 @AS_JSON
 @STATE
 def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) -> int:
-    """Show one run: how it stands, each agent's end, what it cost, what is still held.
+    """Show one run: its state, each agent's end, what it cost, what is still held.
 
     A run that this installation did not write, or that an older version wrote, is listed and not
-    run: no flow file of it is loaded, no command of it is run, and it does not wake. With --trust
-    you are shown the flow file and every command that it brings, and asked whether it is yours.
+    run: no flow file of it is loaded, no command of it is run, and it does not wake. --trust shows
+    the flow file and every command that it brings, and asks whether it is yours.
     """
 
     async def look(host: FlowHost) -> int:
         run = await known_run(host, run_id)
         if trust:
-            return await accept(host.engine, run, yes=yes, as_json=as_json)
+            return await _accept(host.engine, run, yes=yes, as_json=as_json)
         calls = await host.engine.calls(run.run_id)
         held = [each for each in await host.engine.resources() if each.run_id == run.run_id]
         warnings = _warnings(await host.engine.notes(run.run_id))
         if as_json:
-            told = {
+            document = {
                 "schema": "jackline.run-shown/1",
-                **_as_json(run),
-                "calls": [_call_json(call) for call in calls],
+                **run_json(run),
+                "calls": [
+                    {
+                        "kind": call.kind.value,
+                        "label": call.label,
+                        "phase": call.phase,
+                        "task": call.task_id,
+                        "state": call.state.value,
+                        "terminated_by": call.terminated_by or None,
+                        "attempts": call.attempts,
+                        "tokens": call.tokens,
+                        "cost": call.cost,
+                        "outcome": saved_json(call.outcome),
+                    }
+                    for call in calls
+                ],
                 "resources": [each.name for each in held],
                 "warnings": warnings,
             }
-            click.echo(json.dumps(told, indent=2))
+            click.echo(json.dumps(document, indent=2))
             return 0
         now = SystemClock().now()
         click.echo(run_line(run, now))
         for says in warnings:
             click.echo(printable(f"warning: {says}"))
         if run.state is RunState.PARKED:
-            click.echo("    " + wake_plan_line(run, *await _known(host, run, now)))
+            click.echo("    " + wake_plan_line(run, *await _wake_facts(host, run, now)))
         if run.outcome is not None:
             for line in summary(decode_outcome(run.outcome), run).splitlines():
                 click.echo(printable(line))
@@ -195,6 +188,35 @@ def _warnings(notes: Sequence[NoteRecord]) -> list[str]:
     return list(dict.fromkeys(said))[-_MOST_WARNINGS:]
 
 
+async def _accept(engine: RunStore, run: RunRecord, *, yes: bool, as_json: bool) -> int:
+    """Show the run, ask for consent, and mark it as ours."""
+    digest = await engine.digest(run.run_id)
+    again = await engine.run(run.run_id) or run  # what the digest covers, not what was read before
+    resources = [row for row in await engine.resources() if row.run_id == run.run_id]
+    hooks = [row for row in await engine.hooks(run.run_id) if row.state != "done"]
+    calls = await engine.calls(run.run_id)
+    pending = await pending_calls(engine, run.run_id)
+    for line in code_of_run_lines(again, resources, hooks, calls, pending):
+        click.echo(line, err=as_json)
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise UsageError(
+                f"nobody has confirmed that run {run.run_id} is to be trusted",
+                next=f"read the lines above, then: jackline show {run.run_id} --trust --yes",
+            )
+        if not click.confirm("Is this yours, and may it run?", default=False, err=True):
+            click.echo("nothing was accepted", err=True)
+            return 1
+    await engine.accept(run.run_id, digest)
+    if as_json:
+        document = {"schema": "jackline.run-accepted/1", "run": run.run_id, "trusted": True}
+        click.echo(json.dumps(document))
+    else:
+        text = f"run {run.run_id} is trusted from now on: jackline resume {run.run_id}"
+        click.echo(printable(text))
+    return 0
+
+
 @click.command()
 @click.argument("run_id", metavar="[ID]", required=False, shell_complete=run_ids)
 @click.option("-f", "--follow", is_flag=True, help="Go on: until the run has ended, or Ctrl-C.")
@@ -204,7 +226,7 @@ def _warnings(notes: Sequence[NoteRecord]) -> list[str]:
 @AS_JSON
 @STATE
 def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str | None) -> int:
-    """Print a run's log, or without an ID what the service did; a line for each thing.
+    """Print a run's log, or without an ID what the service did; one line per event.
 
     With --json every line is a document with its schema's name that can be read back.
 
@@ -220,7 +242,7 @@ def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str
         place = service_place({"state": state})
         journal = StateDir(place.state_dir).journal
         if place.problem is not None and not journal.exists():
-            raise place.problem  # it may say where there is one
+            raise place.problem  # without the fault, a journal might be found
         warn_of_faults(place)
         return event_loop.run(print_log(journal, limit, follow=follow, as_json=as_json))
 
@@ -268,27 +290,27 @@ def cancel(run_id: str, only: str | None, ahead: bool, as_json: bool, state: str
 
     async def order(host: FlowHost) -> int:
         if only is not None:
-            came = await cancel_agents(host, run_id, only, ahead=ahead)
+            result = await cancel_agents(host, run_id, only, ahead=ahead)
             if as_json:
-                click.echo(json.dumps(cancelled_json(came)))
+                click.echo(json.dumps(cancelled_json(result)))
             else:
-                for line in cancelled_lines(came):
+                for line in cancelled_lines(result):
                     click.echo(line, err=True)
             return 0
         if ahead:
             raise BadArgumentError(
-                "--ahead says nothing without --only", next="name the agents: --only LABEL"
+                "--ahead has no meaning without --only", next="name the agents: --only LABEL"
             )
         run = await known_run(host, run_id)
         now = await cancel_run(host, run.run_id)
         if as_json:
-            told = {"schema": "jackline.run-cancelled/1", "run": run.run_id, "state": now.value}
-            click.echo(json.dumps(told))
+            document = {"schema": "jackline.run-cancelled/1", "run": run.run_id, "state": now.value}
+            click.echo(json.dumps(document))
         elif now in ENDED:
             click.echo(printable(f"run {run.run_id} is {now.value}"), err=True)
         else:
-            words = f"run {run.run_id} was told: its process ends it in a moment"
-            click.echo(printable(words), err=True)
+            text = f"run {run.run_id} is being cancelled: its process ends it in a moment"
+            click.echo(printable(text), err=True)
         return 0
 
     return _with_store(state, order)
@@ -299,7 +321,7 @@ def cancel(run_id: str, only: str | None, ahead: bool, as_json: bool, state: str
 @click.option(
     "--retry", is_flag=True, help="Give back what is left over: try failed releases again."
 )
-@click.option("--woken", is_flag=True, hidden=True, help="By the service: nobody has asked for it.")
+@click.option("--woken", is_flag=True, hidden=True, help="Started by the service, not by a person.")
 @AS_JSON
 @STATE
 def resources(everything: bool, retry: bool, woken: bool, as_json: bool, state: str | None) -> int:
@@ -354,7 +376,7 @@ def _with_store(
     work: Callable[[FlowHost], Awaitable[T]],
     without: Callable[[], T] | None = None,
 ) -> T:
-    """Work with the store; where there is none, `without` it, or say that there are no runs."""
+    """The result of `work`; without a store that of `without`, or NothingFoundError."""
     config = configured({"state": state}, with_secrets=False)
     if not StateDir(config.state_dir).flows.exists():
         if without is not None:
@@ -370,67 +392,11 @@ def _with_store(
     return event_loop.run(main())
 
 
-def _as_json(run: RunRecord) -> dict[str, Any]:
-    return {
-        "run": run.run_id,
-        "flow": run.flow,
-        "source": run.source,
-        "state": run.state.value,
-        "why": run.why or None,
-        "created_at": _iso(run.created_at),
-        "updated_at": _iso(run.updated_at),
-        "wake_at": None if run.wake_at is None else _iso(whole_second(run.wake_at)),
-        "tokens": run.tokens,
-        "cost": run.cost,
-        "forked_from": run.forked_from,
-        "outcome": _kept_json(run.outcome),
-        "trusted": run.trusted,
-    }
-
-
-def _kept_json(data: bytes | None) -> Any:
-    """What was kept as JSON; None where somebody else kept something else."""
-    try:
-        return None if data is None else json.loads(data)
-    except ValueError:
-        return None
-
-
-async def _known(
+async def _wake_facts(
     host: FlowHost, run: RunRecord, now: datetime
 ) -> tuple[Sequence[CallRecord], datetime, str]:
-    """What is known of a parked run's waking."""
+    """The arguments of `wake_plan` for a parked run."""
     refused = last_wake_refusal(await host.engine.notes(run.run_id))
     if not refused and run.trusted and (why := await why_not_woken(host.engine, run)):
         refused = to_look_at(why, run)
     return await host.engine.calls(run.run_id), now, refused
-
-
-def _waking_json(waking: WakePlan) -> dict[str, Any]:
-    return {
-        "wakes_now": waking.now,
-        "wakes_at": None if waking.at is None else _iso(whole_second(waking.at.timestamp())),
-        "held_by": waking.held_by or None,
-        "calls_left": waking.calls_left,
-        "expected_cost": waking.expected_cost,
-    }
-
-
-def _call_json(call: Any) -> dict[str, Any]:
-    return {
-        "kind": call.kind.value,
-        "label": call.label,
-        "phase": call.phase,
-        "task": call.task_id,
-        "state": call.state.value,
-        "terminated_by": call.terminated_by or None,
-        "attempts": call.attempts,
-        "tokens": call.tokens,
-        "cost": call.cost,
-        "outcome": _kept_json(call.outcome),
-    }
-
-
-def _iso(moment: float) -> str:
-    zone = SystemClock().now().tzinfo
-    return datetime.fromtimestamp(moment, zone).isoformat(timespec="seconds")

@@ -1,8 +1,7 @@
-"""`jackline simulate`: play a provider with limits and faults on a loopback port.
+"""`jackline simulate`: simulate a provider with limits and faults on a loopback port.
 
 Rules: (1) it listens on loopback only; (2) the first line is the address, and Ctrl-C ends it with
 the counts of the ledger.
-Not here: the provider (simulator/), scenario files (simulator/scenario.py).
 """
 
 from __future__ import annotations
@@ -15,11 +14,9 @@ import click
 from jackline import event_loop
 from jackline.agents.prices import in_dollars
 from jackline.errors import BadArgumentError
-from jackline.simulator.ledger import Bill, RequestLedger
-from jackline.simulator.scenario import Scenario, load
+from jackline.simulator.ledger import RequestLedger
+from jackline.simulator.scenario import load
 from jackline.simulator.server import SimulatorServer
-
-EXIT_INTERRUPTED = 130
 
 
 @click.command()
@@ -34,7 +31,7 @@ EXIT_INTERRUPTED = 130
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON documents, one per line.")
 def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -> int:
-    """Play an LLM provider with limits, quotas and faults on a loopback port.
+    """Simulate an LLM provider with limits, quotas and faults on a loopback port.
 
     SCENARIO is a TOML file, or one of the packaged: healthy, outage, quota-wall, throttle-storm.
 
@@ -51,34 +48,32 @@ def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -
     """
     chosen = load(scenario)
     server = SimulatorServer(chosen.settings, chosen.script, seed=seed, speed=speed, port=port)
+
+    async def serve() -> None:
+        async with server:
+            url = server.url
+            if as_json:
+                start = {"schema": "jackline.simulate/1", "url": url, "scenario": chosen.name}
+                click.echo(json.dumps({**start, "control": f"{url}/_control/"}))
+            else:
+                click.echo(f"{url}  simulates {chosen.name}: {chosen.description}")
+                key = "ANTHROPIC_API_KEY=sk-ant-simulated"
+                click.echo(f"next:  export ANTHROPIC_BASE_URL={url} {key}")
+                click.echo(f"       faults and ledger: {url}/_control/   end with Ctrl-C")
+            await asyncio.Event().wait()
+
     try:
-        event_loop.run(_serve(server, chosen, as_json=as_json))
+        event_loop.run(serve())
     except OSError as error:
         raise BadArgumentError(
-            f"port {port} cannot be opened: {error.strerror}", next="take another, or --port 0"
+            f"port {port} cannot be opened: {error.strerror}", next="use another, or --port 0"
         ) from error
     except KeyboardInterrupt:
-        _tell_end(server.playing.provider.ledger, as_json=as_json)
-    return EXIT_INTERRUPTED
+        _print_ledger(server.playing.provider.ledger, as_json=as_json)
+    return 130
 
 
-async def _serve(server: SimulatorServer, scenario: Scenario, *, as_json: bool) -> None:
-    async with server:
-        _tell_start(server.url, scenario, as_json=as_json)
-        await asyncio.Event().wait()
-
-
-def _tell_start(url: str, scenario: Scenario, *, as_json: bool) -> None:
-    if as_json:
-        start = {"schema": "jackline.simulate/1", "url": url, "scenario": scenario.name}
-        click.echo(json.dumps({**start, "control": f"{url}/_control/"}))
-        return
-    click.echo(f"{url}  plays {scenario.name}: {scenario.description}")
-    click.echo(f"next:  export ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=sk-ant-simulated")
-    click.echo(f"       faults and ledger: {url}/_control/   end with Ctrl-C")
-
-
-def _tell_end(ledger: RequestLedger, *, as_json: bool) -> None:
+def _print_ledger(ledger: RequestLedger, *, as_json: bool) -> None:
     summary = ledger.summary()
     if as_json:
         click.echo(json.dumps({"schema": "jackline.simulate/1", "ledger": summary}))
@@ -89,10 +84,7 @@ def _tell_end(ledger: RequestLedger, *, as_json: bool) -> None:
     )
     for reason, count in ledger.reasons.most_common():
         click.echo(f"  {count:>7}  {reason}")
-    click.echo(_bill_text(ledger.bill()))
-
-
-def _bill_text(bill: Bill) -> str:
+    bill = ledger.bill()
     tokens = bill.tokens
     text = (
         f"Bill: {in_dollars(bill.dollars)} for {tokens['input']:,} input,"
@@ -102,4 +94,4 @@ def _bill_text(bill: Bill) -> str:
     )
     if bill.unpriced:
         text += f"; without a listed price: {', '.join(sorted(bill.unpriced))}"
-    return f"{text}."
+    click.echo(f"{text}.")

@@ -3,7 +3,7 @@
 Rules: (1) pure: a document, the time and the size come in; (2) no line is longer than the terminal
 is wide, and no picture is taller; (3) a state is a glyph and a word, colour only repeats it; (4)
 everything that waits has its reason and its time.
-Not here: fetching the document, keys (status.py).
+Fetching the document, and keys: status.py.
 """
 
 from __future__ import annotations
@@ -32,36 +32,39 @@ _STYLES = {
     "done": "dim",
 }
 _LOOKS = looks()
-# A verdict of more lines than this is cut: the lanes below say the same in detail.
+# A longer verdict is cut: the lanes below say the same in detail.
 _MOST_VERDICT = 4
 _MOST_LANES = 8
 _MOST_RUNS = 6
 _FEWEST_AGENTS = 3
-# Longer ones are machine-made, and told apart by their beginning.
-_LONGEST_NAME = 24
+_LONGEST_ID = 24
 
 
 def frame(
-    told: Mapping[str, Any], now: datetime, width: int, height: int, *, hint: str = ""
+    fleet: Mapping[str, Any], now: datetime, width: int, height: int, *, hint: str = ""
 ) -> Text:
     """The whole picture, `height` lines at most; `hint` says how to leave it."""
-    head = [_head(told, now, hint), *_wrapped(str(told["verdict"]), width, _MOST_VERDICT)]
-    lanes = _part("lanes", list(_lanes(told, now)), _MOST_LANES)
-    below = [*_burn(told), *_forecast(told, now)]
-    runs = _part("runs", list(_runs(told, now)), _MOST_RUNS)
-    taken = len(head) + len(lanes) + len(runs) + len(below) + 3
-    agents = _part("fleet", _agents(told, now), max(_FEWEST_AGENTS, height - taken), _sums(told))
-    lines = [*head, *lanes, *agents, *runs, *below]
-    return Text("\n").join([_cut(line, width) for line in lines[:height]])
-
-
-def _head(told: Mapping[str, Any], now: datetime, hint: str) -> Text:
-    return Text.assemble(
-        ("jackline top", "bold"), f"  {told['url']}  {now:%H:%M:%S}  ", (hint, "dim")
+    title = f"  {fleet['url']}  {now:%H:%M:%S}  "
+    head = [
+        Text.assemble(("jackline top", "bold"), title, (hint, "dim")),
+        *_wrap(str(fleet["verdict"]), width),
+    ]
+    lanes = _section("lanes", list(_lanes(fleet, now)), _MOST_LANES)
+    runs = _section("runs", list(_runs(fleet, now)), _MOST_RUNS)
+    below = [Text(""), *_spending(fleet, now)]
+    used = len(head) + len(lanes) + len(runs) + len(below) + 3
+    counts = [f"{count} {state}" for state, count in fleet["agents_by_state"].items() if count]
+    summary = " · ".join(counts) or "no agent was seen lately"
+    agents = _section(
+        "fleet", list(_agents(fleet, now)), max(_FEWEST_AGENTS, height - used), summary
     )
+    lines = [*head, *lanes, *agents, *runs, *below][:height]
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return Text("\n").join(lines)
 
 
-def _part(name: str, lines: Sequence[Text], most: int, summary: str = "") -> list[Text]:
+def _section(name: str, lines: Sequence[Text], most: int, summary: str = "") -> list[Text]:
     if not lines and not summary:
         return []
     title = Text.assemble((name, "bold"), f"  {summary}" if summary else "")
@@ -71,12 +74,9 @@ def _part(name: str, lines: Sequence[Text], most: int, summary: str = "") -> lis
     return [Text(""), title, *shown]
 
 
-# --- lanes ------------------------------------------------------------------------------------
-
-
-def _lanes(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
-    for lane in told["lanes"]:
-        line = _stated(lane_state(lane), f"{lane['name']}  ")
+def _lanes(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
+    for lane in fleet["lanes"]:
+        line = _state(lane_state(lane), f"{lane['name']}  ")
         line.append(f"  {lane['in_flight']} of {lane['window']} in flight")
         if lane["waiting"]:
             line.append(f", {lane['waiting']} waiting")
@@ -91,67 +91,40 @@ def _lanes(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
         yield line
 
 
-# --- the fleet --------------------------------------------------------------------------------
-
-
-def _sums(told: Mapping[str, Any]) -> str:
-    counted = [f"{count} {word}" for word, count in told["agents_by_state"].items() if count]
-    return " · ".join(counted) or "no agent was heard of lately"
-
-
-def _agents(told: Mapping[str, Any], now: datetime) -> list[Text]:
-    lines: list[Text] = []
+def _agents(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
     session = None
-    for agent in told["agents"]:
+    for agent in fleet["agents"]:
+        # Long ids are machine-made, and differ in their beginning.
+        both = (agent["session"], agent["agent"])
+        ids = [each if len(each) <= _LONGEST_ID else each[:8] for each in both]
         if agent["session"] != session:
             session = agent["session"]
             tag = f"  {agent['tag']}" if agent["tag"] else ""
-            lines.append(Text(f"  session {_short(session) or '–'}{tag}", style="dim"))
-        lines.append(_agent(agent, now))
-    if told["more_agents"]:
-        lines.append(Text(f"  and {told['more_agents']} more: --json tells 500", style="dim"))
-    return lines
+            yield Text(f"  session {ids[0] or '–'}{tag}", style="dim")
+        name = agent["label"] or ids[1] or "main"
+        state = str(agent["state"])
+        line = _state(state, f"{set_cell_size(name, 18)} ", indent="    ")
+        if state in WAITS:
+            line.append(_until(agent["until"], now).removeprefix(","), style="bold")
+        if state in WAITS or state == AgentState.ANSWERING:
+            since = timedelta(seconds=max(0, round(now.timestamp() - agent["since"])))
+            line.append(f" for {duration_in_words(since)}", style="dim")
+        if agent["calls"]:
+            failed = f", {agent['failed']} failed" if agent["failed"] else ""
+            tokens = f"{_tokens(agent['tokens'])} tokens"
+            line.append(f"  {counted(agent['calls'], 'call')}{failed}, {tokens}")
+        if agent["why"]:
+            line.append(f"; {agent['why']}", style="dim")
+        yield line
+    if fleet["more_agents"]:
+        yield Text(f"  and {fleet['more_agents']} more: --json shows 500", style="dim")
 
 
-def _agent(agent: Mapping[str, Any], now: datetime) -> Text:
-    name = agent["label"] or _short(agent["agent"]) or "main"
-    state = str(agent["state"])
-    line = _stated(state, f"{set_cell_size(name, 18)} ", indent="    ")
-    if state in WAITS:
-        line.append(_until(agent["until"], now).removeprefix(","), style="bold")
-        line.append(f" for {_since(agent['since'], now)}", style="dim")
-    elif state == AgentState.ANSWERING:
-        line.append(f" for {_since(agent['since'], now)}", style="dim")
-    failed = f", {agent['failed']} failed" if agent["failed"] else ""
-    if agent["calls"]:
-        line.append(
-            f"  {counted(agent['calls'], 'call')}{failed}, {_tokens(agent['tokens'])} tokens"
-        )
-    if agent["why"]:
-        line.append(f"; {agent['why']}", style="dim")
-    return line
-
-
-# --- burn, runs, forecast -----------------------------------------------------------------------
-
-
-def _burn(told: Mapping[str, Any]) -> Iterator[Text]:
-    spend = told["spend"]
-    words = (
-        f"  ${spend['dollars_today']:,.2f} and {_tokens(spend['tokens_today'])} tokens today,"
-        f" ${spend['dollars_per_hour']:,.2f} an hour now"
-    )
-    if spend["unpriced_tokens_today"]:
-        words += f"; {_tokens(spend['unpriced_tokens_today'])} tokens have no known price"
-    yield Text("")
-    yield Text.assemble(("burn", "bold"), words)
-
-
-def _runs(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
-    for run in told["runs"]:
-        line = _stated(str(run["state"]), f"{run['run']}  {run['flow']}  ")
+def _runs(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
+    for run in fleet["runs"]:
+        line = _state(str(run["state"]), f"{run['run']}  {run['flow']}  ")
         if run["state"] == RunState.PARKED:
-            line.append(_until(run["wake_at"], now) or ", until you say so", style="bold")
+            line.append(_until(run["wake_at"], now) or ", until you resume it", style="bold")
         failed = f", {run['failed']} failed" if run["failed"] else ""
         line.append(f"  {run['done']} done{failed}, ${run['cost']:,.2f}")
         if run["why"]:
@@ -159,19 +132,24 @@ def _runs(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
         yield line
 
 
-def _forecast(told: Mapping[str, Any], now: datetime) -> Iterator[Text]:
-    for each in told["forecast"]:
-        words = f"  {each['window']} window {each['used']:.0%} used"
-        words += f", refills {_moment(each['resets_at'], now)}"
+def _spending(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
+    spend = fleet["spend"]
+    text = (
+        f"  ${spend['dollars_today']:,.2f} and {_tokens(spend['tokens_today'])} tokens today,"
+        f" ${spend['dollars_per_hour']:,.2f} an hour now"
+    )
+    if spend["unpriced_tokens_today"]:
+        text += f"; {_tokens(spend['unpriced_tokens_today'])} tokens have no known price"
+    yield Text.assemble(("burn", "bold"), text)
+    for each in fleet["forecast"]:
+        text = f"  {each['window']} window {each['used']:.0%} used"
+        text += f", refills {_moment(each['resets_at'], now)}"
         if each["ends_at"] is not None and each["used"] < 1.0:
-            words += f"; at this pace it ends at {_moment(each['ends_at'], now)}"
-        yield Text.assemble(("forecast", "bold"), words)
+            text += f"; at this pace it ends at {_moment(each['ends_at'], now)}"
+        yield Text.assemble(("forecast", "bold"), text)
 
 
-# --- words ------------------------------------------------------------------------------------
-
-
-def _stated(state: str, name: str, indent: str = "  ") -> Text:
+def _state(state: str, name: str, indent: str = "  ") -> Text:
     glyph, tone = _LOOKS.get(state, ("·", ""))
     style = _STYLES.get(tone, "")
     return Text.assemble(indent, (glyph, style), f" {name}", (state, style))
@@ -188,32 +166,20 @@ def _moment(at: float, now: datetime) -> str:
     return moment_in_words(datetime.fromtimestamp(whole_second(at), now.tzinfo), now)
 
 
-def _since(at: float, now: datetime) -> str:
-    return duration_in_words(timedelta(seconds=max(0, round(now.timestamp() - at))))
-
-
 def _tokens(count: float) -> str:
     if count < 10_000:
         return f"{count:,.0f}"
     return f"{count / 1000:,.0f} k" if count < 1e6 else f"{count / 1e6:,.1f} M"
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else name[:8]
-
-
-def _wrapped(words: str, width: int, most: int) -> list[Text]:
+def _wrap(text: str, width: int) -> list[Text]:
     lines: list[str] = []
-    for word in words.split():
+    for word in text.split():
         if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
             lines[-1] += f" {word}"
         else:
             lines.append(word)
-    if len(lines) > most:
-        lines = [*lines[: most - 1], f"{lines[most - 1][: width - 2]} …"]
+    if len(lines) > _MOST_VERDICT:
+        last = f"{lines[_MOST_VERDICT - 1][: width - 2]} …"
+        lines = [*lines[: _MOST_VERDICT - 1], last]
     return [Text(line) for line in lines]
-
-
-def _cut(line: Text, width: int) -> Text:
-    line.truncate(width, overflow="ellipsis")
-    return line

@@ -1,11 +1,11 @@
-"""`jackline trust`: look at a project's file, and agree to where it would send calls.
+"""`jackline trust`: show a project's file, and agree to where it would send calls.
 
-Rules: (1) what is shown and agreed to is one reading of the file: a file that changes meanwhile is
+Rules: (1) the text that is shown is the text that is agreed to: a file that changes meanwhile is
 not agreed to; (2) nothing is agreed to without a person's yes or --yes; (3) texts of the file are
 shown in plain ASCII, and where calls, credentials and proxies go is repeated at the end, so that
 none can hide another; (4) no secret is looked up; (5) every setting of an upstream is shown, and
 that a key of the user's own, set by a variable, would go to the project's host.
-Not here: what an agreement allows, and how it is recorded (config/project.py).
+What an agreement allows, and how it is recorded: config/project.py.
 """
 
 from __future__ import annotations
@@ -23,26 +23,51 @@ from urllib.parse import urlsplit
 
 import click
 
+from jackline.config import HomeFolders, load
+from jackline.config.files import (
+    FILE_NAME,
+    PROJECT_FILE,
+    FileText,
+    UnusableFileError,
+    find_project_file,
+    is_file,
+    read_named,
+)
+from jackline.config.project import (
+    agree,
+    consent_status,
+    consents,
+    digest,
+    plain_ascii,
+)
+from jackline.config.project import (
+    revoke as revoke_agreement,
+)
+from jackline.config.references import is_reference
 from jackline.errors import BadArgumentError, JacklineError, NothingFoundError, UsageError
 from jackline.outside_names import printable
 from jackline.private_files import NotPrivateError, quoted
 
 if TYPE_CHECKING:
-    from jackline.config import HomeFolders
-    from jackline.config.files import FileText
     from jackline.config.loader import Preview
     from jackline.lanes import KnownLimits
     from jackline.providers.settings import UpstreamSettings
 
-# Of a reference to a secret, in the summary; hosts are never cut, since their ends count.
-_LONGEST_SHOWN = 100
+# Of a reference to a secret, in the summary; hosts are never cut, since their ends matter.
+_LONGEST_REFERENCE = 100
 _CACHED_FOR = {
-    "client": "as long as the client asks",
+    "client": "as long as the client requests",
     "1h": "an hour, at a higher price",
     "auto": "an hour, at a higher price, where long pauses are likely",
 }
-# Of the first upstream, whoever lists it.
+# Variables of the user for the first upstream, whichever file lists it.
+_OWN_PREFIX = "JACKLINE_UPSTREAM_"
 _OWN_KEY = "JACKLINE_UPSTREAM_CREDENTIAL"
+_CREDENTIALS = {
+    "pass-through": "the key or login that each client sends",
+    "none": "none",
+    "vendor": "what the cloud's own library finds on this machine",
+}
 
 
 @click.command()
@@ -50,16 +75,16 @@ _OWN_KEY = "JACKLINE_UPSTREAM_CREDENTIAL"
 @click.option("--yes", is_flag=True, help="Agree without being asked.")
 @click.option("--dry-run", is_flag=True, help="Only show what the file would change.")
 @click.option("--list", "listing", is_flag=True, help="List the files that you agreed to.")
-@click.option("--revoke", is_flag=True, help="Take an agreement back.")
+@click.option("--revoke", is_flag=True, help="Withdraw an agreement.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document; never asks.")
 def trust(
     path: Path | None, yes: bool, dry_run: bool, listing: bool, revoke: bool, as_json: bool
 ) -> int:
     """Agree to the upstreams that a project's jackline.toml or pyproject.toml lists.
 
-    A project's file may come from a stranger, so where it sends calls counts only after you have
-    agreed to exactly what it says; once it changes, you are asked again. PATH is the file or its
-    folder, by itself the nearest one. What such a file may set without asking, and what it never
+    A project's file may come from a stranger, so its upstreams are used only after you have
+    agreed to exactly its content; once it changes, you are asked again. PATH is the file or its
+    folder, by default the nearest one. What such a file may set without asking, and what it never
     may: docs/configuration.md.
 
     \b
@@ -71,103 +96,96 @@ def trust(
     Exit codes: 0 agreed, or nothing to agree to; 1 not agreed, or nothing found; 2 it cannot be
     agreed to, or nobody can be asked.
     """
-    from jackline.config import HomeFolders  # noqa: PLC0415 -- `--help` needs none of it
     from jackline.config.loader import preview  # noqa: PLC0415 -- loads the validator
 
     folders = HomeFolders.of_this_user()
     if listing:
-        _list(folders, as_json=as_json)
+        _print_agreements(folders, as_json=as_json)
         return 0
     if revoke:
-        return _revoke(path, folders)
-    file = _found(path, folders)
+        _revoke(path, folders)
+        return 0
+    file = _find_file(path, folders)
     shown = preview(file, folders)
-    is_possible = bool(shown.upstreams) and not shown.ignored.refused and not shown.faults
+    has_problem = bool(shown.ignored.refused or shown.faults)
+    is_possible = bool(shown.upstreams) and not has_problem
     asks = is_possible and shown.standing.value != "agreed"
     if as_json:
         agrees = asks and yes and not dry_run
         if agrees:
             _agree(file, folders)
         click.echo(json.dumps(_document(file, shown, agreed=agrees), indent=2))
-        return UsageError.exit_code if _has_problem(shown) else 0
+        return UsageError.exit_code if has_problem else 0
     _show(file, shown, folders)
-    if _has_problem(shown) and not dry_run:
+    if has_problem and not dry_run:
         raise UsageError(
             f"{printable(str(file.path))} cannot be agreed to as it is",
             next="correct what is named above, or put it into your own file:"
-            f" {folders.config / 'jackline.toml'}",
+            f" {folders.config / FILE_NAME}",
         )
-    if not asks:
-        if not dry_run and is_possible:
-            click.echo("you have agreed to exactly this already", err=True)
-        elif not shown.upstreams and not _has_problem(shown):
-            click.echo("it lists no upstreams, so there is nothing to agree to", err=True)
-        return 0
-    if dry_run:
+    if asks and dry_run:
         click.echo("nothing is recorded (--dry-run)", err=True)
-        return 0
-    if not yes and not _asked(file):
-        click.echo("not agreed: its upstreams stay ignored", err=True)
-        return 1
+    elif asks:
+        return _ask(file, folders, yes=yes)
+    elif not dry_run and is_possible:
+        click.echo("you have agreed to exactly this already", err=True)
+    elif not shown.upstreams and not has_problem:
+        click.echo("it lists no upstreams, so there is nothing to agree to", err=True)
+    return 0
+
+
+def _ask(file: FileText, folders: HomeFolders, *, yes: bool) -> int:
+    """Record the agreement if a person confirms it; returns the exit code."""
+    if not yes:
+        if sys.stdin is None or not sys.stdin.isatty():
+            raise BadArgumentError(
+                "nobody can be asked here: this is no terminal",
+                next=f"once you have read it: jackline trust {quoted(str(file.path))} --yes",
+            )
+        if not click.confirm("Do you want calls to go there?", default=False, err=True):
+            click.echo("not agreed: its upstreams stay ignored", err=True)
+            return 1
     _agree(file, folders)
     click.echo(
-        f"agreed: {printable(str(file.path))}; a gateway that runs there takes it over by itself\n"
-        f"next:  to take it back: jackline trust --revoke {quoted(str(file.path))}",
+        f"agreed: {printable(str(file.path))}; a gateway that runs there uses it from now on\n"
+        f"next:  to withdraw it: jackline trust --revoke {quoted(str(file.path))}",
         err=True,
     )
     return 0
 
 
-def _asked(file: FileText) -> bool:
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise BadArgumentError(
-            "nobody can be asked here: this is no terminal",
-            next=f"once you have looked at it: jackline trust {quoted(str(file.path))} --yes",
-        )
-    return click.confirm("Do you want calls to go there?", default=False, err=True)
-
-
 def _agree(file: FileText, folders: HomeFolders) -> None:
-    from jackline.config.project import agree  # noqa: PLC0415 -- see above
-
     try:
         agree(file, folders.state, time.time())
     except OSError as error:
-        raise _not_kept(error) from error
+        raise _not_recorded(error) from error
 
 
-def _revoke(path: Path | None, folders: HomeFolders) -> int:
-    from jackline.config.files import FILE_NAME, PROJECT_FILE  # noqa: PLC0415
-    from jackline.config.project import revoke  # noqa: PLC0415 -- see above
-
-    given = Path.cwd() if path is None else path
-    # The file may be gone, and its agreement with it to be forgotten.
-    tried = [given / FILE_NAME, given / PROJECT_FILE] if given.is_dir() else [given]
+def _revoke(path: Path | None, folders: HomeFolders) -> None:
+    wanted = Path.cwd() if path is None else path
+    # The file may be gone already.
+    tried = [wanted / FILE_NAME, wanted / PROJECT_FILE] if wanted.is_dir() else [wanted]
     try:
-        done = [each for each in tried if revoke(each, folders.state)]
+        done = [each for each in tried if revoke_agreement(each, folders.state)]
     except OSError as error:
-        raise _not_kept(error) from error
+        raise _not_recorded(error) from error
     if not done:
         raise NothingFoundError(
-            f"you have not agreed to {printable(str(given))}",
+            f"you have not agreed to {printable(str(wanted))}",
             next="jackline trust --list shows what you agreed to",
         )
     for each in done:
         click.echo(
-            f"taken back: {printable(str(each))}; its upstreams are ignored from now on", err=True
+            f"withdrawn: {printable(str(each))}; its upstreams are ignored from now on", err=True
         )
-    return 0
 
 
-def _not_kept(error: OSError) -> JacklineError:
-    next_step = error.fix if isinstance(error, NotPrivateError) else "see that it can be written to"
+def _not_recorded(error: OSError) -> UsageError:
+    next_step = error.fix if isinstance(error, NotPrivateError) else "make it writable for you"
     return UsageError(f"{error.filename}: {error.strerror}", next=next_step)
 
 
-def _list(folders: HomeFolders, *, as_json: bool) -> None:
-    from jackline.config.files import UnusableFileError, read_named  # noqa: PLC0415
-    from jackline.config.project import consent_status, consents  # noqa: PLC0415 -- see above
-
+def _print_agreements(folders: HomeFolders, *, as_json: bool) -> None:
     entries: list[dict[str, object]] = []
     for each in consents(folders.state):
         try:
@@ -186,16 +204,7 @@ def _list(folders: HomeFolders, *, as_json: bool) -> None:
         click.echo("you have agreed to no project's file", err=True)
 
 
-def _found(path: Path | None, folders: HomeFolders) -> FileText:
-    from jackline.config.files import (  # noqa: PLC0415 -- see above
-        FILE_NAME,
-        PROJECT_FILE,
-        UnusableFileError,
-        find_project_file,
-        is_file,
-        read_named,
-    )
-
+def _find_file(path: Path | None, folders: HomeFolders) -> FileText:
     own = folders.config / FILE_NAME
     if path is None:
         warnings: list[str] = []
@@ -204,7 +213,7 @@ def _found(path: Path | None, folders: HomeFolders) -> FileText:
             raise UsageError(warnings[-1], next="correct it, or name another: jackline trust PATH")
         if found is None:
             raise NothingFoundError(
-                "there is no project's file here that says anything about Jackline",
+                "there is no project's file with settings of Jackline here",
                 next="name it: jackline trust PATH",
             )
         return found
@@ -214,7 +223,7 @@ def _found(path: Path | None, folders: HomeFolders) -> FileText:
             continue
         if each.exists() and own.exists() and each.samefile(own):
             raise BadArgumentError(
-                f"{own} is your own file: it counts without any agreement",
+                f"{own} is your own file: it is used without any agreement",
                 next="jackline config show --origin",
             )
         try:
@@ -226,137 +235,123 @@ def _found(path: Path | None, folders: HomeFolders) -> FileText:
         if file is not None:
             return file
     raise NothingFoundError(
-        f"{printable(str(path))} says nothing about Jackline",
+        f"{printable(str(path))} has no settings of Jackline",
         next="name the file: jackline trust PATH",
     )
 
 
-def _has_problem(shown: Preview) -> bool:
-    return bool(shown.ignored.refused or shown.faults)
-
-
 def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
-    from jackline.config.project import plain_ascii  # noqa: PLC0415 -- see above
-
     name = plain_ascii(str(file.path))
     if shown.upstreams:
-        click.echo(f"{name} would have calls go here, in this order:")
+        click.echo(f"{name} would send calls here, in this order:")
         _show_upstreams(shown.upstreams, folders)
     else:
         click.echo(f"{name} would not change where calls go.")
-    if shown.free:
-        click.echo(f"It sets without asking: {plain_ascii(', '.join(shown.free))}")
-    if shown.ignored.closed:
-        click.echo(f"It may never set, so ignored: {', '.join(shown.ignored.closed)}")
-    if shown.ignored.looser:
-        click.echo(f"Not stricter than your own, so ignored: {', '.join(shown.ignored.looser)}")
-    if shown.ignored.unpriced:
-        names = ", ".join(shown.ignored.unpriced)
-        click.echo(f"Without a known price under your limit in dollars, so ignored: {names}")
+    for text, names in (
+        ("It sets without an agreement", shown.free),
+        ("It may never set, so ignored", shown.ignored.closed),
+        ("Not stricter than your own, so ignored", shown.ignored.looser),
+        (
+            "Without a known price under your limit in dollars, so ignored",
+            shown.ignored.unpriced,
+        ),
+    ):
+        if names:
+            click.echo(f"{text}: {plain_ascii(', '.join(names))}")
     for refused in shown.ignored.refused:
         click.echo(f"refused: {refused}")
     for fault in shown.faults:
         click.echo(f"fault: {plain_ascii(fault)}")
     if shown.upstreams:
-        _sum_up(shown.upstreams)
+        _show_summary(shown.upstreams)
 
 
 def _show_upstreams(upstreams: Sequence[UpstreamSettings], folders: HomeFolders) -> None:
-    from jackline.config.project import plain_ascii  # noqa: PLC0415 -- see above
-
     for number, upstream in enumerate(upstreams, 1):
-        head, *lines = _told(upstream)
+        head, *lines = map(plain_ascii, _upstream_lines(upstream))
         click.echo(f"  {number}. {head}")
         for line in lines:
             click.echo(f"       {line}")
-    before = _sent_now(folders)
-    if before:
+    own_file = folders.config / FILE_NAME
+    flags = {"config": own_file} if own_file.is_file() else {}
+    try:
+        config = load(flags=flags, environ={}, cwd=Path("/"), folders=folders, with_secrets=False)
+    except JacklineError:
+        pass  # the faults of the own file are reported where it is used
+    else:
+        before = ", then ".join(f"{each.name} ({each.url})" for each in config.gateway.upstreams)
         click.echo(f"  instead of: {before}")
     click.echo("  and with the calls everything in them: prompts, files, answers of tools.")
-    own = ", ".join(map(plain_ascii, _own_variables()))
-    if own:
-        click.echo(f"  Your variables are applied to the first of them: {own}")
+    if own := sorted(name for name in os.environ if name.startswith(_OWN_PREFIX)):
+        names = plain_ascii(", ".join(own))
+        click.echo(f"  Your variables are applied to the first of them: {names}")
 
 
-def _sum_up(upstreams: Sequence[UpstreamSettings]) -> None:
+def _show_summary(upstreams: Sequence[UpstreamSettings]) -> None:
     """Where things would go, in the last lines: the first may have scrolled off the screen."""
-    from jackline.config.project import plain_ascii  # noqa: PLC0415 -- see above
-    from jackline.config.references import is_reference  # noqa: PLC0415
 
-    def line(what: str, texts: Iterable[str]) -> None:
+    def show(what: str, texts: Iterable[str]) -> None:
         click.echo(f"  {what}: {plain_ascii(', '.join(dict.fromkeys(texts)))}")
 
     many = "1 upstream" if len(upstreams) == 1 else f"{len(upstreams)} upstreams"
     click.echo(f"In short, {many}:")
     headers = [text for each in upstreams for text in each.headers.values() if is_reference(text)]
-    sent = [*(_credential(each) for each in upstreams), *(_header(text) for text in headers)]
-    line("credentials", (text[:_LONGEST_SHOWN] for text in sent))
+    sent = [*(_credential(each) for each in upstreams), *(f"what {text} holds" for text in headers)]
+    show("credentials", (text[:_LONGEST_REFERENCE] for text in sent))
     proxies = [each.proxy for each in upstreams if each.proxy is not None]
     if proxies:
-        line("through proxies", (urlsplit(text).hostname or text for text in proxies))
-    line("calls go to", (_host(each.url) for each in upstreams))
+        show("through proxies", (urlsplit(text).hostname or text for text in proxies))
+    show("calls go to", (_host(each.url) for each in upstreams))
     if _OWN_KEY in os.environ:
-        line(f"YOUR OWN KEY ({_OWN_KEY}) would go to", [_host(upstreams[0].url)])
+        show(f"YOUR OWN KEY ({_OWN_KEY}) would go to", [_host(upstreams[0].url)])
 
 
-def _told(upstream: UpstreamSettings) -> list[str]:
-    """What one upstream means, line by line."""
-    from jackline.config.project import plain_ascii  # noqa: PLC0415 -- see above
-
+def _upstream_lines(upstream: UpstreamSettings) -> list[str]:
+    """Every setting of one upstream, one per line."""
     url = upstream.url or f"the cloud's address in {upstream.region}"
-    lines = [f"{upstream.name} ({upstream.kind.value}): {url}"]
-    lines.append(f"host: {_host(upstream.url)}")
-    lines.append(f"credential: {_credential(upstream)}")
-    if upstream.proxy is not None:
-        lines.append(f"proxy on the way: {upstream.proxy}")
-    lines += [
-        f"header {name}: {_header(value)}" for name, value in sorted(upstream.headers.items())
+    optional = (
+        ("proxy on the way", upstream.proxy),
+        *(
+            (f"header {name}", f"what {value} holds" if is_reference(value) else value)
+            for name, value in sorted(upstream.headers.items())
+        ),
+        ("status page read for incidents", upstream.status_page),
+        ("region", upstream.region),
+        ("project that pays", upstream.project),
+        ("trusted certificates", upstream.ca_file),
+    )
+    lines = [
+        f"{upstream.name} ({upstream.kind.value}): {url}",
+        f"host: {_host(upstream.url)}",
+        f"credential: {_credential(upstream)}",
+        *(f"{text}: {value}" for text, value in optional if value is not None),
+        *(f"answers for {requested}: {model}" for requested, model in upstream.models.items()),
+        f"cost class: {upstream.cost_class.value} (the cheaper is preferred)",
+        *(f"at most {limit}" for limit in _limits(upstream.limits)),
     ]
-    if upstream.status_page is not None:
-        lines.append(f"asked about incidents: {upstream.status_page}")
-    if upstream.region is not None:
-        lines.append(f"region: {upstream.region}")
-    if upstream.project is not None:
-        lines.append(f"project that pays: {upstream.project}")
-    if upstream.ca_file is not None:
-        lines.append(f"believed about certificates: {upstream.ca_file}")
-    lines += [f"answers for {asked}: {model}" for asked, model in upstream.models.items()]
-    lines.append(f"cost class: {upstream.cost_class.value} (the cheaper is preferred)")
-    lines += [f"at most {limit}" for limit in _limits(upstream.limits)]
     for models, limits in upstream.model_limits.items():
         lines += [f"at most {limit}, for {models}" for limit in _limits(limits)]
     if upstream.local:
-        lines.append("a server of your own: waited for longer, and no call is asked of it twice")
+        lines.append("a server of your own: waited for longer, and no call is sent to it twice")
     if upstream.longest_answer is not None:
         lines.append(f"tokens of an answer at most: {upstream.longest_answer}")
-    lines += _told_of_caches(upstream)
-    if upstream.accept_rejected_clients:
-        lines.append("serves clients without a credential, or with one that was refused, too")
-    if upstream.admin_key is not None:
-        lines.append(f"asked for rate limits with what {upstream.admin_key} holds")
-    if upstream.workspace is not None:
-        lines.append(f"workspace whose rate limits are asked for: {upstream.workspace}")
-    return [plain_ascii(line) for line in lines]
-
-
-def _told_of_caches(upstream: UpstreamSettings) -> list[str]:
-    lines = []
     if upstream.cache_ttl is not None:
         lines.append(f"prompts are cached for: {_CACHED_FOR[upstream.cache_ttl.value]}")
     if upstream.counts_cached is not None:
         counts = "count" if upstream.counts_cached else "do not count"
         lines.append(f"tokens read from a prompt cache {counts} toward its limits")
+    if upstream.accept_rejected_clients:
+        lines.append("serves clients without a credential, or with one that was refused, too")
+    if upstream.admin_key is not None:
+        lines.append(f"rate limits are read with what {upstream.admin_key} holds")
+    if upstream.workspace is not None:
+        lines.append(f"workspace whose rate limits are read: {upstream.workspace}")
     return lines
 
 
 def _limits(limits: KnownLimits) -> list[str]:
-    given = ((each.name, getattr(limits, each.name)) for each in fields(limits))
-    return [f"{value:g} {name.replace('_', ' ')}" for name, value in given if value is not None]
-
-
-def _own_variables() -> list[str]:
-    """The user's variables that would be applied to the first upstream."""
-    return sorted(name for name in os.environ if name.startswith("JACKLINE_UPSTREAM_"))
+    known = ((each.name, getattr(limits, each.name)) for each in fields(limits))
+    return [f"{value:g} {name.replace('_', ' ')}" for name, value in known if value is not None]
 
 
 def _host(url: str | None) -> str:
@@ -364,38 +359,11 @@ def _host(url: str | None) -> str:
 
 
 def _credential(upstream: UpstreamSettings) -> str:
-    words = {
-        "pass-through": "the key or login that each client sends",
-        "none": "none",
-        "vendor": "what the cloud's own library finds on this machine",
-    }
-    return words.get(
-        upstream.credential.value, f"what {upstream.secret} holds ({upstream.credential.value})"
-    )
-
-
-def _header(value: str) -> str:
-    from jackline.config.references import is_reference  # noqa: PLC0415 -- see above
-
-    return f"what {value} holds" if is_reference(value) else value
-
-
-def _sent_now(folders: HomeFolders) -> str:
-    """Where calls go by the user's own file."""
-    from jackline.config import load  # noqa: PLC0415 -- see above
-
-    own = folders.config / "jackline.toml"
-    flags = {"config": own} if own.is_file() else {}
-    try:
-        config = load(flags=flags, environ={}, cwd=Path("/"), folders=folders, with_secrets=False)
-    except JacklineError:
-        return ""  # its faults are told where it is used
-    return ", then ".join(f"{each.name} ({each.url})" for each in config.gateway.upstreams)
+    kind = upstream.credential.value
+    return _CREDENTIALS.get(kind, f"what {upstream.secret} holds ({kind})")
 
 
 def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, object]:
-    from jackline.config.project import digest  # noqa: PLC0415 -- see above
-
     return {
         "schema": "jackline.trust/1",
         "path": str(file.path),
@@ -428,7 +396,7 @@ def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, obje
             }
             for each in shown.upstreams
         ],
-        "own_variables": _own_variables(),
+        "own_variables": sorted(name for name in os.environ if name.startswith(_OWN_PREFIX)),
         "free": list(shown.free),
         "closed": list(shown.ignored.closed),
         "looser": list(shown.ignored.looser),

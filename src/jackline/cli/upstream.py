@@ -1,61 +1,95 @@
 """`jackline upstream`: where calls go, in the files and while the gateway runs.
 
 Rules: (1) only `add` and `rm` change a file, and they show the change; (2) `use`, `back`, `pause`,
-`drain`, `resume` and `probe` change nothing but the running gateway; (3) no credential is printed.
-Not here: the file (upstream_file.py), the trial call (upstream_trial.py), the words
-(upstream_report.py); all three are loaded only when a command needs them.
+`drain`, `resume` and `probe` change nothing but the running gateway; (3) a credential is shown by
+its kind and where it is stored, never by its value; (4) an order in force is shown with its calls
+and its end; (5) a `drain` that is interrupted leaves the lanes draining, and does not wait for a
+lane that somebody resumes meanwhile.
+The file: upstream_file.py. The trial call: upstream_trial.py. Both load the validator or vendors,
+so they are loaded only when a command needs them.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 import click
 
+from jackline import event_loop
+from jackline.assembly import StateDir
+from jackline.assembly.gateway_process import find, order, reading_of, status_of
 from jackline.cli.arguments import upstream_names
+from jackline.cli.gateway_flags import (
+    configured,
+    running_gateway,
+    service_place,
+    show_warnings,
+)
+from jackline.clock import SystemClock
+from jackline.control.text import counted, limit_text, whole_second
 from jackline.errors import (
     BadArgumentError,
     BadConfigError,
     NothingFoundError,
     UntrustedGatewayError,
 )
+from jackline.failures import Failure, Kind
+from jackline.failures.sentences import explain, moment_in_words
+from jackline.providers.settings import CostClass, Credential, UpstreamSettings
 
 if TYPE_CHECKING:
-    from jackline.assembly import RunningGateway
-    from jackline.cli.upstream_file import EditedConfigFile
     from jackline.cli.upstream_trial import TrialResult
-    from jackline.config import Config
-    from jackline.providers import UpstreamSettings
+
+_CREDENTIAL_WORDS = {
+    Credential.PASS_THROUGH: "the client's own credentials",
+    Credential.NONE: "no credentials",
+    Credential.VENDOR: "credentials of the vendor's own library",
+}
+_POLL_SECONDS = 0.5
+_file = click.option("--file", "named", type=click.Path(dir_okay=False), help="The file to edit.")
+_user = click.option(
+    "--user", "users", is_flag=True, help="Edit your own file, whatever JACKLINE_CONFIG says."
+)
+_dry_run = click.option("--dry-run", is_flag=True, help="Only show what would change.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def upstream() -> None:
-    """Say where calls go: add, test and choose upstreams.
+    """Configure where calls go: add, test and choose upstreams.
 
-    The first upstream of the configuration is preferred, the others stand in for it. Presets and
+    The first upstream of the configuration is preferred, the others are its fallbacks. Presets and
     working examples: docs/upstreams.md.
     """
 
 
 @upstream.command()
 @click.argument("name")
-@click.option("--preset", help="A known sort, such as openai, bedrock, vertex, openrouter, ollama.")
+@click.option(
+    "--preset", help="A known provider, such as openai, bedrock, vertex, openrouter, ollama."
+)
 @click.option("--kind", help="anthropic, bedrock, vertex, openai-chat or openai-responses.")
 @click.option("--url", help="Its address.")
 @click.option("--credential", help="pass-through, none, env:NAME, file:PATH or cmd:COMMAND.")
 @click.option("--auth", help="How the key is sent: api-key, bearer or vendor.")
 @click.option("--region", help="Region of a cloud.")
 @click.option("--project", help="Project at Google.")
-@click.option("--model", "models", multiple=True, help="PATTERN=MODEL: what stands in for what.")
-@click.option("--first", is_flag=True, help="Prefer it to all others.")
-@click.option("--file", "named", type=click.Path(dir_okay=False), help="The file to edit.")
 @click.option(
-    "--user", "users", is_flag=True, help="Edit your own file, whatever JACKLINE_CONFIG says."
+    "--model",
+    "models",
+    multiple=True,
+    help="PATTERN=MODEL: the model to use for what was requested.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--first", is_flag=True, help="Prefer it to all others.")
+@_file
+@_user
+@_dry_run
 def add(
     name: str,
     models: tuple[str, ...],
@@ -63,13 +97,13 @@ def add(
     named: str | None,
     users: bool,
     dry_run: bool,
-    **given: str | None,
+    **options: str | None,
 ) -> None:
     """Add an upstream to the configuration, the last of them.
 
     Your own file is edited, or the one that JACKLINE_CONFIG names; a project's file only with
     --file, and it counts after `jackline trust`. Comments and order stay. Where none was listed,
-    Anthropic is written down as the first, which it was by default.
+    Anthropic is added as the first, as it was by default.
 
     \b
     Examples:
@@ -83,18 +117,29 @@ def add(
     from jackline.config.toml_writer import with_upstream  # noqa: PLC0415
 
     values: dict[str, Any] = {"name": name}
-    values |= {key: value for key, value in given.items() if value is not None}
-    if models:
-        values["models"] = dict(_pair(text) for text in models)
+    values |= {key: value for key, value in options.items() if value is not None}
+    for text in models:
+        pattern, mark, model = (part.strip() for part in text.partition("="))
+        if not mark or not pattern or not model:
+            raise BadArgumentError(
+                f"--model {text} is not of the form PATTERN=MODEL",
+                next="write it like --model 'claude-opus-*=gpt-5.5'",
+            )
+        values.setdefault("models", {})[pattern] = model
     file = file_to_edit(named, users=users)
     text = file.text
     if not file.has_upstreams:
         text = with_upstream(text, {"preset": "anthropic"}, under=file.under)
     text = with_upstream(text, values, under=file.under, first=first)
-    config = _checked(file, text)
+    try:
+        config = file.config(text)
+    except BadConfigError as error:
+        raise BadConfigError(
+            f"nothing is changed, because then {error.message}",
+            next="add what is missing as an option, or correct the file",
+            faults=error.faults,
+        ) from error
     change(file, text, dry_run=dry_run)
-    from jackline.cli.gateway_flags import show_warnings  # noqa: PLC0415 -- `--help` needs none
-
     show_warnings(config)
     if not dry_run:
         click.echo(f"next:  jackline upstream test {name}", err=True)
@@ -102,15 +147,13 @@ def add(
 
 @upstream.command()
 @click.argument("name", shell_complete=upstream_names)
-@click.option("--file", "named", type=click.Path(dir_okay=False), help="The file to edit.")
-@click.option(
-    "--user", "users", is_flag=True, help="Edit your own file, whatever JACKLINE_CONFIG says."
-)
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@_file
+@_user
+@_dry_run
 def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
-    """Take an upstream out of the configuration, with the comment right above it.
+    """Remove an upstream from the configuration, with the comment right above it.
 
-    Exit codes: 0 taken out, 1 there is none of this name, 2 usage.
+    Exit codes: 0 removed, 1 there is none of this name, 2 usage.
     """
     from jackline.cli.upstream_file import change, file_to_edit  # noqa: PLC0415 -- loads the validator
     from jackline.config.toml_writer import without_upstream  # noqa: PLC0415
@@ -132,54 +175,109 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
 
 
 @upstream.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_as_json
 def ls(as_json: bool) -> None:
-    """List the upstreams in their order, and how their lanes stand if a gateway runs.
+    """List the upstreams in their order, with their lanes if a gateway runs.
 
     Exit codes: 0 listed, 2 the configuration has faults.
     """
-    from jackline.assembly import StateDir  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.assembly.gateway_process import find, status_of  # noqa: PLC0415
-    from jackline.cli.gateway_flags import configured  # noqa: PLC0415
-    from jackline.cli.upstream_report import as_document, as_lines  # noqa: PLC0415
-
     config = configured({}, with_secrets=False)
     why = "no gateway runs"
     try:
         running = find(StateDir(config.state_dir), config.gateway.listen)
     except UntrustedGatewayError as error:
         running, why = None, error.message
-    lanes = None
-    if running is not None:
-        told = status_of(running).get("lanes")
-        lanes = [lane for lane in told if isinstance(lane, dict)] if isinstance(told, list) else []
+    lanes = [] if running is None else _dicts(status_of(running).get("lanes"))
     upstreams = config.gateway.upstreams
+    lanes_of = {
+        each.name: [lane for lane in lanes if str(lane.get("name")).startswith(f"{each.name}/")]
+        for each in upstreams
+    }
     if as_json:
-        click.echo(json.dumps(as_document(upstreams, lanes), ensure_ascii=False, indent=2))
+        document = {
+            "schema": "jackline.upstreams/1",
+            "gateway": running is not None,
+            "upstreams": [
+                {
+                    "name": each.name,
+                    "kind": each.kind.value,
+                    "url": each.url,
+                    "host": urlsplit(each.url).hostname,
+                    "credential": each.credential.value,
+                    "secret": each.secret,
+                    "models": dict(each.models),
+                    "region": each.region,
+                    "project": each.project,
+                    "admin_key": each.admin_key,
+                    "workspace": each.workspace,
+                    "cost_class": each.cost_class.value,
+                    "lanes": None if running is None else lanes_of[each.name],
+                }
+                for each in upstreams
+            ],
+        }
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         return
-    for line in as_lines(upstreams, lanes):
-        click.echo(line)
+    for number, each in enumerate(upstreams, 1):
+        for line in _upstream_lines(number, each, lanes_of[each.name]):
+            click.echo(line)
     if running is None:
-        click.echo(f"{why}, so nothing is known of their lanes", err=True)
+        click.echo(f"{why}, so the state of their lanes is not known", err=True)
+
+
+def _upstream_lines(
+    number: int, upstream: UpstreamSettings, lanes: Sequence[dict[str, object]]
+) -> Iterator[str]:
+    cost = "" if upstream.cost_class is CostClass.USUAL else f", cost {upstream.cost_class}"
+    address = f"{upstream.kind} at {_address(upstream)}"
+    yield f"{number}. {upstream.name}: {address}, {_credential(upstream)}{cost}"
+    for pattern, model in upstream.models.items():
+        yield f"     {pattern} → {model}"
+    if upstream.admin_key is not None:
+        yield f"     limits are read from its vendor with the key in {upstream.admin_key}"
+    for lane in lanes:
+        why = f"; {lane['why']}" if lane.get("why") else ""
+        figures = f"{lane['in_flight']} of {lane['window']} in flight"
+        yield f"     lane {lane['name']}: {lane['state']}, {figures}{why}"
+        if limits := limit_text(lane, SystemClock().now()):
+            yield f"       limits: {limits}"
+
+
+def _credential(upstream: UpstreamSettings) -> str:
+    """Whose credentials go there; of a key of its own, where it is stored."""
+    words = _CREDENTIAL_WORDS.get(upstream.credential)
+    return words or f"{upstream.credential} from {upstream.secret}"
+
+
+def _address(upstream: UpstreamSettings) -> str:
+    """The address without the scheme, where that is https."""
+    parts = urlsplit(upstream.url)
+    secure = "" if parts.scheme == "https" else f"{parts.scheme}://"
+    return f"{secure}{parts.netloc}{parts.path}"
+
+
+def _dicts(value: object) -> list[dict[str, object]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 @upstream.command()
 @click.argument("name", shell_complete=upstream_names)
-@click.option("--model", help="Ask for this model, or for what stands in for it there.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--model", help="Request this model, or the one that replaces it there.")
+@_as_json
 def test(name: str, model: str | None, as_json: bool) -> int:
     """Make one real, cheap call to an upstream, and explain any failure.
 
-    It asks a small model for one token. An upstream that gets the client's own credentials is tried
-    with those of this shell: ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or CLAUDE_CODE_OAUTH_TOKEN.
+    It requests one token from a small model. An upstream that gets the client's own credentials is
+    tried with those of this shell: ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or
+    CLAUDE_CODE_OAUTH_TOKEN.
 
     Exit codes: 0 it answers, 4 a credential is refused, 5 it cannot be reached, 75 it refuses for
     now, 1 anything else, 2 usage.
     """
-    from jackline import event_loop  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.cli.gateway_flags import configured  # noqa: PLC0415
-    from jackline.cli.upstream_trial import make_trial_call, model_to_try  # noqa: PLC0415
-    from jackline.clock import SystemClock  # noqa: PLC0415
+    from jackline.cli.upstream_trial import (  # noqa: PLC0415 -- loads the vendors
+        make_trial_call,
+        model_to_try,
+    )
     from jackline.config.upstreams import with_secrets  # noqa: PLC0415
 
     upstreams = {each.name: each for each in configured({}, with_secrets=False).gateway.upstreams}
@@ -189,10 +287,55 @@ def test(name: str, model: str | None, as_json: bool) -> int:
         )
     now = SystemClock().now()
     known = upstreams[name]
-    asked = model_to_try(known, model)
-    tried = event_loop.run(make_trial_call(with_secrets(known, os.environ), asked, os.environ, now))
-    _tell(known, tried, as_json=as_json)
-    return tried.exit_code
+    call = make_trial_call(
+        with_secrets(known, os.environ), model_to_try(known, model), os.environ, now
+    )
+    result = event_loop.run(call)
+    _print_trial(known, result, as_json=as_json)
+    return result.exit_code
+
+
+def _print_trial(upstream: UpstreamSettings, result: TrialResult, *, as_json: bool) -> None:
+    """Print the result, and on a failure what to do."""
+    failure = result.failure
+    reason = "" if failure is None else " ".join(explain(failure, SystemClock().now()))
+    step = "" if failure is None else _next_step(upstream, result, failure)
+    if as_json:
+        document = {
+            "schema": "jackline.upstream-test/1",
+            "upstream": upstream.name,
+            "url": upstream.url,
+            "model": result.model,
+            "good": failure is None,
+            "status": result.status,
+            "seconds": round(result.seconds, 3),
+            "failure": None if failure is None else failure.to_json(),
+            "explanation": reason or None,
+            "next": step or None,
+        }
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        return
+    if failure is None:
+        click.echo(f"good: {upstream.name} answers as {result.model}, after {result.seconds:.1f} s")
+        return
+    answer = "does not answer" if result.status is None else f"answers with status {result.status}"
+    click.echo(f"bad:   {upstream.name} ({_address(upstream)}, {result.model}) {answer}")
+    click.echo(reason)
+    click.echo(f"next:  {step}")
+
+
+def _next_step(upstream: UpstreamSettings, result: TrialResult, failure: Failure) -> str:
+    if failure.kind is Kind.AUTH:
+        return f"check what is sent there: {_credential(upstream)}"
+    if failure.kind is Kind.MODEL_NOT_FOUND:
+        return f"is {result.model} its name there? the map is upstream.models, or try --model"
+    if failure.kind in (Kind.NETWORK_EDGE, Kind.TIMEOUT):
+        return "check its url, proxy and ca_file, and whether the server runs"
+    if result.status == 404:
+        return "check the path of its url: see docs/upstreams.md for how each kind is written"
+    if failure.retry_same or failure.resets_at is not None:
+        return f"try again later: jackline upstream test {upstream.name}"
+    return "correct what is named above, then try again"
 
 
 @upstream.command()
@@ -200,9 +343,9 @@ def test(name: str, model: str | None, as_json: bool) -> int:
 @click.option("--model", help="Only for models of this pattern.")
 @click.option("--session", help="Only for this session.")
 @click.option("--agent", help="Only for this sub-agent.")
-@click.option("--for", "duration", help="For so long, such as 30m; else until told otherwise.")
+@click.option("--for", "duration", help="For so long, such as 30m; else until `back`.")
 @click.option("--clear", is_flag=True, help="End all such orders; the same as `back`.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_as_json
 def use(
     name: str | None,
     duration: str | None,
@@ -210,7 +353,7 @@ def use(
     as_json: bool,
     **about: str | None,
 ) -> None:
-    """Have the running gateway prefer an upstream, from the next attempt on.
+    """Let the running gateway prefer an upstream, from the next attempt on.
 
     \b
     Examples:
@@ -222,19 +365,25 @@ def use(
     """
     if clear == (name is not None):
         raise BadArgumentError(
-            "say which upstream to use, or --clear", next="jackline upstream use NAME"
+            "name the upstream to use, or --clear", next="jackline upstream use NAME"
         )
     if clear:
         _order("back", {"upstream": None}, as_json=as_json)
         return
-    _order("use", {"upstream": name, **about, "seconds": _seconds(duration)}, as_json=as_json)
+    from jackline.config.field_types import read_duration  # noqa: PLC0415 -- loads the validator
+
+    try:
+        seconds = None if duration is None else read_duration(duration)
+    except ValueError as error:
+        raise BadArgumentError(f"--for: {error}", next="write it like --for 30m") from error
+    _order("use", {"upstream": name, **about, "seconds": seconds}, as_json=as_json)
 
 
 @upstream.command()
 @click.argument("name", required=False, shell_complete=upstream_names)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_as_json
 def back(name: str | None, as_json: bool) -> None:
-    """End what `use` ordered: for one upstream, or all of it.
+    """Withdraw the orders of `use`: for one upstream, or all of them.
 
     Exit codes: 0 ordered, 2 the gateway refuses, 5 no gateway runs.
     """
@@ -243,7 +392,7 @@ def back(name: str | None, as_json: bool) -> None:
 
 @upstream.command()
 @click.argument("lane")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_as_json
 def pause(lane: str, as_json: bool) -> None:
     """Send nothing more on a lane, or on all that fit a pattern; its calls wait or go elsewhere.
 
@@ -258,7 +407,7 @@ def pause(lane: str, as_json: bool) -> None:
 
 @upstream.command()
 @click.argument("lane")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_as_json
 def drain(lane: str, as_json: bool) -> None:
     """Pause a lane, or all that fit a pattern, and wait until its last call in flight has ended.
 
@@ -270,20 +419,32 @@ def drain(lane: str, as_json: bool) -> None:
 
     Exit codes: 0 drained, 2 there is no such lane, 5 no gateway runs.
     """
-    from jackline.cli.upstream_report import drain_lanes  # noqa: PLC0415 -- `--help` needs none of it
-
-    told = drain_lanes(_gateway(), lane)
+    running = running_gateway(service_place({}))
+    answer = order(running, "drain", {"lane": lane})
+    in_flight = cast("Mapping[str, int]", answer["in_flight"])
+    left = sum(in_flight.values())
+    if left:
+        text = f"draining: {', '.join(in_flight)}, {counted(left, 'call')} in flight"
+        click.echo(f"{text}; Ctrl-C ends the waiting, not the draining", err=True)
+    resumed: set[str] = set()
+    while left:
+        time.sleep(_POLL_SECONDS)
+        lanes = cast("list[dict[str, Any]]", reading_of(running, "fleet")["lanes"])
+        lanes = [each for each in lanes if each["name"] in in_flight]
+        resumed = {each["name"] for each in lanes if not each["paused"]}
+        left = sum(each["in_flight"] for each in lanes if each["paused"])
+    result = {"drained": sorted(set(in_flight) - resumed), "resumed": sorted(resumed)}
     if as_json:
-        click.echo(json.dumps({"schema": "jackline.drained/1", **told}, indent=2))
+        click.echo(json.dumps({"schema": "jackline.drained/1", **result}, indent=2))
         return
-    for became, lanes in told.items():
-        if lanes:
-            click.echo(f"{became}: {', '.join(lanes)}")
+    for state, names in result.items():
+        if names:
+            click.echo(f"{state}: {', '.join(names)}")
 
 
 @upstream.command()
 @click.argument("lane")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_as_json
 def resume(lane: str, as_json: bool) -> None:
     """Let a paused lane, or all that fit a pattern, take calls again.
 
@@ -294,13 +455,13 @@ def resume(lane: str, as_json: bool) -> None:
 
 @upstream.command()
 @click.argument("lane")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@_as_json
 def probe(lane: str, as_json: bool) -> None:
-    """Ask a parked lane once, now: a wall may have gone before it was told to.
+    """Send one call on a parked lane now: its quota wall may be gone before the reported reset.
 
-    LANE is a lane, a pattern, or the name of an upstream. On each lane that is parked or down
-    one call goes out: one that waits, else the next that comes. If it is answered, the lane opens
-    for all; if it meets the wall again, the lane stays parked as before.
+    LANE is a lane, a pattern, or the name of an upstream. One call is sent on each lane that is
+    parked or down: one that waits, else the next one. If it is answered, the lane opens for all;
+    if it hits the wall again, the lane stays parked as before.
 
     \b
     Example:
@@ -308,54 +469,24 @@ def probe(lane: str, as_json: bool) -> None:
 
     Exit codes: 0 ordered, 2 there is no such lane, 5 no gateway runs.
     """
-    from jackline.assembly.gateway_process import order  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.cli.upstream_report import probe_words  # noqa: PLC0415
-
-    probed = order(_gateway(), "probe", {"lane": lane}).get("probed")
-    lanes = [each for each in probed if isinstance(each, dict)] if isinstance(probed, list) else []
+    answer = order(running_gateway(service_place({})), "probe", {"lane": lane})
+    lanes = _dicts(answer.get("probed"))
     if as_json:
         click.echo(json.dumps({"schema": "jackline.probes/1", "probed": lanes}, indent=2))
         return
-    click.echo(probe_words(lanes, lane))
+    if not lanes:
+        click.echo(f"{lane} is not parked: its calls are sent as usual")
+        return
+    waiting = [str(each["lane"]) for each in lanes if not each["sent"]]
+    sent = [str(each["lane"]) for each in lanes if each["sent"]]
+    parts = [f"one call was sent on {', '.join(sent)}"] if sent else []
+    parts += [f"the next call on {', '.join(waiting)} is sent"] if waiting else []
+    click.echo(f"{', and '.join(parts)}: if it is answered, the lane is open again")
 
 
-def _checked(file: EditedConfigFile, text: str) -> Config:
-    try:
-        return file.config(text)
-    except BadConfigError as error:
-        raise BadConfigError(
-            f"nothing is changed, since then {error.message}",
-            next="add what is missing as an option, or correct what the file holds already",
-            faults=error.faults,
-        ) from error
-
-
-def _pair(text: str) -> tuple[str, str]:
-    pattern, mark, model = text.partition("=")
-    if not mark or not pattern.strip() or not model.strip():
-        raise BadArgumentError(
-            f"--model {text} says not what stands in for what",
-            next="write it like --model 'claude-opus-*=gpt-5.5'",
-        )
-    return pattern.strip(), model.strip()
-
-
-def _seconds(duration: str | None) -> float | None:
-    from jackline.config.field_types import read_duration  # noqa: PLC0415 -- `--help` needs none
-
-    if duration is None:
-        return None
-    try:
-        return read_duration(duration)
-    except ValueError as error:
-        raise BadArgumentError(f"--for: {error}", next="write it like --for 30m") from error
-
-
-def _order(name: str, told: Mapping[str, object], *, as_json: bool) -> None:
-    from jackline.assembly.gateway_process import order  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.cli.upstream_report import order_words  # noqa: PLC0415
-
-    answer = order(_gateway(), name, told)
+def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None:
+    """Send an order to the running gateway, and print its answer."""
+    answer = order(running_gateway(service_place({})), name, arguments)
     if as_json:
         document = {"schema": "jackline.upstream-orders/1", **answer}
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
@@ -365,30 +496,15 @@ def _order(name: str, told: Mapping[str, object], *, as_json: bool) -> None:
         done = "paused" if answer.get("paused") else "resumed"
         click.echo(f"{done}: {', '.join(map(str, lanes))}")
     elif isinstance(orders, list):
-        for each in orders:
-            click.echo(order_words(each))
         if not orders:
-            click.echo("calls go by the configuration")
-
-
-def _gateway() -> RunningGateway:
-    from jackline.assembly import StateDir  # noqa: PLC0415 -- `--help` needs none of it
-    from jackline.assembly.gateway_process import find, not_running  # noqa: PLC0415
-    from jackline.cli.gateway_flags import configured  # noqa: PLC0415
-
-    config = configured({}, with_secrets=False)
-    folder = StateDir(config.state_dir)
-    running = find(folder, config.gateway.listen)
-    if running is None:
-        raise not_running(folder)
-    return running
-
-
-def _tell(known: UpstreamSettings, tried: TrialResult, *, as_json: bool) -> None:
-    from jackline.cli.upstream_report import trial_document, trial_lines  # noqa: PLC0415 -- late
-
-    if as_json:
-        click.echo(json.dumps(trial_document(known, tried), ensure_ascii=False, indent=2))
-        return
-    for line in trial_lines(known, tried):
-        click.echo(line)
+            click.echo("calls are sent as the configuration says")
+        names = (("model", "models"), ("session", "session"), ("agent", "agent"))
+        now = SystemClock().now()
+        for each in orders:
+            about = [f"{noun} {each[name]}" for name, noun in names if each.get(name)]
+            calls = f"calls of {', '.join(about)}" if about else "all calls"
+            end = "until `jackline upstream back`"
+            if isinstance(until := each.get("until"), int | float):
+                moment = datetime.fromtimestamp(whole_second(until), now.tzinfo)
+                end = f"until {moment_in_words(moment, now)}"
+            click.echo(f"{calls} go to {each.get('upstream')} where they can, {end}")

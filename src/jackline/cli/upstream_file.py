@@ -2,9 +2,9 @@
 
 Rules: (1) the user's own file is edited, or the one that JACKLINE_CONFIG names; a project's file
 only when it is named, since it counts only after `jackline trust`; (2) a change is checked whole
-before anything is written, and shown; (3) a file is replaced in one step, so that nobody reads half
+before anything is written, and shown; (3) a file is replaced in one step, so that nobody reads part
 of it.
-Not here: the edits themselves (config/toml_writer.py).
+The edits themselves: config/toml_writer.py.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ class EditedConfigFile:
         return bool(self.read(self.text).table.get("upstream"))
 
     def config(self, text: str) -> Config:
-        """What the file would make with this text, by itself."""
+        """The configuration of the file with this text, by itself."""
         folders, file = HomeFolders.of_this_user(), self.read(text)
         if self.of_project and (refused := preview(file, folders).ignored.refused):
             raise UsageError(
-                f"{self.path} is a project's file, which may not say this: {'; '.join(refused)}",
+                f"{self.path} is a project's file, which may not set this: {'; '.join(refused)}",
                 next="leave out --file to edit your own file",
             )
         return load_alone(file, folders)
 
     def read(self, text: str) -> FileText:
-        """The text, as this file."""
+        """The text parsed as this file."""
         table = tomllib.loads(text)
         for name in self.under:
             table = table.get(name, {})
@@ -84,7 +84,7 @@ def file_to_edit(named: str | None, *, users: bool) -> EditedConfigFile:
 
 
 def change(file: EditedConfigFile, text: str, *, dry_run: bool) -> None:
-    """Show what changes, and write it unless it is only to be shown."""
+    """Show the change, and write it unless it is a dry run."""
     for line in difflib.unified_diff(
         file.text.splitlines(), text.splitlines(), str(file.path), str(file.path), lineterm="", n=2
     ):
@@ -92,7 +92,22 @@ def change(file: EditedConfigFile, text: str, *, dry_run: bool) -> None:
     if dry_run:
         click.echo("nothing is written (--dry-run)", err=True)
         return
-    _write(file.path, text)
+    target = file.path.resolve()  # a link stays a link
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
+                stream.write(text)
+            Path(name).chmod(mode)
+            Path(name).replace(target)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{file.path} cannot be written: {error.strerror}", next="name another one with --file"
+        ) from error
     if file.of_project:
         click.echo(f"written: {file.path}", err=True)
         click.echo(
@@ -101,7 +116,7 @@ def change(file: EditedConfigFile, text: str, *, dry_run: bool) -> None:
             err=True,
         )
     else:
-        click.echo(f"written: {file.path}; a running gateway takes it over by itself", err=True)
+        click.echo(f"written: {file.path}; a running gateway reads it by itself", err=True)
     for name in [*SHORT_VARIABLES, "JACKLINE_UPSTREAM_URL", "JACKLINE_UPSTREAM_PRESET"]:
         if name.startswith("JACKLINE_UPSTREAM") and os.environ.get(name):
             click.echo(f"note:  {name} is set here, and wins over every file", err=True)
@@ -114,22 +129,3 @@ def _at(path: Path) -> EditedConfigFile:
     read_named(path)
     with path.open(encoding="utf-8", newline="") as file:
         return EditedConfigFile(path, file.read(), under)
-
-
-def _write(path: Path, text: str) -> None:
-    target = path.resolve()  # a link stays a link
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-            Path(name).chmod(mode)
-            Path(name).replace(target)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror}", next="name another one with --file"
-        ) from error

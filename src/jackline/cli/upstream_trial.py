@@ -1,9 +1,8 @@
 """Make one real, cheap call to an upstream, and return its result.
 
 Rules: (1) one call, one word, as few tokens as the vendor takes; (2) it goes the way of the
-gateway's calls, but without lanes and holding; (3) a client's own credentials are taken from this
+gateway's calls, but without lanes and holding; (3) a client's own credentials are read from this
 shell's environment, since no client is here to send them; (4) none of them is printed.
-Not here: reading the configuration (config/), the words for failures (failures/).
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from fnmatch import fnmatchcase
 
 from jackline.errors import BadArgumentError, UsageError
 from jackline.failures import Failure, Kind, Observation, classify
-from jackline.providers import Provider, UpstreamKind, UpstreamSettings
+from jackline.providers import UpstreamKind, UpstreamSettings
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import Credential
 from jackline.upstream.interface import Headers, UpstreamRequest
 
-_PATIENCE = 60.0
+_TIMEOUT_SECONDS = 60.0
 _CHEAP = "claude-haiku-4-5"
 _LOGIN = "CLAUDE_CODE_OAUTH_TOKEN"
 _LOGIN_BETA = (b"anthropic-beta", b"oauth-2025-04-20")
@@ -34,7 +33,7 @@ _LATER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What came of the call; `failure` is None when it was answered."""
+    """The result of the call; `failure` is None when it was answered."""
 
     model: str
     seconds: float
@@ -54,10 +53,10 @@ class TrialResult:
 
 
 @dataclass(slots=True)
-class _Listening:
-    """An ear that waits for the end."""
+class _WholeResponse:
+    """A response handler that collects all of it."""
 
-    ended_or_broken: asyncio.Event = field(default_factory=asyncio.Event)
+    done: asyncio.Event = field(default_factory=asyncio.Event)
     status: int | None = None
     headers: dict[str, str] = field(default_factory=dict)
     body: bytearray = field(default_factory=bytearray)
@@ -73,26 +72,25 @@ class _Listening:
         self.body += data
 
     def ended(self) -> None:
-        self.ended_or_broken.set()
+        self.done.set()
 
     def broke(self, error: OSError) -> None:
         self.error = error
-        self.ended_or_broken.set()
+        self.done.set()
 
 
-def model_to_try(upstream: UpstreamSettings, asked: str | None) -> str:
-    """The model to ask there: the one that would stand in for `asked`, or a cheap one."""
-    wanted = asked or _CHEAP
+def model_to_try(upstream: UpstreamSettings, requested: str | None) -> str:
+    """The model to call there: the one that replaces `requested`, or a cheap one."""
+    wanted = requested or _CHEAP
     for pattern, model in upstream.models.items():
         if fnmatchcase(wanted, pattern):
             return model
     if upstream.kind.facts.serves_claude:
         return wanted
-    # Nothing there is called so: what was asked for itself, or whatever it has.
-    known = asked or next(iter(upstream.models.values()), None)
+    known = requested or next(iter(upstream.models.values()), None)
     if known is None:
         raise BadArgumentError(
-            f"nothing is known of what {upstream.name} serves", next="name a model with --model"
+            f"the models of {upstream.name} are not known", next="name a model with --model"
         )
     return known
 
@@ -100,40 +98,8 @@ def model_to_try(upstream: UpstreamSettings, asked: str | None) -> str:
 async def make_trial_call(
     upstream: UpstreamSettings, model: str, environ: Mapping[str, str], now: datetime
 ) -> TrialResult:
-    """Call once, and judge the answer; JacklineError when it cannot even be tried."""
+    """Call once, and classify the answer; JacklineError when it cannot even be tried."""
     provider = provider_for(upstream, environ)
-    message = _ping(upstream, model, environ)
-    begun = time.monotonic()
-    try:
-        await provider.prepare()
-        ear = await _heard(upstream.name, provider, message, model)
-    except OSError as error:
-        failure = classify(Observation.of_exception(error), now=now)
-        return TrialResult(model, time.monotonic() - begun, None, failure)
-    seconds = time.monotonic() - begun
-    if ear.status == 200 and _is_message(ear.body):
-        return TrialResult(model, seconds, ear.status, None)
-    seen = Observation.of_response(ear.status or 0, ear.headers, bytes(ear.body))
-    return TrialResult(model, seconds, ear.status, classify(seen, now=now))
-
-
-async def _heard(name: str, provider: Provider, message: UpstreamRequest, model: str) -> _Listening:
-    """All that was answered; OSError when nothing was, or not to its end."""
-    sender = ProvidedUpstream({name: provider})
-    ear = _Listening()
-    try:
-        sender.start(message, f"{name}/{model}#upstream-test", ear)
-        # Runs into TimeoutError, which is an OSError.
-        async with asyncio.timeout(_PATIENCE):
-            await ear.ended_or_broken.wait()
-    finally:
-        await sender.close()
-    if ear.error is not None:
-        raise ear.error
-    return ear
-
-
-def _ping(upstream: UpstreamSettings, model: str, environ: Mapping[str, str]) -> UpstreamRequest:
     headers = [(b"content-type", b"application/json"), (b"anthropic-version", b"2023-06-01")]
     if upstream.credential is Credential.PASS_THROUGH:
         headers += _own_credentials(upstream.kind, environ)
@@ -142,11 +108,33 @@ def _ping(upstream: UpstreamSettings, model: str, environ: Mapping[str, str]) ->
         "max_tokens": upstream.kind.facts.smallest_answer,
         "messages": [{"role": "user", "content": "ping"}],
     }
-    return UpstreamRequest(b"POST", b"/v1/messages", headers, json.dumps(body).encode())
+    request = UpstreamRequest(b"POST", b"/v1/messages", headers, json.dumps(body).encode())
+    response = _WholeResponse()
+    begun = time.monotonic()
+    try:
+        await provider.prepare()
+        sender = ProvidedUpstream({upstream.name: provider})
+        try:
+            sender.start(request, f"{upstream.name}/{model}#upstream-test", response)
+            # Raises TimeoutError, which is an OSError.
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                await response.done.wait()
+        finally:
+            await sender.close()
+        if response.error is not None:
+            raise response.error
+    except OSError as error:
+        failure = classify(Observation.of_exception(error), now=now)
+        return TrialResult(model, time.monotonic() - begun, None, failure)
+    seconds = time.monotonic() - begun
+    if response.status == 200 and _is_message(response.body):
+        return TrialResult(model, seconds, response.status, None)
+    seen = Observation.of_response(response.status or 0, response.headers, bytes(response.body))
+    return TrialResult(model, seconds, response.status, classify(seen, now=now))
 
 
 def _own_credentials(kind: UpstreamKind, environ: Mapping[str, str]) -> Headers:
-    """What a client in this shell would send."""
+    """The credentials that a client in this shell would send."""
     names = kind.facts.key_variables
     name = next((name for name in names if environ.get(name, "").strip()), None)
     if name is None:
@@ -163,7 +151,7 @@ def _own_credentials(kind: UpstreamKind, environ: Mapping[str, str]) -> Headers:
 
 def _is_message(body: bytes | bytearray) -> bool:
     try:
-        told = json.loads(body)
+        message = json.loads(body)
     except ValueError:
         return False
-    return isinstance(told, dict) and told.get("type") == "message"
+    return isinstance(message, dict) and message.get("type") == "message"

@@ -1,12 +1,12 @@
 """Have the operating system wake a parked run when no Jackline process lives to do it.
 
 Rules: (1) the timer is set as soon as the run parks, for when the brakes let it wake, and removed
-when it goes on; (2) what is set is decided by pure functions and shown before it is done; (3) a
+when it goes on; (2) the steps are decided by pure functions and shown before they are done; (3) a
 timer fires at its time or later, survives a reboot where the system can do that, and waking twice
 does no harm; (4) a timer that cannot be set is reported, and costs the run nothing; (5) the process
 it starts has whole paths and this shell's variables except secrets; (6) a run is not woken where
 the variables that it pays with are missing; only their names are saved.
-Not here: whether a run may wake (flows/settings.py), the service that wakes runs (assembly/).
+Whether a run may wake: flows/settings.py. The service that wakes runs: assembly/.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 from xml.sax.saxutils import escape
 
-from jackline.cli.system_steps import Remove, Run, Step, Write, apply_steps, unit_word
+from jackline.cli.system_steps import Installation, Remove, Run, Write, apply_steps, unit_word
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.errors import JacklineError, UsageError
@@ -39,30 +39,41 @@ from jackline.state_dir import StateDir
 
 WakeBy: TypeAlias = Literal["systemd", "launchd", "at", "schtasks", "none"]
 
-# In a shell, since none of the systems does all of it: a folder that may be gone, and a file for
-# what is said that only this user can read.
+# In a shell, since none of the systems does all of it: a folder that may be gone, and a log that
+# only this user can read.
 _IN_FOLDER = 'cd "$1" 2>/dev/null; shift; umask 077; '
-_THERE = _IN_FOLDER + 'exec "$@" >>"$0" 2>&1 </dev/null'
-_ASIDE = _IN_FOLDER + '"$@" >>"$0" 2>&1 </dev/null &'
+_IN_FOREGROUND = _IN_FOLDER + 'exec "$@" >>"$0" 2>&1 </dev/null'
+_IN_BACKGROUND = _IN_FOLDER + '"$@" >>"$0" 2>&1 </dev/null &'
+_TOOLS = {"systemd": "systemctl", "launchd": "launchctl", "at": "at", "schtasks": "schtasks"}
+_OWN_TIMERS: dict[str, WakeBy] = {"darwin": "launchd", "win32": "schtasks"}
+_CLIENT_CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+_PAYS = "pays with"
+# What programs that agents start need of a shell, and what our own configuration is read from.
+_PASSED_ON = (
+    *("PATH", "LANG", "LC_ALL", "PYTHONPATH", "XDG_CONFIG_HOME", "XDG_STATE_HOME"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+    *("CLAUDE_CONFIG_DIR", "CODEX_HOME"),
+)
+_OURS = "JACKLINE_"
+_SECRET_NAMES = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "HEADERS", "NOTIFY")
+# A timer whose time has passed when it is set would never fire.
+_SOONEST = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
 class TimerCommand:
-    """What a timer starts: a command, where, with which variables, and where its words go."""
+    """The command that a timer starts, its folder, its log, and its variables."""
 
     command: tuple[str, ...]
     folder: str
     log: Path
     variables: Mapping[str, str] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True)
-class WakeTimer:
-    """What setting and removing one run's timer do."""
-
-    kind: WakeBy
-    set: tuple[Step, ...]
-    remove: tuple[Step, ...]
+    def in_shell(self, script: str) -> tuple[str, ...]:
+        """The command as `sh` runs it with one of the scripts above."""
+        return ("/bin/sh", "-c", script, str(self.log), self.folder or "/", *self.command)
 
 
 def resume_command(run_id: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
@@ -74,45 +85,50 @@ def wake_timer(
     kind: WakeBy,
     run_id: str,
     at: datetime,
-    errand: TimerCommand,
+    job: TimerCommand,
     *,
     home: Path | None = None,
     environ: Mapping[str, str] | None = None,
-) -> WakeTimer:
+) -> Installation:
     """The timer of this kind for one run; `at` is aware."""
     home = home or Path.home()
     environ = os.environ if environ is None else environ
     name = f"jackline-wake-{run_id}"
     if kind == "systemd":
         configured = environ.get("XDG_CONFIG_HOME")
-        return _systemd(name, at, errand, Path(configured) if configured else home / ".config")
+        return _systemd(name, at, job, Path(configured) if configured else home / ".config")
     if kind == "launchd":
-        return _launchd(name, at, errand, home, os.getuid())
+        return _launchd(name, at, job, home, os.getuid())
     if kind == "at":
-        return _at(at, errand)
+        when = _round_up(at, timedelta(minutes=1)).strftime("%Y%m%d%H%M")
+        # `at` has no names for its jobs, so that this one cannot be removed; it leaves alone a run
+        # that was resumed meanwhile (rule 3). It does nothing when its folder is gone: hence /.
+        script = shlex.join(job.in_shell(_IN_FOREGROUND))
+        return Installation("at", (Run(("at", "-t", when), stdin=f"{script}\n", folder="/"),), ())
     if kind == "schtasks":
         local = environ.get("LOCALAPPDATA") or str(home / "AppData" / "Local")
-        return _schtasks(name, at, errand, Path(local))
-    return WakeTimer("none", (), ())
+        return _schtasks(name, at, job, Path(local))
+    return Installation("none", (), ())
 
 
-def _in_shell(errand: TimerCommand, script: str) -> tuple[str, ...]:
-    return ("/bin/sh", "-c", script, str(errand.log), errand.folder or "/", *errand.command)
-
-
-def _systemd(name: str, at: datetime, errand: TimerCommand, config_folder: Path) -> WakeTimer:
+def _systemd(name: str, at: datetime, job: TimerCommand, config_folder: Path) -> Installation:
     folder = config_folder / "systemd" / "user"
     service, timer = folder / f"{name}.service", folder / f"{name}.timer"
-    words = " ".join(unit_word(word) for word in _in_shell(errand, _THERE))
-    variables = "".join(f"Environment={_assigned(n, v)}\n" for n, v in errand.variables.items())
-    when = _whole(at, timedelta(seconds=1)).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    words = " ".join(unit_word(word) for word in job.in_shell(_IN_FOREGROUND))
+    variables = ""
+    for variable, value in job.variables.items():
+        # Unquoted like ExecStart, but a $ is literal.
+        word = f"{variable}={value}".replace("\\", "\\\\").replace("%", "%%").replace('"', '\\"')
+        word = word.replace("\n", "\\n").replace("\t", "\\t")
+        variables += f'Environment="{word}"\n'
+    when = _round_up(at, timedelta(seconds=1)).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     reload = Run(("systemctl", "--user", "daemon-reload"))
-    return WakeTimer(
+    return Installation(
         "systemd",
-        set=(
+        install=(
             Write(
                 service,
-                # KillMode: a gateway that the run has started serves others, and outlives it.
+                # KillMode: a gateway that the run has started serves others too, and goes on.
                 f"[Unit]\nDescription=Wake a parked Jackline run\n\n"
                 f"[Service]\nType=oneshot\n{variables}ExecStart={words}\n"
                 f"KillMode=process\n".encode(),
@@ -126,74 +142,59 @@ def _systemd(name: str, at: datetime, errand: TimerCommand, config_folder: Path)
             ),
             reload,
             Run(("systemctl", "--user", "enable", timer.name)),
-            # One that waits for an earlier time is not moved by starting it.
+            # `start` would not change a timer that already waits for another time.
             Run(("systemctl", "--user", "restart", timer.name)),
         ),
-        remove=(
+        uninstall=(
             Run(("systemctl", "--user", "disable", "--now", timer.name), may_fail=True),
-            # When it fired last is kept in a file of its own.
+            # The time of its last firing is in a file of its own.
             Run(("systemctl", "--user", "clean", "--what=state", timer.name), may_fail=True),
-            # Read no more after that: the service may be what runs us, and goes by what was read.
+            # No reload after that: the service may be what runs us, and uses what it has read.
             Remove(timer),
             Remove(service),
         ),
     )
 
 
-def _assigned(name: str, value: str) -> str:
-    """One word of Environment=: unquoted like ExecStart's, but a $ stands for itself."""
-    word = f"{name}={value}".replace("\\", "\\\\").replace("%", "%%").replace('"', '\\"')
-    return '"' + word.replace("\n", "\\n").replace("\t", "\\t") + '"'
-
-
-def _launchd(name: str, at: datetime, errand: TimerCommand, home: Path, user_id: int) -> WakeTimer:
+def _launchd(name: str, at: datetime, job: TimerCommand, home: Path, user_id: int) -> Installation:
     path = home / "Library" / "LaunchAgents" / f"{name}.plist"
-    local = _whole(at, timedelta(minutes=1))
+    local = _round_up(at, timedelta(minutes=1))
     leave = Run(("launchctl", "bootout", f"gui/{user_id}/{name}"), may_fail=True)
     text = plistlib.dumps(
         {
             "Label": name,
-            # Aside: removing a job ends what it runs, and the run itself removes this one.
-            "ProgramArguments": list(_in_shell(errand, _ASIDE)),
+            # In the background: removing a job ends what it runs, and the run removes this job.
+            "ProgramArguments": list(job.in_shell(_IN_BACKGROUND)),
             "AbandonProcessGroup": True,
-            "EnvironmentVariables": dict(errand.variables),
+            "EnvironmentVariables": dict(job.variables),
             "StartCalendarInterval": {
                 "Month": local.month,
                 "Day": local.day,
                 "Hour": local.hour,
                 "Minute": local.minute,
             },
-            # A machine that was off at the time is told of it by nobody: it looks at login. Too
-            # early, the command only says so.
+            # launchd does not catch up on a time at which the machine was off, so the command
+            # also runs at login. Too early, it does nothing.
             "RunAtLoad": True,
         },
         sort_keys=False,
     )
-    return WakeTimer(
+    return Installation(
         "launchd",
-        set=(
+        install=(
             Write(path, text),
             leave,
             Run(("launchctl", "bootstrap", f"gui/{user_id}", str(path))),
         ),
-        remove=(leave, Remove(path)),
+        uninstall=(leave, Remove(path)),
     )
 
 
-def _at(at: datetime, errand: TimerCommand) -> WakeTimer:
-    when = _whole(at, timedelta(minutes=1)).strftime("%Y%m%d%H%M")
-    # The number that `at` gives its job is told on stderr only, so that it cannot be removed by
-    # name; a run that was woken by hand meanwhile is left alone by the job (law 4). `at` keeps the
-    # folder it was started in, and does nothing when that is gone: the root stays.
-    command = shlex.join(_in_shell(errand, _THERE))
-    return WakeTimer("at", (Run(("at", "-t", when), told=f"{command}\n", folder="/"),), ())
-
-
-def _schtasks(name: str, at: datetime, errand: TimerCommand, local_folder: Path) -> WakeTimer:
+def _schtasks(name: str, at: datetime, job: TimerCommand, local_folder: Path) -> Installation:
     path = local_folder / "jackline" / f"{name}.xml"
-    arguments = subprocess.list2cmdline(list(errand.command[1:]))
-    when = _whole(at, timedelta(seconds=1)).isoformat(timespec="seconds")
-    where = f"<WorkingDirectory>{escape(errand.folder)}</WorkingDirectory>" if errand.folder else ""
+    arguments = subprocess.list2cmdline(list(job.command[1:]))
+    when = _round_up(at, timedelta(seconds=1)).isoformat(timespec="seconds")
+    where = f"<WorkingDirectory>{escape(job.folder)}</WorkingDirectory>" if job.folder else ""
     # StartWhenAvailable: a machine that was off at the time wakes the run when it is back.
     text = f"""\
 <?xml version="1.0" encoding="UTF-16"?>
@@ -213,24 +214,24 @@ def _schtasks(name: str, at: datetime, errand: TimerCommand, local_folder: Path)
   </Settings>
   <Actions>
     <Exec>
-      <Command>{escape(errand.command[0])}</Command>
+      <Command>{escape(job.command[0])}</Command>
       <Arguments>{escape(arguments)}</Arguments>
       {where}
     </Exec>
   </Actions>
 </Task>
 """
-    return WakeTimer(
+    return Installation(
         "schtasks",
-        set=(
+        install=(
             Write(path, text.encode("utf-16")),
             Run(("schtasks", "/Create", "/TN", name, "/XML", str(path), "/F")),
         ),
-        remove=(Run(("schtasks", "/Delete", "/TN", name, "/F"), may_fail=True), Remove(path)),
+        uninstall=(Run(("schtasks", "/Delete", "/TN", name, "/F"), may_fail=True), Remove(path)),
     )
 
 
-def _whole(at: datetime, unit: timedelta) -> datetime:
+def _round_up(at: datetime, unit: timedelta) -> datetime:
     """The first whole second or minute at or after `at`, in the zone of this machine."""
     local = at.astimezone()
     second = local.second if unit > timedelta(seconds=1) else 0
@@ -238,18 +239,14 @@ def _whole(at: datetime, unit: timedelta) -> datetime:
     return local if not beyond else local - beyond + unit
 
 
-_CLIENTS_OWN = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
-_PAYS = "pays with"
-
-
 def paying_variables(
     upstreams: Sequence[UpstreamSettings], environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The variables that are set here and that calls are paid with; secrets are references."""
+    """The variables set here that pay for calls; secrets in `upstreams` are references."""
     names: dict[str, None] = {}
     for each in upstreams:
         if each.credential is Credential.PASS_THROUGH:
-            names.update(dict.fromkeys(_CLIENTS_OWN))
+            names.update(dict.fromkeys(_CLIENT_CREDENTIALS))
         elif each.secret is not None and each.secret.startswith("env:"):
             names[each.secret.removeprefix("env:")] = None
     return tuple(name for name in names if environ.get(name))
@@ -258,7 +255,7 @@ def paying_variables(
 async def save_paying_variables(
     engine: RunStore, run_id: str, names: Sequence[str], clock: Clock
 ) -> None:
-    """Keep with the run what it pays with, unless that is nothing and never was anything."""
+    """Save with the run which variables pay for it, unless there are and were none."""
     if names or await missing_paying_variables(engine, run_id, {}):
         await engine.note(run_id, clock.wall(), _PAYS, "", {"variables": list(names)})
 
@@ -266,19 +263,14 @@ async def save_paying_variables(
 async def missing_paying_variables(
     engine: RunStore, run_id: str, environ: Mapping[str, str]
 ) -> list[str]:
-    """The variables that the run paid with when it was last begun, and that are not set here."""
-    kept = [each for each in await engine.notes(run_id) if each.what == _PAYS]
-    names = kept[-1].detail.get("variables") if kept else None
+    """The variables that paid for the run when it last started, and that are not set here."""
+    saved = [each for each in await engine.notes(run_id) if each.what == _PAYS]
+    names = saved[-1].detail.get("variables") if saved else None
     return [str(n) for n in names if not environ.get(str(n))] if isinstance(names, list) else []
 
 
-async def save_wake_refusal(engine: RunStore, run_id: str, why: str, clock: Clock) -> None:
-    """Keep with the run why it was left parked."""
-    await engine.note(run_id, clock.wall(), NOT_WOKEN, "", {"why": why})
-
-
 def last_wake_refusal(notes: Sequence[NoteRecord]) -> str:
-    """Why the run was left parked when it was last to be woken; empty if nothing spoke against."""
+    """Why the last attempt to wake the run was refused; empty if it was not."""
     for note in reversed(notes):
         if note.what == NOT_WOKEN:
             return str(note.detail.get("why", ""))
@@ -287,33 +279,17 @@ def last_wake_refusal(notes: Sequence[NoteRecord]) -> str:
     return ""
 
 
-_TOOLS = {"systemd": "systemctl", "launchd": "launchctl", "at": "at", "schtasks": "schtasks"}
-_OWN_TIMERS: dict[str, WakeBy] = {"darwin": "launchd", "win32": "schtasks"}
-# What programs that agents start need of a shell, and what our own configuration is read from.
-_CARRIED = (
-    *("PATH", "LANG", "LC_ALL", "PYTHONPATH", "XDG_CONFIG_HOME", "XDG_STATE_HOME"),
-    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
-    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
-    *("CLAUDE_CONFIG_DIR", "CODEX_HOME"),
-)
-_OURS = "JACKLINE_"
-_SECRET_NAMES = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "HEADERS", "NOTIFY")
-# A timer whose time has passed when it is set would never fire.
-_SOONEST = timedelta(seconds=5)
-
-
 class RunTimer:
-    """The timer of the run that this process carries."""
+    """Keeps the system timer of the run of this process up to date."""
 
     def __init__(
         self,
         kind: WakeBy,
         config: Config,
-        tell: Callable[[str], None],
+        show: Callable[[str], None],
         paying: Sequence[str] = (),
     ) -> None:
-        """`paying` are the variables of this shell that calls are paid with."""
+        """`paying` are the variables of this shell that pay for calls."""
         tool = _TOOLS.get(kind)
         if tool is not None and find_program(tool) is None:
             raise UsageError(
@@ -322,25 +298,25 @@ class RunTimer:
             )
         self._kind = kind
         self._config = config
-        self._tell = tell
+        self._show = show
         self.paying = paying
         self._set_for: datetime | None = None
         self._stale = asyncio.Event()
-        self._left = False
+        self._stopped = False
 
-    def heard(self, event: FlowEvent) -> None:
-        """The run has parked, or woke."""
+    def on_event(self, event: FlowEvent) -> None:
+        """Note that the run has parked or woken."""
         if isinstance(event, RunParked | RunWoke):
             self._stale.set()
 
-    def leave(self) -> None:
-        """The run is not carried any more: `watch` returns when it has done what is under way."""
-        self._left = True
+    def stop(self) -> None:
+        """Let `watch` return once its current step is done."""
+        self._stopped = True
         self._stale.set()
 
     async def watch(self, engine: RunStore, run_id: str) -> None:
-        """Follow the run for as long as it is carried."""
-        while not self._left:
+        """Follow the run until `stop`."""
+        while not self._stopped:
             await self._stale.wait()
             self._stale.clear()
             await self.align(engine, run_id)
@@ -348,7 +324,7 @@ class RunTimer:
     async def align(
         self, engine: RunStore, run_id: str, *, not_before: datetime | None = None
     ) -> None:
-        """See to it that the timer says what the run's standing asks for."""
+        """Set or remove the timer as the state of the run requires."""
         if self._kind == "none":
             return
         try:
@@ -358,12 +334,12 @@ class RunTimer:
                 later = not_before is not None and due is not None and not_before > due
                 await self._align(record, not_before if later else due)
         except JacklineError as error:
-            self._tell(f"warning: the timer is not in order: {error.message}")
+            self._show(f"warning: the timer cannot be updated: {error.message}")
 
     async def _align(self, record: RunRecord, at: datetime | None) -> None:
         if at is None and self._set_for is not None:
-            timer = _timer(self._kind, record, self._set_for, self._config)
-            await asyncio.to_thread(apply_steps, timer.remove, self._tell)
+            timer = self._timer(record, self._set_for)
+            await asyncio.to_thread(apply_steps, timer.uninstall, self._show)
         elif at is not None and (
             self._set_for is None or abs(at - self._set_for) > timedelta(seconds=1)
         ):
@@ -376,48 +352,59 @@ class RunTimer:
         now = SystemClock().now()
         decision = may_wake(now, record, decode_settings(record.settings).wake)
         if decision.at is None:
-            self._tell(f"no timer is set: {decision.why}")
+            self._show(f"no timer is set: {decision.why}")
             return None
-        # One that has been set for this already is let fire.
+        # A timer that is already set for this may fire.
         return max(decision.at, self._set_for or now + _SOONEST)
 
     def _set(self, record: RunRecord, at: datetime) -> None:
-        apply_steps(_timer(self._kind, record, at, self._config).set, self._tell)
+        apply_steps(self._timer(record, at).install, self._show)
         when = moment_in_words(at.replace(microsecond=0), SystemClock().now())
-        self._tell(f"the timer is set: {self._kind} wakes run {record.run_id} at {when}")
+        self._show(f"the timer is set: {self._kind} wakes run {record.run_id} at {when}")
         if self._set_for is None:
             note = shell_only_note(self._kind, os.environ, self.paying)
             if note:
-                self._tell(note)
+                self._show(note)
+
+    def _timer(self, record: RunRecord, at: datetime) -> Installation:
+        state = StateDir(self._config.state_dir.absolute())
+        arguments = ["--wake", self._kind, "--state", str(state.folder)]
+        job = TimerCommand(
+            resume_command(record.run_id, arguments),
+            record.cwd,
+            state.folder / "woken-runs.log",
+            {} if self._kind == "at" else timer_variables(os.environ),
+        )
+        return wake_timer(self._kind, record.run_id, at, job)
 
 
-def remove_own_timer(run_id: str, tell: Callable[[str], None]) -> None:
-    """Take back the timer that woke us: it has done its work, and would stay for ever."""
+def remove_own_timer(run_id: str, show: Callable[[str], None]) -> None:
+    """Remove the timer that woke us: it would stay for ever."""
     kind: WakeBy = _OWN_TIMERS.get(sys.platform, "systemd")
-    any_errand = TimerCommand(("jackline",), "", Path())  # only its name counts
-    timer = wake_timer(kind, run_id, SystemClock().now(), any_errand)
-    if any(step.path.exists() for step in timer.set if isinstance(step, Write)):
-        apply_steps(timer.remove, tell)
+    any_job = TimerCommand(("jackline",), "", Path())  # only its name counts
+    timer = wake_timer(kind, run_id, SystemClock().now(), any_job)
+    if any(step.path.exists() for step in timer.install if isinstance(step, Write)):
+        apply_steps(timer.uninstall, show)
 
 
 def timer_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a timer's process gets of this shell: nothing that may be a secret."""
-    return {
-        name: value
-        for name, value in sorted(environ.items())
-        if (name in _CARRIED or (name.startswith(_OURS) and not _may_be_secret(name)))
+    """The variables of this shell for a timer's process: none that may be a secret."""
+    variables = {}
+    for name, value in sorted(environ.items()):
+        is_secret = any(part in name for part in _SECRET_NAMES)
+        is_wanted = name in _PASSED_ON or (name.startswith(_OURS) and not is_secret)
         # An address may hold a password.
-        and value
-        and not ("://" in value and "@" in value)
-    }
+        if is_wanted and value and not ("://" in value and "@" in value):
+            variables[name] = value
+    return variables
 
 
 def shell_only_note(kind: WakeBy, environ: Mapping[str, str], paying: Sequence[str]) -> str:
-    """What the timer's process will lack, for a person; empty when it lacks nothing."""
+    """A note on the variables that the timer's process will not have; empty if it has all."""
     if kind in ("at", "none"):
-        return ""  # `at` keeps the whole environment, for this user's eyes only
-    carried = timer_variables(environ)
-    ours = [n for n in environ if n.startswith(_OURS) and environ[n] and n not in carried]
+        return ""  # `at` saves the whole environment, readable for this user only
+    passed_on = timer_variables(environ)
+    ours = [n for n in environ if n.startswith(_OURS) and environ[n] and n not in passed_on]
     names = [*paying, *sorted(ours)]
     if not names:
         return ""
@@ -427,23 +414,7 @@ def shell_only_note(kind: WakeBy, environ: Mapping[str, str], paying: Sequence[s
         "schtasks": "among your variables in Windows' settings",
     }[kind]
     return (
-        f"note:  {', '.join(names)} may be known to this shell alone; the timer's process has"
+        f"note:  {', '.join(names)} may be set in this shell alone; the timer's process has"
         f" only what your system gives to every process.\n"
         f"       Set it there ({where}), else the run stays parked and waits for you."
     )
-
-
-def _may_be_secret(name: str) -> bool:
-    return any(word in name for word in _SECRET_NAMES)
-
-
-def _timer(kind: WakeBy, record: RunRecord, at: datetime, config: Config) -> WakeTimer:
-    state = StateDir(config.state_dir.absolute())
-    arguments = ["--wake", kind, "--state", str(state.folder)]
-    errand = TimerCommand(
-        resume_command(record.run_id, arguments),
-        record.cwd,
-        state.folder / "woken-runs.log",
-        {} if kind == "at" else timer_variables(os.environ),
-    )
-    return wake_timer(kind, record.run_id, at, errand)

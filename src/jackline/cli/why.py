@@ -1,8 +1,8 @@
 """`jackline why`: find in transcripts what stopped agents, and what to do about it.
 
 Rules: (1) stdout holds the answer, stderr the progress; (2) exit 0 with a cause found, 1 without, 2
-for usage; (3) colour and progress only where a person looks.
-Not here: finding and reading files, judging, wording (autopsy/).
+for usage; (3) colour and progress only on a terminal.
+Reading transcripts: transcripts/. Causes and wording: autopsy/.
 """
 
 from __future__ import annotations
@@ -28,13 +28,10 @@ from jackline.transcripts import reader, sources
 from jackline.transcripts.sources import ClientFolders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jackline.autopsy.lapsed_caches import LapsedWait
     from jackline.transcripts.story import TranscriptSet
 
-WIDEST = 100
-PATIENCE_S = 0.7
+_WIDEST = 100
+_PROGRESS_SECONDS = 0.7
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _STYLES: dict[Tone, dict[str, object]] = {
     Tone.VERDICT: {"bold": True},
@@ -56,7 +53,7 @@ _STYLES: dict[Tone, dict[str, object]] = {
     "--show-content", is_flag=True, help="Also show prompts and answers; hidden otherwise."
 )
 @click.option("--demo", is_flag=True, help="Explain a synthetic replica of a real incident.")
-@click.option("--now", metavar="ISO", help="Take this as the current time; for tests and old logs.")
+@click.option("--now", metavar="ISO", help="Use this as the current time; for tests and old logs.")
 def why(
     targets: tuple[str, ...],
     since: str | None,
@@ -75,13 +72,13 @@ def why(
     \b
     Examples:
       jackline why                        the newest session: what stopped which agents, and why
-      jackline why --since 7d             all sessions of a week in one table
+      jackline why --since 7d             the week in one table: who died of what, what was reported
 
-    The first line is the verdict. Then, for each cause: when and how often it occurred, whether
-    anything waited, what was spent in vain, what was reported and what really happened, which
-    agents finished and where their results are, and how to resume the others. The gateway's
-    journal adds the calls that waited while their prompt caches lapsed. Token counts are lower
-    bounds. Prompts, answers and tool output stay hidden unless --show-content is given.
+    The first line is the verdict. Then, for each cause: when and how often it was met, whether
+    anything waited, what was spent in vain, what was reported vs. what happened, which agents
+    finished and where their results are, and how to resume the others. The gateway's journal adds
+    the calls that waited while their prompt caches lapsed. Token counts are lower bounds. Prompts,
+    answers and tool output stay hidden without --show-content.
 
     Exit codes: 0 a cause was found, 1 none was found, 2 usage, 130 interrupted.
     """
@@ -90,13 +87,23 @@ def why(
     if demo:
         if targets or since is not None:
             raise BadArgumentError("--demo brings its own transcripts", next="jackline why --demo")
-        evidence, moment = _replica()
+        evidence, moment = _demo()
     else:
         begin = None if since is None else moment - _age(since)
-        evidence = _read(targets, begin, clock)
+        stores = ClientFolders.of(Path.home(), os.environ)
+        found_files = sources.find(targets, stores=stores, since=begin)
+        progress = _Progress(clock)
+        try:
+            evidence = reader.read(found_files, announce=progress.show)
+        finally:
+            progress.clear()
         if begin is not None and html_file is None:
-            return _show_summary(evidence, begin, moment, as_json=as_json)
-    waits = [] if demo else _waits(evidence, moment)
+            return _show_period(evidence, begin, moment, as_json=as_json)
+    waits = []
+    if not demo:
+        from jackline.cli.journal_views import read_lapsed_waits  # noqa: PLC0415 -- rarely needed
+
+        waits = read_lapsed_waits(evidence, moment)
     found = report.build(
         evidence, now=moment, show_content=show_content, synthetic=demo, waits=waits
     )
@@ -104,23 +111,7 @@ def why(
     return 0 if found.causes else 1
 
 
-def _read(targets: tuple[str, ...], since: datetime | None, clock: Clock) -> TranscriptSet:
-    stores = ClientFolders.of(Path.home(), os.environ)
-    found = sources.find(targets, stores=stores, since=since)
-    progress = _Progress(clock)
-    try:
-        return reader.read(found, announce=progress.heard)
-    finally:
-        progress.clear()
-
-
-def _waits(evidence: TranscriptSet, now: datetime) -> list[LapsedWait]:
-    from jackline.cli.journal_views import read_lapsed_waits  # noqa: PLC0415 -- not for --demo and --since
-
-    return read_lapsed_waits(evidence, now)
-
-
-def _replica() -> tuple[TranscriptSet, datetime]:
+def _demo() -> tuple[TranscriptSet, datetime]:
     import tempfile  # noqa: PLC0415 -- only for --demo
 
     from jackline.autopsy.replica import READ_AT, write_replica  # noqa: PLC0415
@@ -129,7 +120,7 @@ def _replica() -> tuple[TranscriptSet, datetime]:
         write_replica(Path(folder))
         found = sources.find([folder], stores=ClientFolders.of(Path(folder), {}))
         evidence = reader.read(found)
-    # The folder is gone by now; its paths are shown as if they were below a home folder.
+    # The folder is gone by now; paths in it are shown as if they were in a home folder.
     for story in evidence.stories:
         story.path = Path("~") / story.path.relative_to(folder)
         if story.result_at is not None:
@@ -141,66 +132,60 @@ def _show(found: report.WhyReport, *, as_json: bool, html_file: str | None) -> N
     if html_file is not None:
         from jackline.autopsy import html_report  # noqa: PLC0415 -- only for --html
 
-        _write_page(html_file, html_report.page(found))
+        try:
+            Path(html_file).write_text(html_report.page(found), encoding="utf-8")
+        except OSError as error:
+            raise BadArgumentError(
+                f"{html_file} cannot be written: {error.strerror or type(error).__name__}",
+                next="name a file in a folder that you may write to",
+            ) from error
+        click.echo(f"wrote {html_file}", err=True)
     if as_json:
-        _print_json(json_report.document(found))
+        document = msgspec.json.encode(json_report.document(found))
+        click.echo(msgspec.json.format(document, indent=2))
     elif html_file is not None:
         click.echo(found.verdict)
     else:
-        click.echo(text_report.render(found, width=_width(), paint=_painter()), nl=False)
+        in_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        paint = _paint if in_colour else text_report.unpainted
+        click.echo(text_report.render(found, width=_width(), paint=paint), nl=False)
 
 
-def _show_summary(evidence: TranscriptSet, since: datetime, now: datetime, *, as_json: bool) -> int:
+def _paint(text: str, tone: Tone) -> str:
+    return click.style(text, **_STYLES[tone])  # type: ignore[arg-type]
+
+
+def _show_period(evidence: TranscriptSet, since: datetime, now: datetime, *, as_json: bool) -> int:
     from jackline.autopsy.summary import Summary  # noqa: PLC0415 -- only for --since
 
     summed = Summary.of(evidence, since=since, now=now)
     if as_json:
-        _print_json(summed.as_document())
+        document = msgspec.json.encode(summed.as_document())
+        click.echo(msgspec.json.format(document, indent=2))
     else:
         click.echo(summed.as_text(width=_width()), nl=False)
-        looked = f"looked at {summed.files_read:,} files ({size(summed.bytes_read)})"
-        click.echo("\n".join([looked, *text_report.problem_lines(summed.problems)]), err=True)
+        read = f"read {summed.files_read:,} files ({size(summed.bytes_read)})"
+        click.echo("\n".join([read, *text_report.problem_lines(summed.problems)]), err=True)
     return 0 if summed.rows else 1
 
 
-def _print_json(document: json_report.Document) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
-
-
-def _write_page(name: str, page: str) -> None:
-    try:
-        Path(name).write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise BadArgumentError(
-            f"{name} cannot be written: {error.strerror or type(error).__name__}",
-            next="name a file in a folder that you may write to",
-        ) from error
-    click.echo(f"wrote {name}", err=True)
-
-
-def _age(given: str) -> timedelta:
-    match = re.fullmatch(r"(\d{1,5})([mhdw])", given.strip().lower())
+def _age(text: str) -> timedelta:
+    match = re.fullmatch(r"(\d{1,5})([mhdw])", text.strip().lower())
     if match is None:
         raise BadArgumentError(
-            f"--since {given!r} is not an age", next="write it like 24h, 7d or 2w"
+            f"--since {text!r} is not an age", next="write it like 24h, 7d or 2w"
         )
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 def _width() -> int:
     if not sys.stdout.isatty():
-        return WIDEST
-    return min(os.get_terminal_size().columns, WIDEST)
-
-
-def _painter() -> Callable[[str, Tone], str]:
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return text_report.unpainted
-    return lambda text, tone: click.style(text, **_STYLES[tone])  # type: ignore[arg-type]
+        return _WIDEST
+    return min(os.get_terminal_size().columns, _WIDEST)
 
 
 class _Progress:
-    """A line on stderr that tells how far reading has come, for people who wait."""
+    """A line on stderr that shows how much has been read."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -208,11 +193,11 @@ class _Progress:
         self._visible = False
         self._terminal = sys.stderr.isatty()
 
-    def heard(self, event: Event) -> None:
-        """Tell it, at most once in a while."""
+    def show(self, event: Event) -> None:
+        """Update the line, at most once in a while."""
         if not isinstance(event, TranscriptsRead):
             return
-        if not self._terminal or self._clock.monotonic() - self._shown_at < PATIENCE_S:
+        if not self._terminal or self._clock.monotonic() - self._shown_at < _PROGRESS_SECONDS:
             return
         self._shown_at = self._clock.monotonic()
         self._visible = True
@@ -221,6 +206,6 @@ class _Progress:
         click.echo(f"\r\x1b[Kreading {files}, {share:.0%}", nl=False, err=True)
 
     def clear(self) -> None:
-        """Leave the line empty for what follows."""
+        """Clear the line."""
         if self._visible:
             click.echo("\r\x1b[K", nl=False, err=True)

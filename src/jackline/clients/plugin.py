@@ -4,11 +4,10 @@ Rules: (1) the files are pure: text in, text out; the copy in the repository is 
 function for the plain command `jackline`, and a test compares the two; (2) every hook has a time
 limit, and none can block the client; a hook is HTTP where a stopped service costs neither time nor
 a message on the user's screen, and a command everywhere else (docs/decisions/041); (3) the client
-runs what is in the folder: one with anything more, less or else (links, pipes, files that others
-could write) is replaced whole, never repaired; the new one is built under a random name and moved
-into place; (4) removal follows no links. The parent folder must be private
-(private_files.make_private_folder).
-Not here: installing it (cli/client_setup.py), what hooks answer (hooks/).
+runs what is in the folder: a folder with any other entry (links, pipes, files that others could
+write) is replaced, never repaired; the new one is built under a random name and moved into place;
+(4) removal follows no links. The parent folder must be private (private_files.make_private_folder).
+Installing the plugin: cli/client_setup.py. What hooks answer: hooks/.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,30 +25,32 @@ from jackline.private_files import own_number, read_private, write_private
 
 PLUGIN = "jackline"
 MARKETPLACE = "jackline"
+PLUGIN_ID = f"{PLUGIN}@{MARKETPLACE}"
 FOLDER = "plugin"
 _HOOK_SECONDS = 5
+_BUILD_ATTEMPTS = 5
 ABOUT: Mapping[str, str] = {
     ".claude-plugin/marketplace.json": "where the client finds the plugin",
     ".claude-plugin/plugin.json": "its name and version",
     ".mcp.json": "the tools: agent, agents, batch, why, status and more",
-    "hooks/hooks.json": "the truth about sub-agents that died",
+    "hooks/hooks.json": "reports of sub-agents that died",
     "commands/why.md": "/jackline:why",
     "commands/status.md": "/jackline:status",
     "commands/resume.md": "/jackline:resume",
     "README.md": "what it is",
 }
-"""What each file is for, in a few words."""
+"""The purpose of each file."""
 _DESCRIPTION = (
-    "Sub-agents that tell the truth when they die and can be resumed, batches that do not cascade,"
-    " and the verdict on limits and outages."
+    "Sub-agents that report how they really ended and can be resumed, batches that do not cascade,"
+    " and the status of limits and outages."
 )
 
 _WHY = (
-    "Call the Jackline tool `why` (with id `$ARGUMENTS` if one is given). Tell me in a few lines"
-    " what happened, what is finished, and the exact way to resume."
+    "Call the Jackline tool `why` (with id `$ARGUMENTS` if there is one). Say in a few lines what"
+    " happened, what is finished, and the exact way to resume."
 )
 _STATUS = (
-    "Call the Jackline tool `status` and tell me its first sentence, then only what needs my"
+    "Call the Jackline tool `status` and show its first sentence, then only what needs my"
     " attention: what waits, for what, until when."
 )
 _RESUME = (
@@ -60,7 +61,7 @@ _RESUME = (
 )
 _COMMANDS: Mapping[str, tuple[str, str, str]] = {
     "why": ("Find out what stopped a session, workflow or sub-agent", "[id]", _WHY),
-    "status": ("How model calls get through: limits, walls, outages, forecast", "", _STATUS),
+    "status": ("Status of model calls: limits, quota walls, outages, forecast", "", _STATUS),
     "resume": ("Continue a sub-agent or session that was cut off", "[id]", _RESUME),
 }
 _README = """\
@@ -72,17 +73,17 @@ into Claude Code:
 - an `agent` tool whose results say `terminated_by`, and that goes on where it was cut off
   (`resume`, `continue_from_task_id`);
 - a `batch` tool whose calls do not cancel each other;
-- hooks that tell a parent the truth when a sub-agent died of an API error;
+- hooks that report to a parent when a sub-agent died of an API error;
 - `/jackline:why`, `/jackline:status` and `/jackline:resume`.
 
-It needs the `jackline` command: the tools and hooks ask its service on this machine, and start it
+It needs the `jackline` command: the tools and hooks call its service on this machine, and start it
 when a tool is first used. When it does not run, Claude Code works as without the plugin.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class HttpHook:
-    """Where the service takes hooks over HTTP, and the header by which it knows them."""
+    """The service's address for hooks over HTTP, and the header with its token."""
 
     url: str
     header: str
@@ -93,9 +94,9 @@ class HttpHook:
 
 
 def plugin_files(command: Sequence[str], http: HttpHook | None = None) -> dict[str, str]:
-    """Every file of the plugin by its path inside of the plugin's folder.
+    """Every file of the plugin by its path inside the plugin's folder.
 
-    Without `http` (nobody knows on which port the service will be) every hook is a command.
+    Without `http` (the port of the service is not known) every hook is a command.
     """
     manifest = {
         "name": PLUGIN,
@@ -104,24 +105,50 @@ def plugin_files(command: Sequence[str], http: HttpHook | None = None) -> dict[s
         "author": {"name": "The Jackline authors"},
         "license": "Apache-2.0",
     }
+    run: dict[str, object] = {
+        "type": "command",
+        "command": shlex.join([*command, "hook"]),
+        "timeout": _HOOK_SECONDS,
+    }
+    # No client waits for StopFailure or shows its errors, and a client that shuts down ends a
+    # command before it has started.
+    stop_failure = run
+    if http is not None:
+        headers = {http.header: http.token}
+        stop_failure = {
+            "type": "http",
+            "url": http.url,
+            "headers": headers,
+            "timeout": _HOOK_SECONDS,
+        }
+    hooks = {
+        "description": "Reports sub-agents that died of an API error to their parents.",
+        "hooks": {
+            # The result of an Agent call may be an error text that looks like an answer.
+            "PostToolUse": [{"matcher": "Agent|Task", "hooks": [run]}],
+            "PostToolUseFailure": [{"matcher": "Agent|Task", "hooks": [run]}],
+            "StopFailure": [{"hooks": [stop_failure]}],
+            # Background agents die between turns; their parent gets the report here.
+            "UserPromptSubmit": [{"hooks": [run]}],
+        },
+    }
+    server = {"command": command[0], "args": [*command[1:], "mcp"]}
     files = {
         "README.md": _README,
         ".claude-plugin/plugin.json": _json(manifest),
-        ".mcp.json": _json(
-            {"mcpServers": {PLUGIN: {"command": command[0], "args": [*command[1:], "mcp"]}}}
-        ),
-        "hooks/hooks.json": _json(_hooks(shlex.join([*command, "hook"]), http)),
+        ".mcp.json": _json({"mcpServers": {PLUGIN: server}}),
+        "hooks/hooks.json": _json(hooks),
     }
-    for name, (description, hint, words) in _COMMANDS.items():
-        head = [f"description: {json.dumps(description)}"] + (
-            [f'argument-hint: "{hint}"'] if hint else []
-        )
-        files[f"commands/{name}.md"] = "\n".join(["---", *head, "---", "", words, ""])
+    for name, (description, hint, prompt) in _COMMANDS.items():
+        head = [f"description: {json.dumps(description)}"]
+        if hint:
+            head.append(f'argument-hint: "{hint}"')
+        files[f"commands/{name}.md"] = "\n".join(["---", *head, "---", "", prompt, ""])
     return files
 
 
 def marketplace_files(command: Sequence[str], http: HttpHook | None = None) -> dict[str, str]:
-    """A marketplace that holds the plugin, by paths inside of its folder."""
+    """A marketplace that holds the plugin, by paths inside its folder."""
     market = {
         "name": MARKETPLACE,
         "owner": {"name": "The Jackline authors"},
@@ -132,57 +159,52 @@ def marketplace_files(command: Sequence[str], http: HttpHook | None = None) -> d
     return {".claude-plugin/marketplace.json": _json(market), **inside}
 
 
-def _hooks(command: str, http: HttpHook | None) -> dict[str, object]:
-    run: list[dict[str, object]] = [
-        {"type": "command", "command": command, "timeout": _HOOK_SECONDS}
-    ]
-    # No client waits for this one, none says a word when it fails, and a client that shuts down
-    # ends a command before it has begun.
-    news = run
-    if http is not None:
-        headers = {http.header: http.token}
-        news = [{"type": "http", "url": http.url, "headers": headers, "timeout": _HOOK_SECONDS}]
-    return {
-        "description": "Tells parents the truth about sub-agents that died of an API error.",
-        "hooks": {
-            # What an Agent call gave back may be an error text that looks like a result.
-            "PostToolUse": [{"matcher": "Agent|Task", "hooks": run}],
-            "PostToolUseFailure": [{"matcher": "Agent|Task", "hooks": run}],
-            "StopFailure": [{"hooks": news}],
-            # Background agents die between turns; their parent hears of it here.
-            "UserPromptSubmit": [{"hooks": run}],
-        },
-    }
-
-
 def _json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-_TRIES = 5
-
-
 def is_exact(folder: Path, files: Mapping[str, str]) -> bool:
-    """Whether the folder holds these files, by their paths inside of it, and nothing else."""
+    """Whether the folder holds these files, by their paths inside it, and nothing else."""
     wanted = {path: text.encode() for path, text in files.items()}
     folders = {parent.as_posix() for path in files for parent in Path(path).parents}
+    found = set()
+    unread = ["."]
     try:
-        return _is_own_folder(folder) and {*_entries(folder, "", wanted, folders)} == {
-            *wanted,
-            *folders - {"."},
-        }
-    except (OSError, _SomethingElseError):
+        while unread:
+            inside = unread.pop()
+            path = folder / inside
+            if path.is_symlink() or not path.is_dir():
+                return False
+            status = path.lstat()
+            is_private = status.st_uid == own_number() and not status.st_mode & 0o077
+            if os.name != "nt" and not is_private:
+                return False
+            for entry in path.iterdir():
+                name = entry.relative_to(folder).as_posix()
+                if name in folders:
+                    unread.append(name)
+                elif name not in wanted or read_private(entry, len(wanted[name])) != wanted[name]:
+                    return False
+                found.add(name)
+    except OSError:
         return False
+    return found == {*wanted, *folders - {"."}}
 
 
 def build(folder: Path, files: Mapping[str, str]) -> None:
     """Make the folder hold exactly these files; OSError when it cannot."""
-    for left in reversed(range(_TRIES)):
+    for left in reversed(range(_BUILD_ATTEMPTS)):
         if is_exact(folder, files):
             return
-        fresh = _random_name(folder)
+        fresh = folder.with_name(f"{folder.name}.{os.urandom(8).hex()}")
         try:
-            _write(fresh, files)
+            fresh.mkdir(mode=0o700)
+            for path, text in files.items():
+                parent = fresh
+                for part in Path(path).parts[:-1]:
+                    parent /= part
+                    parent.mkdir(mode=0o700, exist_ok=True)
+                write_private(fresh / path, text.encode())
             remove(folder)
             fresh.rename(folder)
         except OSError:
@@ -194,56 +216,13 @@ def build(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def remove(folder: Path) -> None:
-    """Take the folder away, or whatever stands in its place; nothing behind a link is touched."""
-    away = _random_name(folder)
+    """Remove the folder, or whatever has its name; nothing behind a link is touched."""
+    away = folder.with_name(f"{folder.name}.{os.urandom(8).hex()}")
     try:
-        folder.rename(away)  # at once: nobody sees half of it
+        folder.rename(away)  # in one step: nobody sees a part of it
     except FileNotFoundError:
         return
     if away.is_symlink() or not away.is_dir():
         away.unlink()
     else:
         shutil.rmtree(away)
-
-
-class _SomethingElseError(Exception):
-    """There is an entry that is not one of the plugin's."""
-
-
-def _entries(
-    folder: Path, inside: str, wanted: Mapping[str, bytes], folders: set[str]
-) -> Iterator[str]:
-    """The paths of what is there, as long as it is what it should be."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name = f"{inside}{entry.name}"
-            path = folder / entry.name
-            if name in wanted:
-                if read_private(path, len(wanted[name])) != wanted[name]:
-                    raise _SomethingElseError
-            elif name in folders and _is_own_folder(path):
-                yield from _entries(path, f"{name}/", wanted, folders)
-            else:
-                raise _SomethingElseError
-            yield name
-
-
-def _is_own_folder(path: Path) -> bool:
-    if path.is_symlink() or not path.is_dir():
-        return False
-    found = path.lstat()
-    return os.name == "nt" or (found.st_uid == own_number() and not found.st_mode & 0o077)
-
-
-def _write(folder: Path, files: Mapping[str, str]) -> None:
-    folder.mkdir(mode=0o700)
-    for path, text in files.items():
-        place = folder
-        for part in Path(path).parts[:-1]:
-            place /= part
-            place.mkdir(mode=0o700, exist_ok=True)
-        write_private(folder / path, text.encode())
-
-
-def _random_name(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.{os.urandom(8).hex()}")

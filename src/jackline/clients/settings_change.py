@@ -1,8 +1,8 @@
-"""Change a client's settings file: show the difference, save a backup, write it whole.
+"""Change a client's settings file: show the difference, save a backup, replace it in one step.
 
-Rules: (1) a reader sees the old file or the new one, never a half; (2) a link is followed, and its
+Rules: (1) a reader sees the old file or the new one, never a part; (2) a link is followed, and its
 target's mode stays; (3) a file that did not exist is created, and removed again when it is empty.
-Not here: the new content (claude_code.py, codex.py).
+The new content: claude_code.py, codex.py.
 """
 
 from __future__ import annotations
@@ -20,21 +20,34 @@ from jackline.foreign_files import SETTINGS_BYTES, read_foreign
 BACKUP = ".before-jackline"
 
 
+def read_settings(path: Path) -> str | None:
+    """The file's text; None if there is no file."""
+    try:
+        return io.TextIOWrapper(io.BytesIO(read_foreign(path, SETTINGS_BYTES)), "utf-8").read()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnreadableError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}",
+            next="correct or move the file, then run it again",
+        ) from error
+
+
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """One file before and after; None where there is none."""
+    """The text of one file before and after; None: no file."""
 
     path: Path
     before: str | None
     after: str | None
 
     @property
-    def is_one(self) -> bool:
-        """Whether anything would be different."""
+    def changes_anything(self) -> bool:
+        """Whether the texts differ."""
         return self.before != self.after
 
-    def shown(self) -> str:
-        """The change as people read changes."""
+    def diff(self) -> str:
+        """The change as a unified diff."""
         lines = difflib.unified_diff(
             (self.before or "").splitlines(),
             (self.after or "").splitlines(),
@@ -44,58 +57,42 @@ class SettingsChange:
         )
         return "\n".join(lines)
 
-    def make(self, *, backup: bool = True) -> Path | None:
-        """Write it; where the backup is, if there was something to back up."""
-        if not self.is_one:
+    def apply(self, *, backup: bool = True) -> Path | None:
+        """Write the file; returns the backup, if there was something to back up."""
+        if not self.changes_anything:
             return None
         target = self.path.resolve()
+        saved = None
         try:
-            return self._write(target, keep=backup)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            mode = 0o600 if self.before is None else target.stat().st_mode & 0o777
+            if self.before is not None and backup:
+                saved = target.with_name(target.name + BACKUP)
+                # The oldest backup stays: it is what the user had before us.
+                if not saved.exists():
+                    self._replace(saved, self.before, mode)
+            if self.after is None:
+                target.unlink(missing_ok=True)
+            else:
+                self._replace(target, self.after, mode)
         except OSError as error:
             raise UsageError(
                 f"{self.path} cannot be changed: {error.strerror or type(error).__name__}",
                 next="check who may write there, then run it again",
             ) from error
+        return saved
 
-    def _write(self, target: Path, *, keep: bool) -> Path | None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        backup = None
-        mode = 0o600 if self.before is None else target.stat().st_mode & 0o777
-        if self.before is not None and keep:
-            backup = target.with_name(target.name + BACKUP)
-            # The oldest one is kept: it is what the user had before us.
-            if not backup.exists():
-                _write_whole(backup, self.before, mode)
-        if self.after is None:
-            target.unlink(missing_ok=True)
-        else:
-            _write_whole(target, self.after, mode)
-        return backup
-
-
-def text_of(path: Path) -> str | None:
-    """The file's text; None if there is none."""
-    try:
-        return io.TextIOWrapper(io.BytesIO(read_foreign(path, SETTINGS_BYTES)), "utf-8").read()
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnreadableError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}",
-            next="mend or move the file, then run it again",
-        ) from error
-
-
-def _write_whole(path: Path, text: str, mode: int) -> None:
-    # A random name, and only if it is new: nobody can have prepared a link under it.
-    fresh = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    try:
-        with os.fdopen(os.open(fresh, flags, mode), "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    finally:
-        with contextlib.suppress(OSError):  # it has become the file, or could not be made
-            fresh.unlink()
+    @staticmethod
+    def _replace(path: Path, text: str, mode: int) -> None:
+        # A random name, and only if it is new: nobody can have prepared a link under it.
+        fresh = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        try:
+            with os.fdopen(os.open(fresh, flags, mode), "wb") as file:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        finally:
+            with contextlib.suppress(OSError):  # it was moved, or could not be created
+                fresh.unlink()

@@ -50,23 +50,23 @@ def test_a_removed_run_leaves_no_byte_in_any_file(world: World) -> None:
     for arguments in ((), ("--padding", padding)):
         assert world.jackline("run", "secretive.py", *arguments)[0] == 0
     assert world.jackline("run", "flow.py", "--count", "1")[0] == 0
-    kept, *gone = [run["run"] for run in world.json("ls")["runs"]]
+    left, *gone = [run["run"] for run in world.json("ls")["runs"]]
     assert PROMPT.encode() in bytes_of(state)
     assert ANSWER.encode() in bytes_of(state)
-    (state / "woken-runs.log").write_text(f"run {gone[0]} finished\nrun {kept} finished\n")
+    (state / "woken-runs.log").write_text(f"run {gone[0]} finished\nrun {left} finished\n")
     (state / "woken-runs.log").chmod(0o600)
-    told = world.json("rm", *gone, "--yes")
-    assert sorted(told["removed"]) == sorted(gone)
-    assert told["bytes_freed"] > 50_000
-    left = bytes_of(state)
-    assert PROMPT.encode() not in left
-    assert ANSWER.encode() not in left
-    assert (state / "woken-runs.log").read_text() == f"run {kept} finished\n"
+    reported = world.json("rm", *gone, "--yes")
+    assert sorted(reported["removed"]) == sorted(gone)
+    assert reported["bytes_freed"] > 50_000
+    data = bytes_of(state)
+    assert PROMPT.encode() not in data
+    assert ANSWER.encode() not in data
+    assert (state / "woken-runs.log").read_text() == f"run {left} finished\n"
     with closing(sqlite3.connect(state / "journal.db")) as journal:
         tags = {tag for (tag,) in journal.execute("SELECT DISTINCT tag FROM calls")}
-    assert tags == {kept}
-    assert [run["run"] for run in world.json("ls")["runs"]] == [kept]
-    assert world.json("show", kept)["calls"][0]["state"] == "done"
+    assert tags == {left}
+    assert [run["run"] for run in world.json("ls")["runs"]] == [left]
+    assert world.json("show", left)["calls"][0]["state"] == "done"
 
 
 def test_what_a_fork_shares_stays_with_the_fork(world: World) -> None:
@@ -103,21 +103,21 @@ def keep(store: Path, *runs: tuple[str, RunState, float]) -> None:
     event_loop.run(main())
 
 
-def told(*words: str, store: Path) -> Answer:
+def reported(*words: str, store: Path) -> Answer:
     return jackline(*words, "--state", str(store.parent))
 
 
 def listed(store: Path) -> set[str]:
-    return {run["run"] for run in json.loads(told("ls", "--json", store=store).out)["runs"]}
+    return {run["run"] for run in json.loads(reported("ls", "--json", store=store).out)["runs"]}
 
 
-def test_of_several_runs_those_that_may_go_do_and_the_others_are_told(store: Path) -> None:
+def test_of_several_runs_those_that_may_go_do_and_the_others_are_reported(store: Path) -> None:
     keep(store, ("aa1", RunState.FINISHED, 1.0), ("bb1", RunState.PARKED, 1.0))
     keep(store, ("cc1", RunState.FAILED, 1.0))
-    answer = told("rm", "aa1", "bb1", "cc", "--yes", store=store)
+    answer = reported("rm", "aa1", "bb1", "cc", "--yes", store=store)
     assert answer.code == 1
     assert "2 runs deleted" in answer.err
-    assert "bb1 is kept" in answer.err
+    assert "bb1 is not deleted" in answer.err
     assert "jackline cancel bb1" in answer.err
     assert listed(store) == {"bb1"}
 
@@ -125,26 +125,26 @@ def test_of_several_runs_those_that_may_go_do_and_the_others_are_told(store: Pat
 @pytest.mark.parametrize("bad", ["zz", "aa"])
 def test_a_name_that_means_no_run_or_several_deletes_nothing(bad: str, store: Path) -> None:
     keep(store, ("aa1", RunState.FINISHED, 1.0), ("aa2", RunState.FINISHED, 1.0))
-    answer = told("rm", "aa1", bad, "--yes", store=store)
+    answer = reported("rm", "aa1", bad, "--yes", store=store)
     assert answer.code == 2
     assert listed(store) == {"aa1", "aa2"}
 
 
-def test_nobody_is_asked_where_there_is_no_terminal(store: Path) -> None:
+def test_nobody_is_prompted_where_there_is_no_terminal(store: Path) -> None:
     keep(store, ("aa1", RunState.FINISHED, 1.0))
     for words in (("rm", "aa1"), ("purge",), ("rm", "aa1", "--json")):
-        answer = told(*words, store=store)
+        answer = reported(*words, store=store)
         assert answer.code == 2, answer
         assert "--yes" in answer.err
     assert listed(store) == {"aa1"}
 
 
-def test_a_dry_run_tells_and_deletes_nothing(store: Path) -> None:
+def test_a_dry_run_shows_and_deletes_nothing(store: Path) -> None:
     keep(store, ("aa1", RunState.FINISHED, 1.0), ("bb1", RunState.PARKED, 1.0))
-    answer = told("rm", "aa1", "bb1", "--dry-run", store=store)
+    answer = reported("rm", "aa1", "bb1", "--dry-run", store=store)
     assert (answer.code, answer.out) == (1, "aa1\n")
-    assert "bb1 is kept" in answer.err
-    assert told("purge", "--dry-run", store=store).out == "aa1\n"
+    assert "bb1 is not deleted" in answer.err
+    assert reported("purge", "--dry-run", store=store).out == "aa1\n"
     assert listed(store) == {"aa1", "bb1"}
 
 
@@ -160,19 +160,19 @@ def test_what_is_held_or_owed_is_not_forgotten_without_force(store: Path) -> Non
         await engine.close()
 
     event_loop.run(add())
-    answer = told("rm", "aa1", "bb1", "--yes", store=store)
+    answer = reported("rm", "aa1", "bb1", "--yes", store=store)
     assert answer.code == 1
     assert "still holds gpu" in answer.err
     assert "still owes its clean-up" in answer.err
     assert "jackline resources --retry" in answer.err
     assert listed(store) == {"aa1", "bb1"}
-    assert told("rm", "aa1", "bb1", "--yes", "--force", store=store).code == 0
+    assert reported("rm", "aa1", "bb1", "--yes", "--force", store=store).code == 0
     assert listed(store) == set()
-    assert json.loads(told("resources", "--json", store=store).out)["resources"] == []
+    assert json.loads(reported("resources", "--json", store=store).out)["resources"] == []
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a living owner cannot be told on Windows")
-def test_a_run_that_somebody_carries_is_kept_also_by_force(store: Path) -> None:
+@pytest.mark.skipif(os.name != "posix", reason="a live owner cannot be recognised on Windows")
+def test_a_run_with_a_live_process_is_not_deleted_even_by_force(store: Path) -> None:
     async def add() -> None:
         engine = SqliteRunStore(store)
         await add_run(engine, "aa1", RunState.FINISHED)
@@ -181,27 +181,27 @@ def test_a_run_that_somebody_carries_is_kept_also_by_force(store: Path) -> None:
         await engine.close()
 
     event_loop.run(add())
-    answer = told("rm", "aa1", "--yes", "--force", store=store)
+    answer = reported("rm", "aa1", "--yes", "--force", store=store)
     assert answer.code == 1
     assert "elsewhere:1" in answer.err
     assert listed(store) == {"aa1", "bb1"}
 
 
-def test_purge_takes_what_ended_long_ago_and_the_waiting_only_if_told(store: Path) -> None:
+def test_purge_takes_what_ended_long_ago_and_the_waiting_only_with_parked(store: Path) -> None:
     lately = 4e9  # far in the future: whatever the clock says, not long ago
     keep(store, ("old", RunState.FINISHED, 1.0), ("new", RunState.FINISHED, lately))
     keep(store, ("waits", RunState.PARKED, 1.0), ("waits-new", RunState.PARKED, lately))
-    answer = told("purge", "--older", "30d", "--yes", store=store)
+    answer = reported("purge", "--older", "30d", "--yes", store=store)
     assert answer.code == 0, answer
     assert "1 run deleted" in answer.err
     assert listed(store) == {"new", "waits", "waits-new"}
-    assert told("purge", "--parked", "--yes", store=store).code == 0
+    assert reported("purge", "--parked", "--yes", store=store).code == 0
     assert listed(store) == {"new", "waits-new"}
-    again = told("purge", "--yes", store=store)
+    again = reported("purge", "--yes", store=store)
     assert (again.code, "0 runs deleted" in again.err) == (0, True)
 
 
 def test_purge_without_a_store_and_with_a_bad_time(store: Path) -> None:
-    assert told("purge", "--yes", store=store).code == 0
+    assert reported("purge", "--yes", store=store).code == 0
     assert not store.exists()
-    assert told("purge", "--older", "soon", "--yes", store=store).code == 2
+    assert reported("purge", "--older", "soon", "--yes", store=store).code == 2

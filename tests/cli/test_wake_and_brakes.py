@@ -1,4 +1,4 @@
-"""What wakes a parked run: a person's word at any time, and nothing that a brake forbids."""
+"""What wakes a parked run: a person's order at any time, and nothing that a brake forbids."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def world(tmp_path: Path) -> Iterator[World]:
 def wall_after_the_first(world: World, resets_in: float) -> None:
     asked_first = threading.Event()
 
-    def answer(asked: ClientRequest) -> Say:
+    def answer(request: ClientRequest) -> Say:
         asked_first.set()
-        return Say(asked.prompt.split()[-1], delay=3)
+        return Say(request.prompt.split()[-1], delay=3)
 
     def strike() -> None:
         # The provider cannot be ordered anything while it makes up its mind.
@@ -48,7 +48,7 @@ def wall_after_the_first(world: World, resets_in: float) -> None:
         world.provider.quota_wall(resets_in=resets_in)
 
     world.provider.says(
-        Rule(answer, prompt="part 0"), Rule(lambda asked: Say(asked.prompt.split()[-1]))
+        Rule(answer, prompt="part 0"), Rule(lambda request: Say(request.prompt.split()[-1]))
     )
     threading.Thread(target=strike, daemon=True).start()
 
@@ -61,7 +61,7 @@ def elsewhen() -> str:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "reported"),
     [
         ("JACKLINE_RESUME_HOURS", elsewhen(), "it wakes only during"),
         ("JACKLINE_RESUME_SPEND", "0.000001", "wakes by itself below $0.00"),
@@ -69,7 +69,7 @@ def elsewhen() -> str:
     ],
 )
 def test_a_brake_holds_a_run_after_its_reset_says_so_and_gives_way_to_a_person(
-    world: World, variable: str, value: str, told: str
+    world: World, variable: str, value: str, reported: str
 ) -> None:
     world.more = {variable: value}
     wall_after_the_first(world, resets_in=20)
@@ -80,21 +80,21 @@ def test_a_brake_holds_a_run_after_its_reset_says_so_and_gives_way_to_a_person(
         # Past the reset, and past the time that its process takes to look again.
         time.sleep(max(0.0, reset + 5 - time.time()))
         (still,) = world.json("ls", "--parked")["runs"]
-        assert told in still["held_by"]
+        assert reported in still["held_by"]
         assert (still["wakes_now"], still["calls_left"]) == (False, 1)
-        assert told in world.jackline("ls", "--parked")[1]
+        assert reported in world.jackline("ls", "--parked")[1]
         # Nor does anything else wake it.
         code, _, err = world.jackline("resume", "--woken", parked["run"])
         assert code == 0
         assert "is not woken" in err
-        assert told in err
+        assert reported in err
         assert [call["state"] for call in world.json("show", parked["run"])["calls"]] == [
             "done",
             "running",
         ]
         if variable.endswith("HOURS"):
             code, _, err = world.jackline("resume", parked["run"])
-            assert (code, told in err, "--now takes it over" in err) == (2, True, True)
+            assert (code, reported in err, "--now takes it over" in err) == (2, True, True)
             code, out, err = world.jackline("resume", parked["run"], "--now")
             assert (code, out.strip()) == (0, "01"), err
         else:
@@ -114,13 +114,13 @@ def test_resume_now_asks_before_the_announced_reset_and_takes_over_from_who_wait
         wait_for(process, "parked until")
         (run,) = world.json("ls", "--parked")["runs"]
         world.provider.heal()
-        asked = len(world.provider.ledger)
+        before = len(world.provider.ledger)
         code, out, err = world.jackline("resume", run["run"], "--now")
         assert (code, out.strip()) == (0, "01"), err
         assert "hands the run over" in err
         process.communicate(timeout=PATIENCE)
     assert process.returncode == 75
-    assert len(world.provider.ledger) == asked + 1, "what was finished is not asked again"
+    assert len(world.provider.ledger) == before + 1, "what was finished is not requested again"
 
 
 def test_resume_now_that_meets_the_wall_again_parks_again(world: World) -> None:
@@ -129,10 +129,10 @@ def test_resume_now_that_meets_the_wall_again_parks_again(world: World) -> None:
         wait_for(process, "parked until")
         process.kill()
     (run,) = world.json("ls", "--parked")["runs"]
-    asked = len(world.provider.ledger)
+    before = len(world.provider.ledger)
     with world.start("resume", run["run"], "--now") as process:
         wait_for(process, "parked until")
         process.terminate()
         process.communicate(timeout=PATIENCE)
     assert process.returncode == 75
-    assert len(world.provider.ledger) == asked + 1
+    assert len(world.provider.ledger) == before + 1

@@ -63,8 +63,8 @@ def test_an_idle_lane_is_drained_at_once_and_takes_calls_again_by_order(tmp_path
             answer = place.jackline("upstream", "drain", "anthropic")
             assert (answer.code, answer.out, answer.err) == (0, f"drained: {LANE}\n", "")
             assert lane_of(place)["paused"] is True
-            told = json.loads(place.jackline("upstream", "drain", LANE, "--json").out)
-            assert told == {"schema": "jackline.drained/1", "drained": [LANE], "resumed": []}
+            reported = json.loads(place.jackline("upstream", "drain", LANE, "--json").out)
+            assert reported == {"schema": "jackline.drained/1", "drained": [LANE], "resumed": []}
             assert place.jackline("upstream", "resume", LANE).code == 0
             assert call(place.url).status == 200
             answer = place.jackline("upstream", "drain", "nobody")

@@ -1,4 +1,4 @@
-"""A parked run whose process has gone is woken by the service, and `ls --parked` foretells it."""
+"""A parked run whose process has gone is woken by the service, and `ls --parked` shows when."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_a_timer_that_fires_early_or_beside_another_wakes_nothing(world: World) 
 
 def parked(wake: WakeSettings | None = None, wake_at: float | None = RESET) -> RunRecord:
     settings = RunSettings(wake=wake or WakeSettings())
-    kept = RunRecord("r1", "survey", "/x/survey.py", b"{}", encode_settings(settings))
-    return replace(kept, state=RunState.PARKED, wake_at=wake_at, cost=3.0)
+    record = RunRecord("r1", "survey", "/x/survey.py", b"{}", encode_settings(settings))
+    return replace(record, state=RunState.PARKED, wake_at=wake_at, cost=3.0)
 
 
 def calls(*states: CallState) -> list[CallRecord]:
@@ -78,7 +78,7 @@ DONE, LEFT = CallState.DONE, CallState.RUNNING
 
 
 @pytest.mark.parametrize(
-    ("run", "known", "told"),
+    ("run", "known", "reported"),
     [
         (parked(), (DONE, DONE, DONE), "wakes 14:00 UTC"),
         (
@@ -110,9 +110,9 @@ DONE, LEFT = CallState.DONE, CallState.RUNNING
     ],
 )
 def test_ls_parked_says_what_would_wake_when_and_at_what_cost(
-    run: RunRecord, known: tuple[CallState, ...], told: str
+    run: RunRecord, known: tuple[CallState, ...], reported: str
 ) -> None:
-    assert wake_plan_line(run, calls(*known), NOW) == told
+    assert wake_plan_line(run, calls(*known), NOW) == reported
 
 
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.8])

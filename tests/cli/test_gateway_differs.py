@@ -1,4 +1,4 @@
-"""Whoever asks for another gateway than the one that runs is told so, and what to do."""
+"""A command that wants another gateway than the one that runs prints a warning and a next step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def place(tmp_path: Path) -> Iterator[Place]:
     here.ends()
 
 
-def test_a_gateway_that_sends_elsewhere_is_not_passed_off_as_what_was_asked(place: Place) -> None:
+def test_a_gateway_that_sends_elsewhere_is_not_passed_off_as_the_requested_one(
+    place: Place,
+) -> None:
     words = f"it sends to {HOME}, not to {ELSEWHERE}"
     with place.up():
         same = place.jackline("up", "--upstream", HOME)
@@ -46,15 +48,15 @@ def test_flags_that_only_a_start_can_heed_are_named(place: Place) -> None:
         assert "--afk and --read-only cannot change a gateway that runs" in again.err
 
 
-def test_a_gateway_that_fails_to_start_behind_tells_its_own_next_step(place: Place) -> None:
+def test_a_gateway_that_fails_to_start_behind_reports_its_own_next_step(place: Place) -> None:
     with Place(place.folder / "other", HOME, port=place.port).up():
         behind = place.jackline("up", "-d")
         assert behind.code == 5
         assert f"port {place.port} is held by another Jackline gateway" in behind.err
-        assert f"take another: jackline up --port {place.port + 1}" in behind.err
+        assert f"use another: jackline up --port {place.port + 1}" in behind.err
 
 
-def test_a_shell_that_does_not_find_the_command_is_told_how_it_will(place: Place) -> None:
+def test_a_shell_that_does_not_find_the_command_is_shown_how_to_find_it(place: Place) -> None:
     place.more["PATH"] = str(place.folder)
     lost = place.jackline("up", "-d").err
     place.ends()
@@ -62,7 +64,7 @@ def test_a_shell_that_does_not_find_the_command_is_told_how_it_will(place: Place
     found = place.jackline("up", "-d").err
     assert sys.prefix != sys.base_prefix, "these tests run in a virtual environment"
     assert lost.endswith("bin/activate)\n")
-    assert found.endswith("jackline down ends it\n")
+    assert found.endswith("jackline down stops it\n")
 
 
 def test_env_says_when_no_gateway_answers_at_its_address_yet(place: Place) -> None:

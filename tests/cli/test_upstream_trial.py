@@ -33,18 +33,18 @@ def tried(
     got: list[bytes] = []
 
     async def scene() -> TrialResult:
-        said = answer(body, b"content-type: " + content_type)
-        async with replying(said, got=got) as server:
+        response = answer(body, b"content-type: " + content_type)
+        async with replying(response, got=got) as server:
             settings = UpstreamSettings("it", server.url, kind, credential, KEY)
             return await make_trial_call(settings, "a-model", environ or {}, NOW)
 
     return event_loop.run(scene()), got[0]
 
 
-def test_one_word_is_asked_for_one_token() -> None:
-    came, asked = tried(MESSAGE, environ=SHELL)
-    assert (came.failure, came.status, came.exit_code) == (None, 200, 0)
-    head, _, body = asked.partition(b"\r\n\r\n")
+def test_one_word_requests_one_token() -> None:
+    result, request = tried(MESSAGE, environ=SHELL)
+    assert (result.failure, result.status, result.exit_code) == (None, 200, 0)
+    head, _, body = request.partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/messages HTTP/1.1")
     assert f"x-api-key: {KEY}".encode() in head
     assert json.loads(body) == {
@@ -54,30 +54,30 @@ def test_one_word_is_asked_for_one_token() -> None:
     }
 
 
-def test_openai_is_asked_for_as_few_as_it_takes() -> None:
-    _, asked = tried(b"{}", kind=UpstreamKind.OPENAI_RESPONSES, credential=Credential.BEARER)
-    assert json.loads(asked.partition(b"\r\n\r\n")[2])["max_output_tokens"] == 16
+def test_openai_gets_the_smallest_limit_it_accepts() -> None:
+    _, request = tried(b"{}", kind=UpstreamKind.OPENAI_RESPONSES, credential=Credential.BEARER)
+    assert json.loads(request.partition(b"\r\n\r\n")[2])["max_output_tokens"] == 16
 
 
 @pytest.mark.parametrize(
     ("name", "is_login"), [("ANTHROPIC_AUTH_TOKEN", False), ("CLAUDE_CODE_OAUTH_TOKEN", True)]
 )
 def test_a_logins_token_is_sent_as_what_it_is(name: str, is_login: bool) -> None:
-    _, asked = tried(MESSAGE, environ={name: BEARER})
-    assert f"authorization: Bearer {BEARER}".encode() in asked
-    assert (b"anthropic-beta: oauth-2025-04-20" in asked) is is_login
+    _, request = tried(MESSAGE, environ={name: BEARER})
+    assert f"authorization: Bearer {BEARER}".encode() in request
+    assert (b"anthropic-beta: oauth-2025-04-20" in request) is is_login
 
 
 def test_nothing_of_the_shell_is_sent_where_it_is_not_passed_through() -> None:
-    _, asked = tried(MESSAGE, credential=Credential.NONE, environ=SHELL)
-    assert KEY.encode() not in asked
+    _, request = tried(MESSAGE, credential=Credential.NONE, environ=SHELL)
+    assert KEY.encode() not in request
 
 
 def test_a_sign_in_page_is_no_answer() -> None:
-    came, _ = tried(PORTAL, content_type=b"text/html", environ=SHELL)
-    assert came.failure is not None
-    assert came.failure.kind is Kind.NETWORK_EDGE
-    assert came.exit_code == 5
+    result, _ = tried(PORTAL, content_type=b"text/html", environ=SHELL)
+    assert result.failure is not None
+    assert result.failure.kind is Kind.NETWORK_EDGE
+    assert result.exit_code == 5
 
 
 def test_the_model_is_the_one_that_would_stand_in() -> None:
@@ -90,5 +90,5 @@ def test_the_model_is_the_one_that_would_stand_in() -> None:
     assert model_to_try(other, None) == "gpt-mini"
     assert model_to_try(only, None) == "gpt-5.5"
     assert model_to_try(only, "o9") == "o9"
-    with pytest.raises(UsageError, match="nothing is known of what"):
+    with pytest.raises(UsageError, match="the models of"):
         model_to_try(UpstreamSettings(kind=UpstreamKind.OPENAI_CHAT), None)
