@@ -34,6 +34,7 @@ from jackline.flows.settings import decode_settings, expected_cost, may_wake
 from jackline.flows.store.pending_calls import PendingSession, PendingToolCall
 from jackline.flows.store.run_store import NOT_OURS, how_to_accept
 from jackline.outside_names import printable
+from jackline.states import DerivedState
 
 _SHOWN_OF_VALUE = 400
 _LONGEST_ARGUMENTS = 20_000
