@@ -690,7 +690,7 @@ SHOWN = (
     *("shown-name", "shown.example", "openai-chat", "SHOWN_KEY", "shown-proxy", "cost class: free"),
     *("shown-status", "4321", "shown-model", "x-shown: shown-header", "1111 requests per minute"),
     *("2222 parallel", "3333 output tokens per minute, for claude-shown-*", "server of your own"),
-    *("prompts are cached for: as long as the client asks", "prompt cache do not count toward"),
+    *("prompts are cached for: as long as the client requests", "prompt cache do not count toward"),
 )
 
 
