@@ -220,6 +220,8 @@ def _is_without_number(owner: int, overflow: str, known: str) -> bool:
 
 def _is_own_group(group: int) -> bool:
     """Whether nobody but this user is in it: many systems give each user a group of their name."""
+    if sys.platform == "win32":
+        return False
     import grp  # noqa: PLC0415 -- hooks do not need these, as a rule
     import pwd  # noqa: PLC0415
 

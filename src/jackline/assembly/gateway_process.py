@@ -375,7 +375,7 @@ def was_killed(state: StateDir, url: str) -> bool:
     word = state.running()
     if word is None or word.url != url:
         return False
-    if os.name != "nt":
+    if sys.platform != "win32":
         # One that we have started ourselves counts as alive until we have seen its end.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(word.pid, os.WNOHANG)

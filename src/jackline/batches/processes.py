@@ -19,6 +19,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 from abc import ABC, abstractmethod
@@ -209,7 +210,7 @@ class _OnPosix(StartedCommand, asyncio.Protocol):
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> None:
         with suppress(ChildProcessError):  # somebody ignores SIGCHLD: there is nothing to wait for
-            if hasattr(os, "waitid"):
+            if sys.platform != "win32" and hasattr(os, "waitid"):
                 os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
             else:  # macOS before Python 3.13
                 self._process.wait()
@@ -372,11 +373,11 @@ async def _fell_silent(started: StartedCommand, stop: asyncio.Event) -> bool:
 
 
 def _signal_group(group: int, *, forced: bool) -> None:
-    if os.name == "nt":
+    if sys.platform == "win32":
         _end_tree_on_windows(group)
-        return
-    with suppress(ProcessLookupError, PermissionError):  # nothing is left, or only zombies (macOS)
-        os.killpg(group, signal.SIGKILL if forced else signal.SIGTERM)
+    else:
+        with suppress(ProcessLookupError, PermissionError):  # nothing is left, or zombies (macOS)
+            os.killpg(group, signal.SIGKILL if forced else signal.SIGTERM)
 
 
 def _end_tree_on_windows(root: int) -> None:

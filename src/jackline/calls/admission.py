@@ -171,14 +171,14 @@ class QuotaWalls:
             if name in self._controller.lanes
             and self._controller.lanes[name].state is LaneState.PARKED
         ]
-        return {name: _told(words) for name, words in parked}
+        return {name: _as_json(words) for name, words in parked}
 
     def restore(self, memory: Json) -> None:
         """Take back what was exported; anything odd in it is left out."""
         if not isinstance(memory, dict):
             return
-        for name, told in memory.items():
-            words = _heard(told)
+        for name, saved in memory.items():
+            words = _from_json(saved)
             if words is not None and name in self._controller.lanes:
                 self._words[name] = replace(words, lane=name)
 
@@ -188,13 +188,13 @@ def _is_same(held: tuple[float, float] | None, date: float) -> bool:
     return held is not None and abs(held[0] - date) <= 1.0
 
 
-def _told(words: VendorRejection) -> Json:
+def _as_json(words: VendorRejection) -> Json:
     headers: list[Json] = [[n.decode("latin-1"), v.decode("latin-1")] for n, v in words.headers]
     return {"status": words.status, "headers": headers, "body": b64encode(words.body).decode()}
 
 
-def _heard(told: Json) -> VendorRejection | None:
-    match told:
+def _from_json(saved: Json) -> VendorRejection | None:
+    match saved:
         case {"status": int(status), "headers": list(pairs), "body": str(body)}:
             headers = [
                 (str(pair[0]).encode("latin-1"), str(pair[1]).encode("latin-1"))
@@ -210,7 +210,7 @@ _OPEN = LaneState.OPEN
 
 
 class LaneChanges:
-    """Compares the lanes with how they were last told."""
+    """Emits an event when the state of a lane has changed."""
 
     def __init__(
         self, controller: LaneController, announce: Announce, wall: Callable[[], float]
@@ -218,13 +218,13 @@ class LaneChanges:
         self._controller = controller
         self._announce = announce
         self._wall = wall
-        self._told: dict[str, LaneState] = {}
+        self._emitted: dict[str, LaneState] = {}
 
     def look(self, now: float) -> bool:
         """Whether anything has changed on any lane; it has been announced then."""
         changed = False
-        if len(self._told) > len(self._controller.lanes):
-            self._told = {n: s for n, s in self._told.items() if n in self._controller.lanes}
+        if len(self._emitted) > len(self._controller.lanes):
+            self._emitted = {n: s for n, s in self._emitted.items() if n in self._controller.lanes}
         for name in self._controller.lanes:
             changed |= self.look_at(name, now)
         return changed
@@ -233,13 +233,13 @@ class LaneChanges:
         """The same for one lane."""
         lane = self._controller.lanes[name]
         state = lane.state
-        if self._told.get(name, _OPEN) is state:
+        if self._emitted.get(name, _OPEN) is state:
             return False
-        self._told[name] = state
+        self._emitted[name] = state
         if state in FLOWING:
             self._announce(LaneChanged(self._wall(), name, state.value, "", None))
         else:
-            told = lane.waiting(_ANY_CALL, now)
-            until = self._controller.date_of(told.until)
-            self._announce(LaneChanged(self._wall(), name, state.value, told.why, until))
+            wait = lane.waiting(_ANY_CALL, now)
+            until = self._controller.date_of(wait.until)
+            self._announce(LaneChanged(self._wall(), name, state.value, wait.why, until))
         return True

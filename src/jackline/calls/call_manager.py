@@ -51,7 +51,7 @@ from jackline.upstream.interface import Upstream, UpstreamRequest
 _log = logging.getLogger(__name__)
 _REJECTING = (401, 403)
 _SPENT = (402, 429)
-# Of a call that is held for hours, its first attempts are told and its last.
+# Of a call that is held for hours, the first attempts are reported and the last.
 _LONGEST_STORY = 200
 _SILENT = "the upstream was silent for too long"
 _OVERTAKEN = "silent; the call was answered by another attempt"
@@ -150,8 +150,8 @@ class CallManager:
         if self._gate.stands_in_line(carried.number):
             named = ", ".join(f"{kind} {name}" for (kind, name), _ in carried.request.caps)
             return LaneWait(f"as many calls as you allow are under way for {named}")
-        told = self.controller.waiting(self._clock.steady(), carried.number)
-        return None if told is None else LaneWait(told.why, self.controller.date_of(told.until))
+        wait = self.controller.waiting(self._clock.steady(), carried.number)
+        return None if wait is None else LaneWait(wait.why, self.controller.date_of(wait.until))
 
     @property
     def calls(self) -> Iterable[PendingCall]:
@@ -237,8 +237,8 @@ class CallManager:
         rejection = own_words or hopeless.rejection
         failure = hopeless.failure or last
         until = self.controller.date_of(hopeless.until)
-        told = CallRefusal(hopeless.why, failure, rejection, until, carried.story)
-        carried.refuse(told)
+        refusal = CallRefusal(hopeless.why, failure, rejection, until, carried.story)
+        carried.refuse(refusal)
 
     def _widen(self, carried: PendingCall, now: float) -> None:
         """Let a call take its last resorts, once none of its lanes takes calls, or all lose it."""

@@ -52,7 +52,7 @@ def words_in(event: bytes) -> str:
 
 
 class ClientView:
-    """The answer as the client has it. `listening` says that deltas must be told one by one."""
+    """The answer as the client has it. `listening` says that deltas are needed one by one."""
 
     __slots__ = (
         "_only_text",

@@ -233,7 +233,7 @@ _plain = _Plain()
 
 
 class AttemptObserver(Protocol):
-    """Who is told what an attempt amounts to; the carrier."""
+    """Receives the results of attempts; the call manager."""
 
     def accepted(self, hearing: InFlightAttempt) -> None:
         """The vendor has taken the call, and more will come."""
@@ -401,7 +401,7 @@ class InFlightAttempt:
                 self._is_accepted = True
                 self._judge.accepted(self)
         if stitch.complete:
-            # One that came whole at once is told by its end alone.
+            # One that came whole at once is reported by its end alone.
             if out:
                 carried.deliver(self._status, self._headers, self.lane, out)
             return
@@ -416,8 +416,8 @@ class InFlightAttempt:
             if stitch.error_event is None:
                 self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
             else:
-                told = b"event: error\ndata: " + stitch.error_event + b"\n\n"
-                self._fail(Observation.of_stream(told))
+                event = b"event: error\ndata: " + stitch.error_event + b"\n\n"
+                self._fail(Observation.of_stream(event))
 
     def _keep(self, data: bytes) -> None:
         body = self._body

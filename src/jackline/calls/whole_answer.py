@@ -63,5 +63,5 @@ def gave_up(refusal: CallRefusal) -> GaveUpError:
         next="see the attempts for what was tried",
         retry_at=None if retry_at is None else datetime.fromtimestamp(retry_at, UTC),
         sent="unknown" if refusal.attempts else "no",
-        attempts=[told.in_words(number) for number, told in enumerate(refusal.attempts, 1)],
+        attempts=[each.in_words(number) for number, each in enumerate(refusal.attempts, 1)],
     )

@@ -43,6 +43,7 @@ from jackline.cli.gateway_flags import (
 from jackline.cli.system_steps import Installation, Remove, Run, Write, apply_steps, unit_word
 from jackline.config import Config
 from jackline.errors import UnreachableError, UntrustedGatewayError, UsageError
+from jackline.private_files import own_number
 from jackline.programs import find_program, own_command
 
 _UNIT = "jackline.service"
@@ -69,7 +70,7 @@ def login_service(
     command = own_command("up", *arguments)
     home = home or Path.home()
     if platform == "darwin":
-        return launchd(command, home, os.getuid())
+        return launchd(command, home, own_number())
     if platform == "win32":
         local = environ.get("LOCALAPPDATA") or str(home / "AppData" / "Local")
         user = environ.get("USERNAME", "")

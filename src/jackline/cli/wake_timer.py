@@ -33,6 +33,7 @@ from jackline.flows.records import NoteRecord, RunRecord, RunState
 from jackline.flows.run_events import FlowEvent, RunParked, RunWoke
 from jackline.flows.settings import NOT_WOKEN, decode_settings, may_wake
 from jackline.flows.store.run_store import RunStore
+from jackline.private_files import own_number
 from jackline.programs import find_program, own_command
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.state_dir import StateDir
@@ -98,7 +99,7 @@ def wake_timer(
         configured = environ.get("XDG_CONFIG_HOME")
         return _systemd(name, at, job, Path(configured) if configured else home / ".config")
     if kind == "launchd":
-        return _launchd(name, at, job, home, os.getuid())
+        return _launchd(name, at, job, home, own_number())
     if kind == "at":
         when = _round_up(at, timedelta(minutes=1)).strftime("%Y%m%d%H%M")
         # `at` has no names for its jobs, so that this one cannot be removed; it leaves alone a run

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from jackline.outside_names import printable
-from jackline.private_files import quoted
+from jackline.private_files import own_number, quoted
 
 FILE_NAME = "jackline.toml"
 PROJECT_FILE = "pyproject.toml"
@@ -182,7 +182,7 @@ def _is_strangers(path: Path) -> bool:
         owners = {path.lstat().st_uid, path.stat().st_uid, path.parent.stat().st_uid}
     except OSError:
         return True  # it has just been changed
-    return any(is_strangers(owner, os.getuid()) for owner in owners)
+    return any(is_strangers(owner, own_number()) for owner in owners)
 
 
 def _link(path: Path) -> str:

@@ -146,6 +146,8 @@ class PeerUsers:
         """What is answered to this question: the kind of answer, and all of it."""
         line = self._line
         if line is None:
+            if sys.platform != "linux":
+                raise OSError("only Linux has netlink")
             line = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG)
             line.settimeout(_SECONDS)
             self._line = line
@@ -200,4 +202,6 @@ def _packed(host: str) -> tuple[int, bytes]:
 
 
 def _own_user() -> int:
-    return os.getuid() if sys.platform != "win32" else 0
+    if sys.platform == "win32":
+        return 0
+    return os.getuid()

@@ -100,7 +100,7 @@ class LaneController:
         self._settings = settings or ControllerSettings()
         self._ageing = self._settings.routing.ageing
         self._now = now
-        # How far the wall clock is ahead of `now`, as was last told.
+        # How far the wall clock is ahead of `now`, as last reported.
         self.wall_ahead = 0.0
         self._draw = draw
         self.lanes: dict[str, Lane] = {}
@@ -246,7 +246,7 @@ class LaneController:
         usage: CallUsage,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> LaneDecision:
-        """The call is answered; with its headers, if it came whole and no first byte was told."""
+        """The call is answered; with headers, if it came whole and no first byte was reported."""
         now = self._clock(now)
         attempt = self._attempts.get(permit)
         decision = LaneDecision()
@@ -379,7 +379,7 @@ class LaneController:
         return self._done(decision)
 
     def probe(self, now: float, name: str) -> LaneDecision:
-        """Somebody knows better than what a parked lane was told: one call finds out at once."""
+        """Somebody knows better than a parked lane: one call finds out at once."""
         now = self._clock(now)
         decision = LaneDecision()
         self.lanes[name].doubt(now)
@@ -455,8 +455,8 @@ class LaneController:
         if entry.rests_until is not None:
             return LaneWait("it has just failed; it is tried again in a moment", entry.rests_until)
         lanes = [self.lanes[name] for name in entry.lanes]
-        told = [lane.waiting(entry.call, max(now, self._now)) for lane in lanes]
-        return min(told, key=lambda each: math.inf if each.until is None else each.until)
+        waits = [lane.waiting(entry.call, max(now, self._now)) for lane in lanes]
+        return min(waits, key=lambda each: math.inf if each.until is None else each.until)
 
     def turns(self, now: float, most: int) -> list[QueuePosition]:
         """Where those stand who wait in line, in the order in which they would go."""

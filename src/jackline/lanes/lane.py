@@ -32,7 +32,7 @@ _LATEST_COUNTS = 0.2
 # A learned window, or an outage, says little about the load of an hour later.
 # Whoever is overloaded may ask for any wait; after so many seconds it is asked again.
 _LONGEST_THROTTLE = 3600.0
-# Who refuses again and still asks for no wait, as by a date that has passed, has told none.
+# An upstream that refuses again without a wait, as by a date that has passed, names none.
 _NO_WAIT = 0.1
 # In seconds: a call that was not refused by then was taken on, whenever its answer comes.
 _REFUSED_WITHIN = 5.0
@@ -189,7 +189,7 @@ class Lane:
         return self.state not in FLOWING and self.probe is None and now >= self.probe_at
 
     def waiting(self, call: Call, now: float) -> LaneWait:
-        """Why the call waits here, in words for people, which also callers are told."""
+        """Why the call waits here, as text for people and callers."""
         if self.paused:
             return LaneWait(f"{self.label} is paused by hand")
         if self.state is LaneState.PARKED and self._doubted is not None:
@@ -242,8 +242,8 @@ class Lane:
         return self.waiting(_ANY_CALL, now) if shut or full or trying else None
 
     def _parked_why(self) -> str:
-        told = "" if self.reset_at is not None else "; when it resets is not known"
-        return f"{self.label} is parked: its limit is used up{told}"
+        unknown = "" if self.reset_at is not None else "; when it resets is not known"
+        return f"{self.label} is parked: its limit is used up{unknown}"
 
     # --- what happens to attempts ---------------------------------------------------------
 
@@ -478,7 +478,7 @@ class Lane:
         """The provider asked to slow down."""
         was_probe = self._close(attempt, now)
         self.allowance.refund(attempt, now)
-        told = self.allowance.believe(attempt, headers, now)
+        has_limits = self.allowance.believe(attempt, headers, now)
         if self.state not in FLOWING:
             if was_probe:
                 self._schedule_probe(now)
@@ -488,7 +488,7 @@ class Lane:
             return
         episode = self.episode
         episode.refused(now)
-        wait = self._labelled_wait(failure, attempt.call, now, told=told)
+        wait = self._labelled_wait(failure, attempt.call, now, has_limits=has_limits)
         if wait is None or (wait < _NO_WAIT and episode.refusals > 1):
             if episode.refusals == 1:
                 self.window.rejected(attempt.in_flight_at_send, now)
@@ -508,12 +508,12 @@ class Lane:
             self._move(LaneEvent.THROTTLED, now)
 
     def _labelled_wait(
-        self, failure: Failure, call: Call, now: float, *, told: bool
+        self, failure: Failure, call: Call, now: float, *, has_limits: bool
     ) -> float | None:
         """How long the rejection itself says to wait, or None when it says nothing."""
         if failure.retry_after is not None:
             return min(failure.retry_after.total_seconds(), _LONGEST_THROTTLE)
-        at = self.allowance.ready_at(self.cost(call, now), now) if told else now
+        at = self.allowance.ready_at(self.cost(call, now), now) if has_limits else now
         return at - now if at > now else None
 
     def failed_hard(self, attempt: LaneAttempt, failure: Failure | None, now: float) -> None:
@@ -571,7 +571,7 @@ class Lane:
     ) -> None:
         """The account's window is used up: nothing goes before the reset.
 
-        Whether that was told as a date or as a duration matters once the wall clock is set.
+        Whether that was a date or a duration matters once the wall clock is set.
         """
         self._park(failure, reset_at, now, LaneEvent.QUOTA_SPENT, is_date=is_date)
 
@@ -579,7 +579,7 @@ class Lane:
         """The wall clock has moved by so much against the time line, `slept` of it in sleep.
 
         A reset that was given as a date follows it. The vendor's time passes also while this
-        machine sleeps, so pauses that were told as durations end earlier by that much.
+        machine sleeps, so pauses that were reported as durations end earlier by that much.
         """
         self.hold_until -= slept
         nearer = slept
@@ -620,8 +620,8 @@ class Lane:
         self.episode.forgotten()
         self.hold_until = now
         # A later refusal that names no reset does not unsay one that did.
-        told = (self.reset_at, self._doubted if reset_at is None else None, reset_at)
-        self.reset_at = max((at for at in told if at is not None and at > now), default=None)
+        known = (self.reset_at, self._doubted if reset_at is None else None, reset_at)
+        self.reset_at = max((at for at in known if at is not None and at > now), default=None)
         if self.reset_at == reset_at:
             self._reset_is_date = is_date
         self._doubted = None

@@ -51,7 +51,7 @@ def why_it_rests(entry: QueueEntry) -> str:
     times = "1 answer" if entry.lost == 1 else f"{entry.lost} answers"
     paid = f", with {entry.lost_tokens:,} tokens" if entry.lost_tokens else ""
     lanes = ", ".join(entry.lost_on)
-    told = f"{times} to it began on {lanes} and broke off{paid}; it is asked again after a pause"
+    text = f"{times} to it began on {lanes} and broke off{paid}; it is asked again after a pause"
     if not has_lost_enough(entry):
-        return told
-    return f"{told}; see what cuts the connection, or name another upstream to fall back on"
+        return text
+    return f"{text}; see what cuts the connection, or name another upstream to fall back on"

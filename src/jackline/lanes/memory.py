@@ -23,7 +23,7 @@ def export(controller: LaneController, now: float) -> dict[str, Json]:
     """What the lanes know at `now`."""
     lanes: dict[str, Json] = {}
     for name, lane in controller.lanes.items():
-        lanes[name] = _told(lane, now) | {"parked_until": controller.date_of(lane.reset_at)}
+        lanes[name] = _as_json(lane, now) | {"parked_until": controller.date_of(lane.reset_at)}
     return {"version": VERSION, "at": controller.date_of(now), "lanes": lanes}
 
 
@@ -36,15 +36,15 @@ def restore(controller: LaneController, memory: Json, now: float) -> list[str]:
         return []
     ahead = controller.wall_ahead
     taught = []
-    for name, told in lanes.items():
+    for name, saved in lanes.items():
         lane = controller.lanes.get(name)
-        if lane is not None and isinstance(told, dict) and _teach(lane, told, at, now, ahead):
+        if lane is not None and isinstance(saved, dict) and _teach(lane, saved, at, now, ahead):
             taught.append(name)
     controller.refresh(now)
     return taught
 
 
-def _told(lane: Lane, now: float) -> dict[str, Json]:
+def _as_json(lane: Lane, now: float) -> dict[str, Json]:
     limits: dict[str, Json] = {
         dimension: {"limit": bucket.cap, "level": bucket.level_at(now)}
         for dimension, bucket in lane.buckets.items()
@@ -66,22 +66,22 @@ def _carried(lane: Lane) -> float:
     return max(size, before) if lane.state is LaneState.OPEN and math.isfinite(before) else size
 
 
-def _teach(lane: Lane, told: dict[str, Json], at: float, now: float, ahead: float) -> bool:
+def _teach(lane: Lane, saved: dict[str, Json], at: float, now: float, ahead: float) -> bool:
     remembered = False
-    lane.is_proven = told.get("proven") is True
-    parked_until = _number(told.get("parked_until"))
+    lane.is_proven = saved.get("proven") is True
+    parked_until = _number(saved.get("parked_until"))
     if parked_until is not None and parked_until - ahead > now:
         lane.park(None, parked_until - ahead, now)
         remembered = True
     at -= ahead
     if 0 <= now - at <= OUTDATED_AFTER:
-        remembered = _teach_window(lane, told, now) or remembered
-        remembered = _teach_limits(lane, told.get("limits"), at, now) or remembered
+        remembered = _teach_window(lane, saved, now) or remembered
+        remembered = _teach_limits(lane, saved.get("limits"), at, now) or remembered
     return remembered
 
 
-def _teach_window(lane: Lane, told: dict[str, Json], now: float) -> bool:
-    size, peak = _number(told.get("window")), _number(told.get("peak"))
+def _teach_window(lane: Lane, saved: dict[str, Json], now: float) -> bool:
+    size, peak = _number(saved.get("window")), _number(saved.get("peak"))
     if size is None or peak is None or size < 1 or peak < 0:
         return False
     # Begin with half of what was carried: load elsewhere may have changed meanwhile.
@@ -93,9 +93,9 @@ def _teach_window(lane: Lane, told: dict[str, Json], now: float) -> bool:
 def _teach_limits(lane: Lane, limits: Json, at: float, now: float) -> bool:
     if not isinstance(limits, dict):
         return False
-    for dimension, told in limits.items():
-        limit = _number(told.get("limit")) if isinstance(told, dict) else None
-        level = _number(told.get("level")) if isinstance(told, dict) else None
+    for dimension, saved in limits.items():
+        limit = _number(saved.get("limit")) if isinstance(saved, dict) else None
+        level = _number(saved.get("level")) if isinstance(saved, dict) else None
         if dimension in DIMENSIONS and limit is not None and limit > 0 and level is not None:
             bucket = LimitBucket(limit / 60, limit, min(level, limit), at)
             bucket.correct(bucket.level_at(now), now)

@@ -33,7 +33,7 @@ _GAP = 2.0
 _LONGEST_ANSWER = 900.0
 # In seconds: after so much silence the place of a whole answer is lent, however slow its lane was.
 _LENT_AFTER = 120.0
-# Whoever made the call may have been told anything: a product with more need not fit into a float.
+# A caller may name any number: a product with more need not fit into a float.
 _MOST_TOKENS = 1_000_000_000
 
 

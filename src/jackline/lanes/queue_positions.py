@@ -82,10 +82,10 @@ def in_order(
             (_by_urgency, [(Rank.LAPSED, entry) for entry in lapsed]),
             (_by_urgency, begun if lapsed else []),
         ]
-    told = [(Rank.AGED, entry) for entry in aged]
+    order = [(Rank.AGED, entry) for entry in aged]
     for key, group in groups:
-        told += heapq.nsmallest(most - len(told), group, key=key)
-    return told[:most]
+        order += heapq.nsmallest(most - len(order), group, key=key)
+    return order[:most]
 
 
 def _with_leaving(
@@ -97,20 +97,20 @@ def _with_leaving(
         key=lambda entry: (entry.call.leaves_at, entry.call.id),
     )
     found: list[tuple[Rank, QueueEntry]] = []
-    told: set[int] = set()
+    listed: set[int] = set()
     others = iter(ordered)
     leaving = iter(hurrying)
     while True:
         following = None
         if not owing:
-            entry = next((each for each in leaving if each.call.id not in told), None)
+            entry = next((each for each in leaving if each.call.id not in listed), None)
             following = None if entry is None else (Rank.LEAVING, entry)
         owing = following is not None
         if following is None:
-            following = next((each for each in others if each[1].call.id not in told), None)
+            following = next((each for each in others if each[1].call.id not in listed), None)
         if following is None:
             return found
-        told.add(following[1].call.id)
+        listed.add(following[1].call.id)
         found.append(following)
 
 

@@ -102,7 +102,7 @@ _NAMES = (
 
 
 class SeenLimit(msgspec.Struct, frozen=True):
-    """One limit as a header told it: how much per minute, and how much was left."""
+    """One limit as a header reports it: how much per minute, and how much was left."""
 
     limit: float
     remaining: float
@@ -150,7 +150,7 @@ _LATEST = 7_000_000_000.0
 
 
 class SeenWindow(NamedTuple):
-    """One window as the headers told it."""
+    """One window as the headers report it."""
 
     name: str
     """As in the header: 5h, 7d, 7d_opus."""
@@ -201,7 +201,7 @@ class Allowance:
 
     `promised` is the output that calls in flight are expected to have, `written` all there was so
     far; `requests` and `input` count what was ever sent. `_heard` are the dimensions that headers
-    told since the lane was opened.
+    reported since the lane was opened.
     """
 
     __slots__ = (
@@ -245,7 +245,7 @@ class Allowance:
 
     def change_limits(self, written: KnownLimits, vendor: KnownLimits, now: float) -> None:
         """What the user or the vendor's API says has changed; what was learned besides stays."""
-        wrote, told = _per_minute(self._written), _per_minute(self._vendor)
+        wrote, reported = _per_minute(self._written), _per_minute(self._vendor)
         self._written, self._vendor = written, vendor
         api = _per_minute(vendor)
         for dimension, per_minute in _per_minute(written).items():
@@ -255,7 +255,7 @@ class Allowance:
                     self._origins[dimension] = LimitOrigin.WRITTEN
                     self.buckets[dimension] = LimitBucket.per_minute(per_minute, now)
                     continue
-            elif per_minute is not None or api[dimension] == told[dimension]:
+            elif per_minute is not None or api[dimension] == reported[dimension]:
                 continue
             self._take_from_vendor(dimension, api[dimension], now)
 
@@ -305,7 +305,7 @@ class Allowance:
         return self.average_output - min(self.promised, coming)
 
     def input_rate(self, now: float) -> float:
-        """Input tokens per second that are allowed; if nobody told, those that were sent so far."""
+        """Input tokens per second that are allowed; if unknown, those that were sent so far."""
         bucket = self.buckets.get("input")
         if bucket is not None:
             return bucket.rate
@@ -336,10 +336,10 @@ class Allowance:
     def believe(self, attempt: LaneAttempt, headers: Mapping[str, str], now: float) -> bool:
         """Correct the buckets by what the server counted when it took this attempt.
 
-        False if it told nothing.
+        False if it reports nothing.
         """
-        told = parse_limits(headers)
-        for dimension, seen in told.items():
+        reported = parse_limits(headers)
+        for dimension, seen in reported.items():
             bucket = self.buckets.get(dimension)
             self._heard.add(dimension)
             if bucket is None:
@@ -357,12 +357,12 @@ class Allowance:
             else:
                 level -= self.requests - attempt.requests_before
             bucket.correct(level, now)
-        return bool(told)
+        return bool(reported)
 
     def answered(self, attempt: LaneAttempt, counted: int, output_tokens: int, now: float) -> None:
         """Spend what the answer took instead of what was promised, and expect the like.
 
-        `counted` is what of its input counts. Where a header has told of it already, the bucket
+        `counted` is what of its input counts. Where a header has reported it already, the bucket
         knows: to correct it again would give back, or take, the same tokens twice.
         """
         self.written += output_tokens
@@ -392,7 +392,7 @@ class Allowance:
     def give_back(self, attempt: LaneAttempt, now: float) -> None:
         """A call was refused before any model saw it: nothing was used.
 
-        Where a header of a later one has told what is left, the buckets know already.
+        Where a header of a later one has reported what is left, the buckets know already.
         """
         self.refund(attempt, now)
         if attempt.requests_before <= self._believed:

@@ -125,7 +125,8 @@ class RemainingWork:
     What is believed now: after k calls an agent makes `calls_after[k]` more, a call and the pause
     after it take `cycle` seconds, and the longest chain of a stage has `calls_of_a_stage`.
     A stage is work that starts when all that was under way in a session is done, as behind a
-    barrier. Its number can be told; else it is seen: a new agent while nobody asks begins a stage.
+    barrier. Its number can be passed; else it is observed: a new agent while nobody calls begins
+    a stage.
     """
 
     def __init__(self) -> None:
@@ -199,8 +200,8 @@ class RemainingWork:
             del self._sessions[oldest]
         return group
 
-    def _newcomer(self, group: _Session, told: int | None) -> _Agent:
-        stage = told
+    def _newcomer(self, group: _Session, number: int | None) -> _Agent:
+        stage = number
         if stage is None:
             stage = group.stage if group.asking or not group.agents else group.stage + 1
         if stage > group.stage:

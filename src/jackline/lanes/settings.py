@@ -44,7 +44,7 @@ class LimitOrigin(StrEnum):
 class LaneSettings:
     """One lane: a name, whose account it spends, and what is known of its limits beforehand.
 
-    `limits` are the user's own words, `vendor_limits` what the vendor's rate-limits API told; each
+    `limits` are the user's, `vendor_limits` those of the vendor's rate-limits API; each
     number of the first outweighs that of the second.
     """
 

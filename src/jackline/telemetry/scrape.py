@@ -12,7 +12,7 @@ Not here: the list of metrics (metrics.py), prices (control/burn.py), gathering 
 from __future__ import annotations
 
 import asyncio
-import os
+import mmap
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -325,7 +325,7 @@ class OwnProcess:
         """The present figures."""
         try:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
-            memory: int | None = pages * os.sysconf("SC_PAGE_SIZE")
+            memory: int | None = pages * mmap.PAGESIZE
         except (OSError, ValueError, IndexError):
             memory = None  # only Linux has this file
         loop = time.thread_time() - self._begun

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, TextIO, cast
 
 from jackline.agents.runner import JsonObject
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
@@ -81,13 +81,15 @@ class _Server:
         """Its tools, once it answers."""
         ready: asyncio.Future[list[Tool]] = asyncio.get_running_loop().create_future()
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
-            life = self._life = asyncio.ensure_future(self._live(ready, said))
+            # A file of text, also where the system wraps it (Windows).
+            errors = cast("TextIO", said)
+            life = self._life = asyncio.ensure_future(self._live(ready, errors))
             first: list[asyncio.Future[None] | asyncio.Future[list[Tool]]] = [life, ready]
             await asyncio.wait(first, timeout=_START_WITHIN, return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
                 return ready.result()
             await self.stop()
-            raise self._cannot(life, _last_words(said))
+            raise self._cannot(life, _last_words(errors))
 
     async def stop(self) -> None:
         """End it; returns when it is gone."""
