@@ -15,8 +15,9 @@ from jackline.batches.files import EditTool, WriteTool
 from jackline.batches.permission import permit
 from jackline.batches.policy import Denied, Policy
 from jackline.batches.shell import ShellTool
-from jackline.batches.tool import BatchCall, Tool
+from jackline.batches.tool import BatchCall, Tool, ToolContext, ToolFailedError
 from jackline.flows.actions import render_allowed_command
+from jackline.flows.protected_files import ProtectedFilesTool
 from tests.flows.test_allowed_commands import reaped
 
 ALLOW = ("mv *", "cp *", "cp -r *", "touch *", "ln *", "tee *", "install *", "write:*", "edit:*")
@@ -77,3 +78,21 @@ def test_the_input_of_a_models_release_command_is_empty(tmp_path: Path) -> None:
     )
     assert done.trouble == ""
     assert (tmp_path / "seen").read_bytes() == b""
+
+
+def test_a_link_by_the_name_of_settings_is_not_copied(tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "part" / ".claude").symlink_to("../other")
+    assert isinstance(judge(tmp_path, ShellTool(), command="cp -r part/. ."), Denied)
+
+
+@pytest.mark.parametrize("path", [".claude/settings.json", "real/settings.json"])
+def test_what_a_link_by_that_name_leads_to_is_protected(path: str, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / ".claude").symlink_to("real")
+    assert isinstance(judge(tmp_path, WriteTool(), path=path), Denied)
+    tool = ProtectedFilesTool(WriteTool())
+    with pytest.raises(ToolFailedError):
+        asyncio.run(tool.run({"path": path, "content": "{}"}, ToolContext(tmp_path)))
+    assert not (tmp_path / "real" / "settings.json").exists()

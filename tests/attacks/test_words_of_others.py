@@ -7,6 +7,7 @@ has come whole is delivered once, whatever it quotes.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 
 import pytest
@@ -71,6 +72,47 @@ def test_words_of_a_caller_that_the_vendor_repeats_touch_no_lane(
         assert lane.health.error_share(world.clock.steady()) == 0
 
     play({"first": [_error(status, vendor.format(text))]}, scene)
+
+
+CODE = '{"code":"usage_limit_reached","resets_in_seconds":3369600}'
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 500])
+@pytest.mark.parametrize(
+    "text",
+    [WALL_TEXT, CODE, "ServiceQuotaExceededException", f"{WALL_TEXT} sk-ant-api03-{'x' * 40}"],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_no_form_of_repeated_words_parks_a_lane(status: int, text: str, packed: bool) -> None:
+    body = json.dumps({"model": text, "messages": []}).encode()
+    headers = ((b"content-encoding", b"gzip"),) if packed else ()
+    message = UpstreamRequest(
+        b"POST", b"/v1/messages", headers, gzip.compress(body) if packed else body
+    )
+    request = CallRequest("jl_words", message, ("first",), stream=False, max_tokens=100)
+
+    async def scene(world: World) -> None:
+        task = asyncio.create_task(complete_call(world.carrier, request))
+        await world.clock.advance(3)
+        assert world.controller.lanes["first"].state is not LaneState.PARKED
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    play({"first": [_error(status, f"model: {text}")]}, scene)
+
+
+def test_repeated_words_in_a_stream_park_no_lane() -> None:
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": WALL_TEXT}}
+    event = b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n"
+
+    async def scene(world: World) -> None:
+        task = _ask(world, {"model": WALL_TEXT, "stream": True}, stream=True)
+        await world.clock.advance(3)
+        assert world.controller.lanes["first"].state is not LaneState.PARKED
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    play({"first": [Step(says=event, after=0.5)]}, scene)
 
 
 def test_a_vendor_that_reports_the_spent_account_with_status_400_still_parks_the_lane() -> None:

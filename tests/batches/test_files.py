@@ -317,3 +317,11 @@ def test_a_file_of_line_ends_takes_no_more_memory_than_its_size_a_few_times(fold
     finally:
         tracemalloc.stop()
     assert most < 5 * 3_000_000
+
+
+def test_an_edit_makes_no_file_that_is_too_large(folder: Path) -> None:
+    (folder / "many.txt").write_text("a" * 10_000)
+    result = use(EditTool(), folder, path="many.txt", old="a", new="b" * 10_000, every=True)
+    assert not result.ok
+    assert "would have more than" in str(result.error)
+    assert (folder / "many.txt").read_text() == "a" * 10_000

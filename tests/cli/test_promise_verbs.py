@@ -33,7 +33,7 @@ def test_every_verb_prints_json_and_show_shows_each_agents_end(world: World) -> 
 
     code, out, _ = world.jackline("show", run)
     assert code == 0
-    ends = {line.split()[2]: line for line in out.splitlines() if line.lstrip()[:1] in "✓✗"}
+    ends = {line.split()[2]: line for line in out.splitlines() if line.lstrip()[:1] in "✓▲"}
     assert "✓" in ends["0"]
     assert "refused: " in ends["1"], out
 

@@ -108,7 +108,7 @@ def test_a_run_is_not_woken_where_what_it_pays_with_is_not_set(
             assert time.monotonic() < deadline
             time.sleep(1)
     _, out, _ = world.jackline("ls", "--parked")
-    assert "does not wake by itself: ANTHROPIC_API_KEY was set where it was begun" in out
+    assert "does not wake by itself: ANTHROPIC_API_KEY was set where it was started" in out
     code, out, err = world.jackline("resume", run)
     assert (code, out.strip()) == (0, "3 of 3 ok: 0 1 2"), err
 

@@ -221,6 +221,10 @@ def _edit(asked: EditArguments, folder: Path) -> ToolOutput:
                 "surroundings, or `every`",
                 ended_by="not unique",
             )
+        if len(before) + count * (len(new) - len(old)) > _LARGEST:
+            raise ToolFailedError(
+                f"{asked.path!r} would have more than {_LARGEST:,} bytes", ended_by="too large"
+            )
         _replace(path, before.replace(old, new), asked.path)
     return ToolOutput(f"replaced {count} place{'s' if count > 1 else ''} in {shown(folder, path)}")
 

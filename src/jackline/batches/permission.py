@@ -38,6 +38,7 @@ from jackline.batches.known_commands import (
     reads_links,
 )
 from jackline.batches.policy import (
+    SETTINGS,
     Allowed,
     CallPermission,
     Denied,
@@ -252,14 +253,14 @@ class _Look:
                     raise _TooMuchError(word, why)
                 self._check_time(word)
                 path = Path(entry.path)
+                if self._brings_settings(folder, entry.name, start):
+                    return into_settings(f"{word}/…/{entry.name}")
                 if entry.is_symlink():
                     if denied := self._trouble_by(word, path):
                         return denied
                     real = path.resolve()
                     if real.is_dir():
                         waiting.append(real)
-                elif self._brings_settings(folder, entry.name, start):
-                    return into_settings(f"{word}/…/{entry.name}")
                 elif entry.is_dir(follow_symlinks=False):
                     waiting.append(path)
                     if folder.is_relative_to(start) and _is_git(path):
@@ -290,6 +291,17 @@ class _Look:
             raise _TooMuchError(word, "took too long to look at")
 
 
+def is_in_settings(real: Path, root: Path) -> bool:
+    """Whether a path without links is what one of the settings' names leads to, or lies in it."""
+    for name in SETTINGS:
+        try:
+            if os.path.lexists(root / name) and real.is_relative_to((root / name).resolve()):
+                return True
+        except (OSError, RuntimeError):
+            return True
+    return False
+
+
 def _is_named_protected(text: str) -> bool:
     return names_git(text) or names_settings(text)
 
@@ -303,7 +315,7 @@ def _into_protected(word: str, path: Path, root: Path) -> Denied | None:
     except (OSError, RuntimeError):
         return into_settings(word)
     below = real.relative_to(root) if real.is_relative_to(root) else real
-    return into_settings(word) if names_settings(str(below)) else None
+    return into_settings(word) if names_settings(str(below)) or is_in_settings(real, root) else None
 
 
 def _is_git(path: Path) -> bool:

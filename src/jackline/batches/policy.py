@@ -380,14 +380,14 @@ def paths_in(word: str) -> list[str]:
 
 CLIENT_SETTINGS = (".claude", ".mcp.json", ".codex", ".agents")
 """Of Claude Code and of Codex: settings with hooks, servers, agents, commands, skills, plugins."""
-_SETTINGS = frozenset((*CLIENT_SETTINGS, "jackline.toml"))
+SETTINGS = frozenset((*CLIENT_SETTINGS, "jackline.toml"))
 
 
 def names_settings(path: str) -> bool:
     """Whether a path, read as text alone, leads to settings that agents or Jackline follow."""
     parts = re.split(r"[/\\]", _INVISIBLE.sub("", path))
     # Some file systems ignore case, or what comes after a name.
-    return any(part.lower().partition(":")[0].rstrip(". ") in _SETTINGS for part in parts)
+    return any(part.lower().partition(":")[0].rstrip(". ") in SETTINGS for part in parts)
 
 
 def names_git(path: str) -> bool:

@@ -417,7 +417,9 @@ class InFlightAttempt:
                 self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
             else:
                 event = b"event: error\ndata: " + stitch.error_event + b"\n\n"
-                self._fail(Observation.of_stream(event))
+                request = carried.request.message
+                seen = Observation.of_stream(event)
+                self._judge.failed(self, judge_rejection(self._judge.judge, seen, request))
 
     def _keep(self, data: bytes) -> None:
         body = self._body

@@ -2,34 +2,36 @@
 
 Rules: (1) a document with status 2xx that is an answer in its dialect, or any other result, is
 delivered, whatever texts it quotes; only a top-level error, or a document that holds no result, is
-judged by its words; (2) a status that is about the call itself (400, 404, 422 and the like) says
-something about the account only in words that are not the caller's own: vendors repeat names,
-roles and values of a request in their errors, and a caller must not park the lanes of others;
-(3) work is bounded: what cannot be searched in full counts as the caller's words.
+judged by its words; (2) an error with another status than those of accounts and rates (402, 429),
+and one inside a stream, says something about the account only in words and codes that are not the
+caller's own: vendors repeat names, roles and values of a request in their errors, and a caller must
+not park the lanes of others; what the vendor's own headers say counts; (3) work is bounded: what
+cannot be searched in full counts as the caller's words.
 Not here: classification (failures/), what a failure does to a lane (lanes/reactions.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from jackline.calls.request import Dialect
 from jackline.dialects.answer_facts import is_openai_answer
 from jackline.failures import Failure, Observation
-from jackline.failures.wording import fold
+from jackline.failures.wording import REDACTED, fold
 from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.upstream.interface import UpstreamRequest
 
-# Every other one below 500 is about the account, the login or the rate.
-_ABOUT_THE_CALL = frozenset((400, 404, 405, 406, 409, 410, 411, 412, 413, 414, 415, 416, 417, 422))
+# What these say about the account or the rate is believed; in any other answer it may be repeated.
+_ABOUT_THE_ACCOUNT = frozenset((401, 402, 407, 408, 429))
 # Keys of documents that are results: answers of any dialect, lists, counts, files.
 _RESULTS = frozenset(
     ("candidates", "choices", "content", "data", "input_tokens", "output", "results")
 )
-_QUOTED = re.compile(r'text "(.*)"', re.DOTALL)
+_SAYS_STATUS = re.compile(r"status \d+")
+_QUOTED = re.compile(r'\w+ "?(.*?)"?', re.DOTALL)
 _MOST_SEARCHED = 1 << 20
 _PIECE, _OVERLAP = 32_000, 200
 _document = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -56,30 +58,54 @@ def failed_success(
 def judge_rejection(
     judge: Callable[[Observation], Failure], seen: Observation, request: UpstreamRequest
 ) -> Failure:
-    """What an answer with an error status means, less what only repeats the request."""
+    """What an answer with an error means, less what only repeats the request.
+
+    An error of a server counts for its lane whatever it says; only a quota needs its words.
+    """
     failure = judge(seen)
-    if seen.status not in _ABOUT_THE_CALL or reaction_to(failure) is Reaction.CALL:
+    status, reaction = seen.status, reaction_to(failure)
+    if reaction is Reaction.CALL or status in _ABOUT_THE_ACCOUNT:
         return failure
-    found = next((match for e in failure.evidence if (match := _QUOTED.fullmatch(e))), None)
-    if found is None or not _holds(request, found[1].lower()):
+    if (status is None or status >= 500) and reaction is not Reaction.PARK:
         return failure
-    return judge(Observation.of_response(seen.status, {}, b"{}"))
+    if not _holds(request, [e for e in failure.evidence if not _SAYS_STATUS.fullmatch(e)], seen):
+        return failure
+    if status is None:
+        # An error in a stream: the answer broke off.
+        return judge(Observation.of_exception(EOFError("the stream ended with an error")))
+    return judge(Observation.of_response(status, {}, b"{}"))
 
 
-def _holds(request: UpstreamRequest, phrase: str) -> bool:
-    """Whether the request holds a folded phrase in any of its texts."""
-    body = request.body
-    if len(body) > _MOST_SEARCHED:
+def _holds(request: UpstreamRequest, evidence: Sequence[str], seen: Observation) -> bool:
+    """Whether the request holds any of the evidence, as text or as a code."""
+    headers = {str(name).lower(): str(value).lower() for name, value in seen.headers.items()}
+    own = headers.get("x-amzn-errortype", "")
+    found = []
+    for each in evidence:
+        match = _QUOTED.fullmatch(each)
+        phrase = (each if match is None else match[1]).lower()
+        if each.partition(":")[0].lower() in headers or (own and phrase in own):
+            continue  # the vendor's own header, which no caller writes
+        if REDACTED in phrase:
+            return True  # it cannot be searched for
+        found.append(phrase)
+    if not found:
+        return False
+    names = [name.lower() for name, _ in request.headers]
+    if len(request.body) > _MOST_SEARCHED or b"content-encoding" in names:
         return True
     try:
-        document: object = msgspec.json.decode(body)
+        document: object = msgspec.json.decode(request.body)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        document = body.decode(errors="replace")
-    texts = [value.decode("latin-1") for _, value in request.headers]
+        document = request.body.decode(errors="replace")
+    texts = (value.decode("latin-1") for _, value in request.headers)
+    # One text: folding many small ones would take long.
+    text = "\n".join((*texts, *_texts(document)))
     return any(
-        phrase in fold(text[at : at + _PIECE + _OVERLAP]).lower()
-        for text in (*texts, *_texts(document))
+        phrase in piece
         for at in range(0, max(len(text), 1), _PIECE)
+        for piece in (fold(text[at : at + _PIECE + _OVERLAP]).lower(),)
+        for phrase in found
     )
 
 

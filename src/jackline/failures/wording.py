@@ -57,9 +57,12 @@ _SECRET = re.compile(
 )
 
 
+REDACTED = "(secret)"
+
+
 def redact(text: str) -> str:
     """The text without what looks like a key or token; vendors quote them in their errors."""
-    return _SECRET.sub("(secret)", text)
+    return _SECRET.sub(REDACTED, text)
 
 
 def is_html(text: str) -> bool:

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from jackline.batches.arguments import inside
-from jackline.batches.permission import is_in_git
+from jackline.batches.permission import is_in_git, is_in_settings
 from jackline.batches.policy import names_git, names_settings
 from jackline.batches.threads import in_own_thread
 from jackline.batches.tool import JsonObject, Tool, ToolContext, ToolFailedError, ToolOutput
@@ -46,7 +46,7 @@ def _check(folder: Path, given: str) -> None:
     root = folder.resolve()
     parts = path.relative_to(root).parts
     below = [root.joinpath(*parts[:count]) for count in range(len(parts))]
-    if any(map(names_settings, parts)):
+    if any(map(names_settings, (given, *parts))) or is_in_settings(path, root):
         raise _protected(given, "settings that programs follow")
     if any(map(names_git, parts)) or names_git(given) or is_in_git(path, root):
         raise _protected(given, "a git folder, whose settings git follows")

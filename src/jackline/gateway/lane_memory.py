@@ -14,6 +14,7 @@ import asyncio
 import binascii
 import json
 import logging
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -29,7 +30,12 @@ from jackline.gateway.lane_registry import MOST_IDLE, MOST_LANES, LaneRegistry, 
 from jackline.journal import JournalReader
 from jackline.lanes import export, restore
 
-_KEPT = ("content-type", "anthropic-", "x-ratelimit-", "x-should-retry")
+_KEPT = ("content-type", "anthropic-ratelimit-", "x-ratelimit-", "x-should-retry")
+# Names, numbers and dates, durations, kinds of documents: no secret has such a form.
+_LIMIT_VALUE = re.compile(
+    r"[a-z_]{0,40}|[0-9.:TZ+-]{1,40}|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|[dhms])){1,5}|application/json.{0,30}"
+)
+_MOST_HEADERS = 40
 
 
 def redacted_walls(walls: dict[str, Json]) -> dict[str, Json]:
@@ -43,7 +49,7 @@ def _without_secrets(told: Json) -> Json:
         case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
             blanked = _blanked(packed)
             if blanked is not None:
-                headers = [pair for pair in pairs if _speaks_of_limits(pair)]
+                headers = [pair for pair in pairs if _is_limit_header(pair)][:_MOST_HEADERS]
                 return {"status": status, "headers": headers, "body": blanked}
     return None
 
@@ -58,10 +64,12 @@ def _blanked(packed: str) -> str | None:
     return b64encode(redact(body).encode()).decode()
 
 
-def _speaks_of_limits(pair: Json) -> bool:
+def _is_limit_header(pair: Json) -> bool:
+    """Whether a header reports limits, in the form that limits have: no secret and no text fits."""
     match pair:
-        case [str(name), str(_)]:
-            return name.lower().startswith(_KEPT)
+        case [str(name), str(value)]:
+            known = name.lower().startswith(_KEPT) and len(name) <= 100
+            return known and _LIMIT_VALUE.fullmatch(value) is not None
     return False
 
 
