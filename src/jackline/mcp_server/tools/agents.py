@@ -92,8 +92,8 @@ _ORDER: dict[str, JsonObject] = {
     "release": text(
         "A command that gives back what the agent rented; run at every end of it, whatever ended"
         " it, with the variables JACKLINE_TERMINATED_BY, JACKLINE_TASK_ID and JACKLINE_RUN_ID and"
-        " no input. It runs at least once per ending, each time with the same"
-        " JACKLINE_IDEMPOTENCY_KEY. Only commands that the user allowed."
+        " no input. A hook runs at least once per ending, each time with the same idempotency key."
+        " Only commands that the user allowed."
     ),
     "resources": {
         "type": "array",
