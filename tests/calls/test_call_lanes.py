@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jackline.calls import CallAnswer, CallRequest, HoldLimits, complete_call
@@ -119,6 +119,26 @@ _ORDERS = st.lists(
 
 
 @settings(max_examples=120, deadline=None)
+@example(("good", "no model", "good"), ["second"], ["first"], [])
+@example(
+    ("far wall", "near wall", "good"),
+    ["first"],
+    [],
+    [
+        (20.0, ("reroute", ["first"], ["first", "second"])),
+        (0.0, ("reroute", ["first"], ["first"])),
+    ],
+)
+@example(
+    ("no model", "no model", "near wall"),
+    ["first"],
+    [],
+    [
+        (1.0, ("reroute", ["first"], ["first", "second", "third"])),
+        (1.0, ("open", "first")),
+        (0.0, ("reroute", ["first"], ["first"])),
+    ],
+)
 @given(st.tuples(_SERVES, _SERVES, _SERVES), _CHOICE, _LAST, _ORDERS)
 def test_a_call_that_no_lane_can_serve_within_its_limits_is_refused_and_says_why(
     serves: tuple[str, str, str],

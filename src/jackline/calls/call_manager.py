@@ -293,7 +293,10 @@ class CallManager:
         elif carried.withheld is not None or (unproven and not request.unproven):
             request.unproven = True
             _withhold_own_key_lanes(carried)
-        self._send_to(carried, request.lanes, self._clock.steady())
+        now = self._clock.steady()
+        self._send_to(carried, request.lanes, now)
+        # What is left to it may be hopeless.
+        self._review(carried, now)
 
     def _send_to(self, carried: PendingCall, lanes: tuple[str, ...], now: float) -> None:
         """Open other lanes to a call; before it is submitted, only its request names them."""
@@ -543,6 +546,16 @@ class CallManager:
             # Else the other attempt goes on, from its own beginning.
             repair = carried.stitch.broke() if carried.request.stream else None
             mended = self._mend(carried, repair)
+        last_resorts = carried.request.last_resorts
+        if (
+            failure.kind is Kind.MODEL_NOT_FOUND
+            and last_resorts
+            and not carried.delivered
+            and self.lanes_of(carried) == (hearing.lane,)
+        ):
+            # No other lane is left that may know the model.
+            carried.request.last_resorts = ()
+            self._send_to(carried, (hearing.lane, *last_resorts), now)
         decision = self.controller.failed(
             now, hearing.permit, failure, hearing.lowered, lost=lost, tokens=tokens
         )

@@ -338,6 +338,7 @@ class LaneController:
             attempt = self._under_way.first_of(call_id)
             if attempt is not None:
                 self.close_to(call_id, entry.lanes)
+                entry.refused_by += entry.lanes  # once this attempt has failed, nothing is left
             elif entry.refusal is not None:
                 self._leave_line(entry)
                 del self._entries[call_id]

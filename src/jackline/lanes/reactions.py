@@ -110,6 +110,8 @@ def hopeless(entry: QueueEntry, lane: str, failure: Failure, identical_failures:
     entry.alike = entry.alike + 1 if alike else 1
     entry.last_failure = failure
     reaction = reaction_to(failure)
+    if all(name in entry.refused_by for name in entry.lanes):
+        return True
     if reaction is Reaction.PARK:
         return False
     if reaction is Reaction.CALL:
