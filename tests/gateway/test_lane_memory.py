@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from jackline.calls import CallManager
 from jackline.clock import VirtualClock
 from jackline.events import Event
+from jackline.failures import Json
 from jackline.failures.wording import redact
-from jackline.gateway.lane_memory import LaneMemory
+from jackline.gateway.lane_memory import LaneMemory, redacted_walls
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.settings import HoldSettings
 from jackline.lanes import LaneController
@@ -111,3 +113,24 @@ def test_saving_takes_a_small_share_of_the_loop() -> None:
         await upstream.close()
 
     on_jumping_loop(play)
+
+
+def test_of_the_headers_at_a_wall_only_limits_are_saved() -> None:
+    pairs: list[Json] = [
+        ["anthropic-ratelimit-unified-reset", "1794851125"],
+        ["anthropic-ratelimit-tokens-reset", "2026-11-16T20:00:00Z"],
+        ["x-ratelimit-reset-requests", "6m0s"],
+        ["anthropic-ratelimit-unified-status", "rejected"],
+        ["anthropic-ratelimit-unified-echo", "sk-ant-api03-abcdefghijklmnop"],
+        ["anthropic-echo", "sk-ant-api03-abcdefghijklmnop"],
+        ["x-ratelimit-limit", "x" * 60_000],
+    ]
+    body = b64encode(b"{}").decode()
+    [saved] = redacted_walls({"a": {"status": 429, "headers": pairs, "body": body}}).values()
+    assert isinstance(saved, dict)
+    assert saved["headers"] == pairs[:4]
+    many: list[Json] = [["x-ratelimit-limit", "1"]] * 500
+    [saved] = redacted_walls({"a": {"status": 429, "headers": many, "body": body}}).values()
+    assert isinstance(saved, dict)
+    assert isinstance(saved["headers"], list)
+    assert len(saved["headers"]) <= 40
