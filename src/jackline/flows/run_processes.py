@@ -195,8 +195,9 @@ class RunOrders:
                 if verb == "cancel":
                     undo = {"undo": {"order": "resume", "run": run.run_id, "only": only}}
         process, said = await asyncio.to_thread(self._start, arguments, cwd)
-        code = await _ended(process, _TELLS_SOON[verb])
-        words = await asyncio.to_thread(_written, said)
+        with said:  # also when whoever ordered does not wait
+            code = await _ended(process, _TELLS_SOON[verb])
+            words = await asyncio.to_thread(_written, said)
         if code is None:
             says = f"jackline {' '.join(arguments)} goes on, process {process.pid}."
             return {"says": says} | undo
@@ -246,6 +247,5 @@ async def _ended(process: subprocess.Popen[bytes], within: float) -> int | None:
 
 
 def _written(said: BinaryIO) -> str:
-    with said:
-        said.seek(0)
-        return said.read(_MOST_WORDS).decode(errors="replace").strip()
+    said.seek(0)
+    return said.read(_MOST_WORDS).decode(errors="replace").strip()
