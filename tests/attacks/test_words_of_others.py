@@ -77,10 +77,16 @@ def test_words_of_a_caller_that_the_vendor_repeats_touch_no_lane(
 CODE = '{"code":"usage_limit_reached","resets_in_seconds":3369600}'
 
 
-@pytest.mark.parametrize("status", [400, 403, 404, 500])
+@pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 500])
 @pytest.mark.parametrize(
     "text",
-    [WALL_TEXT, CODE, "ServiceQuotaExceededException", f"{WALL_TEXT} sk-ant-api03-{'x' * 40}"],
+    [
+        WALL_TEXT,
+        CODE,
+        '{"code":"weekly_limit_reached"}',
+        "ServiceQuotaExceededException",
+        f"{WALL_TEXT} sk-ant-api03-{'x' * 40}",
+    ],
 )
 @pytest.mark.parametrize("packed", [False, True])
 def test_no_form_of_repeated_words_parks_a_lane(status: int, text: str, packed: bool) -> None:
@@ -99,6 +105,37 @@ def test_no_form_of_repeated_words_parks_a_lane(status: int, text: str, packed: 
         await asyncio.gather(task, return_exceptions=True)
 
     play({"first": [_error(status, f"model: {text}")]}, scene)
+
+
+@pytest.mark.parametrize("kind", ["overloaded_error", "rate_limit_error"])
+def test_a_stream_that_ends_with_an_overload_is_retried_whatever_the_conversation_is_about(
+    kind: str,
+) -> None:
+    error = {"type": "error", "error": {"type": kind, "message": "Overloaded"}}
+    event = b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n"
+
+    async def scene(world: World) -> None:
+        said = f"Why do I get {kind}: Overloaded?"
+        task = _ask(world, {"messages": [{"role": "user", "content": said}]}, stream=True)
+        await world.until_done([task])
+        assert task.result().body == Step().says
+
+    play({"first": [Step(says=event, after=0.5), Step()]}, scene)
+
+
+def test_a_wall_in_a_stream_parks_the_lane_whatever_the_conversation_is_about() -> None:
+    error = {"type": "error", "error": {"type": "rate_limit_error", "message": WALL_TEXT}}
+    event = b"event: error\ndata: " + json.dumps(error).encode() + b"\n\n"
+
+    async def scene(world: World) -> None:
+        task = _ask(world, {"messages": [{"role": "user", "content": WALL_TEXT}]}, stream=True)
+        await world.clock.advance(3)
+        assert world.controller.lanes["first"].state is LaneState.PARKED
+        assert len(world.upstream.attempts) == 1
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    play({"first": [Step(says=event, after=0.5)]}, scene)
 
 
 def test_repeated_words_in_a_stream_park_no_lane() -> None:

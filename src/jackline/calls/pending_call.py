@@ -455,7 +455,9 @@ class InFlightAttempt:
             # Not a message: a count of tokens, a list of models, or a hotel's log-in page.
             dialect = self.carried.request.dialect
             seen = failed_success(self._status, self.lowered, body, dialect)
-            failure = None if seen is None else self._judge.judge(seen)
+            message = self.carried.request.message
+            judge = self._judge.judge
+            failure = None if seen is None else judge_rejection(judge, seen, message)
             if failure is not None and failure.kind is not Kind.NOT_A_FAILURE:
                 self._judge.failed(
                     self, failure, VendorRejection(self._status, self._headers, body, self.lane)

@@ -19,19 +19,30 @@ import msgspec
 
 from jackline.calls.request import Dialect
 from jackline.dialects.answer_facts import is_openai_answer
-from jackline.failures import Failure, Observation
+from jackline.failures import Failure, Observation, Where
 from jackline.failures.wording import REDACTED, fold
 from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.upstream.interface import UpstreamRequest
 
 # What these say about the account or the rate is believed; in any other answer it may be repeated.
-_ABOUT_THE_ACCOUNT = frozenset((401, 402, 407, 408, 429))
+_ABOUT_THE_ACCOUNT = frozenset((402, 408, 429))
+# In the fields of an error that no caller's words get into.
+_OWN_CODES = frozenset(
+    (
+        "billing_error",
+        "insufficient_quota",
+        "overloaded_error",
+        "rate_limit_error",
+        "rate_limit_exceeded",
+        "usage_limit_reached",
+    )
+)
 # Keys of documents that are results: answers of any dialect, lists, counts, files.
 _RESULTS = frozenset(
     ("candidates", "choices", "content", "data", "input_tokens", "output", "results")
 )
 _SAYS_STATUS = re.compile(r"status \d+")
-_QUOTED = re.compile(r'\w+ "?(.*?)"?', re.DOTALL)
+_MATCHED = re.compile(r'text "(.*)"|(?:code|quotaId) (\S+)', re.DOTALL)
 _MOST_SEARCHED = 1 << 20
 _PIECE, _OVERLAP = 32_000, 200
 _document = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -58,35 +69,55 @@ def failed_success(
 def judge_rejection(
     judge: Callable[[Observation], Failure], seen: Observation, request: UpstreamRequest
 ) -> Failure:
-    """What an answer with an error means, less what only repeats the request.
+    """What an error means, less what only repeats the request.
 
-    An error of a server counts for its lane whatever it says; only a quota needs its words.
+    Errors of servers and in streams count for their lane whatever they say; only a quota needs its
+    words.
     """
     failure = judge(seen)
-    status, reaction = seen.status, reaction_to(failure)
+    reaction = reaction_to(failure)
+    streams = seen.where is Where.SSE
+    status = 0 if streams else seen.status or 0
     if reaction is Reaction.CALL or status in _ABOUT_THE_ACCOUNT:
         return failure
-    if (status is None or status >= 500) and reaction is not Reaction.PARK:
+    if reaction is not Reaction.PARK and not 400 <= status < 500:
         return failure
-    if not _holds(request, [e for e in failure.evidence if not _SAYS_STATUS.fullmatch(e)], seen):
+    if _has_own_code(seen.body) or not _holds(request, failure.evidence, seen.headers):
         return failure
-    if status is None:
-        # An error in a stream: the answer broke off.
+    if streams:
         return judge(Observation.of_exception(EOFError("the stream ended with an error")))
-    return judge(Observation.of_response(status, {}, b"{}"))
+    return judge(Observation.of_response(max(status, 400), {}, b"{}"))
 
 
-def _holds(request: UpstreamRequest, evidence: Sequence[str], seen: Observation) -> bool:
-    """Whether the request holds any of the evidence, as text or as a code."""
-    headers = {str(name).lower(): str(value).lower() for name, value in seen.headers.items()}
+def _has_own_code(body: object) -> bool:
+    """Whether the error's own type or code is one of limits; texts in it are not searched."""
+    if not isinstance(body, bytes):
+        return False
+    try:
+        error = _document.decode(body.removeprefix(b"event: error\ndata: ")).get("error")
+        fields = {} if error is None else _document.decode(error)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return False
+    return any(
+        bytes(fields[name]).strip(b'"').decode("latin-1") in _OWN_CODES
+        for name in ("type", "code")
+        if name in fields
+    )
+
+
+def _holds(request: UpstreamRequest, evidence: Sequence[str], seen: Mapping[str, str]) -> bool:
+    """Whether the request holds any of the evidence, as text or as a code, or may hold it."""
+    headers = {name.lower(): value.lower() for name, value in seen.items()}
     own = headers.get("x-amzn-errortype", "")
     found = []
     for each in evidence:
-        match = _QUOTED.fullmatch(each)
-        phrase = (each if match is None else match[1]).lower()
-        if each.partition(":")[0].lower() in headers or (own and phrase in own):
-            continue  # the vendor's own header, which no caller writes
-        if REDACTED in phrase:
+        match = _MATCHED.fullmatch(each)
+        phrase = "" if match is None else (match[1] or match[2] or "").lower()
+        if _SAYS_STATUS.fullmatch(each) or each.partition(":")[0].lower() in headers:
+            continue  # the vendor's own status or header, which no caller writes
+        if phrase and phrase in own:
+            continue
+        if not phrase or REDACTED in phrase:
             return True  # it cannot be searched for
         found.append(phrase)
     if not found:
