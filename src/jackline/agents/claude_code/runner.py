@@ -102,7 +102,7 @@ def start_for(
         command = [
             *(place.program, "-p", "--output-format", "stream-json", "--verbose"),
             *_session(order, new_session),
-            *_settings(task),
+            *_OWN_SETTINGS,
             *_limits(order),
             *_tools(task),
             *_files(task, folder),
@@ -120,12 +120,6 @@ def _session(order: StartRequest, new_session: str) -> list[str]:
     if order.session_id is not None:
         return ["--resume", order.session_id]
     return ["--session-id", new_session]
-
-
-def _settings(task: AgentTask) -> list[str]:
-    rules = denying_rules(task.cwd)
-    denied = ["--settings", json.dumps({"permissions": rules})] if rules else []
-    return [*_OWN_SETTINGS, *denied]
 
 
 def _limits(order: StartRequest) -> list[str]:
@@ -157,6 +151,10 @@ def _files(task: AgentTask, folder: Path) -> list[str]:
         system = folder / "system.txt"
         system.write_text(words, encoding="utf-8")
         options += ["--append-system-prompt-file", str(system)]
+    if rules := denying_rules(task.cwd):
+        denied = folder / "settings.json"
+        denied.write_text(json.dumps({"permissions": rules}), encoding="utf-8")
+        options += ["--settings", str(denied)]
     if task.mcp_servers:
         servers = folder / "mcp.json"
         servers.write_text(json.dumps({"mcpServers": dict(task.mcp_servers)}), encoding="utf-8")
