@@ -276,7 +276,7 @@ class MessagesRunner:
         async with AsyncExitStack() as stack:
             tools = list(task.tools)
             if task.mcp_servers:
-                servers = tools_of_servers(task.mcp_servers, task.cwd)
+                servers = tools_of_servers(task.mcp_servers, task.cwd, task.task_id)
                 tools += await stack.enter_async_context(servers)
             caller = ModelCaller(
                 task.session_id, task.task_id, self._tag, task.class_, waits=leave.waits
