@@ -172,4 +172,4 @@ def test_without_the_extra_the_error_names_it(
 
     with pytest.raises(BadArgumentError) as missing:
         run(main())
-    assert "jackline[mcp]" in missing.value.next
+    assert "jackline[mcp]" in missing.value.hint

@@ -364,7 +364,7 @@ def _ends_nowhere(link: Path) -> bool:
 
 def _by_link(word: str) -> Denied:
     denied = outside(word)
-    return Denied(f"{denied.why} by a link", denied.next)
+    return Denied(f"{denied.why} by a link", denied.hint)
 
 
 _WRITING = frozenset({"write", "edit"})
@@ -395,7 +395,7 @@ async def permit(policy: Policy, call: BatchCall) -> CallPermission:
             "give git as a call of its own, with all its words",
         )
     except ForeignRepositoryError as error:
-        return Denied(error.why, error.next)
+        return Denied(error.why, error.hint)
 
 
 async def _aside(work: Callable[[], _T]) -> _T:
