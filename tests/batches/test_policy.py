@@ -47,8 +47,8 @@ def allowed(policy: Policy, command: str) -> bool:
 def advised(denied: CallPermission) -> Policy:
     """The policy of a user who does what the denial says."""
     assert isinstance(denied, Denied)
-    found = re.search(r'batch\.allow(?:: (".*")|)(?:;|$)|add (".*") to batch.allow', denied.next)
-    assert found, denied.next
+    found = re.search(r'batch\.allow(?:: (".*")|)(?:;|$)|add (".*") to batch.allow', denied.hint)
+    assert found, denied.hint
     return Policy(
         FOLDER, tomllib.loads(f"allow = [{found[1] or found[2]}]")["allow"], windows=False
     )
@@ -67,7 +67,7 @@ def test_by_default_only_reading_and_searching_inside_the_folder_is_allowed() ->
     for tool, arguments in others:
         denied = judge(tool, bare, **arguments)
         assert isinstance(denied, Denied)
-        assert denied.next
+        assert denied.hint
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_star_alone_allows_no_command() -> None:
     for pattern in ("*", "* x", "l* *", "scripts/* *", "ls | wc"):
         denied = judge(ShellTool(), Policy(FOLDER, (pattern,)), command="ls x")
         assert isinstance(denied, Denied)
-        assert f"'{pattern}' in batch.allow allows nothing" in denied.next
+        assert f"'{pattern}' in batch.allow allows nothing" in denied.hint
 
 
 def test_writing_and_fetching_are_allowed_by_pattern() -> None:
@@ -207,7 +207,7 @@ def test_a_denial_says_what_would_help() -> None:
     )
     chained = judge(ShellTool(), command="pytest; ls")
     assert isinstance(chained, Denied)
-    assert "a call of its own" in chained.next
+    assert "a call of its own" in chained.hint
 
 
 LOOKING = ("git log *", "git grep *", "git *", "find *", "sort *", "rg *", "touch *", "cat *")
@@ -265,7 +265,7 @@ LOOKING = ("git log *", "git grep *", "git *", "find *", "sort *", "rg *", "touc
 def test_a_star_stands_for_no_word_that_makes_looking_more_than_looking(command: str) -> None:
     denied = judge(ShellTool(), Policy(FOLDER, LOOKING, windows=False), command=command)
     assert isinstance(denied, Denied)
-    assert denied.next
+    assert denied.hint
 
 
 @pytest.mark.parametrize(
@@ -561,9 +561,9 @@ def test_every_word_that_a_star_stands_for_is_plain_or_a_listed_option(
 def test_the_advice_works_when_it_is_followed(words: list[str]) -> None:
     denied = judge(ShellTool(), Policy(FOLDER, windows=False), argv=words)
     assert isinstance(denied, Denied)
-    if "batch.allow" in denied.next:
+    if "batch.allow" in denied.hint:
         said = judge(ShellTool(), advised(denied), argv=words)
-        assert isinstance(said, Allowed), denied.next
+        assert isinstance(said, Allowed), denied.hint
         assert said.argv == tuple(words)
 
 

@@ -72,5 +72,5 @@ def _place_and_rule(error: ValidationError) -> str:
 def _invalid(why: str) -> BadArgumentError:
     return BadArgumentError(
         f"The schema of the answer is not valid JSON Schema: {why}.",
-        next="Correct the schema.",
+        hint="Correct the schema.",
     )

@@ -183,7 +183,7 @@ class _Look:
     def _trouble_at(self, word: str, path: Path, *, writes: bool) -> Denied | None:
         if _leaves(path, self._root):
             denied = outside(word)
-            return Denied(f"{denied.why} by a link", denied.next)
+            return Denied(f"{denied.why} by a link", denied.hint)
         return _into_protected(word, path, self._root) if writes and not self._harmless else None
 
     def _check_time(self, word: str) -> None:
@@ -270,7 +270,7 @@ async def permit(policy: Policy, call: BatchCall) -> CallPermission:
             "give git as a call of its own, with all its words",
         )
     except ForeignRepositoryError as error:
-        return Denied(error.why, error.next)
+        return Denied(error.why, error.hint)
 
 
 async def _aside(work: Callable[[], _T]) -> _T:

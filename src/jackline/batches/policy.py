@@ -93,10 +93,10 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The call may not run: `why`, and `next`, what would change that."""
+    """The call may not run: `why`, and `hint`, what would change that."""
 
     why: str
-    next: str
+    hint: str
 
 
 CallPermission: TypeAlias = Allowed | Denied
@@ -263,7 +263,7 @@ class Policy:
             said = None
         if isinstance(said, Allowed):
             return f"the user may add {_quoted(pattern)} to batch.allow"
-        return self._whole(words) if said is None else said.next
+        return self._whole(words) if said is None else said.hint
 
     def _whole(self, words: Sequence[str]) -> str:
         command = _quoted(" ".join(words) if self.windows else shlex.join(words))

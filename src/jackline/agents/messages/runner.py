@@ -254,7 +254,7 @@ class MessagesRunner:
         except StopAgentError as stop:
             ended = EndAgent(stop.ending, stop.evidence, log.talk.text)
         except UsageError as error:
-            says = " ".join(part for part in (error.message, error.next) if part)
+            says = " ".join(part for part in (error.message, error.hint) if part)
             evidence = Evidence(failure=Kind.INVALID_REQUEST.value, says=says)
             ended = EndAgent(Ending.REFUSED, evidence, log.talk.text)
         except FlowError:
@@ -311,7 +311,7 @@ def _by_name(tools: list[Tool]) -> dict[str, Tool]:
         if tool.name in named or tool.name == STRUCTURED_OUTPUT:
             raise BadArgumentError(
                 f"Two tools are called {tool.name}, or it is a name that Jackline needs itself.",
-                next="Give each tool a name of its own.",
+                hint="Give each tool a name of its own.",
             )
         named[tool.name] = tool
     return named

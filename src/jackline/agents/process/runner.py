@@ -336,7 +336,7 @@ class _Carrying:
             self._left = await self._look_back()
             return self._outcome(stop.ending, stop.evidence)
         except BadArgumentError as error:
-            return self._outcome(Ending.REFUSED, Evidence(says=f"{error.message} {error.next}"))
+            return self._outcome(Ending.REFUSED, Evidence(says=f"{error.message} {error.hint}"))
 
     async def _to_the_end(self) -> Outcome[object]:
         await self._end_leftover()
