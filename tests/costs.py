@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -59,7 +60,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect the costs of all workers."""
     for name, value in report.user_properties:
         if name == _PROPERTY and report.when == "teardown":
-            _COSTS[report.nodeid] = Cost(*value)
+            wall, processor = cast("list[float]", value)
+            _COSTS[report.nodeid] = Cost(wall, processor)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
