@@ -14,13 +14,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from jackline.agents.outcome import TokenUsage
-from jackline.agents.runner import JsonObject, WholeAnswer
+from jackline.agents.runner import CUT_CALL, JsonObject, WholeAnswer
 from jackline.dialects import HOLD_ID, AnthropicStreamReader, EventSplitter, TokensUsed
 from jackline.dialects.sse import name_and_data
 from jackline.dialects.tokens_used import bounded_count
-
-CUT_CALL = "jackline_cut_call"
-"""The type of the block that stands for a tool call which the output limit cut off."""
 
 # Where the pieces of each kind of delta belong in the block, and how they are called in it.
 _PIECES = {

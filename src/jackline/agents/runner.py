@@ -217,9 +217,13 @@ class CallGate(Protocol):
         ...
 
 
+CUT_CALL = "jackline_cut_call"
+"""The type of the block in place of a tool call that the output limit cut off."""
+
+
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
-    """One whole answer of a model, Anthropic's words."""
+    """One whole answer of a model, in the form of Anthropic's API."""
 
     content: list[JsonObject]
     stop_reason: str

@@ -25,8 +25,8 @@ from jackline.agents.claude_code.transcript import (
     transcript_of,
 )
 from jackline.agents.codex.records import folder_of_thread
-from jackline.agents.json_schema import build_validator
 from jackline.agents.process.resume import resume_prompt
+from jackline.agents.structured_answer import build_validator
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UnreadableError, UsageError
 from jackline.flows.actions import denial

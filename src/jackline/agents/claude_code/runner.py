@@ -28,7 +28,6 @@ from jackline.agents.claude_code.folder_trust import folder_trust
 from jackline.agents.claude_code.printed_output import ClaudeOutput, Result
 from jackline.agents.claude_code.tool_rules import allowed_rules, offered_names
 from jackline.agents.claude_code.transcript import CostState, read_session, transcript_of
-from jackline.agents.messages.structured_answer import StructuredAnswer
 from jackline.agents.outcome import Ending, TokenUsage
 from jackline.agents.process.program import (
     Broken,
@@ -48,6 +47,7 @@ from jackline.agents.process.program import (
 from jackline.agents.process.resume import beyond
 from jackline.agents.process.runner import ParsedProgramOutput, ProgramRunner, found_program
 from jackline.agents.runner import AgentTask
+from jackline.agents.structured_answer import StructuredAnswer
 from jackline.clock import Clock
 from jackline.failures import Failure, Json, Kind, Observation, Where, classify
 from jackline.foreign_repositories.guard import git_settings_for_clients

@@ -27,7 +27,6 @@ from tempfile import TemporaryDirectory
 from typing import Literal, TypeAlias
 
 from jackline.agents.codex.records import CodexOutput, Rollout, codex_home, read_rollout, rollout_of
-from jackline.agents.messages.structured_answer import StructuredAnswer
 from jackline.agents.outcome import TokenUsage
 from jackline.agents.process.program import (
     Broken,
@@ -46,6 +45,7 @@ from jackline.agents.process.program import (
 from jackline.agents.process.resume import beyond
 from jackline.agents.process.runner import ParsedProgramOutput, ProgramRunner, found_program
 from jackline.agents.runner import AgentTask, JsonObject
+from jackline.agents.structured_answer import StructuredAnswer
 from jackline.clock import Clock
 from jackline.failures import Kind, Observation, Where, classify
 from jackline.foreign_files import SETTINGS_BYTES, read_foreign

@@ -22,7 +22,6 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
-from jackline.agents.messages.structured_answer import StructuredAnswer
 from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
 from jackline.agents.prices import dollars, in_dollars
 from jackline.agents.process.child import Child, end, is_alive, started
@@ -68,6 +67,7 @@ from jackline.agents.runner import (
     evidence_of,
     within,
 )
+from jackline.agents.structured_answer import StructuredAnswer
 from jackline.autopsy.figures import counted
 from jackline.clock import Clock, SystemClock
 from jackline.errors import BadArgumentError
