@@ -50,7 +50,6 @@ from jackline.agents.runner import (
     ModelCaller,
     ModelFailedError,
     StopAgentError,
-    ended_by,
     ending_of,
     within,
 )
@@ -113,8 +112,8 @@ class MessagesRunner:
         try:
             end = await _AgentLoop(self, task, log, leave).run()
         except ModelFailedError as error:
-            ending, evidence = ended_by(error)
-            end = _End(ending, error.text or conversation.text, evidence)
+            text = error.text or conversation.text
+            end = _End(ending_of(error.failure), text, error.evidence)
         except StopAgentError as stop:
             end = _End(stop.ending, conversation.text, stop.evidence)
         except UsageError as error:
@@ -362,7 +361,7 @@ class _AgentLoop:
         """Returns when the same turn may be requested again; raises what has no remedy."""
         failure = error.failure
         if ending_of(failure) is Ending.QUOTA:
-            await self._gate.wall(failure, error.says)
+            await self._gate.wall(failure, error.evidence.says)
             return
         if failure.kind is not Kind.INVALID_REQUEST:
             raise error
