@@ -427,7 +427,7 @@ class AnswerStreamReader:
         return WholeAnswer(
             content=[block.finished() for block in self._blocks],
             stop_reason=self._reader.stop_reason or "",
-            usage=_usage(self._reader.usage),
+            usage=TokenUsage.of(self._reader.usage),
             model=self._model,
         )
 
@@ -458,15 +458,11 @@ def answer_from_body(body: bytes) -> WholeAnswer | None:
         return WholeAnswer(
             content=[_object(block) for block in content],
             stop_reason=str(message.get("stop_reason") or ""),
-            usage=_usage(TokensUsed().updated(usage)),
+            usage=TokenUsage.of(TokensUsed().updated(usage)),
             model=str(message.get("model", "")),
         )
     except _INVALID:
         return None
-
-
-def _usage(tokens: TokensUsed) -> TokenUsage:
-    return TokenUsage(*msgspec.structs.astuple(tokens))
 
 
 def _decoded(data: bytes | str) -> object:

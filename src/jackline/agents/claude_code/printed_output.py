@@ -189,7 +189,7 @@ class ClaudeOutput:
             AnswerPart(
                 message.id,
                 message.model or self.model or "",
-                usage_of(message.usage),
+                TokenUsage.of(message.usage.tokens) if message.usage else TokenUsage(),
                 "\n".join(block.text for block in blocks if block.type == "text" and block.text),
                 calls,
                 record.request_id,
@@ -227,16 +227,3 @@ class ClaudeOutput:
 def _goes_on(block: TranscriptBlock) -> bool:
     """Whether the model is asked again after this block: its answer itself is the end."""
     return block.type == "tool_use" and block.name != STRUCTURED_OUTPUT_TOOL
-
-
-def usage_of(told: MessageUsage | None) -> TokenUsage:
-    """A message's usage in our words."""
-    if told is None:
-        return TokenUsage()
-    return TokenUsage(
-        told.input_tokens or 0,
-        told.output_tokens or 0,
-        told.cache_read_input_tokens or 0,
-        told.cache_creation_input_tokens or 0,
-        told.cache_creation_1h,
-    )
