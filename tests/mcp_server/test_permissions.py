@@ -54,7 +54,7 @@ def test_no_tool_is_allowed_that_the_user_did_not_allow(
 class _NoDesk:
     """As much of a desk as an order for a first agent needs."""
 
-    async def depth_of(self, _session: str) -> int:
+    async def depth_of(self, _session: str, _task: str) -> int:
         return 0
 
 
@@ -120,8 +120,8 @@ def test_a_model_that_names_no_usable_tool_is_refused_and_none_at_all_is_none(
     settings = AgentSettings("codex")
     place = codex.CodexSetup("http://127.0.0.1:1", "codex", {"HOME": str(tmp_path)})
     task = _task(_taken(project, settings, tools=[]))
-    trust = codex.folder_trust(task.cwd, place.environment)
-    with codex.start_for(place, task, StartRequest(None, None), trust) as go:
+    unfollowed = codex.unfollowed_settings(task.cwd)
+    with codex.start_for(place, task, StartRequest(None, None), unfollowed) as go:
         assert 'sandbox_mode="read-only"' in go.command
 
 

@@ -65,6 +65,8 @@ class AgentTask:
     """The class of traffic, for fallback orders and `never-degrade`."""
 
 
+TASK_VARIABLE = "JACKLINE_TASK"
+"""By it, servers that an agent starts know for which one they work (quick/mcp_link.py)."""
 TOOLS_HEADER = "x-jackline-tools"
 _MOST = 32
 _LONGEST = 64

@@ -32,6 +32,7 @@ from jackline.flows.host import FlowHost
 from jackline.flows.process_slots import ProcessSlots
 from jackline.flows.records import RunRecord
 from jackline.flows.run_events import Listener, ignore_event
+from jackline.flows.settings import AllowPatterns
 from jackline.flows.store.run_store import RunStore
 from jackline.flows.store.sqlite import SqliteRunStore
 from jackline.flows.store.sqlite.store_file import RUN_PATIENCE
@@ -49,8 +50,9 @@ async def host_through(
     clock: Clock,
     stack: AsyncExitStack,
     listener: Listener = ignore_event,
+    allow: AllowPatterns | None = None,
 ) -> FlowHost:
-    """A host whose agents call through the gateway at `url`."""
+    """A host whose agents call through the gateway at `url`; `allow` where the settings change."""
     token = config.gateway.listen.token
     headers = credentials_from(os.environ)
     if token is not None:
@@ -66,14 +68,7 @@ async def host_through(
         # Each run marks its calls in the gateway's records.
         made: tuple[Runner, ...] = (
             MessagesRunner(model, clock=clock, tag=run_id, settings=settings),
-            ClaudeCodeRunner(
-                url,
-                environment=environment,
-                clock=clock,
-                tag=run_id,
-                token=token,
-                trusted=config.tools.agents.folders,
-            ),
+            ClaudeCodeRunner(url, environment=environment, clock=clock, tag=run_id, token=token),
             CodexRunner(url, clock=clock, tag=run_id, token=token),
         )
         return {runner.name: runner for runner in made}
@@ -91,6 +86,7 @@ async def host_through(
         window_used=window_used,
         held_time=HeldTimes(url, clock, token).of,
         processes=ProcessSlots(config.runs.processes_at_once),
+        allow=allow or (lambda: config.tools.batch.allow),
     )
 
 
@@ -159,7 +155,14 @@ class BackgroundAgents:
         config = self._config()
         engine = open_run_store(config, patience=RUN_PATIENCE)
         self._stack.push_async_callback(engine.close)
-        return await host_through(self._url(), config, engine, self._clock, self._stack)
+        return await host_through(
+            self._url(),
+            config,
+            engine,
+            self._clock,
+            self._stack,
+            allow=lambda: self._config().tools.batch.allow,
+        )
 
     async def serve(self) -> None:
         """Take up what was left, again and again: also what another process leaves later."""

@@ -333,7 +333,9 @@ def resources(everything: bool, retry: bool, woken: bool, as_json: bool, state: 
     async def look(host: FlowHost) -> int:
         if retry:
             take = partial(claim_run, host)
-            reaped = await reap(host.engine, host.clock, module_of, take, unattended=woken)
+            reaped = await reap(
+                host.engine, host.clock, module_of, take, unattended=woken, allow=host.allow
+            )
             for done in reaped:
                 click.echo(printable(f"{done.what}: {done.trouble or 'done'}"), err=True)
         found = await host.engine.resources(held_only=not everything)

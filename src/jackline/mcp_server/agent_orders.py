@@ -369,7 +369,7 @@ class OrderIntake:
 
     async def _depth(self, caller: ToolCaller, deepest: int) -> int:
         """How deep the agent would be; RefusedError when that is too deep."""
-        depth = await self._desk.depth_of(caller.session) + 1
+        depth = await self._desk.depth_of(caller.session, caller.parent_task) + 1
         if depth > deepest:
             raise RefusedError(
                 f"An agent that was started {deepest} deep may start no further ones.",

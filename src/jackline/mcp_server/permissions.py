@@ -54,8 +54,7 @@ class AgentSettings:
     tools: tuple[str, ...] = ()
     """Used without asking, beside reading and editing in the folder."""
     folders: tuple[Path, ...] = ()
-    """Where agents and batches may work, beside the folder of their client; also folders whose
-    settings Claude Code may follow, for all runs of the user."""
+    """Where agents and batches may work, beside the folder of their client."""
     wait: float = 50.0
     """Codex and most SDKs give a call 60 s."""
     depth: int = 3

@@ -7,6 +7,7 @@ import os
 import sys
 import tomllib
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -16,13 +17,14 @@ from hypothesis import strategies as st
 from jackline.agents.codex.records import read_rollout, rollout_of
 from jackline.agents.codex.runner import (
     CodexSetup,
-    folder_trust,
     start_for,
     strict_schema,
     task_words,
+    unfollowed_settings,
 )
 from jackline.agents.outcome import TokenUsage
 from jackline.agents.process.program import StartCommand, StartRequest
+from jackline.agents.process.start_files import start_files_root
 from jackline.agents.runner import AgentTask
 
 LOOSE = {"type": "object", "properties": {"x": {"type": "integer"}}}
@@ -35,8 +37,8 @@ def start(
     """How it is started, and the settings of its command line as Codex would read them."""
     environment = {"HOME": "/nowhere", **more.pop("environment", {})}
     place = CodexSetup("http://127.0.0.1:1", "codex", environment, **more)
-    trust = folder_trust(task.cwd, environment)
-    with start_for(place, task, order or StartRequest(None, "gpt-5.5"), trust) as begun:
+    unfollowed = unfollowed_settings(task.cwd)
+    with start_for(place, task, order or StartRequest(None, "gpt-5.5"), unfollowed) as begun:
         command = list(begun.command)
         given = [command[n + 1] for n, word in enumerate(command) if word == "-c"]
         return begun, tomllib.loads("\n".join(given))
@@ -135,44 +137,64 @@ def trusted_in(home: Path, *folders: Path, level: str = "trusted") -> dict[str, 
     return {"HOME": str(home)}
 
 
-def test_a_folder_is_untrusted_unless_the_users_own_settings_trust_it(tmp_path: Path) -> None:
+def test_every_folder_is_untrusted_whatever_the_users_own_settings_say(tmp_path: Path) -> None:
+    """Another agent may have written its settings since the user trusted it."""
     home, project = tmp_path / "home", tmp_path / "project"
     below = project / "a" / "b"
     below.mkdir(parents=True)
     (project / ".git").mkdir()
     (below / ".codex").mkdir()
 
-    def named(environment: dict[str, str], cwd: Path = below) -> set[str]:
-        _, given = start(AgentTask("t", "s", "-", cwd=cwd), environment=environment)
+    def named(environment: dict[str, str]) -> set[str]:
+        _, given = start(AgentTask("t", "s", "-", cwd=below), environment=environment)
         levels = given.get("projects", {})
         assert all(each == {"trust_level": "untrusted"} for each in levels.values())
         return set(levels)
 
     inside = {str(each) for each in (below, below.parent, project)}
     assert named({"HOME": str(home)}) == inside
-    # Codex looks the folder and its repository up, and none above it.
-    for trusted in (tmp_path, below.parent, tmp_path / "other"):
+    for trusted in (tmp_path, project, below.parent, below, tmp_path / "other"):
         assert named(trusted_in(home, trusted)) == inside
-    assert named(trusted_in(home, project)) == set()
-    assert named(trusted_in(home, below)) == set()
-    assert named(trusted_in(home, project, level="untrusted")) == inside
-    said = folder_trust(below, trusted_in(home, tmp_path))
-    assert str(below / ".codex") in said.notice
-    assert "trust it" in said.notice
-    assert not folder_trust(project, trusted_in(home, tmp_path)).notice, "nothing is lost there"
+    said = unfollowed_settings(below).notice
+    assert str(below / ".codex") in said
+    assert "agents that work there may write" in said
+    assert not unfollowed_settings(project).notice, "nothing is lost there"
 
 
-def test_a_worktree_is_trusted_with_its_repository_only_if_that_knows_it(tmp_path: Path) -> None:
-    home, main, tree, claims = (tmp_path / name for name in ("home", "main", "tree", "claims"))
-    kept = main / ".git" / "worktrees" / "tree"
-    for folder in (kept, tree, claims):
-        folder.mkdir(parents=True)
-    (kept / "gitdir").write_text(f"{tree / '.git'}\n")
-    for folder in (tree, claims):
-        (folder / ".git").write_text(f"gitdir: {kept}\n")
-    environment = trusted_in(home, main)
-    assert folder_trust(tree, environment).trusted
-    assert not folder_trust(claims, environment).trusted
+def test_commands_write_to_no_temporary_folder_that_others_share(tmp_path: Path) -> None:
+    begun, given = start(
+        AgentTask("t", "s", "-", cwd=tmp_path), environment={"TMPDIR": gettempdir()}
+    )
+    assert given["sandbox_workspace_write"] == {"exclude_slash_tmp": True}
+    own = Path(begun.environment["TMPDIR"])
+    assert own.is_relative_to(start_files_root())
+    again, _ = start(AgentTask("t", "s", "-", cwd=tmp_path))
+    assert again.environment["TMPDIR"] != str(own)
+
+
+def test_codexs_own_git_sees_no_repository_and_that_of_its_shell_does(tmp_path: Path) -> None:
+    (tmp_path / ".codex").mkdir()
+    settings = '[shell_environment_policy]\nexclude = ["AWS_*"]\n'
+    (tmp_path / ".codex" / "config.toml").write_text(settings)
+    begun, given = start(AgentTask("t", "s", "-"), environment={"HOME": str(tmp_path)})
+    assert Path(begun.environment["GIT_DIR"]).is_relative_to(start_files_root())
+    assert given["shell_environment_policy"]["exclude"] == ["AWS_*", "GIT_DIR"]
+
+
+def test_a_folder_that_holds_the_users_own_settings_is_only_read(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for inside, sandbox in ((home / "src", "workspace-write"), (home, "read-only")):
+        inside.mkdir(parents=True, exist_ok=True)
+        task = AgentTask("t", "s", "-", cwd=inside)
+        assert start(task, environment={"HOME": str(home)})[1]["sandbox_mode"] == sandbox
+    project = home / "src"
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        own = {"HOME": str(home), name: str(project / "own")}
+        task = AgentTask("t", "s", "-", cwd=project)
+        assert start(task, environment=own)[1]["sandbox_mode"] == "read-only", name
+    for folder in (start_files_root().parent, Path(gettempdir())):
+        task = AgentTask("t", "s", "-", cwd=folder)
+        assert start(task)[1]["sandbox_mode"] == "read-only", folder
 
 
 @pytest.mark.skipif(os.name == "nt", reason="such names are POSIX'")
@@ -207,7 +229,11 @@ def test_servers_are_given_with_their_secrets_in_the_environment() -> None:
     }
     begun, settings = start(AgentTask("t", "s", "-", mcp_servers=servers))
     told = settings["mcp_servers"]
-    assert told["my tools"] == {"command": "srv", "args": ["-v"], "env_vars": ["TOKEN"]}
+    assert told["my tools"] == {
+        "command": "srv",
+        "args": ["-v"],
+        "env_vars": ["TOKEN", "JACKLINE_TASK"],
+    }
     assert begun.environment["TOKEN"] == servers["my tools"]["env"]["TOKEN"]
     assert begun.environment[told["web"]["env_http_headers"]["Authorization"]] == "SECRET-2"
     assert "SECRET" not in " ".join(begun.command)

@@ -31,7 +31,6 @@ from jackline.transcripts.records import (
     QUOTAS,
     TEXT,
     TEXTS,
-    MessageUsage,
     PrintedLine,
     QuotaLimits,
     TranscriptBlock,

@@ -6,8 +6,8 @@ name, and where names are set no other tool is offered; (4) the model is always 
 session would lose its context options; (5) without a result there is no completion; `is_error` and
 a synthetic error decide, never `subtype`; (6) a "success" without a stop reason, without the answer
 that the schema requires, or with lost agents is a failure; (7) only `failures` interprets texts;
-(8) in a folder that the user has not trusted, only the user's own settings are followed, and git
-starts nothing that a look at the folder could start.
+(8) only the user's own settings are followed, never those of a folder, and git starts nothing that
+a look at the folder could start.
 Not here: the variables for waiting (environment.py), the loop over processes (process/runner.py).
 """
 
@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from uuid import UUID, uuid5
 
 from jackline.agents.claude_code.environment import CUSTOM_HEADERS, client_environment
-from jackline.agents.claude_code.folder_trust import folder_trust
+from jackline.agents.claude_code.folder_settings import (
+    denying_rules,
+    notes_of,
+    unfollowed_settings,
+)
 from jackline.agents.claude_code.printed_output import ClaudeOutput, Result
 from jackline.agents.claude_code.tool_rules import allowed_rules, offered_names
 from jackline.agents.claude_code.transcript import CostState, read_session, transcript_of
@@ -33,19 +36,20 @@ from jackline.agents.process.program import (
     Broken,
     Done,
     Failed,
-    FolderTrust,
     Incomplete,
     ProcessCost,
     ProcessExit,
     SavedSession,
     StartCommand,
     StartRequest,
+    UnfollowedSettings,
     Verdict,
     exit_sentence,
     failure_sentence,
 )
 from jackline.agents.process.resume import beyond
 from jackline.agents.process.runner import ParsedProgramOutput, ProgramRunner, found_program
+from jackline.agents.process.start_files import start_files
 from jackline.agents.runner import AgentTask
 from jackline.agents.structured_answer import StructuredAnswer
 from jackline.clock import Clock
@@ -54,6 +58,8 @@ from jackline.foreign_repositories.guard import git_settings_for_clients
 
 # Waits and retries are the gateway's; this many of the client's own bridge its restart.
 _RETRIES = "CLAUDE_CODE_MAX_RETRIES", "4"
+# Else 2.1.197 asks git for the state of the folder, which runs filters that the repository names.
+_NO_GIT_STATE = "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS", "1"
 # By these a Claude Code would take itself for a part of the one that it was started from.
 _OF_A_PARENT = (
     "CLAUDECODE",
@@ -63,7 +69,7 @@ _OF_A_PARENT = (
     "CLAUDE_CODE_SESSION_ID",
     "CLAUDE_CODE_SSE_PORT",
 )
-# With these neither settings, hooks, servers, agents, skills nor CLAUDE.md of a project are read.
+# With these neither settings, hooks, servers, agents, skills nor CLAUDE.md of a folder are read.
 _OWN_SETTINGS = ("--setting-sources", "user")
 _TAG = re.compile(r"[A-Za-z0-9._~-]{1,64}")
 _CLASS_HEADER = "x-jackline-class"
@@ -79,8 +85,6 @@ class ClaudeCodeSetup:
     environment: Mapping[str, str] = field(repr=False)
     tag: str | None = None
     token: str | None = field(default=None, repr=False)
-    trusted: tuple[Path, ...] = ()
-    """Folders whose settings the user wants followed, beside those accepted in Claude Code."""
 
 
 @contextmanager
@@ -89,22 +93,19 @@ def start_for(
     task: AgentTask,
     order: StartRequest,
     new_session: str,
-    *,
-    trusted: bool = False,
 ) -> Iterator[StartCommand]:
     """How to start it for this task; its files are there for as long as the block runs.
 
-    `new_session` is the id of the session that is begun where the order names none; `trusted` says
-    that the settings of the folder may be followed.
+    `new_session` is the id of the session that is begun where the order names none.
     """
-    with TemporaryDirectory(prefix="jackline-agent-", ignore_cleanup_errors=True) as folder:
+    with start_files() as folder:
         command = [
             *(place.program, "-p", "--output-format", "stream-json", "--verbose"),
             *_session(order, new_session),
-            *(() if trusted else _OWN_SETTINGS),
+            *_settings(task),
             *_limits(order),
             *_tools(task),
-            *_files(task, Path(folder)),
+            *_files(task, folder),
         ]
         if order.model is not None:
             command += ["--model", order.model]
@@ -112,15 +113,19 @@ def start_for(
             given_by = StructuredAnswer(task.schema).tool["input_schema"]
             command += ["--json-schema", json.dumps(given_by)]
         environ = _environment(place, task)
-        yield StartCommand(
-            command, environ if trusted else environ | git_settings_for_clients(environ)
-        )
+        yield StartCommand(command, environ | git_settings_for_clients(environ))
 
 
 def _session(order: StartRequest, new_session: str) -> list[str]:
     if order.session_id is not None:
         return ["--resume", order.session_id]
     return ["--session-id", new_session]
+
+
+def _settings(task: AgentTask) -> list[str]:
+    rules = denying_rules(task.cwd)
+    denied = ["--settings", json.dumps({"permissions": rules})] if rules else []
+    return [*_OWN_SETTINGS, *denied]
 
 
 def _limits(order: StartRequest) -> list[str]:
@@ -147,9 +152,10 @@ def _tools(task: AgentTask) -> list[str]:
 
 def _files(task: AgentTask, folder: Path) -> list[str]:
     options = []
-    if task.system is not None:
+    words = "\n\n".join(text for text in (task.system, notes_of(task.cwd)) if text)
+    if words:
         system = folder / "system.txt"
-        system.write_text(task.system, encoding="utf-8")
+        system.write_text(words, encoding="utf-8")
         options += ["--append-system-prompt-file", str(system)]
     if task.mcp_servers:
         servers = folder / "mcp.json"
@@ -163,7 +169,7 @@ def _environment(place: ClaudeCodeSetup, task: AgentTask) -> dict[str, str]:
     tagged = place.tag is not None and _TAG.fullmatch(place.tag)
     base = place.base_url.rstrip("/") + (f"/t/{place.tag}" if tagged else "")
     chosen = client_environment(base, afk=False, environ=environ, token=place.token)
-    environ = {_RETRIES[0]: _RETRIES[1], **environ, **chosen}
+    environ = {_RETRIES[0]: _RETRIES[1], **environ, **chosen, _NO_GIT_STATE[0]: _NO_GIT_STATE[1]}
     known = environ.get(CUSTOM_HEADERS, "")
     # We may ourselves be run by an agent of a flow, and inherit the name of its task.
     lines = [line for line in known.splitlines() if not line.startswith(f"{_TASK_HEADER}:")]
@@ -278,8 +284,7 @@ class ClaudeCodeRunner(ProgramRunner):
 
     `base_url` is a gateway's, `token` what it asks of its clients, `tag` the name under which it
     counts them (a run's id). `environment` is what Claude Code is given beside what the gateway
-    needs: its credentials and its home are found there. `trusted` are folders whose settings it may
-    follow, beside those that the user accepted in Claude Code itself.
+    needs: its credentials and its home are found there.
     """
 
     def __init__(
@@ -291,10 +296,9 @@ class ClaudeCodeRunner(ProgramRunner):
         clock: Clock | None = None,
         tag: str | None = None,
         token: str | None = None,
-        trusted: Sequence[Path] = (),
     ) -> None:
         found, environ = found_program(program, environment)
-        place = ClaudeCodeSetup(base_url, found, environ, tag, token, tuple(trusted))
+        place = ClaudeCodeSetup(base_url, found, environ, tag, token)
         super().__init__(ClaudeCode(place), clock)
 
 
@@ -323,19 +327,22 @@ class ClaudeCode:
             )
         return None
 
-    def folder_trust(self, cwd: Path) -> FolderTrust:
-        """Whether the user trusts what it would follow there."""
-        return folder_trust(cwd, self._place.environment, self._place.trusted)
+    def unfollowed(self, cwd: Path) -> UnfollowedSettings:
+        """What it does not follow in this folder."""
+        return unfollowed_settings(cwd, self._place.environment)
 
     def start(
-        self, task: AgentTask, order: StartRequest, trust: FolderTrust
+        self,
+        task: AgentTask,
+        order: StartRequest,
+        unfollowed: UnfollowedSettings,  # noqa: ARG002
     ) -> AbstractContextManager[StartCommand]:
         """How to start it."""
         new_session = task.session_id
         if order.session_id is None and self._transcript(new_session) is not None:
             # Cut off before anything was in it: it can neither be resumed nor begun again.
             new_session = str(uuid5(UUID(new_session), "again"))
-        return start_for(self._place, task, order, new_session, trusted=trust.trusted)
+        return start_for(self._place, task, order, new_session)
 
     def ear(self, task: AgentTask, session_id: str | None) -> _Ear:
         """Somebody to hear the next process."""

@@ -6,9 +6,11 @@ provider the user has configured; (3) the sandbox limits what it may do to the d
 prompted; (4) the strict form of a schema accepts nothing that the schema refuses; a schema without
 such a form is put into the prompt, and the answer is validated all the same; (5) a turn that did
 not complete is no answer, and a completed turn without a last message is a truncation; (6) only
-`failures` interprets texts; (7) a folder is trusted by the user's own settings of Codex alone: any
-other is named as untrusted at each start, because Codex takes a chosen sandbox for the user's word,
-writes that into those settings for good, and then starts the servers of the folder.
+`failures` interprets texts; (7) each folder is named as untrusted at each start, so that only the
+user's own settings are followed: another agent may have written the folder's, and Codex takes a
+chosen sandbox for the user's word, writes that into those settings for good, and starts the servers
+of the folder; (8) commands write to the working folder and to a temporary folder of this agent
+alone, and nowhere if the user's own settings lie in the working folder.
 Not here: the loop over processes (process/runner.py), validation (messages/structured_answer.py).
 """
 
@@ -23,7 +25,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal, TypeAlias
 
 from jackline.agents.codex.records import CodexOutput, Rollout, codex_home, read_rollout, rollout_of
@@ -32,24 +33,24 @@ from jackline.agents.process.program import (
     Broken,
     Done,
     Failed,
-    FolderTrust,
     ProcessCost,
     ProcessExit,
     SavedSession,
     StartCommand,
     StartRequest,
+    UnfollowedSettings,
     Verdict,
     exit_sentence,
     failure_sentence,
 )
 from jackline.agents.process.resume import beyond
 from jackline.agents.process.runner import ParsedProgramOutput, ProgramRunner, found_program
-from jackline.agents.runner import AgentTask, JsonObject
+from jackline.agents.process.start_files import holds_own_files, start_files
+from jackline.agents.runner import TASK_VARIABLE, AgentTask, JsonObject
 from jackline.agents.structured_answer import StructuredAnswer
 from jackline.clock import Clock
 from jackline.failures import Kind, Observation, Where, classify
 from jackline.foreign_files import SETTINGS_BYTES, read_foreign
-from jackline.foreign_repositories.git_folders import main_work_tree
 from jackline.foreign_repositories.guard import git_settings_for_clients
 from jackline.outside_names import printable
 
@@ -68,7 +69,9 @@ _CHANGING_SETTINGS = {
 
 
 def strictest_sandbox(usual: Sandbox, environment: Mapping[str, str], cwd: Path) -> Sandbox:
-    """The usual sandbox, or the strictest where the user's own settings want that."""
+    """The usual sandbox, or the strictest where the user's own settings want that, or lie there."""
+    if holds_own_files(cwd, environment):
+        return _STRICTEST
     folder = cwd.absolute()
     homes = [each / ".codex" for each in (folder, *folder.parents)]
     files = [_OF_THE_MACHINE, codex_home(environment) / _NAME, *(each / _NAME for each in homes)]
@@ -94,44 +97,27 @@ def _may_change(file: Path, folder: Path) -> bool:
     )
 
 
-def folder_trust(cwd: Path, environment: Mapping[str, str]) -> FolderTrust:
-    """Whether the user's own settings of Codex trust the folder, or its repository."""
+def unfollowed_settings(cwd: Path) -> UnfollowedSettings:
+    """What Codex would follow in the folder, and the folders that keep it from that."""
     try:
         folder = cwd.resolve()
         above = (folder, *folder.parents)
         top = next((each for each in above if os.path.lexists(each / ".git")), folder)
         inside = above[: above.index(top) + 1]
-        main = main_work_tree(top)
-        levels = _trust_levels(environment)
     except (OSError, RuntimeError, ValueError):
-        return FolderTrust(trusted=False)
-    # As Codex itself looks it up: the folder, its repository, and that of a worktree.
-    asked = (str(folder), str(top), str(main or top))
-    if next((levels[each] for each in asked if each in levels), None) == "trusted":
-        return FolderTrust(trusted=True)
-    brought = next((each for each in inside if os.path.lexists(each / ".codex")), None)
-    notice = "" if brought is None else _not_followed(brought / ".codex", top)
-    return FolderTrust(trusted=False, notice=notice, named=tuple(map(str, inside)))
+        return UnfollowedSettings()
+    brought = next((each / ".codex" for each in inside if os.path.lexists(each / ".codex")), None)
+    # Codex looks up the folder first, and only then its repository and that of a worktree.
+    notice = "" if brought is None else _not_followed(brought)
+    return UnfollowedSettings(notice, tuple(map(str, inside)))
 
 
-def _not_followed(brought: Path, top: Path) -> str:
+def _not_followed(brought: Path) -> str:
     return (
-        f"Codex does not follow {printable(str(brought))}: your own settings of Codex do not trust"
-        f" {printable(str(top))}. To have it followed, run `codex` once there and trust it."
+        f"Codex follows only your own settings, not {printable(str(brought))}: agents that work"
+        " there may write them. What agents need of it belongs into your own config.toml of Codex,"
+        " or into `mcp_servers` of the agent."
     )
-
-
-def _trust_levels(environment: Mapping[str, str]) -> dict[str, object]:
-    levels: dict[str, object] = {}
-    for file in (_OF_THE_MACHINE, codex_home(environment) / _NAME):
-        try:
-            document = tomllib.loads(read_foreign(file, SETTINGS_BYTES).decode())
-        except (OSError, ValueError, RecursionError):
-            continue  # what cannot be read trusts nothing
-        for name, table in _table(document.get("projects")).items():
-            if "trust_level" in _table(table):
-                levels[name] = _table(table)["trust_level"]
-    return levels
 
 
 def _tables(document: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
@@ -206,6 +192,7 @@ def _subschema(value: object) -> JsonObject:
 _KEY = "OPENAI_API_KEY"
 _TOKEN = "JACKLINE_GATEWAY_TOKEN"  # noqa: S105 -- the variable's name
 _TAG = re.compile(r"[A-Za-z0-9._~-]{1,64}")
+_GIT_FOLDER = "GIT_DIR"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Waits and retries are the gateway's; these of the client's own bridge its restart.
 _RETRIES = 2
@@ -249,32 +236,45 @@ def _asked(schema: JsonObject) -> JsonObject:
 
 @contextmanager
 def start_for(
-    place: CodexSetup, task: AgentTask, order: StartRequest, trust: FolderTrust
+    place: CodexSetup, task: AgentTask, order: StartRequest, unfollowed: UnfollowedSettings
 ) -> Iterator[StartCommand]:
     """How to start it for this task; its files are there for as long as the block runs."""
-    with TemporaryDirectory(prefix="jackline-agent-", ignore_cleanup_errors=True) as folder:
+    with start_files() as folder:
         environ = dict(place.environment)
-        if not trust.trusted:
-            environ |= git_settings_for_clients(environ)
+        environ |= git_settings_for_clients(environ) | _temporary_folder(folder)
+        # Its own git, outside of the sandbox, sees no repository: that of an agent's shell does.
+        environ[_GIT_FOLDER] = str(folder / "no-repository")
         command = [place.program, "exec"]
         if order.session_id is not None:
             command.append("resume")
         command += ["--json", "--skip-git-repo-check"]
-        settings = _settings(place, task, environ) | _untrusted(trust)
-        for server, given in task.mcp_servers.items():
-            settings[f"mcp_servers.{_key(server)}"] = _server(server, given, environ)
+        settings = _settings(place, task, environ) | _untrusted(unfollowed)
+        servers = _marked_servers(environ)
+        servers |= {name: _server(name, given, environ) for name, given in task.mcp_servers.items()}
+        if servers:
+            # As one value: in a dotted key a name with dots would be taken apart.
+            settings["mcp_servers"] = servers
         for name, value in settings.items():
             command += ["-c", f"{name}={_toml(value)}"]
         if order.model is not None:
             command += ["--model", order.model]
         strict = None if task.schema is None else strict_schema(_asked(task.schema))
         if strict is not None:
-            file = Path(folder) / "schema.json"
+            file = folder / "schema.json"
             file.write_text(json.dumps(strict), encoding="utf-8")
             command += ["--output-schema", str(file)]
         if order.session_id is not None:
             command.append(order.session_id)
         yield StartCommand([*command, "-"], environ)
+
+
+def _temporary_folder(folder: Path) -> dict[str, str]:
+    """Variables for a temporary folder of its own: what lies in the system's, others obey."""
+    own = folder / "tmp"
+    own.mkdir()
+    names = ("TEMP", "TMP") if os.name == "nt" else ("TMPDIR",)
+    # Without the last one, here-documents of zsh are written to /tmp.
+    return {**dict.fromkeys(names, str(own)), "TMPPREFIX": str(own / "zsh")}
 
 
 def _settings(place: CodexSetup, task: AgentTask, environ: dict[str, str]) -> dict[str, object]:
@@ -303,20 +303,38 @@ def _settings(place: CodexSetup, task: AgentTask, environ: dict[str, str]) -> di
         "model_providers.jackline": provider,
         "approval_policy": "never",
         "sandbox_mode": _sandbox(place, task) if may_change else "read-only",
+        "sandbox_workspace_write.exclude_slash_tmp": True,
+        "shell_environment_policy.exclude": [*_left_out(environ), _GIT_FOLDER],
     }
 
 
-def _untrusted(trust: FolderTrust) -> dict[str, object]:
-    """What keeps Codex from trusting the folder."""
-    if trust.trusted:
-        return {}
+def _left_out(environ: Mapping[str, str]) -> list[object]:
+    """The variables that the user's own settings keep from commands."""
+    found: list[object] = []
+    for document in _own_settings(environ):
+        names = _table(document.get("shell_environment_policy")).get("exclude")
+        found += names if isinstance(names, list) else []
+    return found
+
+
+def _own_settings(environ: Mapping[str, str]) -> Iterator[Mapping[str, object]]:
+    """The user's own settings of Codex; what cannot be read, Codex cannot read either."""
+    for file in (_OF_THE_MACHINE, codex_home(environ) / _NAME):
+        try:
+            yield tomllib.loads(read_foreign(file, SETTINGS_BYTES).decode())
+        except (OSError, ValueError, RecursionError):
+            continue
+
+
+def _untrusted(unfollowed: UnfollowedSettings) -> dict[str, object]:
+    """What keeps Codex from following the folder."""
     try:
-        "".join(trust.named).encode()
+        "".join(unfollowed.untrusted).encode()
     except UnicodeEncodeError:
         # TOML has no word for such a name. Of a folder that it must not change, it writes nothing.
         return {"sandbox_mode": _STRICTEST}
     # As one value: in a dotted key it would not be found under its name.
-    levels = {name: {"trust_level": "untrusted"} for name in trust.named}
+    levels = {name: {"trust_level": "untrusted"} for name in unfollowed.untrusted}
     return {"projects": levels} if levels else {"sandbox_mode": _STRICTEST}
 
 
@@ -341,7 +359,19 @@ def _server(name: str, given: JsonObject, environ: dict[str, str]) -> JsonObject
             written[key] = given[key]
     variables = dict(_texts(given.get("env")))
     environ |= variables
-    return {**written, "env_vars": list(variables)}
+    return {**written, "env_vars": [*variables, TASK_VARIABLE]}
+
+
+def _marked_servers(environ: Mapping[str, str]) -> dict[str, JsonObject]:
+    """The user's own servers, told for which agent they work: Codex hands on no other variable."""
+    marked: dict[str, JsonObject] = {}
+    for document in _own_settings(environ):
+        for name, server in _table(document.get("mcp_servers")).items():
+            named = _table(server).get("env_vars")
+            if "command" in _table(server):
+                variables = [*(named if isinstance(named, list) else ()), TASK_VARIABLE]
+                marked[name] = {"env_vars": variables}
+    return marked
 
 
 def _texts(value: object) -> list[tuple[str, str]]:
@@ -469,15 +499,15 @@ class Codex:
             )
         return None
 
-    def folder_trust(self, cwd: Path) -> FolderTrust:
-        """Whether the user's own settings of Codex trust the folder."""
-        return folder_trust(cwd, self._place.environment)
+    def unfollowed(self, cwd: Path) -> UnfollowedSettings:
+        """What it does not follow in this folder."""
+        return unfollowed_settings(cwd)
 
     def start(
-        self, task: AgentTask, order: StartRequest, trust: FolderTrust
+        self, task: AgentTask, order: StartRequest, unfollowed: UnfollowedSettings
     ) -> AbstractContextManager[StartCommand]:
         """How to start it."""
-        return start_for(self._place, task, order, trust)
+        return start_for(self._place, task, order, unfollowed)
 
     def ear(self, task: AgentTask, session_id: str | None) -> _Ear:
         """Somebody to hear the next process."""

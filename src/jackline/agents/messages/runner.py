@@ -177,9 +177,10 @@ class _AgentLoop:
         if self._conversation.prompted == self._task.task_id and (end := self._finished()):
             return end
         async with AsyncExitStack() as stack:
-            tools: list[Tool] = list(self._task.tools)
-            if self._task.mcp_servers:
-                servers = tools_of_servers(self._task.mcp_servers, self._task.cwd)
+            task = self._task
+            tools: list[Tool] = list(task.tools)
+            if task.mcp_servers:
+                servers = tools_of_servers(task.mcp_servers, task.cwd, task.task_id)
                 tools += await stack.enter_async_context(servers)
             self._offered = self._tools.offer(tools)
             if self._structured is not None:

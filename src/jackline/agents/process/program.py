@@ -213,14 +213,13 @@ class StartCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class FolderTrust:
-    """Whether the user trusts the settings that the program would follow in a folder."""
+class UnfollowedSettings:
+    """The settings of a folder, which no agent follows: another agent may have written them."""
 
-    trusted: bool
     notice: str = ""
     """What is not followed, and what to do about it; empty when nothing is lost."""
-    named: tuple[str, ...] = ()
-    """The folders that the program is to take for untrusted, where it has to be told."""
+    untrusted: tuple[str, ...] = ()
+    """The folders that are named to the program as untrusted, where it needs that."""
 
 
 class Program(Protocol):
@@ -240,12 +239,12 @@ class Program(Protocol):
         """Why it cannot do this task at all, and what to do instead; None when it can."""
         ...
 
-    def folder_trust(self, cwd: Path) -> FolderTrust:
-        """Whether the user trusts this folder; read anew for each process."""
+    def unfollowed(self, cwd: Path) -> UnfollowedSettings:
+        """What it does not follow in this folder; read anew for each process."""
         ...
 
     def start(
-        self, task: AgentTask, order: StartRequest, trust: FolderTrust
+        self, task: AgentTask, order: StartRequest, unfollowed: UnfollowedSettings
     ) -> AbstractContextManager[StartCommand]:
         """How to start it; files that it needs are there for as long as the block runs."""
         ...

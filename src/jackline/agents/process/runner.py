@@ -5,8 +5,7 @@ gone before; (2) every answer is in the log before the next piece is read; (3) a
 that calls tools the call gate is awaited for the next call; a refusal ends the process once the
 tools of that answer are done; (4) tokens are counted once, however often they are reported; (5) at
 a quota the run parks, and the same session resumes afterwards; (6) a missing answer is requested
-again twice at most, and an API failure never counts as that; (7) whether the folder's settings are
-followed is decided before each process.
+again twice at most, and an API failure never counts as that.
 Not here: what a program prints and means (claude_code/, codex/).
 """
 
@@ -58,6 +57,7 @@ from jackline.agents.process.resume import (
     usage_to,
 )
 from jackline.agents.runner import (
+    TASK_VARIABLE,
     AgentLog,
     AgentTask,
     CallGate,
@@ -113,29 +113,33 @@ class ProgramAttempt:
     async def _run_process(self, prompt: str, order: StartRequest, clock: Clock) -> Verdict:
         # A long session's records take a while to read, and other agents share this loop.
         ear = await asyncio.to_thread(self._program.ear, self._task, order.session_id)
-        # Asked before each process: the folder, or the user's mind, may have changed meanwhile.
-        trust = await asyncio.to_thread(self._program.folder_trust, self._task.cwd)
-        if trust.notice:
-            self._leave.warn(trust.notice)
-        with self._program.start(self._task, order, trust) as start:
-            async with AsyncExitStack() as stack:
-                running = started(
-                    start.command, cwd=self._task.cwd, environment=start.environment, clock=clock
-                )
-                try:
-                    child = await stack.enter_async_context(running)
-                except OSError as error:
-                    return _cannot_start(start.command[0], self._task, error)
-                counted = None if ear.counted is None else usage_to(ear.counted)
-                await self._write(STARTED, {**asdict(child.mark), "counted": counted})
-                child.give(prompt)
-                try:
-                    await within(self._leave.time_limit, self._until_its_end(child, ear))
-                except StopAgentError as stop:
-                    await stack.aclose()
-                    await self._write(ENDED, {"verdict": "Stopped", "says": stop.evidence.says})
-                    raise
-                ended = ProcessExit(child.exit_code, child.last_errors)
+        unfollowed = await asyncio.to_thread(self._program.unfollowed, self._task.cwd)
+        if unfollowed.notice:
+            self._leave.warn(unfollowed.notice)
+        async with AsyncExitStack() as stack:
+            try:
+                start = stack.enter_context(self._program.start(self._task, order, unfollowed))
+            except OSError as error:
+                says = f"the files for its start cannot be written: {error}"
+                return Broken(says, Ending.REFUSED)
+            environment = {**start.environment, TASK_VARIABLE: self._task.task_id}
+            running = started(
+                start.command, cwd=self._task.cwd, environment=environment, clock=clock
+            )
+            try:
+                child = await stack.enter_async_context(running)
+            except OSError as error:
+                return _cannot_start(start.command[0], self._task, error)
+            counted = None if ear.counted is None else usage_to(ear.counted)
+            await self._write(STARTED, {**asdict(child.mark), "counted": counted})
+            child.give(prompt)
+            try:
+                await within(self._leave.time_limit, self._until_its_end(child, ear))
+            except StopAgentError as stop:
+                await stack.aclose()
+                await self._write(ENDED, {"verdict": "Stopped", "says": stop.evidence.says})
+                raise
+            ended = ProcessExit(child.exit_code, child.last_errors)
         verdict = self._checked(ear.judge(ended, now=clock.now()))
         await self._settle(verdict, ended, await asyncio.to_thread(ear.spent))
         return verdict

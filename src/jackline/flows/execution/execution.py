@@ -153,7 +153,12 @@ class Execution:
         self.blocking_steps = asyncio.Semaphore(_MOST_THREADS)
         self._process_slots = asyncio.Semaphore(max(1, settings.processes_at_once))
         actor = ActionRunner(
-            host.clock, settings.hook_limit, record.cwd, flow_module, trusted=record.trusted
+            host.clock,
+            settings.hook_limit,
+            record.cwd,
+            flow_module,
+            trusted=record.trusted,
+            allow=host.allow,
         )
         self.break_off_clean_up = actor.hurry.set
         self.hooks = Hooks(host.engine, record.run_id, actor, self._cleaned_up)
