@@ -7,7 +7,7 @@ in `text`, and counts as no answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jackline.dialects import TokensUsed
 
 T_co = TypeVar("T_co", covariant=True)
+_JSON_NAMES = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
 
 
 class Ending(StrEnum):
@@ -61,6 +62,17 @@ class TokenUsage:
             tokens.cache_creation,
             tokens.cache_creation_1h,
         )
+
+    @classmethod
+    def from_json(cls, data: object) -> TokenUsage:
+        """The counts that `to_json` wrote; what is missing or no number is zero."""
+        found = data if isinstance(data, dict) else {}
+        counts = [found.get(name) for name in _JSON_NAMES]
+        return cls(*(count if isinstance(count, int) else 0 for count in counts))
+
+    def to_json(self) -> dict[str, object]:
+        """The counts by short names, for logs."""
+        return dict(zip(_JSON_NAMES, astuple(self), strict=True))
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
         return TokenUsage(

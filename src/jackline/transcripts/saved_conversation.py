@@ -9,6 +9,7 @@ be missing; (4) a turn is finished when each of its calls has a result, and an A
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ from jackline.transcripts.records import (
     decode,
     text_of,
 )
+from jackline.transcripts.sources import ClientFolders
 from jackline.transcripts.story import AgentStory, time_of_epoch
 
 _SHOWN_INPUT = 600
@@ -174,6 +176,12 @@ def read_codex_thread(path: Path) -> SavedConversation:
             if record is not None and record.payload is not None:
                 conversation.add_payload(record.type, record.payload)
     return conversation
+
+
+def folder_of_thread(thread_id: str, environment: Mapping[str, str]) -> str | None:
+    """Where this thread of Codex was begun, by its rollout; None when that does not say it."""
+    path = ClientFolders.of_process(environment).codex_rollout(thread_id)
+    return None if path is None else read_codex_thread(path).cwd
 
 
 @dataclass(frozen=True, slots=True)
