@@ -184,4 +184,4 @@ def test_without_the_extra_the_error_names_it(
 
     with pytest.raises(BadArgumentError) as missing:
         run(main())
-    assert "jackline[mcp]" in missing.value.next
+    assert "jackline[mcp]" in missing.value.hint

@@ -363,7 +363,7 @@ def test_why_reads_no_file_and_no_session_of_others(tmp_path: Path) -> None:
     ):
         with pytest.raises(UnreadableError) as refusal:
             found(hidden)
-        assert "jackline why" in refusal.value.next
+        assert "jackline why" in refusal.value.hint
         assert "aaaa-own" not in refusal.value.message
     # Nor by a folder that holds both.
     assert found(str(home / ".claude" / "projects")) == [own]

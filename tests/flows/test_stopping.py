@@ -383,6 +383,6 @@ def test_fork_keeps_what_came_before_the_label_and_leaves_the_old_run_alone() ->
         assert new.forked_from == "r1"
         with pytest.raises(UsageError, match="is labelled 'nine'") as caught:
             await begin_fork(w.host, "r1", "nine", flow=steps)
-        assert caught.value.next.startswith("Its labels are: one, ")
+        assert caught.value.hint.startswith("Its labels are: one, ")
 
     played(test)

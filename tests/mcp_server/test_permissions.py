@@ -144,7 +144,7 @@ def test_a_model_chooses_only_a_runner_that_the_user_named(tmp_path: Path, runne
     default = "messages" if runner == "claude-code" else "claude-code"
     with pytest.raises(RefusedError) as refusal:
         _taken(project, AgentSettings(default), runner=runner)
-    assert f'agents.runners = ["{runner}"]' in refusal.value.next
+    assert f'agents.runners = ["{runner}"]' in refusal.value.hint
     named = AgentSettings(default, runners=(runner,))
     assert _taken(project, named, runner=runner)["runner"] == runner
     assert _taken(project, AgentSettings(runner))["runner"] == runner
@@ -179,7 +179,7 @@ def test_tools_are_offered_by_what_was_named_and_allowed() -> None:
 def test_what_a_model_writes_in_brackets_is_refused(rule: str, allowed: tuple[str, ...]) -> None:
     with pytest.raises(BadArgumentError) as refusal:
         offered(["Read", rule], "claude-code", AgentSettings(tools=allowed))
-    assert f'agents.tools = ["{rule}"]' in refusal.value.next
+    assert f'agents.tools = ["{rule}"]' in refusal.value.hint
 
 
 def test_what_a_definition_says_in_brackets_widens_nothing_and_is_told() -> None:
@@ -215,7 +215,7 @@ def test_a_call_works_in_the_folder_of_its_client_or_below_or_in_a_configured_on
     for outside in ("..", "link", str(other), "part/../../other"):
         with pytest.raises(BadArgumentError) as refusal:
             working_folder(outside, project, settings)
-        assert "agents.folders" in refusal.value.next
+        assert "agents.folders" in refusal.value.hint
     wider = AgentSettings(folders=(other,))
     assert working_folder("link", project, wider) == other.resolve()
     assert working_folder(str(other), None, wider) == other.resolve()

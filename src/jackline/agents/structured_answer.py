@@ -73,7 +73,7 @@ def build_validator(schema: dict[str, Any]) -> Validator:
         )
     raise BadArgumentError(
         f"The schema of the answer is not valid JSON Schema: {why}.",
-        next="Correct the schema.",
+        hint="Correct the schema.",
     )
 
 

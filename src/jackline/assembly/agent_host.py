@@ -121,7 +121,7 @@ def open_run_store(config: Config, *, patience: float = 0.0) -> SqliteRunStore:
     except OSError as error:
         raise JournalError(
             f"runs cannot be kept: {state.folder} cannot be made ({error.strerror})",
-            next="name another folder with --state or JACKLINE_STATE",
+            hint="name another folder with --state or JACKLINE_STATE",
         ) from error
     return SqliteRunStore(state.flows, patience=patience)
 

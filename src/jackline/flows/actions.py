@@ -48,7 +48,7 @@ def render_action(given: object, flow_module: str) -> str:
     raise BadArgumentError(
         f"{getattr(given, '__qualname__', repr(given))} cannot clean up after a crash: "
         "the next process could not find it.",
-        next="Give a shell command, or a function that stands at the top level of the flow's file.",
+        hint="Give a shell command, or a function that stands at the top level of the flow's file.",
     )
 
 
@@ -71,7 +71,7 @@ def find_function(name: str, flow_module: ModuleType | None) -> Callable[..., ob
     if not callable(found):
         raise UnreadableError(
             f"There is no function {own}() in {module_name or 'the flow’s file'} any more.",
-            next="Put it back, or release by hand what it would have released.",
+            hint="Put it back, or release by hand what it would have released.",
         )
     return cast("Callable[..., object]", found)
 

@@ -151,7 +151,7 @@ def text(name: str, given: object) -> str:
     if not isinstance(given, str):
         raise BadArgumentError(
             f"agent({name}=…) must be text, not {type(given).__name__}.",
-            next="Await the call that gives it first, or write it with str(…).",
+            hint="Await the call that gives it first, or write it with str(…).",
         )
     return given
 
@@ -173,7 +173,7 @@ def limits(given: Budget | None) -> Budget | None:
     if given is not None and not isinstance(given, Budget):
         raise BadArgumentError(
             f"agent(budget=…) must be a Budget, not {type(given).__name__}.",
-            next="Write it so: budget=Budget(turns=20, dollars=0.5).",
+            hint="Write it so: budget=Budget(turns=20, dollars=0.5).",
         )
     return given
 
@@ -194,12 +194,12 @@ def answer_limit(given: object, runner: str) -> int | None:
         return None
     if not isinstance(given, int) or given < 1:
         raise BadArgumentError(
-            f"agent(max_tokens=…) cannot be {given!r}.", next="Give a number, 1 or more."
+            f"agent(max_tokens=…) cannot be {given!r}.", hint="Give a number, 1 or more."
         )
     if runner != OWN_LOOP:
         raise BadArgumentError(
             f"agent(max_tokens=…) cannot be set for the runner {runner}, which decides it itself.",
-            next=f'Leave it out, or use runner="{OWN_LOOP}".',
+            hint=f'Leave it out, or use runner="{OWN_LOOP}".',
         )
     return given
 
@@ -208,7 +208,7 @@ def retry_count(given: object) -> int:
     """How often to try again, as given to `agent(retries=…)`."""
     if not isinstance(given, int) or given < 0:
         raise BadArgumentError(
-            f"agent(retries=…) cannot be {given!r}.", next="Give a number, 0 or more."
+            f"agent(retries=…) cannot be {given!r}.", hint="Give a number, 0 or more."
         )
     return given
 
@@ -219,7 +219,7 @@ def continued_task_id(given: Resumed | None) -> str | None:
         if not given.task_id:
             raise BadArgumentError(
                 "continue_from= needs the outcome of an agent, and this is none.",
-                next="Give what `await agent(…).outcome()` gave.",
+                hint="Give what `await agent(…).outcome()` gave.",
             )
         return given.task_id
     return text_or_none("continue_from", given)
@@ -231,7 +231,7 @@ def _tool(given: object) -> Tool:
     if not callable(given):
         raise BadArgumentError(
             f"agent(tools=…) cannot use a {type(given).__name__}.",
-            next="Give a name, a tool, a Python function with types, or a dict of MCP servers.",
+            hint="Give a name, a tool, a Python function with types, or a dict of MCP servers.",
         )
     from jackline.batches.function_tool import function_tool  # noqa: PLC0415 -- loads pydantic
 
@@ -260,7 +260,7 @@ def _ready(name: str) -> Tool:
     place = _READY.get(name)
     if place is None:
         known = ", ".join(_READY)
-        raise BadArgumentError(f"There is no tool {name!r}.", next=f"Choose from these: {known}.")
+        raise BadArgumentError(f"There is no tool {name!r}.", hint=f"Choose from these: {known}.")
     made: Callable[[], Tool] = getattr(import_module(place[0]), place[1])
     if name not in _WRITING:
         return made()

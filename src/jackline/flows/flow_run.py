@@ -124,7 +124,7 @@ def _raised(error: BaseException) -> RunResult:
             RunState.FAILED, outcome.terminated_by, evidence, text=outcome.text, error=error
         )
     if isinstance(error, JacklineError):
-        says = " ".join(part for part in (error.message, error.next) if part)
+        says = " ".join(part for part in (error.message, error.hint) if part)
     else:
         said = str(error)[:_SAID]
         says = f"{type(error).__name__}{': ' + said if said else ''}{_place(error)}"

@@ -210,7 +210,7 @@ async def begin_fork(
         labels = ", ".join(dict.fromkeys(call.label for call in calls)) or "none"
         raise BadArgumentError(
             f"No call of {record.run_id} is labelled {from_label!r}.",
-            next=f"Its labels are: {labels[:300]}.",
+            hint=f"Its labels are: {labels[:300]}.",
         )
     settings = decode_settings(record.settings)
     now = host.clock.wall()
@@ -270,7 +270,7 @@ async def known_run(host: FlowHost, run_id: str) -> RunRecord:
     """The run of that id, or of that beginning of an id; UnreadableError when there is none."""
     record = await host.engine.run(run_id)
     if record is None:
-        raise UnreadableError(f"There is no run {run_id}.", next="`jackline ls` lists them.")
+        raise UnreadableError(f"There is no run {run_id}.", hint="`jackline ls` lists them.")
     return record
 
 
@@ -280,12 +280,12 @@ def flow_of(record: RunRecord) -> Flow[..., Any]:
     if not record.source:
         raise UsageError(
             f"The run {record.run_id} was begun from code that is in no file.",
-            next="Resume it from Python: jackline.resume(run_id, flow=…).",
+            hint="Resume it from Python: jackline.resume(run_id, flow=…).",
         )
     if not Path(record.source).is_file():
         raise UnreadableError(
             f"There is no file {record.source} any more, from which {record.run_id} was begun.",
-            next="Put it back (a link does), or use Python: jackline.resume(run_id, flow=…).",
+            hint="Put it back (a link does), or use Python: jackline.resume(run_id, flow=…).",
         )
     return load_flow(f"{record.source}:{record.flow}")
 
@@ -395,7 +395,7 @@ async def _taken_up(
     if claim is None:
         raise UsageError(
             f"The run {record.run_id} is carried by {record.owner.rpartition(':')[0]} now.",
-            next=f"`jackline logs {record.run_id} -f` follows it; stop that process to take over.",
+            hint=f"`jackline logs {record.run_id} -f` follows it; stop that process to take over.",
         )
     parked = record.state is RunState.PARKED
     ended = _outcome(record) if record.state in ENDED else None
@@ -537,7 +537,7 @@ async def cancel_agents(
     if run.state in ENDED:
         raise UsageError(
             f"The run {run.run_id} has ended ({run.state}): none of its agents is at work.",
-            next=f"`jackline show {run.run_id}` tells how each of them ended.",
+            hint=f"`jackline show {run.run_id}` tells how each of them ended.",
         )
     # Their clean-up may be functions of the flow's file.
     check_user_code(f"the agent {name}", next_step=f"jackline cancel {run.run_id} --only …")
@@ -590,5 +590,5 @@ async def _nobody(engine: RunStore, run: RunRecord, name: str) -> BadArgumentErr
         return unknown_agent(run.run_id, calls, name)
     return BadArgumentError(
         f"The agent {name} of {run.run_id} has ended already: {ended[-1].terminated_by}.",
-        next=f"`jackline show {run.run_id}` tells more.",
+        hint=f"`jackline show {run.run_id}` tells more.",
     )

@@ -139,7 +139,7 @@ def parse_hours(words: str) -> WakeHours:
     if hours is None:
         raise BadArgumentError(
             f"{words!r} are no hours to wake in.",
-            next='Write "22:00-07:00", or "22:00-07:00 Europe/Kiev".',
+            hint='Write "22:00-07:00", or "22:00-07:00 Europe/Kiev".',
         )
     return hours
 

@@ -92,7 +92,7 @@ def must_be_of_models(record: RunRecord, verb: str) -> None:
     if not is_of_models(record):
         raise UsageError(
             f"The run {record.run_id} was started by the user, not by a model: nothing was done.",
-            next=f"It is the user's to decide; in a terminal: jackline {verb} {record.run_id}",
+            hint=f"It is the user's to decide; in a terminal: jackline {verb} {record.run_id}",
         )
 
 
@@ -223,14 +223,14 @@ class AgentManager:
             found = await begin_resume(host, run_id, flow=started_agents, listener=hearing)
             if isinstance(found, Outcome):
                 raise UsageError(
-                    f"The run {run_id} was cancelled.", next="Start a new agent with its prompt."
+                    f"The run {run_id} was cancelled.", hint="Start a new agent with its prompt."
                 )
             run = found
         return self._carry(run, hearing, folder=look.record.cwd, say=say, unheard=background)
 
     async def _host(self) -> FlowHost:
         if self._stopping:
-            raise UsageError("The service is stopping.", next="Ask again when it runs again.")
+            raise UsageError("The service is stopping.", hint="Ask again when it runs again.")
         return await self._open()
 
     def _carry(
@@ -278,7 +278,7 @@ class AgentManager:
         if record is None or not sees(record.cwd):
             raise UnreadableError(
                 f"There is no agent {named!r} in this project.",
-                next="agent_status without ids lists the latest. The user can look at other"
+                hint="agent_status without ids lists the latest. The user can look at other"
                 " projects' agents in a terminal: jackline show ID",
             )
         look = self._with_present(await run_snapshot(engine, record))

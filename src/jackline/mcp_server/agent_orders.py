@@ -97,7 +97,7 @@ def resume_point_of_agent(
     if dead.story.ending is TranscriptEnd.FINISHED:
         raise UsageError(
             f"The sub-agent {dead.agent_id} finished; nothing was cut off.",
-            next="Use its result, or start a new agent.",
+            hint="Use its result, or start a new agent.",
         )
     story = dead.story
     return ResumePoint(
@@ -139,7 +139,7 @@ def _check_dead(story: AgentStory, path: Path, now: float) -> None:
     if story.ending is TranscriptEnd.CUT and now - path.stat().st_mtime < _FRESH:
         raise MaybeAliveError(
             f"{path.stem} was at work a moment ago, and may be alive.",
-            next="Ask again a minute after its last sign of life.",
+            hint="Ask again a minute after its last sign of life.",
         )
 
 
@@ -210,17 +210,17 @@ class OrderIntake:
         if resume and continued:
             raise BadArgumentError(
                 "An agent goes on from one place.",
-                next="Give resume or continue_from_task_id, not both.",
+                hint="Give resume or continue_from_task_id, not both.",
             )
         if not given.get("prompt") and not (resume or continued):
-            raise BadArgumentError("An agent needs a prompt.", next="Say what it is to do.")
+            raise BadArgumentError("An agent needs a prompt.", hint="Say what it is to do.")
         settings = self._settings().agents
         _check_runner(given.get("runner") or settings.runner, settings)
         before = _From({})
         if caller.session and caller.session in (resume, continued):
             raise BadArgumentError(
                 "That is the id of this very session, which is alive.",
-                next="Give the id of an agent that was cut off.",
+                hint="Give the id of an agent that was cut off.",
             )
         if resume or continued:
             before = await self._earlier(given, sight_of(caller.folder, settings))
@@ -251,7 +251,7 @@ class OrderIntake:
             raise BadArgumentError(
                 "A model's name does not begin with a dash: the agent's program would take it for"
                 " a flag.",
-                next="Give the name of a model, or leave it out.",
+                hint="Give the name of a model, or leave it out.",
             )
         chosen: dict[str, Any] = {
             "model": model,
@@ -275,7 +275,7 @@ class OrderIntake:
             raise BadArgumentError(
                 "No id begins with a dash or holds control characters: the agent's program would"
                 " take it for a flag.",
-                next="Give the id as agent_status or `why` names it.",
+                hint="Give the id as agent_status or `why` names it.",
             )
         try:
             look: RunSnapshot | None = await self._desk.look(named, sees)
@@ -324,11 +324,11 @@ class OrderIntake:
             if record.state is not RunState.PARKED:
                 raise UsageError(
                     f"The run {named} is at work: going on with it now would do its work twice.",
-                    next=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
+                    hint=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
                 )
             raise UsageError(
                 f"The run {named} is parked ({record.why}) and goes on by itself.",
-                next=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
+                hint=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
             )
         calls = look.chosen
         completed = bool(calls) and all(call.state is CallState.DONE for call in calls)
@@ -336,18 +336,18 @@ class OrderIntake:
             if completed:
                 raise BadArgumentError(
                     f"It has completed (run {named}).",
-                    next="Give a prompt that says what it is to do next.",
+                    hint="Give a prompt that says what it is to do next.",
                 )
             return _From({}, look)
         if record.state not in ENDED:
             raise UsageError(
                 f"The run {named} has not ended: it is {record.state.value}.",
-                next="Leave the prompt out to go on with its own task, or agent_cancel it first.",
+                hint="Leave the prompt out to go on with its own task, or agent_cancel it first.",
             )
         if len(calls) != 1:
             raise BadArgumentError(
                 f"The run {named} has {len(calls)} agents.",
-                next="Give the task id of the one to go on with; agent_status tells them.",
+                hint="Give the task id of the one to go on with; agent_status tells them.",
             )
         names = {calls[0].task_id, session_of(calls[0])}
         await self._check_first(names, tuple(ENDED))
@@ -363,7 +363,7 @@ class OrderIntake:
                 raise UsageError(
                     f"The run {record.run_id} goes on with it already, and is"
                     f" {record.state.value}.",
-                    next=f'agent_status(ids=["{record.run_id}"]) tells how it stands.',
+                    hint=f'agent_status(ids=["{record.run_id}"]) tells how it stands.',
                 )
 
     async def _depth(self, caller: ToolCaller, deepest: int) -> int:
@@ -372,7 +372,7 @@ class OrderIntake:
         if depth > deepest:
             raise RefusedError(
                 f"An agent that was started {deepest} deep may start no further ones.",
-                next="Do the work yourself. The user may allow more in their own jackline.toml:"
+                hint="Do the work yourself. The user may allow more in their own jackline.toml:"
                 f" agents.depth = {depth}",
             )
         return depth
@@ -416,7 +416,7 @@ class OrderIntake:
             if denied := await denial(command, folder, allow, trusted):
                 raise RefusedError(
                     f"The release command may not run: {denied.why}.",
-                    next=f"{denied.next}: batch.allow in the user's own jackline.toml.",
+                    hint=f"{denied.hint}: batch.allow in the user's own jackline.toml.",
                 )
         return list(allow) if commands else []
 
@@ -426,7 +426,7 @@ def _check_runner(runner: str, settings: AgentSettings) -> None:
     if runner not in (settings.runner, *settings.runners):
         raise RefusedError(
             f"The user has not allowed models the runner {runner}.",
-            next=f"Leave `runner` out: agents are carried by {settings.runner}. The user may allow"
+            hint=f"Leave `runner` out: agents are carried by {settings.runner}. The user may allow"
             f' it in their own jackline.toml: agents.runners = ["{runner}"]',
         )
 
@@ -434,7 +434,7 @@ def _check_runner(runner: str, settings: AgentSettings) -> None:
 def _unknown(named: str) -> UnreadableError:
     return UnreadableError(
         f"No agent, sub-agent or session of this project has the id {named!r}.",
-        next="agent_status lists ours; `why` finds those of Claude Code. The user can look at other"
+        hint="agent_status lists ours; `why` finds those of Claude Code. The user can look at other"
         " projects' in a terminal: jackline show ID, jackline why ID",
     )
 

@@ -104,7 +104,7 @@ class ToolServer:
         try:
             told = await tool.run(arguments, caller)
         except JacklineError as error:
-            return _failed(error.message, error.next, error.to_json())
+            return _failed(error.message, error.hint, error.to_json())
         except Exception as error:  # noqa: BLE001 -- the border of one tool call: others go on
             _log.error("a bug in Jackline in the tool %s", tool.name, exc_info=error)
             bug = InternalError(f"a bug in Jackline: {type(error).__name__}")
@@ -167,10 +167,10 @@ def _result(told: ToolReply, news: Sequence[str]) -> types.CallToolResult:
 
 
 def _failed(
-    words: str, next_step: str = "", told: dict[str, object] | None = None
+    words: str, hint: str = "", told: dict[str, object] | None = None
 ) -> types.CallToolResult:
-    text = words if not next_step else f"{words}\nnext: {next_step}"
-    data = {"error": told or {"message": words, "next": next_step or None}}
+    text = words if not hint else f"{words}\nhint: {hint}"
+    data = {"error": told or {"message": words, "hint": hint or None}}
     json.dumps(data)  # whatever an error carries must be plain: found here, not in the client
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)],

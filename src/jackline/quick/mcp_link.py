@@ -435,7 +435,7 @@ def _words(body: bytes) -> str:
     for told in _parsed(body):
         error = told.get("error")
         if isinstance(error, dict):
-            said = [str(error[part]).rstrip(".") for part in ("message", "next") if error.get(part)]
+            said = [str(error[part]).rstrip(".") for part in ("message", "hint") if error.get(part)]
             return f": {'. '.join(said)}"
     return ""
 

@@ -217,11 +217,11 @@ def read_dead_agent(path: Path) -> DeadAgent:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise UnreadableError(
-            f"the transcript {path} cannot be read: {reason}", next="check the path"
+            f"the transcript {path} cannot be read: {reason}", hint="check the path"
         ) from error
     if not found.stories:
         raise UnreadableError(
-            f"there is no conversation in {path}", next="start the agent anew with its prompt"
+            f"there is no conversation in {path}", hint="start the agent anew with its prompt"
         )
     results, turns = conversation.results, conversation.turns.values()
     finished = tuple(turn for turn in turns if all(call.id in results for call in turn.calls))

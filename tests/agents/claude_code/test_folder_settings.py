@@ -23,16 +23,15 @@ from tests.agents.claude_code.streams import SESSION
 HOME = "USERPROFILE" if os.name == "nt" else "HOME"
 
 
-def words_for(cwd: Path, **more: object) -> tuple[Sequence[str], str]:
-    """The command line, and the text of the file that is appended to the system's prompt."""
+def words_for(cwd: Path, **more: object) -> tuple[Sequence[str], dict[int, str]]:
+    """The command line and, by the place of their names in it, the texts of its files."""
     task = AgentTask("task", SESSION, "THE TASK", cwd=cwd, **more)  # type: ignore[arg-type]
     runner = ClaudeCodeRunner("http://127.0.0.1:1", environment={})
     with runner.start(task, StartRequest(None, None)) as start:
         words = list(start.command)
-        if "--append-system-prompt-file" not in words:
-            return words, ""
-        file = Path(words[words.index("--append-system-prompt-file") + 1])
-        return words, file.read_text()
+        root = str(start_files_root())
+        files = [number for number, word in enumerate(words) if word.startswith(root)]
+        return words, {number: Path(words[number]).read_text() for number in files}
 
 
 def test_only_the_users_own_settings_are_sources_in_every_folder(tmp_path: Path) -> None:
@@ -77,7 +76,8 @@ def test_notes_from_the_repositorys_top_down_are_text_for_the_model(tmp_path: Pa
     (top / "CLAUDE.md").write_text("OF-THE-TOP")
     (below / ".claude" / "CLAUDE.md").write_text("BELOW")
     (below / "CLAUDE.local.md").write_text("LOCAL")
-    _, text = words_for(below, system="SYSTEM")
+    words, texts = words_for(below, system="SYSTEM")
+    text = texts[words.index("--append-system-prompt-file") + 1]
     places = [text.index(each) for each in ("SYSTEM", "OF-THE-TOP", "BELOW", "LOCAL")]
     assert places == sorted(places)
     assert "ABOVE" not in text
@@ -107,8 +107,9 @@ def test_rules_that_deny_are_handed_on_and_no_others(tmp_path: Path) -> None:
     (tmp_path / ".claude" / "settings.local.json").write_text(json.dumps(local))
     expected = {"deny": ["Read(./.env)", "WebFetch"], "ask": ["Bash"]}
     assert denying_rules(tmp_path) == expected
-    words, _ = words_for(tmp_path)
-    assert json.loads(words[words.index("--settings") + 1]) == {"permissions": expected}
+    words, texts = words_for(tmp_path)
+    # In a file: a thousand rules of another agent's must not make the command line too long.
+    assert json.loads(texts[words.index("--settings") + 1]) == {"permissions": expected}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"permissions": []}', '{"permissions": {"deny": 1}}'])

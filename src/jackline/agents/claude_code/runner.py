@@ -85,8 +85,6 @@ class ClaudeCodeRunner(ProgramRunner):
                 *_tool_options(task),
                 *_file_options(task, folder),
             ]
-            if rules := denying_rules(task.cwd):
-                command += ["--settings", json.dumps({"permissions": rules})]
             if task.schema is not None:
                 command += ["--json-schema", json.dumps(StructuredAnswer(task.schema).input_schema)]
             environ = self._client_environment(task)
@@ -168,6 +166,10 @@ def _file_options(task: AgentTask, folder: Path) -> list[str]:
         system = folder / "system.txt"
         system.write_text(text, encoding="utf-8")
         options += ["--append-system-prompt-file", str(system)]
+    if rules := denying_rules(task.cwd):
+        denied = folder / "settings.json"
+        denied.write_text(json.dumps({"permissions": rules}), encoding="utf-8")
+        options += ["--settings", str(denied)]
     if task.mcp_servers:
         servers = folder / "mcp.json"
         servers.write_text(json.dumps({"mcpServers": dict(task.mcp_servers)}), encoding="utf-8")

@@ -53,7 +53,7 @@ async def tools_of_servers(
     except ImportError as error:
         raise BadArgumentError(
             "An agent with MCP servers needs the package `mcp`, which is not installed.",
-            next="Install it with: pip install 'jackline[mcp]'",
+            hint="Install it with: pip install 'jackline[mcp]'",
         ) from error
     # What a server printed that is no MCP is told here by whoever has set up logging, and else not
     # at all: it is the server's own text, and may hold anything.
@@ -148,7 +148,7 @@ class _Server:
         words = f"; it said: {said}" if said else ""
         return BadArgumentError(
             f"The MCP server {self._name} cannot be used: {why}{words}.",
-            next="Correct its command or address, or leave it out.",
+            hint="Correct its command or address, or leave it out.",
         )
 
     def _in_words(self, error: BaseException) -> str:

@@ -117,7 +117,7 @@ class MessagesRunner:
         except StopAgentError as stop:
             end = _End(stop.ending, conversation.text, stop.evidence)
         except UsageError as error:
-            says = " ".join(part for part in (error.message, error.next) if part)
+            says = " ".join(part for part in (error.message, error.hint) if part)
             evidence = Evidence(failure=Kind.INVALID_REQUEST.value, says=says)
             end = _End(Ending.REFUSED, conversation.text, evidence)
         except FlowError:

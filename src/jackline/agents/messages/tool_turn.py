@@ -128,7 +128,7 @@ class ToolTurn:
         for tool in tools:
             if tool.name in self._tools or tool.name == STRUCTURED_OUTPUT:
                 message = f"Two tools are called {tool.name}, or Jackline needs that name itself."
-                raise BadArgumentError(message, next="Give each tool a name of its own.")
+                raise BadArgumentError(message, hint="Give each tool a name of its own.")
             self._tools[tool.name] = tool
         offered: list[JsonObject] = []
         for tool in tools:

@@ -195,7 +195,7 @@ class _ProgramAgent:
             await self._look_back()
             return self._outcome(stop.ending, stop.evidence)
         except BadArgumentError as error:
-            return self._outcome(Ending.REFUSED, Evidence(says=f"{error.message} {error.next}"))
+            return self._outcome(Ending.REFUSED, Evidence(says=f"{error.message} {error.hint}"))
 
     async def _run_processes(self) -> Outcome[object]:
         await self._end_leftover()

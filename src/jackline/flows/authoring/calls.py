@@ -255,7 +255,7 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     if resume is not None and continue_from is not None:
         raise BadArgumentError(
             "An agent goes on from one place: resume= or continue_from=, not both.",
-            next="Leave one of them out.",
+            hint="Leave one of them out.",
         )
     spec = AgentSpec(
         text("prompt", prompt),
@@ -363,7 +363,7 @@ class Batch(Generic[T_co]):
         if len(self.values) < needed:
             raise StepFailedError(
                 f"{needed} were needed: {self.summary}.",
-                next="Look at `.failed` for why; `jackline retry` runs the failed ones again.",
+                hint="Look at `.failed` for why; `jackline retry` runs the failed ones again.",
             )
         return self
 
@@ -386,7 +386,7 @@ async def parallel(
     if not isinstance(calls, (Iterable, AsyncIterable)):
         raise BadArgumentError(
             f"parallel() cannot go through a {type(calls).__name__}.",
-            next="Give many calls: parallel(agent(…) for …), or a list of them.",
+            hint="Give many calls: parallel(agent(…) for …), or a list of them.",
         )
     given = await _collect(calls)
     slots = None if limit is None else asyncio.Semaphore(limit)
@@ -408,7 +408,7 @@ async def parallel(
 def _check_limit(limit: object) -> None:
     if limit is not None and (not isinstance(limit, int) or limit < 1):
         raise BadArgumentError(
-            f"parallel(limit={limit!r}) would start nothing.", next="Give 1 or more."
+            f"parallel(limit={limit!r}) would start nothing.", hint="Give 1 or more."
         )
 
 
@@ -438,11 +438,11 @@ def _check(given: list[Awaitable[T]]) -> None:
     if not isinstance(call, Awaitable):
         raise BadArgumentError(
             f"parallel() cannot await a {type(call).__name__}.",
-            next="Give calls that were not awaited: parallel(agent(…) for …).",
+            hint="Give calls that were not awaited: parallel(agent(…) for …).",
         )
     if len(given) > MOST:
         raise BadArgumentError(
-            f"parallel() takes up to {MOST:,} calls.", next="Split them into several."
+            f"parallel() takes up to {MOST:,} calls.", hint="Split them into several."
         )
 
 

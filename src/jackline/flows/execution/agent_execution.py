@@ -153,7 +153,7 @@ async def find_earlier_session(
     if call is None and (spec.resume is None or runner == OWN_LOOP):
         raise BadArgumentError(
             f"There is no earlier agent {spec.resume or spec.continue_from} to go on with.",
-            next="Give the session id or the outcome of an agent that `jackline show` lists.",
+            hint="Give the session id or the outcome of an agent that `jackline show` lists.",
         )
     if call is None or runner != OWN_LOOP:
         return EarlierSession(session)
@@ -167,7 +167,7 @@ async def find_earlier_session(
 def _not_ours(call: CallRecord) -> BadArgumentError:
     return BadArgumentError(
         f"The agent {call.task_id} was not written by this installation: it is not gone on with.",
-        next=how_to_accept(call.run_id),
+        hint=how_to_accept(call.run_id),
     )
 
 
@@ -623,7 +623,7 @@ class AgentExecution:
         if runner is None:
             known = ", ".join(sorted(self._run.runners)) or "none"
             raise BadArgumentError(
-                f"There is no runner {name!r}.", next=f"Choose one of these: {known}."
+                f"There is no runner {name!r}.", hint=f"Choose one of these: {known}."
             )
         return runner
 
@@ -655,4 +655,4 @@ class AgentExecution:
 
 
 def _in_words(error: JacklineError) -> str:
-    return " ".join(part for part in (error.message, error.next) if part)
+    return " ".join(part for part in (error.message, error.hint) if part)

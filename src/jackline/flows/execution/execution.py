@@ -475,6 +475,6 @@ def scope_for(what: str) -> FlowScope:
     if scope is None:
         raise UsageError(
             f"{what} works only inside a flow that is being run.",
-            next="Mark the function with @flow; start it with jackline.run(…) or `jackline run`.",
+            hint="Mark the function with @flow; start it with jackline.run(…) or `jackline run`.",
         )
     return scope

@@ -76,7 +76,7 @@ class StepExecution:
         if trouble:
             raise StepFailedError(
                 f"The step {self._name} failed before with {trouble}.",
-                next=f"`jackline retry {run.run_id} --only {self._name}` runs it again.",
+                hint=f"`jackline retry {run.run_id} --only {self._name}` runs it again.",
             )
         return self._shape.decode(known.value or b"null")
 
@@ -135,11 +135,11 @@ def step_name(function: Callable[..., object]) -> str:
     if not isinstance(name, str):
         raise BadArgumentError(
             f"step() needs a function, not a {type(function).__name__}.",
-            next="Write step(fetch, url), not step(fetch(url)).",
+            hint="Write step(fetch, url), not step(fetch(url)).",
         )
     if "<lambda>" in name:
         raise BadArgumentError(
             "A lambda has no name to be known by after a crash.",
-            next="Write a small function, and give what it needs as arguments.",
+            hint="Write a small function, and give what it needs as arguments.",
         )
     return name

@@ -123,7 +123,7 @@ class StoredAgentLog:
                 raise JournalError(
                     f"The notebook of agent {self._task_id} has lines that were not written by"
                     " this installation: it is not gone on with.",
-                    next=how_to_accept(self._claim.run_id),
+                    hint=how_to_accept(self._claim.run_id),
                 )
             self._next = record.number + 1
             self._read(LogEntry(record.kind, json.loads(record.data), record.at))

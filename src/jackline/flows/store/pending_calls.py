@@ -89,5 +89,5 @@ def _unreadable(run_id: str, task_id: str) -> UsageError:
     return UsageError(
         f"The notebook of agent {task_id} of run {run_id} cannot be read, so that nobody can see"
         " what it would run; nothing was accepted.",
-        next=f"delete the run: jackline rm {run_id} --force",
+        hint=f"delete the run: jackline rm {run_id} --force",
     )

@@ -295,7 +295,7 @@ def must_be_trusted(run: RunRecord) -> None:
         what = f"{run.source} is not loaded" if run.source else "it is not gone on with"
         raise UsageError(
             f"The run {run.run_id} was not written by this installation: {what}.",
-            next=how_to_accept(run.run_id),
+            hint=how_to_accept(run.run_id),
         )
 
 
@@ -306,5 +306,5 @@ async def must_be_trusted_wholly(engine: RunStore, run: RunRecord) -> None:
         raise UsageError(
             f"Of what the run {run.run_id} has kept, {rows} records were not written by this"
             " installation: it is not gone on with.",
-            next=how_to_accept(run.run_id),
+            hint=how_to_accept(run.run_id),
         )

@@ -203,7 +203,7 @@ class StoreFile:
             self.let_go()
             raise JournalError(
                 f"The file of runs {self.path} was moved or deleted while it was written.",
-                next="Put it back with its -wal and -shm files, then resume the run.",
+                hint="Put it back with its -wal and -shm files, then resume the run.",
             )
 
     def let_go(self) -> None:
@@ -218,7 +218,7 @@ class StoreFile:
         kind = StoreLockedError if cause == LOCKED else JournalError
         told = kind(
             f"The file of runs {self.path} cannot be used: {cause}.",
-            next=error.fix
+            hint=error.fix
             if isinstance(error, NotPrivateError)
             else _NEXT.get(cause, "Look at that file; another folder is chosen with --state."),
         )
@@ -229,7 +229,7 @@ class StoreFile:
         """It holds a record that no version of ours has written."""
         return JournalError(
             f"The file of runs {self.path} holds a record that cannot be read.",
-            next=_NEXT[DAMAGED],
+            hint=_NEXT[DAMAGED],
         )
 
     def _is_gone(self) -> bool:
@@ -292,7 +292,7 @@ def runs_by_state(store: Path) -> dict[RunState, tuple[int, int]]:
     except (sqlite3.Error, OSError) as error:
         raise JournalError(
             f"The runs at {store} cannot be counted: {cause_of(error)}.",
-            next="`jackline ls` says more.",
+            hint="`jackline ls` says more.",
         ) from error
     known = set(RunState)
     return {RunState(state): (count, timeless) for state, count, timeless in rows if state in known}

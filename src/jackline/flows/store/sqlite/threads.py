@@ -44,7 +44,7 @@ class StoreReader:
         if self._closed:
             raise JournalError(
                 "The file of runs was closed by this process already.",
-                next="Keep the engine open until the last run has ended.",
+                hint="Keep the engine open until the last run has ended.",
             )
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._look, look)
 
@@ -144,7 +144,7 @@ class StoreWriter:
             if self._closed:
                 raise JournalError(
                     "The file of runs was closed by this process already.",
-                    next="Keep the engine open until the last run has ended.",
+                    hint="Keep the engine open until the last run has ended.",
                 )
             self._waiting.append(_Waiting(work, future, loop, size))
             if not self._busy:
@@ -236,7 +236,7 @@ class StoreWriter:
         if isinstance(error, _UNSTORABLE):
             return JournalError(
                 f"A record cannot be kept: {type(error).__name__}.",
-                next="Look for text that is no Unicode, or for numbers beyond 64 bits.",
+                hint="Look for text that is no Unicode, or for numbers beyond 64 bits.",
             )
         return error
 
