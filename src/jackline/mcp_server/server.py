@@ -22,7 +22,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from jackline import __version__
-from jackline.agents.json_schema import build_validator
+from jackline.agents.structured_answer import build_validator
 from jackline.errors import InternalError, JacklineError
 from jackline.mcp_server.handshake import INSTRUCTIONS, NAME
 from jackline.mcp_server.model_tool import CancelledCalls, ModelTool, ToolCaller, ToolReply

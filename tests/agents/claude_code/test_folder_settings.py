@@ -12,10 +12,10 @@ import pytest
 from jackline.agents.claude_code.folder_settings import (
     denying_rules,
     notes_of,
-    unfollowed_settings,
+    unfollowed_notice,
 )
-from jackline.agents.claude_code.runner import ClaudeCodeSetup, start_for
-from jackline.agents.process.program import StartRequest, UnfollowedSettings
+from jackline.agents.claude_code.runner import ClaudeCodeRunner
+from jackline.agents.process.program import StartRequest
 from jackline.agents.process.start_files import start_files_root
 from jackline.agents.runner import AgentTask
 from tests.agents.claude_code.streams import SESSION
@@ -26,8 +26,8 @@ HOME = "USERPROFILE" if os.name == "nt" else "HOME"
 def words_for(cwd: Path, **more: object) -> tuple[Sequence[str], dict[int, str]]:
     """The command line and, by the place of their names in it, the texts of its files."""
     task = AgentTask("task", SESSION, "THE TASK", cwd=cwd, **more)  # type: ignore[arg-type]
-    place = ClaudeCodeSetup("http://127.0.0.1:1", "claude", {})
-    with start_for(place, task, StartRequest(None, None), SESSION) as start:
+    runner = ClaudeCodeRunner("http://127.0.0.1:1", environment={})
+    with runner.start(task, StartRequest(None, None)) as start:
         words = list(start.command)
         root = str(start_files_root())
         files = [number for number, word in enumerate(words) if word.startswith(root)]
@@ -46,13 +46,13 @@ def test_the_user_is_told_what_is_not_followed(tmp_path: Path) -> None:
     (project / "a").mkdir(parents=True)
     (home / ".claude").mkdir()
     environment = {HOME: str(home)}
-    assert unfollowed_settings(project, environment) == UnfollowedSettings()
+    assert unfollowed_notice(project, environment) == ""
     (project / ".claude").mkdir()
     (project / "a" / ".mcp.json").write_text("{}")
-    said = unfollowed_settings(project / "a", environment).notice
+    said = unfollowed_notice(project / "a", environment)
     assert f"not {project / 'a' / '.mcp.json'} and 1 more" in said
     assert "agents that work there may write them" in said
-    assert not unfollowed_settings(home, environment).notice, "the home is the user's own"
+    assert not unfollowed_notice(home, environment), "the home is the user's own"
 
 
 def test_files_of_a_start_lie_where_no_agent_writes(tmp_path: Path) -> None:

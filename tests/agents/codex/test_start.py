@@ -14,20 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.codex.records import read_rollout, rollout_of
-from jackline.agents.codex.runner import (
-    CodexSetup,
-    start_for,
-    strict_schema,
-    task_words,
-    unfollowed_settings,
-)
-from jackline.agents.outcome import TokenUsage
+from jackline.agents.codex.runner import CodexRunner, strict_schema
 from jackline.agents.process.program import StartCommand, StartRequest
 from jackline.agents.process.start_files import start_files_root
 from jackline.agents.runner import AgentTask
+from jackline.dialects import TokensUsed
+from jackline.transcripts.saved_conversation import read_codex_thread
+from jackline.transcripts.sources import ClientFolders
 
 LOOSE = {"type": "object", "properties": {"x": {"type": "integer"}}}
+RUNNER = CodexRunner("http://127.0.0.1:1", environment={})
 STRICT = {**LOOSE, "required": ["x"], "additionalProperties": False}
 
 
@@ -36,9 +32,8 @@ def start(
 ) -> tuple[StartCommand, dict[str, Any]]:
     """How it is started, and the settings of its command line as Codex would read them."""
     environment = {"HOME": "/nowhere", **more.pop("environment", {})}
-    place = CodexSetup("http://127.0.0.1:1", "codex", environment, **more)
-    unfollowed = unfollowed_settings(task.cwd)
-    with start_for(place, task, order or StartRequest(None, "gpt-5.5"), unfollowed) as begun:
+    runner = CodexRunner("http://127.0.0.1:1", environment=environment, **more)
+    with runner.start(task, order or StartRequest(None, "gpt-5.5")) as begun:
         command = list(begun.command)
         given = [command[n + 1] for n, word in enumerate(command) if word == "-c"]
         return begun, tomllib.loads("\n".join(given))
@@ -155,10 +150,10 @@ def test_every_folder_is_untrusted_whatever_the_users_own_settings_say(tmp_path:
     assert named({"HOME": str(home)}) == inside
     for trusted in (tmp_path, project, below.parent, below, tmp_path / "other"):
         assert named(trusted_in(home, trusted)) == inside
-    said = unfollowed_settings(below).notice
+    said = RUNNER.unfollowed_notice(below)
     assert str(below / ".codex") in said
     assert "agents that work there may write" in said
-    assert not unfollowed_settings(project).notice, "nothing is lost there"
+    assert not RUNNER.unfollowed_notice(project), "nothing is lost there"
 
 
 def test_commands_write_to_no_temporary_folder_that_others_share(tmp_path: Path) -> None:
@@ -248,11 +243,11 @@ def test_a_thread_is_resumed_by_its_id() -> None:
 def test_a_schema_is_enforced_where_it_can_be_and_else_asked_for_in_words() -> None:
     strict = AgentTask("t", "s", "THE TASK", schema=dict(STRICT))
     assert "--output-schema" in start(strict)[0].command
-    assert task_words(strict) == "THE TASK"
+    assert RUNNER.task_prompt(strict) == "THE TASK"
     loose = AgentTask("t", "s", "THE TASK", schema=dict(LOOSE), system="SYSTEM")
     assert "--output-schema" not in start(loose)[0].command
-    assert task_words(loose).startswith("SYSTEM\n\nTHE TASK\n\n")
-    assert json.dumps(LOOSE) in task_words(loose)
+    assert RUNNER.task_prompt(loose).startswith("SYSTEM\n\nTHE TASK\n\n")
+    assert json.dumps(LOOSE) in RUNNER.task_prompt(loose)
 
 
 SCHEMAS = st.recursive(
@@ -314,9 +309,10 @@ def test_a_rollout_tells_what_was_lost_and_what_every_call_cost(tmp_path: Path) 
     folder.mkdir(parents=True)
     path = folder / "rollout-2026-11-15T14-30-54-01a1.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"type": "resp')
-    assert rollout_of("01a1", {"CODEX_HOME": str(tmp_path)}) == path
-    assert rollout_of("*", {"CODEX_HOME": str(tmp_path)}) is None
-    rollout = read_rollout(path)
-    assert rollout.prompts == ["THE TASK"]
-    assert [str(call) for call in rollout.calls.values()] == ["apply_patch *** Begin (c2)"]
-    assert (rollout.usage, rollout.answers) == (TokenUsage(26, 2, 4, 0), 2)
+    folders = ClientFolders.of_process({"CODEX_HOME": str(tmp_path)})
+    assert folders.codex_rollout("01a1") == path
+    assert folders.codex_rollout("*") is None
+    thread = read_codex_thread(path)
+    assert thread.prompts == ["THE TASK"]
+    assert [str(call) for call in thread.lost] == ["apply_patch *** Begin (c2)"]
+    assert (thread.tokens[""], thread.answers) == (TokensUsed(26, 2, 4, 0), 2)

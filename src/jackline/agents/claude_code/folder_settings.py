@@ -18,10 +18,9 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from jackline.agents.claude_code.transcript import config_folder
-from jackline.agents.process.program import UnfollowedSettings
 from jackline.foreign_files import object_in, read_foreign
 from jackline.outside_names import printable
+from jackline.transcripts.sources import ClientFolders
 
 _SETTINGS = (".claude", ".mcp.json")
 _NOTES = ("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
@@ -31,12 +30,12 @@ _MOST_RULES = 200
 _LONGEST_RULE = 200
 
 
-def unfollowed_settings(cwd: Path, environment: Mapping[str, str]) -> UnfollowedSettings:
-    """What Claude Code would follow there, and does not as an agent."""
+def unfollowed_notice(cwd: Path, environment: Mapping[str, str]) -> str:
+    """What Claude Code would follow there, and does not as an agent; empty without any."""
     try:
         folder = cwd.resolve()
         home = _home(environment).resolve()
-        own = {config_folder(environment).resolve(), home / ".claude"}
+        own = {ClientFolders.of_process(environment).claude.resolve(), home / ".claude"}
         found = [
             each / name
             for each in (folder, *folder.parents)
@@ -44,11 +43,11 @@ def unfollowed_settings(cwd: Path, environment: Mapping[str, str]) -> Unfollowed
             if each != home and os.path.lexists(each / name) and (each / name).resolve() not in own
         ]
     except (OSError, RuntimeError, ValueError):
-        return UnfollowedSettings()
+        return ""
     if not found:
-        return UnfollowedSettings()
+        return ""
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-    return UnfollowedSettings(
+    return (
         f"Claude Code follows only your own settings in {printable(str(folder))}, not"
         f" {printable(str(found[0]))}{more}: agents that work there may write them. What agents"
         " need of it belongs into your own settings of Claude Code, or into `tools` and"

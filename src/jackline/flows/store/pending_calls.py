@@ -14,8 +14,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jackline.agents.messages.conversation import conversation
-from jackline.agents.process.resume import history_of
+from jackline.agents.messages.conversation import AgentConversation
+from jackline.agents.process.resume import History
 from jackline.agents.runner import LogEntry
 from jackline.errors import UsageError
 from jackline.flows.store.agent_log import ContinuedAgent, continued_agent_in, is_own_line
@@ -51,11 +51,11 @@ async def pending_calls(engine: RunStore, run_id: str) -> list[PendingToolCall |
             own, follows = await _lines(engine, task_id, None)
             chains = [await _chain(engine, each) for each in follows]
             for before in ([], *chains):
-                for call in conversation([*before, *own]).calls:
+                for call in AgentConversation.from_log([*before, *own]).calls:
                     if call.ended is None:
                         given = json.dumps(call.arguments, ensure_ascii=False)
                         found[PendingToolCall(task_id, call.name, given)] = None
-            session = history_of(own).session_id
+            session = History.from_log(own).session_id
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise _unreadable(run_id, task_id) from error
         if session is not None:
