@@ -425,7 +425,7 @@ def test_max_tokens_is_what_the_model_is_asked_with_and_our_own_loop_only() -> N
 
 def reserved(begun: FlowRun[int]) -> float:
     """What calls in flight have reserved of the run's budgets."""
-    return sum(limit.reserved for limit in begun._x.account.limits)
+    return sum(limit.reserved for limit in begun._x.accounting.account.limits)
 
 
 async def _of(task: asyncio.Task[Outcome[int]]) -> Outcome[int]:

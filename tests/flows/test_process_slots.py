@@ -15,9 +15,8 @@ from jackline.agents.outcome import Ending, Outcome
 from jackline.agents.runner import AgentLog, AgentTask, CallGate, StopAgentError
 from jackline.flows.execution.execution import scope_for
 from jackline.flows.flow_run import FlowRun
-from jackline.flows.host import FlowHost
+from jackline.flows.host import FlowHost, ProcessSlot, ProcessSlots
 from jackline.flows.lifecycle import begin_run
-from jackline.flows.process_slots import ProcessSlot, ProcessSlots
 from jackline.flows.records import RunState
 from jackline.flows.run_events import AgentWaits
 from tests.flows.world import World, played, world
@@ -163,9 +162,9 @@ def test_places_are_neither_lost_nor_made_however_they_are_given_back(seed: int)
     slots, here = ProcessSlots(3), list[ProcessSlot]()
     for _ in range(300):
         if here and draw.random() < 0.5:
-            slots.give_back(here.pop(draw.randrange(len(here))))
+            slots.release(here.pop(draw.randrange(len(here))))
         else:
-            here.append(slots.ask(draw.randrange(2)))
+            here.append(slots.request(draw.randrange(2)))
         for level in range(2):
             asked = [slot for slot in here if slot.level == level]
             granted = [slot for slot in asked if slot.granted.is_set()]

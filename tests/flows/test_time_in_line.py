@@ -58,7 +58,7 @@ def one_at_a_time(seconds: float, turns: int = 1, budget: Budget | None = None) 
 
 
 def reserved(begun: FlowRun[T]) -> float:
-    return sum(limit.reserved for limit in begun._x.account.limits)
+    return sum(limit.reserved for limit in begun._x.accounting.account.limits)
 
 
 def test_waiting_for_room_in_a_budget_is_no_work() -> None:

@@ -15,7 +15,7 @@ from jackline.agents.runner import AgentTask
 from jackline.budgets.budget import Duration
 from jackline.clock import VirtualClock
 from jackline.flows.authoring.flow_definition import Flow
-from jackline.flows.budget.usage import WorkTime
+from jackline.flows.execution.work_time import WorkTime
 from jackline.flows.settings import RunSettings
 from jackline.testing.scripted_agents import Play, Script, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world

@@ -236,12 +236,12 @@ class FlowRun(Generic[T]):
         Raises only LeaseLostError and JournalError: then nothing more could be kept.
         """
         x = self._x
-        kept = sum(call.state is CallState.DONE for call in x.known.values())
-        x.tell(RunStarted(x.clock.wall(), x.run_id, x.record.flow, self._resumed, kept))
+        kept = sum(call.state is CallState.DONE for call in x.calls.values())
+        x.emit(RunStarted(x.clock.wall(), x.run_id, x.record.flow, self._resumed, kept))
         if self._probe_first:
             x.wake_ups.now = x.wake_ups.now.woke(by_person=x.record.confirmed)
             x.gate.probe()
-        scope = FlowScope(x, x.account)
+        scope = FlowScope(x, x.accounting.account)
         CURRENT.set(scope)
         forget_locks = x.engine.tell_of_locks(self._locked)
         main = asyncio.create_task(self._main(), name=f"flow {x.run_id}")
@@ -274,11 +274,11 @@ class FlowRun(Generic[T]):
         """Another program keeps the store from us; in the thread of whoever met that."""
         x = self._x
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-            x.loop.call_soon_threadsafe(lambda: x.tell(Warned(x.clock.wall(), LOCKED)))
+            x.loop.call_soon_threadsafe(lambda: x.emit(Warned(x.clock.wall(), LOCKED)))
 
     async def _main(self) -> T:
         x = self._x
-        calls = {call.task_id: call for call in x.known.values()}
+        calls = {call.task_id: call for call in x.calls.values()}
         await x.hooks.recover()
         await x.hooks.run_due(calls, ending=None)
         # Before anything else, so that whoever ends the run knows them, and needs no flow for it.
@@ -300,7 +300,7 @@ class FlowRun(Generic[T]):
         """Wait for an interruption, give agents their time, and end the flow."""
         x = self._x
         await x.interrupted.wait()
-        x.tell(RunStopping(x.clock.wall(), _why(x.interruption)))
+        x.emit(RunStopping(x.clock.wall(), _why(x.interruption)))
         if not x.lost:
             await _first(
                 x.gate.came_to_rest.wait(), self._hurry.wait(), x.clock.sleep(x.settings.grace)
@@ -340,13 +340,16 @@ class FlowRun(Generic[T]):
             await x.engine.renew(x.claim, lease=x.settings.lease)
             self._renewed_at = now
             if not self._has_ended:
-                await x.underway.keep()
-                if x.gate.state is not GateState.PARKED or x.record.tokens != x.account.tokens:
+                await x.accounting.save()
+                if (
+                    x.gate.state is not GateState.PARKED
+                    or x.record.tokens != x.accounting.account.tokens
+                ):
                     await self._change(x.record.state, x.record.why, x.record.wake_at)
         if now - self._reaped_at >= _REAPING:
             self._reaped_at = now
             # Aside: a slow release must not cost us the lease.
-            x.aside(x.resources.release_overdue())
+            x.spawn(x.resources.release_overdue())
 
     async def _obey(self) -> None:
         asked = await self._x.engine.asked_to_stop(self._x.run_id)
@@ -355,7 +358,7 @@ class FlowRun(Generic[T]):
         elif asked == "stop" and self._x.interruption is None:
             self.stop("Another process asked it to stop.")
         if not self._has_ended:
-            await self._x.orders.look()
+            await self._x.cancellations.check()
 
     async def _mind_gate(self) -> None:
         x = self._x
@@ -366,15 +369,15 @@ class FlowRun(Generic[T]):
         if (record.state, record.why, record.wake_at) != standing:
             newly = record.state is not RunState.PARKED
             await self._change(RunState.PARKED, x.gate.why, x.gate.wake_at)
-            x.tell(RunParked(x.clock.wall(), x.gate.why, x.gate.wake_at))
+            x.emit(RunParked(x.clock.wall(), x.gate.why, x.gate.wake_at))
             if newly:
-                x.aside(x.resources.release_at_park())
+                x.spawn(x.resources.release_at_park())
             return
         fresh = await x.engine.run(x.run_id)
         if fresh is not None and may_wake(x.clock.now(), fresh, x.settings.wake).now:
             x.wake_ups.now = x.wake_ups.now.woke(by_person=fresh.confirmed)
             await self._change(RunState.RUNNING)
-            x.tell(RunWoke(x.clock.wall()))
+            x.emit(RunWoke(x.clock.wall()))
             x.gate.probe()
 
     async def _change(self, state: RunState, why: str = "", wake_at: float | None = None) -> None:
@@ -385,9 +388,9 @@ class FlowRun(Generic[T]):
             why=why,
             wake_at=wake_at,
             updated_at=x.clock.wall(),
-            tokens=x.account.tokens,
-            cost=x.account.dollars,
-            outcome=encode_outcome(self._so_far(Ending.CANCELLED, Evidence(says=why))),
+            tokens=x.accounting.account.tokens,
+            cost=x.accounting.account.dollars,
+            outcome=encode_outcome(x.outcome_so_far(Ending.CANCELLED, Evidence(says=why))),
         )
         # First: a run that is shown as parked must not have forgotten how often it woke, nor what
         # it may wake with.
@@ -405,15 +408,15 @@ class FlowRun(Generic[T]):
             self._warn_of_leftovers()
         await self._end_leftovers()
         if not x.lost:
-            await x.underway.keep()
+            await x.accounting.save()
             await x.wake_ups.keep()
             await x.sources.keep()
         await x.settle()
         if x.lost and x.interruption is not None and x.interruption.error is not None:
-            await x.telling.settle()
+            await x.events.settle()
             raise x.interruption.error
         outcome: Outcome[Any] = replace(
-            self._so_far(ended.ending, ended.evidence),
+            x.outcome_so_far(ended.ending, ended.evidence),
             text=ended.text,
             parked=ended.state is RunState.PARKED,
         )
@@ -427,12 +430,12 @@ class FlowRun(Generic[T]):
 
     async def _clean_up(self, ended: RunResult, outcome: Outcome[Any]) -> None:
         x = self._x
-        calls = {call.task_id: call for call in x.known.values()}
+        calls = {call.task_id: call for call in x.calls.values()}
         # Kept before it is cleaned up after: a process that dies in between must not make the
         # next one run the flow to a second end, with its hooks once more.
         self._has_ended = True
         await x.engine.change(x.claim, self._standing(ended, outcome))
-        with inside(FlowScope(x, x.account)):
+        with inside(FlowScope(x, x.accounting.account)):
             await x.hooks.run_due(calls, ending=Ending.CANCELLED, run=outcome)
             await x.resources.release_all()
 
@@ -440,8 +443,8 @@ class FlowRun(Generic[T]):
         x = self._x
         record = self._standing(ended, outcome)
         now = record.updated_at
-        x.tell(RunEnded(now, ended.state, ended.brief, replace(outcome, value=None)))
-        await x.telling.settle()
+        x.emit(RunEnded(now, ended.state, ended.brief, replace(outcome, value=None)))
+        await x.events.settle()
         await x.engine.let_go(x.claim, record)
         x.record = record
 
@@ -458,40 +461,25 @@ class FlowRun(Generic[T]):
             updated_at=now,
             ended_at=now if ended.state in ENDED else None,
             outcome=encode_outcome(outcome, plain_value=plain),
-            tokens=x.account.tokens,
-            cost=x.account.dollars,
-        )
-
-    def _so_far(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
-        x = self._x
-        usage, cost, turns = x.used_so_far()
-        return Outcome(
-            ending,
-            evidence=evidence,
-            task_id=x.run_id,
-            label=x.record.flow,
-            usage=usage,
-            cost=cost,
-            turns=turns,
-            duration=x.duration(),
-            tally=x.tally(),
+            tokens=x.accounting.account.tokens,
+            cost=x.accounting.account.dollars,
         )
 
     def _warn_of_leftovers(self) -> None:
         x = self._x
         for name in x.unawaited.values():
             says = f"{name} was written but never awaited, so it did not run."
-            x.tell(Warned(x.clock.wall(), says))
+            x.emit(Warned(x.clock.wall(), says))
 
     async def _end_leftovers(self) -> None:
         """End calls whose tasks the flow has left behind."""
         x = self._x
-        left = set(x.carriers)
+        left = set(x.call_tasks)
         if left and x.interruption is None:
             says = (
                 f"The flow returned while {len(left)} of its calls were underway; they are ended."
             )
-            x.tell(Warned(x.clock.wall(), says))
+            x.emit(Warned(x.clock.wall(), says))
         for task in left:
             task.cancel()
         if left:

@@ -315,7 +315,7 @@ class phase:  # noqa: N801 -- a word of the language, used like a function
         path = f"{scope.phase}/{self._name}" if scope.phase else self._name
         self._scope = replace(scope, phase=path)
         self._token = CURRENT.set(self._scope)
-        scope.run.tell(PhaseBegan(scope.run.clock.wall(), path))
+        scope.run.emit(PhaseBegan(scope.run.clock.wall(), path))
 
     async def __aexit__(
         self,
@@ -325,7 +325,7 @@ class phase:  # noqa: N801 -- a word of the language, used like a function
     ) -> None:
         scope = cast("FlowScope", self._scope)
         CURRENT.reset(cast("Token[FlowScope | None]", self._token))
-        scope.run.tell(PhaseEnded(scope.run.clock.wall(), scope.phase, kind is None))
+        scope.run.emit(PhaseEnded(scope.run.clock.wall(), scope.phase, kind is None))
 
 
 MOST = 10_000

@@ -59,7 +59,7 @@ class StepExecution:
         gate = self._run.gate
         ticket = gate.ticket(may_probe=False)
         try:
-            with self._run.carried_here():
+            with self._run.running_call():
                 await gate.enter(ticket)
                 return await self._called()
         except StopAgentError as stop:
@@ -84,7 +84,7 @@ class StepExecution:
         run = self._run
         call = self._call = replace(self._call, started_at=run.clock.wall())
         await run.begin(call)
-        run.tell(StepBegan(call.started_at, call.label, call.phase))
+        run.emit(StepBegan(call.started_at, call.label, call.phase))
         try:
             returned = await self._work()
             data = self._shape.encode(returned)
@@ -96,7 +96,7 @@ class StepExecution:
             self._tell_ended(name, replayed=False)
             raise
         done = replace(call, state=CallState.DONE, value=data, ended_at=run.clock.wall())
-        await run.whole(run.end(done))
+        await run.shielded(run.end(done))
         self._tell_ended("", replayed=False)
         return value
 
@@ -112,7 +112,7 @@ class StepExecution:
 
     def _tell_ended(self, trouble: str, *, replayed: bool) -> None:
         call, at = self._call, self._run.clock.wall()
-        self._run.tell(StepEnded(at, call.label, call.phase, trouble, replayed))
+        self._run.emit(StepEnded(at, call.label, call.phase, trouble, replayed))
 
 
 def step_key(
