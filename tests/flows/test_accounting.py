@@ -30,7 +30,7 @@ from jackline.flows.store.run_store import Claim, RunStore
 from jackline.testing.memory_run_store import MemoryRunStore
 from tests.flows.world import EPOCH, played
 
-LIMIT = 20_000
+LIMIT = 8_000
 MODEL = "claude-sonnet-4-5"
 RUN = RunRecord("r1", "flow", "", b"{}")
 AGENTS = 4
@@ -126,7 +126,8 @@ class Books:
         used.turns += 1
 
     async def fail(self, who: int) -> None:
-        if self.granted.pop(who, None) is not None:
+        self.granted.pop(who, None)
+        if who in self.agents:
             self.agents[who].release()
 
     async def give_up(self, who: int) -> None:
