@@ -38,24 +38,19 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.runner import StopAgentError
 from jackline.batches.threads import contain_exits, in_own_thread
-from jackline.budgets.budget import Budget, Duration
+from jackline.budgets.budget import Budget, Duration, seconds_of
 from jackline.errors import BadArgumentError, JournalError, LeaseLostError, StepFailedError
 from jackline.flows.agent_spec import (
+    OWN_LOOP,
     AgentOptions,
     AgentSpec,
     HookGiven,
     Resumed,
     ToolGiven,
-    answer_limit,
+    check_count,
+    check_text,
     continued_task_id,
-    duration,
-    folder,
     hooks,
-    limits,
-    moment,
-    retry_count,
-    text,
-    text_or_none,
     toolbox,
 )
 from jackline.flows.execution.agent_execution import AgentExecution
@@ -342,24 +337,30 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
             "An agent goes on from one place: resume= or continue_from=, not both.",
             next="Leave one of them out.",
         )
+    runs_it = runner or scope.run.settings.runner
+    if max_tokens is not None and runs_it != OWN_LOOP:
+        raise BadArgumentError(
+            f"agent(max_tokens=…) cannot be set for the runner {runs_it}, which decides it itself.",
+            next=f'Leave it out, or use runner="{OWN_LOOP}".',
+        )
     spec = AgentSpec(
-        text("prompt", prompt),
+        prompt,
         Shape(schema),
-        label=text("label", label),
-        model=text_or_none("model", model),
+        label=label,
+        model=model,
         toolbox=toolbox(tools),
-        system=text_or_none("system", system),
-        runner=text_or_none("runner", runner),
-        cwd=folder(cwd),
-        budget=limits(budget),
-        max_tokens=answer_limit(max_tokens, runner or scope.run.settings.runner),
-        timeout=duration(timeout),
-        deadline=moment(deadline),
-        retries=retry_count(retries),
-        resume=text_or_none("resume", resume),
+        system=system,
+        runner=runner,
+        cwd=str(cwd) if isinstance(cwd, os.PathLike) else cwd,
+        budget=budget,
+        max_tokens=max_tokens,
+        timeout=None if timeout is None else seconds_of(timeout),
+        deadline=deadline if isinstance(deadline, datetime | None) else seconds_of(deadline),
+        retries=retries,
+        resume=resume,
         continue_from=continued_task_id(continue_from),
         on_end=hooks(on_end, scope.run.flow_module_name),
-        class_=text_or_none("class_", class_),
+        class_=class_,
     )
     return AgentCall(spec, scope)
 
@@ -387,7 +388,8 @@ class phase:  # noqa: N801 -- a word of the language, used like a function
     """A named part of a flow, for people: `async with phase("search"): …`; may be nested."""
 
     def __init__(self, name: str) -> None:
-        self._name = text("phase", name)
+        check_text("phase", name)
+        self._name = name
         self._token: Token[FlowScope | None] | None = None
         self._scope: FlowScope | None = None
 
@@ -463,10 +465,8 @@ async def parallel(
     Siblings go on when one fails; look at the batch for what came of each. Up to 10,000 calls.
     """
     scope_for("parallel()")
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise BadArgumentError(
-            f"parallel(limit={limit!r}) would start nothing.", next="Give 1 or more."
-        )
+    if limit is not None:
+        check_count("parallel", "limit", limit, least=1)
     if not isinstance(calls, (Iterable, AsyncIterable)):
         raise BadArgumentError(
             f"parallel() cannot go through a {type(calls).__name__}.",
