@@ -75,7 +75,7 @@ def test_no_more_processes_live_than_the_host_may_have_whatever_runs_they_are_of
         host = host_of(w, programs, 3)
         names = [f"r{number:02}" for number in range(12)]
         runs = [await begin(host, name) for name in names]
-        tasks = [asyncio.create_task(run.carry()) for run in runs]
+        tasks = [asyncio.create_task(run.run()) for run in runs]
         for ended, task in zip(names, tasks, strict=True):
             at_least = min(len(names), names.index(ended) + 3)
             await w.until(lambda need=at_least: len(programs.begun) >= need, tasks[-1])  # type: ignore[misc]
@@ -106,7 +106,7 @@ def test_one_that_waits_for_other_things_holds_no_place() -> None:
 
         programs.meanwhile = at_a_wall
         host = host_of(w, programs, 1)
-        tasks = [asyncio.create_task((await begin(host, name)).carry()) for name in ("first", "b")]
+        tasks = [asyncio.create_task((await begin(host, name)).run()) for name in ("first", "b")]
         await w.until(lambda: "first" in programs.alive, tasks[0])
         programs.alive["first"].set()
         await w.until(lambda: "b" in programs.alive, tasks[1])
@@ -123,7 +123,7 @@ def test_agents_that_an_agent_has_started_do_not_wait_for_it() -> None:
         w, programs = world(), Programs()
         host = host_of(w, programs, 1)
         outer, inner = await begin(host, "outer"), await begin(host, "inner", ', "level": 2')
-        tasks = [asyncio.create_task(run.carry()) for run in (outer, inner)]
+        tasks = [asyncio.create_task(run.run()) for run in (outer, inner)]
         await w.until(lambda: len(programs.alive) == 2, tasks[0])
         for event in list(programs.alive.values()):
             event.set()
@@ -137,12 +137,12 @@ def test_in_line_a_deadline_holds_and_a_stop_is_heard_at_once() -> None:
     async def main() -> None:
         w, programs = world(), Programs()
         host = host_of(w, programs, 1)
-        first = asyncio.create_task((await begin(host, "first")).carry())
+        first = asyncio.create_task((await begin(host, "first")).run())
         await w.until(lambda: "first" in programs.alive, first)
-        late = await w.through((await begin(host, "late", ', "deadline": 60.0')).carry())
+        late = await w.through((await begin(host, "late", ', "deadline": 60.0')).run())
         assert late.value == Ending.DEADLINE
         stopped = await begin(host, "stopped")
-        stopping = asyncio.create_task(stopped.carry())
+        stopping = asyncio.create_task(stopped.run())
         await w.until(lambda: LINE in str(w.of(AgentWaits)[-1].why), stopping)
         before = w.clock.monotonic()
         stopped.stop("The test stops it.")

@@ -158,7 +158,7 @@ def test_the_pause_between_two_attempts_is_no_work() -> None:
 async def interrupted(w: World, what: Flow[[], list[str]], after: float) -> None:
     """The process dies after so much time, and another one goes on a day later."""
     begun = await w.begin(what)
-    task = asyncio.create_task(begun.carry())
+    task = asyncio.create_task(begun.run())
     until = w.clock.monotonic() + after
     await w.until(lambda: w.clock.monotonic() >= until, task)
     begun.stop_now()

@@ -174,7 +174,7 @@ def check_count(function: str, name: str, value: object, *, least: int) -> None:
     """Refuse an argument that is no whole number from `least` on."""
     if not isinstance(value, int) or value < least:
         raise BadArgumentError(
-            f"{function}({name}=…) cannot be {value!r}.", next=f"Give a number, {least} or more."
+            f"{function}({name}={value!r}) makes no sense.", next=f"Give a number, {least} or more."
         )
 
 

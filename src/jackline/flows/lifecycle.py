@@ -258,7 +258,7 @@ async def cancel_run(
     execution.count_saved()
     run: FlowRun[None] = FlowRun(execution, Flow(_nothing), resumed=True, probe_first=False)
     run.cancel("It was cancelled while nobody carried it.")
-    await run.carry()
+    await run.run()
     return run.state
 
 
