@@ -15,6 +15,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from jackline.agents.claude_code.environment import TOKEN_HEADER
@@ -28,8 +29,8 @@ from jackline.assembly.gateway_process import fullest_window, held_times
 from jackline.clock import Clock
 from jackline.config import Config
 from jackline.errors import JacklineError, JournalError
-from jackline.flows.host import FlowHost
-from jackline.flows.process_slots import ProcessSlots
+from jackline.flows.execution.work_time import HeldTimes
+from jackline.flows.host import FlowHost, ProcessSlots
 from jackline.flows.records import RunRecord
 from jackline.flows.run_events import Listener, ignore_event
 from jackline.flows.settings import AllowPatterns
@@ -39,8 +40,6 @@ from jackline.flows.store.sqlite.store_file import RUN_PATIENCE
 from jackline.mcp_server.agent_manager import AgentManager
 from jackline.state_dir import StateDir
 from jackline.telemetry.client_telemetry import telemetry_variables
-
-_FRESH = 1.0
 
 
 async def host_through(
@@ -84,33 +83,10 @@ async def host_through(
         prices=config.prices,
         listener=listener,
         window_used=window_used,
-        held_time=HeldTimes(url, clock, token).of,
+        held_time=HeldTimes(partial(held_times, url, token or ""), clock).of,
         processes=ProcessSlots(config.runs.processes_at_once),
         allow=allow or (lambda: config.tools.batch.allow),
     )
-
-
-class HeldTimes:
-    """What the gateway says of held calls, asked once a second at most by all agents together."""
-
-    def __init__(self, url: str, clock: Clock, token: str | None = None) -> None:
-        self._url = url
-        self._token = token or ""
-        self._clock = clock
-        self._asked_at = -_FRESH
-        self._asking: asyncio.Future[dict[str, float] | None] | None = None
-
-    async def of(self, task_id: str) -> float | None:
-        """For how many seconds the calls of this task were held; None when nobody says."""
-        now = self._clock.monotonic()
-        if self._asking is None or now - self._asked_at >= _FRESH:
-            self._asked_at = now
-            self._asking = asyncio.ensure_future(
-                asyncio.to_thread(held_times, self._url, self._token)
-            )
-        # Others wait for the same answer: who is cancelled leaves it to them.
-        told = await asyncio.shield(self._asking)
-        return None if told is None else told.get(task_id, 0.0)
 
 
 def open_run_store(config: Config, *, patience: float = 0.0) -> SqliteRunStore:

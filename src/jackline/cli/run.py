@@ -231,7 +231,7 @@ async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Out
     watch = asyncio.create_task(timer.watch(host.engine, run.run_id))
     try:
         await save_paying_variables(host.engine, run.run_id, timer.paying, host.clock)
-        return await run.carry()
+        return await run.run()
     except StoreLockedError as error:
         raise StoreLockedError(
             f"run {run.run_id} is paused as it was last saved: {error.message}",
