@@ -248,7 +248,7 @@ async def cancel_run(
         return record.state
     if flow is None:
         check_user_code(f"the run {record.run_id}", next_step=f"jackline cancel {record.run_id}")
-    await host.engine.ask_to_stop(record.run_id, "cancel")
+    await host.engine.request_stop(record.run_id, "cancel")
     settings = decode_settings(record.settings)
     claim = await claim_run(host, record, settings.lease)
     if claim is None:
@@ -547,7 +547,7 @@ async def cancel_agents(
     else:
         ended = await _end_here(host, claim, order)
     if ended == 0 and not ahead:
-        await host.engine.take_back_order(run.run_id, name)
+        await host.engine.withdraw_order(run.run_id, name)
         raise await _nobody(host.engine, run, name)
     return CancelledAgents(run, name, ended, carried=claim is None)
 

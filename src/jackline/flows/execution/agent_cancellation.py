@@ -210,7 +210,7 @@ async def withdraw_cancellations(
     names = {name, *(each for call in agents for each in (call.label, call.task_id))}
     orders = [order for order in await engine.ordered_ends(run_id) if order.name in names]
     for order in orders:
-        await engine.take_back_order(run_id, order.name)
+        await engine.withdraw_order(run_id, order.name)
     return any(not order.ended for order in orders)
 
 
