@@ -17,6 +17,9 @@ from jackline.autopsy.figures import counted
 
 T_co = TypeVar("T_co", covariant=True)
 
+RUNNERS = ("messages", "claude-code", "codex")
+"""The names of the runners that agents can have."""
+
 
 class Ending(StrEnum):
     """What ended an agent; the words are part of the public surface."""
