@@ -37,7 +37,7 @@ class _Times:
         return self.elapsed + self.ahead
 
     def journal(self, path: Path, keep_days: float = 30.0) -> Journal:
-        settings = replace(made.AT_ONCE, sweep_seconds=0.0, keep_days=keep_days)
+        settings = replace(made.AT_ONCE, sweep_seconds=0.0, keep=keep_days * 86400)
         return Journal(path, settings=settings, wall=self.wall, elapsed=lambda: self.elapsed)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jackline.testing.memory_run_store import MemoryRunStore
 
 from jackline import Budget
 from jackline.agents.outcome import Ending, Outcome, TokenUsage
@@ -27,7 +28,6 @@ from jackline.flows.records import (
 )
 from jackline.flows.store.agent_log import StoredAgentLog
 from jackline.flows.store.run_store import Claim, RunStore
-from jackline.testing.memory_run_store import MemoryRunStore
 from tests.flows.world import EPOCH, played
 
 LIMIT = 8_000

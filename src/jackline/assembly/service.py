@@ -172,7 +172,7 @@ class Service:
         self._listener.draining = True
         self.desk.send_home()
         ticks = asyncio.get_running_loop().time
-        until = ticks() + self.config.gateway.limits.drain_seconds
+        until = ticks() + self.config.gateway.limits.drain
         while self._patient and self.desk.calls and ticks() < until:  # noqa: ASYNC110 -- below
             # Once in a gateway's life; an event would be one more thing for every call to do.
             await asyncio.sleep(_LOOK_EVERY)
