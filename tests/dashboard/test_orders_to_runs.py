@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from jackline.flows.records import RunRecord, RunState
-from jackline.flows.store.sqlite import SqliteRunStore
 from jackline.lane_id import LaneId
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.testing.simulated_provider import SimulatedProvider
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
@@ -121,7 +121,7 @@ def test_one_call_is_retried_from_its_leaf_and_a_run_resumed_and_cancelled(
 
 async def _leave_parked(store: Path) -> None:
     """A run that waits for a person."""
-    engine = SqliteRunStore(store)
+    engine = open_run_store(run_store_url(store.parent))
     try:
         run = RunRecord("parked", "later", "", b"{}")
         claim = await engine.create(run, owner="x", lease=60)
@@ -159,7 +159,7 @@ def test_a_button_stays_itself_while_the_page_is_drawn_anew(
 
 
 async def _say_why(store: Path, why: str) -> None:
-    engine = SqliteRunStore(store)
+    engine = open_run_store(run_store_url(store.parent))
     try:
         claim = await engine.claim("parked", owner="y", lease=60)
         record = await engine.run("parked")

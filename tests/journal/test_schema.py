@@ -60,7 +60,7 @@ def test_calls_of_the_first_version_have_wasted_nothing_that_is_known(tmp_path: 
         )
     with pytest.raises(JournalError) as refused, JournalReader(path):
         pass
-    assert "jackline up" in refused.value.next
+    assert "jackline up" in refused.value.hint
     with Journal(path):
         pass
     with JournalReader(path) as reader:

@@ -66,7 +66,7 @@ def record(fails: Callable[[], Exception | None], *, hang_up: bool = False) -> R
     ("error", "status", "words"),
     [
         (ValueError("a header with a line end: sk-secret"), 400, "the request cannot be sent"),
-        (UsageError("The login has run out.", next="log in again"), 401, "log in again"),
+        (UsageError("The login has run out.", hint="log in again"), 401, "log in again"),
     ],
 )
 def test_a_request_that_cannot_be_sent_is_answered_with_an_error(

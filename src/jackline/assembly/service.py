@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -61,6 +62,7 @@ from jackline.events import (
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.flow_sources import no_user_code
 from jackline.flows.run_processes import RunOrders, Waker
+from jackline.flows.store import run_store_exists, run_store_url
 from jackline.gateway.call_intake import CallIntake, look_after
 from jackline.gateway.control_plane import ControlPaths, OperatorOrders
 from jackline.gateway.exchange import Exchange
@@ -113,6 +115,7 @@ class Service:
         self._clock = clock or SystemClock()
         self._reload = reload
         self._state = StateDir(config.state_dir)
+        self._run_store_url = run_store_url(config.state_dir)
         self._stack = AsyncExitStack()
         self._notes: dict[str, str] = {}
         self._patient = True
@@ -249,7 +252,7 @@ class Service:
 
     def _build_report(self) -> None:
         """What the service says of itself."""
-        self._flow_book = StoredRuns(self._state.flows, self._clock)
+        self._flow_book = StoredRuns(self._run_store_url, self._clock)
         self._live = LiveCalls(self.desk)
         sources = ReportSources(
             self.desk,
@@ -317,7 +320,7 @@ class Service:
             clients.book,
         )
         self._agents = BackgroundAgents(
-            lambda: self.config, lambda: self.url, self._state.flows, self._clock
+            lambda: self.config, lambda: self.url, self._run_store_url, self._clock
         )
         self._continuing = SessionResumer(
             lambda: self.config.continue_sessions, self._agents.host, self._clock, draw
@@ -329,7 +332,6 @@ class Service:
             watching.facts,
             self.observatory,
             self._journal,
-            self._state.flows,
             self._flow_book,
             self._clock,
         )
@@ -373,8 +375,9 @@ class Service:
             self._keep(work())
         self._stack.push_async_callback(self._agents.close)
         self._keep(self._agents.serve())
-        self._keep(self._continuing.watch(self._state.flows.exists))
-        self._keep(Waker(self._state.flows, self._clock, here=self._agents.wakes).watch())
+        self._keep(self._continuing.watch(partial(run_store_exists, self._run_store_url)))
+        waker = Waker(self._state.folder, self._run_store_url, self._clock, here=self._agents.wakes)
+        self._keep(waker.watch())
         self._keep(self.observatory.keep_settling())
         self._keep(self._memory.keep_remembering())
         if self._reload is not None:

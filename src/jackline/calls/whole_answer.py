@@ -61,7 +61,7 @@ def gave_up(refusal: CallRefusal) -> GaveUpError:
     retry_at = refusal.retry_at
     return GaveUpError(
         refusal.why,
-        next="see the attempts for what was tried",
+        hint="see the attempts for what was tried",
         retry_at=None if retry_at is None else datetime.fromtimestamp(retry_at, UTC),
         sent="unknown" if refusal.attempts else "no",
         attempts=[each.in_words(number) for number, each in enumerate(refusal.attempts, 1)],

@@ -91,7 +91,7 @@ def model_to_try(upstream: UpstreamSettings, requested: str | None) -> str:
     known = requested or next(iter(upstream.models.values()), None)
     if known is None:
         raise BadArgumentError(
-            f"the models of {upstream.name} are not known", next="name a model with --model"
+            f"the models of {upstream.name} are not known", hint="name a model with --model"
         )
     return known
 
@@ -141,7 +141,7 @@ def _own_credentials(kind: UpstreamKind, environ: Mapping[str, str]) -> Headers:
     if name is None:
         raise UsageError(
             "this upstream gets the client's own credentials, and this shell has none to try it",
-            next=f"set one of {', '.join(names)}; clients that are logged in work without",
+            hint=f"set one of {', '.join(names)}; clients that are logged in work without",
         )
     secret = environ[name].strip().encode()
     if name == "ANTHROPIC_API_KEY":

@@ -401,7 +401,7 @@ def _hours(text: str) -> str:
     try:
         parse_hours(text)
     except UsageError as error:
-        raise ValueError(f"{error.message} {error.next}") from error
+        raise ValueError(f"{error.message} {error.hint}") from error
     return text
 
 
@@ -548,8 +548,7 @@ class AgentsTable(ConfigTable):
     )
     folders: list[Annotated[str, AfterValidator(_absolute)]] = Field(
         default=[],
-        description="Where agents and batches may work, beside the folder of their client. The"
-        " settings that Claude Code finds in such a folder are followed.",
+        description="Where agents and batches may work, beside the folder of their client.",
     )
     depth: Annotated[int, Field(ge=1, le=20)] = Field(
         default=_AGENTS.depth,

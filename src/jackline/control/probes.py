@@ -122,7 +122,7 @@ def look_at_state(folder: Path, now: float) -> StateSeen:
         with JournalReader(journal) as reader:
             return replace(seen, calls=reader.totals(now - _DAY).calls)
     except JournalError as error:
-        return replace(seen, journal=error.message, journal_fix=error.next)
+        return replace(seen, journal=error.message, journal_fix=error.hint)
 
 
 def is_port_taken(host: str, port: int) -> bool:

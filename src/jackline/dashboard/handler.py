@@ -113,7 +113,7 @@ class Details:
         engine = self._flows.engine()
         record = None if engine is None or not run_id else await engine.run(run_id)
         if engine is None or record is None:
-            raise UnreadableError(f"There is no run {run_id}.", next="`jackline ls` lists them.")
+            raise UnreadableError(f"There is no run {run_id}.", hint="`jackline ls` lists them.")
         now = self._clock.wall()
         calls = await engine.calls(record.run_id)
         notes = await engine.notes(record.run_id)
@@ -328,7 +328,7 @@ class DashboardHandler:
 
 
 def _refuse(request: ServiceRequest, status: int, text: str, hint: str = "") -> None:
-    _send(request, status, {"error": BadArgumentError(text, next=hint).to_json()})
+    _send(request, status, {"error": BadArgumentError(text, hint=hint).to_json()})
 
 
 def _send(request: ServiceRequest, status: int, document: Mapping[str, object]) -> None:

@@ -183,13 +183,13 @@ class OperatorOrders:
         known = [each.name for each in self._desk.settings.upstreams]
         if not isinstance(name, str) or name not in known:
             raise BadArgumentError(
-                f"there is no upstream {name!r}", next=f"use one of: {', '.join(known)}"
+                f"there is no upstream {name!r}", hint=f"use one of: {', '.join(known)}"
             )
         seconds = asked.get("seconds")
         if seconds is not None and not (
             isinstance(seconds, int | float) and 0 < seconds <= _LONGEST
         ):
-            raise BadArgumentError("an order holds for up to 30 days", next="for example --for 30m")
+            raise BadArgumentError("an order holds for up to 30 days", hint="for example --for 30m")
         until = None if seconds is None else self._desk.now() + float(seconds)
         order = RouteOverride(
             name, _text(asked, "model"), _text(asked, "session"), _text(asked, "agent"), until
@@ -235,7 +235,7 @@ class OperatorOrders:
         ]
         if not found:
             shown_lanes = ", ".join(sorted({name.label for name in lanes})) or "none yet"
-            raise BadArgumentError(f"no lane is called {pattern!r}", next=f"lanes: {shown_lanes}")
+            raise BadArgumentError(f"no lane is called {pattern!r}", hint=f"lanes: {shown_lanes}")
         return found
 
     def _switch(self, asked: Mapping[str, object], *, paused: bool) -> dict[str, object]:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Self, TypeVar
 
-from jackline.agents.claude_code.transcript import DeadAgent, read_dead_agent
 from jackline.agents.outcome import Ending
 from jackline.agents.runner import ENDINGS
 from jackline.clock import Clock
@@ -30,6 +29,7 @@ from jackline.failures import Failure, Kind, Observation, Where, classify
 from jackline.failures.sentences import name_of_kind
 from jackline.hooks.hook_input import HookInput, ReportedEnd
 from jackline.lane_id import Payer
+from jackline.transcripts.saved_conversation import DeadAgent, read_dead_agent
 from jackline.transcripts.story import TranscriptEnd
 
 _MOST_AGENTS = 2000

@@ -58,7 +58,7 @@ class JournalReader:
         if not path.is_file():
             raise JournalError(
                 f"There is no journal at {path}.",
-                next="Start the gateway with `jackline up`: it creates one.",
+                hint="Start the gateway with `jackline up`: it creates one.",
             )
         try:
             check_private(path)
@@ -71,7 +71,7 @@ class JournalReader:
             )
         except NotPrivateError as error:
             why = f"The journal at {path} is not read: {cause_of(error)}."
-            raise JournalError(why, next=error.fix) from error
+            raise JournalError(why, hint=error.fix) from error
         except (sqlite3.Error, OSError) as error:
             raise self._unreadable(error) from error
         try:
@@ -158,18 +158,18 @@ class JournalReader:
         if version == 0:
             raise JournalError(
                 f"The journal at {self.path} is empty.",
-                next="Start the gateway with `jackline up`: it creates one.",
+                hint="Start the gateway with `jackline up`: it creates one.",
             )
         if version < FILE.version:
             raise JournalError(
                 f"The journal at {self.path} was written by an older Jackline.",
-                next="Start the gateway with `jackline up`: it migrates the journal.",
+                hint="Start the gateway with `jackline up`: it migrates the journal.",
             )
 
     def _unreadable(self, error: sqlite3.Error | OSError) -> JournalError:
         return JournalError(
             f"The journal at {self.path} cannot be read: {cause_of(error)}.",
-            next="A running gateway renames a damaged journal itself; else move it away.",
+            hint="A running gateway renames a damaged journal itself; else move it away.",
         )
 
 

@@ -52,7 +52,7 @@ def provider_for(settings: UpstreamSettings, environ: Mapping[str, str]) -> Prov
         raise UsageError(
             f"Upstream {settings.name} of kind {settings.kind} has no credential of the sort"
             f" “{settings.credential}”.",
-            next=f"In its credential, name its key, or {instead}.",
+            hint=f"In its credential, name its key, or {instead}.",
         )
     origin = origin_of(settings, environ)
     match settings.kind:
@@ -258,7 +258,7 @@ class _PreparingAttempt:
             return
         except JacklineError as error:
             if self._handler is not None:
-                text = f"{error.message} {error.next}".strip()
+                text = f"{error.message} {error.hint}".strip()
                 self._attempt = _RejectedAttempt(401, "authentication_error", text, self._handler)
             return
         if self._handler is None:
