@@ -15,7 +15,7 @@ from jackline.control.board import Facts, FlowFacts, WaitReason, fleet_document
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
 from jackline.control.status import count_agents
-from jackline.dashboard.runs import StoredRuns
+from jackline.control.stored_runs import StoredRuns
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.store.sqlite import SqliteRunStore

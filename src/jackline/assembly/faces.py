@@ -1,39 +1,25 @@
-"""Make the faces beside the gateway, page, models, hooks, metrics, and the sender of notifications.
+"""Make the interfaces beside the gateway: page, models, hooks.
 
-Rules: (1) faces get functions to read and order with, never the service itself; each brings the
-work that must go on while the service runs; (2) metrics are collected when somebody reads them,
-and a store of runs that cannot be read leaves out its own metrics only; (3) while no way to
-notify is set, nothing is looked at; sending happens in a thread, and a failed message is logged
-and tried a few times.
-Not here: the faces (mcp_server/, dashboard/, hooks/, telemetry/), what is worth a message
-(notifications/).
+Rules: (1) interfaces get functions to read and order with, never the service itself; each brings
+the work that must go on while the service runs.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from jackline.assembly.agent_ends import AgentEndTracker, EndTrackingHooks
-from jackline.assembly.traces import JoinedDetails
 from jackline.clock import Clock, SystemClock
-from jackline.control.board import NO_FLOW_FACTS, Facts, FlowFacts, fleet_document
+from jackline.control.board import Facts, FlowFacts
 from jackline.control.http_handler import HttpHandler, ServiceRequest
+from jackline.control.stored_runs import StoredRuns
 from jackline.dashboard.feed import Feed
-from jackline.dashboard.handler import CarryOut, DashboardHandler, OrderAccess
-from jackline.dashboard.runs import StoredRuns
-from jackline.errors import JacklineError
-from jackline.flows.records import RunState
-from jackline.flows.settings import parse_hours
-from jackline.flows.store.sqlite.store_file import runs_by_state
+from jackline.dashboard.handler import CarryOut, DashboardHandler, Details, OrderAccess
 from jackline.hooks.agent_deaths import LatestCalls
+from jackline.hooks.agent_ends import AgentEndTracker
 from jackline.hooks.endpoint import HooksEndpoint, SessionStopped
-from jackline.journal import Journal
-from jackline.journal.journal import BOUNDS
 from jackline.mcp_server.agent_manager import AgentManager
 from jackline.mcp_server.agent_orders import OrderIntake
 from jackline.mcp_server.endpoint import McpEndpoint
@@ -42,145 +28,6 @@ from jackline.mcp_server.permissions import AgentSettings, ToolSettings
 from jackline.mcp_server.tools.agents import agent_control_tools, agent_start_tools
 from jackline.mcp_server.tools.batch import CallListener, batch_tools, nobody
 from jackline.mcp_server.tools.status import status_tools
-from jackline.notifications.delivery import DeliveryResult, send
-from jackline.notifications.incidents import ConditionFinder, IncidentMessage, Incidents
-from jackline.notifications.settings import NotifySettings
-from jackline.telemetry.client_telemetry import ClientReports
-from jackline.telemetry.metrics import Histogram
-from jackline.telemetry.observatory import Observatory
-from jackline.telemetry.scrape import (
-    JournalFigures,
-    OwnProcess,
-    RunFigures,
-    ScrapeFacts,
-    ScrapeHandler,
-)
-
-_log = logging.getLogger(__name__)
-
-
-class ServiceMetrics:
-    """What programs may read of one service: the face, and the work that must go on for it."""
-
-    def __init__(
-        self,
-        facts: Callable[[FlowFacts], Facts],
-        observatory: Observatory,
-        journal: Journal,
-        flows: Path,
-        book: StoredRuns,
-        clock: Clock,
-    ) -> None:
-        self._facts = facts
-        self._observatory = observatory
-        self._journal = journal
-        self._store = flows
-        self._book = book
-        self._flows = NO_FLOW_FACTS
-        self._runs: RunFigures | None = None
-        self._process = OwnProcess(clock)
-        self.face = ScrapeHandler(self._look, self._fleet, self._refresh, clock)
-        self.work: tuple[Callable[[], Coroutine[object, object, None]], ...] = (
-            self.face.serve,
-            self._process.watch,
-        )
-
-    def _fleet(self) -> dict[str, object]:
-        return fleet_document(self._facts(self._flows))
-
-    def _look(self) -> ScrapeFacts:
-        # First the facts: looking at the fleet counts what was put aside.
-        facts = self._facts(self._flows)
-        health, times = self._journal.health, self._journal.commit_times
-        commits = Histogram.of(BOUNDS, times.counts, times.seconds)
-        journal = JournalFigures(health.ok, health.dropped, health.waiting, commits)
-        watched, process = self._observatory, self._process.figures()
-        return ScrapeFacts(facts, watched.tally, journal, process, self._runs, watched.spent_before)
-
-    async def _refresh(self) -> None:
-        self._flows = await self._book.look()
-        self._runs = await asyncio.to_thread(self._count_runs)
-
-    def _count_runs(self) -> RunFigures | None:
-        try:
-            found = runs_by_state(self._store)
-        except JacklineError as error:
-            _log.warning("metrics do not tell how runs stand: %s", error.message)
-            return None
-        _, need_you = found.get(RunState.PARKED, (0, 0))
-        return RunFigures({state: count for state, (count, _) in found.items()}, need_you)
-
-
-_EVERY = 5.0
-_TRIES = 3
-_BETWEEN_TRIES = 30.0
-
-
-class Notifier:
-    """The messages of one service; `watch` must run for as long as it does."""
-
-    def __init__(
-        self,
-        settings: Callable[[], NotifySettings],
-        facts: Callable[[FlowFacts], Facts],
-        observatory: Observatory,
-        book: StoredRuns,
-        clock: Clock,
-        send: Callable[[IncidentMessage, NotifySettings], Sequence[DeliveryResult]] = send,
-    ) -> None:
-        self._settings = settings
-        self._facts = facts
-        self._observatory = observatory
-        self._book = book
-        self._clock = clock
-        self._send = send
-        self._noticing = ConditionFinder()
-        self._incidents = Incidents()
-        self._sending: set[asyncio.Task[None]] = set()
-
-    async def watch(self) -> None:
-        """Look, and have told what is due, until cancelled."""
-        try:
-            while True:
-                await self.look()
-                await self._clock.sleep(_EVERY)
-        finally:
-            for task in self._sending:
-                task.cancel()
-            await asyncio.gather(*self._sending, return_exceptions=True)
-
-    async def look(self) -> list[IncidentMessage]:
-        """The messages that are due now; they are being sent."""
-        settings = self._settings()
-        if not settings.has_ways:
-            return []
-        self._noticing.budget_share = settings.budget_share
-        facts = self._facts(await self._book.look())
-        now = self._clock.now()
-        holding = self._noticing.look(facts, self._observatory.tally.lanes, now)
-        wanted = [each for each in holding if each.about in settings.on]
-        quiet = settings.quiet is not None and parse_hours(settings.quiet).next_from(now) == now
-        told = self._incidents.look(self._clock.steady(), wanted, quiet=quiet)
-        # How long something holds is a duration; when somebody is told of it, a date.
-        due = [replace(message, at=now.timestamp()) for message in told]
-        for message in due:
-            task = asyncio.get_running_loop().create_task(self._tell(message, settings))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
-        return due
-
-    async def _tell(self, message: IncidentMessage, settings: NotifySettings) -> None:
-        for tries_left in range(_TRIES - 1, -1, -1):
-            sent = await asyncio.to_thread(self._send, message, settings)
-            failed = [each for each in sent if each.trouble]
-            if not failed:
-                return
-            for each in failed:
-                _log.warning("a message was not sent by %s: %s", each.way, each.trouble)
-            # What went is not sent again.
-            settings = settings.only([each.way for each in failed])
-            if tries_left:
-                await self._clock.sleep(_BETWEEN_TRIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +66,8 @@ class PageSources:
     carry_out: CarryOut
     read_only: Callable[[], bool]
     stopping: Callable[[], bool]
-    clients: ClientReports
-    """What clients tell of their agents."""
+    client_report: Callable[[str, str], Mapping[str, object] | None]
+    """What its client reported of an agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +110,7 @@ def make_faces(
         # By the clock of who looks at it: in a drill the service's own may run much faster.
         Feed(watched.facts, flows, SystemClock(), watched.stopping),
         flows,
-        JoinedDetails(flows, watched.journal, clock, watched.clients),
+        Details(flows, watched.journal, clock, watched.client_report),
         OrderAccess(trusts, watched.read_only, watched.carry_out),
     )
     models = McpEndpoint(
@@ -282,6 +129,6 @@ def make_faces(
         standing.session_stopped,
         standing.fates,
         standing.hook_token,
+        standing.ends,
     )
-    heard = EndTrackingHooks(hooks, trusts, standing.ends)
-    return Faces((models, heard, page), (models.serve, page.serve, standing.ends.watch))
+    return Faces((models, hooks, page), (models.serve, page.serve, standing.ends.watch))

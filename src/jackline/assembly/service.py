@@ -22,7 +22,6 @@ from types import TracebackType
 from typing import Self
 
 from jackline import __version__
-from jackline.assembly.agent_ends import AgentEndTracker
 from jackline.assembly.agent_host import BackgroundAgents
 from jackline.assembly.config_reload import (
     ConfigReloader,
@@ -34,22 +33,19 @@ from jackline.assembly.config_reload import (
 )
 from jackline.assembly.faces import (
     ModelWork,
-    Notifier,
     PageSources,
-    ServiceMetrics,
     StatusSources,
     make_faces,
 )
 from jackline.assembly.session_resume import SessionResumer
-from jackline.assembly.status_report import PageFacts, ReportSources, StatusReport, in_trouble
-from jackline.assembly.traces import ClientTelemetry, TracedDesk, Tracing
 from jackline.calls import CallManager
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.config.references import resolve
 from jackline.control.http_handler import HttpHandler
+from jackline.control.observatory import Observatory, recall_past
+from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import whole_second
-from jackline.dashboard.runs import StoredRuns
 from jackline.events import (
     AttemptFailed,
     ClockMoved,
@@ -71,14 +67,21 @@ from jackline.gateway.live_calls import LaneDrain, LiveCalls
 from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
+from jackline.gateway.status_report import PageFacts, ReportSources, StatusReport, in_trouble
+from jackline.gateway.traced_intake import TracedIntake
 from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
+from jackline.hooks.agent_ends import AgentEndTracker
 from jackline.hooks.hook_input import hook_token
 from jackline.journal import Journal
 from jackline.lanes import LaneController
+from jackline.mcp_server.tools.batch import nobody
+from jackline.notifications.notifier import Notifier
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
-from jackline.telemetry.observatory import Observatory, recall_past
+from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver
+from jackline.telemetry.otlp_export import Forwarder, Tracing
+from jackline.telemetry.scrape import ScrapeHandler
 
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
@@ -209,7 +212,7 @@ class Service:
             controller.lanes, self._book, self._upstream, self._clock, self.carrier.review
         )
         ticks = asyncio.get_running_loop().time
-        make_desk = CallIntake if self.config.otlp.endpoint is None else TracedDesk
+        make_desk = CallIntake if self.config.otlp.endpoint is None else TracedIntake
         self.desk = make_desk(
             settings,
             self.carrier,
@@ -219,14 +222,15 @@ class Service:
             ticks,
             self._upstream.native_error,
         )
-        if isinstance(self.desk, TracedDesk):
+        if isinstance(self.desk, TracedIntake):
             self._tracing = Tracing(
                 self.config.otlp,
                 lambda: self.config.gateway.upstreams,
                 self.observatory,
                 self._clock,
             )
-            self.desk.tracing = self._tracing
+            self.desk.on_trace = self._tracing.trace_named
+            self.desk.on_tools = self._tracing.tools_reported
         self._memory = LaneMemory(
             self.carrier, self._book, self._addresses, self._journal.announce, self._clock
         )
@@ -299,12 +303,15 @@ class Service:
         watching = PageFacts(
             self.desk, self._live, self.observatory, report.status, self._pages.note, self._clock
         )
-        self._clients = clients = ClientTelemetry(
+        tracing = self._tracing
+        self._client_reports = reports = ClientReports(ends.agent_ended)
+        self._forwarder = None if tracing is None else Forwarder(self.config.otlp, self._clock)
+        receiver = OtlpReceiver(
+            reports,
             lambda: self.config.otlp,
-            self._tracing,
-            self.observatory,
-            self._clock,
-            ends.agent_ended,
+            lambda session, agent: self.observatory.fleet.member((session, agent)),
+            tracing,
+            self._forwarder,
         )
         watched = PageSources(
             watching.facts,
@@ -313,7 +320,7 @@ class Service:
             RunOrders(self._state.folder).carry_out,
             lambda: self.config.gateway.listen.read_only,
             lambda: self._listener.draining,
-            clients.book,
+            reports.document,
         )
         self._agents = BackgroundAgents(
             lambda: self.config, lambda: self.url, self._state.flows, self._clock
@@ -322,9 +329,15 @@ class Service:
             lambda: self.config.continue_sessions, self._agents.host, self._clock, draw
         )
         self._fates.on_answer = self._continuing.answered
-        working = ModelWork(self._agents.desk, lambda: self.config.tools, clients.batch_ran)
+        working = ModelWork(
+            self._agents.desk,
+            lambda: self.config.tools,
+            nobody
+            if tracing is None
+            else lambda call, result, caller: tracing.batch_call_ran(call, result, caller.session),
+        )
         self._faces = make_faces(standing, watched, working, control.trusts, self._clock)
-        self._measuring = ServiceMetrics(
+        self._metrics = ScrapeHandler(
             watching.facts,
             self.observatory,
             self._journal,
@@ -339,7 +352,7 @@ class Service:
             self._flow_book,
             self._clock,
         )
-        return (*self._faces.shown, self._measuring.face, clients.face)
+        return (*self._faces.shown, self._metrics, receiver)
 
     async def _open(self) -> None:
         # Its word is taken back last of all: who waits for its end may then use the folder.
@@ -364,12 +377,13 @@ class Service:
         self._keep(self._limits.watch())
         if self._tracing is not None:
             self._keep(self._tracing.watch())
-        if self._clients.forwarder is not None:
-            self._keep(self._clients.forwarder.watch())
+        if self._forwarder is not None:
+            self._keep(self._forwarder.watch())
         self._stack.push_async_callback(self._flow_book.close)
         self._keep(self._report.watch())
-        for work in (*self._faces.work, *self._measuring.work, self._notifying.watch):
+        for work in (*self._faces.work, self._metrics.serve, self._metrics.watch_delay):
             self._keep(work())
+        self._keep(self._notifying.watch())
         self._stack.push_async_callback(self._agents.close)
         self._keep(self._agents.serve())
         self._keep(self._continuing.watch(self._state.flows.exists))

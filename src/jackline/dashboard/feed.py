@@ -17,7 +17,7 @@ import msgspec
 from jackline.clock import Clock
 from jackline.control.board import Board, Facts, FlowFacts
 from jackline.control.http_handler import ServiceRequest
-from jackline.dashboard.runs import StoredRuns
+from jackline.control.stored_runs import StoredRuns
 
 MOST_WATCHERS = 64
 _EVERY = 1.0

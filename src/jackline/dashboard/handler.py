@@ -24,9 +24,9 @@ from jackline.agents.prices import cache_prices, dollars
 from jackline.autopsy.lapsed_caches import lapsed_waits, waits_sentence
 from jackline.clock import Clock
 from jackline.control.http_handler import ServiceRequest
+from jackline.control.stored_runs import StoredRuns, call_document, resource_document, run_document
 from jackline.control.text import lane_label
 from jackline.dashboard.feed import Feed
-from jackline.dashboard.runs import StoredRuns, call_document, resource_document, run_document
 from jackline.errors import BadArgumentError, JacklineError, UnreadableError
 from jackline.events import AttemptFailed, CallEnded
 from jackline.flows.store.run_store import RunStore
@@ -104,7 +104,15 @@ class PageFiles:
 class Details:
     """Reads one run or one agent from the store of runs and the journal."""
 
-    def __init__(self, flows: StoredRuns, journal: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        flows: StoredRuns,
+        journal: Path,
+        clock: Clock,
+        client_report: Callable[[str, str], Mapping[str, object] | None],
+    ) -> None:
+        """`client_report` returns what the client reported of an agent, by session and id."""
+        self._client_report = client_report
         self._flows = flows
         self._journal = journal
         self._clock = clock
@@ -201,6 +209,7 @@ class Details:
             },
             "lapsed": waits_sentence(lapsed_waits(calls, cache_prices)),
             "flow": flow,
+            "client": self._client_report(session, agent),
         }
 
     def _read(self, session: str, agent: str) -> tuple[list[CallEnded], list[AttemptFailed]]:
