@@ -31,13 +31,8 @@ from jackline.assembly.config_reload import (
     limit_lanes,
     status_pages,
 )
-from jackline.assembly.faces import (
-    ModelWork,
-    PageSources,
-    StatusSources,
-    make_faces,
-)
 from jackline.assembly.session_resume import SessionResumer
+from jackline.batches.tool import BatchCall, CallResult
 from jackline.calls import CallManager
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
@@ -46,6 +41,8 @@ from jackline.control.http_handler import HttpHandler
 from jackline.control.observatory import Observatory, recall_past
 from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import whole_second
+from jackline.dashboard.feed import Feed
+from jackline.dashboard.handler import DashboardHandler, Details, OrderAccess
 from jackline.events import (
     AttemptFailed,
     ClockMoved,
@@ -72,10 +69,17 @@ from jackline.gateway.traced_intake import TracedIntake
 from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.agent_ends import AgentEndTracker
+from jackline.hooks.endpoint import HooksEndpoint
 from jackline.hooks.hook_input import hook_token
 from jackline.journal import Journal
 from jackline.lanes import LaneController
-from jackline.mcp_server.tools.batch import nobody
+from jackline.mcp_server.agent_orders import OrderIntake
+from jackline.mcp_server.endpoint import McpEndpoint
+from jackline.mcp_server.model_tool import ModelTool, ToolCaller
+from jackline.mcp_server.permissions import AgentSettings, ToolSettings
+from jackline.mcp_server.tools.agents import agent_control_tools, agent_start_tools
+from jackline.mcp_server.tools.batch import batch_tools
+from jackline.mcp_server.tools.status import status_tools
 from jackline.notifications.notifier import Notifier
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
@@ -121,6 +125,7 @@ class Service:
         self.observatory = Observatory(self._clock, lambda: self.config.prices)
         self._fates = LatestCalls(self._clock)
         self._tracing: Tracing | None = None
+        self._forwarder: Forwarder | None = None
         # Requests that came before all was well.
         self._early: list[Exchange] = []
 
@@ -187,8 +192,8 @@ class Service:
         self._build_gateway(salt, draw)
         self._build_report()
         control = self._build_control()
-        faces = self._build_faces(control, hook_token(salt), draw)
-        self._router = Router(self.desk, self._upstream, control, faces)
+        interfaces = self._build_interfaces(control, hook_token(salt), draw)
+        self._router = Router(self.desk, self._upstream, control, interfaces)
         self._router.stopping = self._listener
         self._listener.refusal = self._router.refusal
         self._listener.is_shared = lambda: self.desk.settings.listen.token is not None
@@ -291,68 +296,101 @@ class Service:
     def _held(self) -> dict[str, object]:
         return {"held": dict(self.desk.held_time.by_task)}
 
-    def _build_faces(
+    def _build_interfaces(
         self, control: ControlPaths, for_hooks: str, draw: Callable[[], float]
     ) -> tuple[HttpHandler, ...]:
         """Who else answers on the port, and what works beside the calls."""
-        report = self._report
-        ends = AgentEndTracker(lambda: self.observatory.fleet, self._clock)
-        standing = StatusSources(
-            report.status, report.line, self._session_stopped, self._fates, for_hooks, ends
-        )
-        watching = PageFacts(
-            self.desk, self._live, self.observatory, report.status, self._pages.note, self._clock
-        )
-        tracing = self._tracing
-        self._client_reports = reports = ClientReports(ends.agent_ended)
-        self._forwarder = None if tracing is None else Forwarder(self.config.otlp, self._clock)
-        receiver = OtlpReceiver(
-            reports,
-            lambda: self.config.otlp,
-            lambda session, agent: self.observatory.fleet.member((session, agent)),
-            tracing,
-            self._forwarder,
-        )
-        watched = PageSources(
-            watching.facts,
-            self._flow_book,
-            self._state.journal,
-            RunOrders(self._state.folder).carry_out,
-            lambda: self.config.gateway.listen.read_only,
-            lambda: self._listener.draining,
-            reports.document,
-        )
+        report, runs, clock = self._report, self._flow_book, self._clock
+        facts = PageFacts(
+            self.desk, self._live, self.observatory, report.status, self._pages.note, clock
+        ).facts
+        ends = AgentEndTracker(lambda: self.observatory.fleet, clock)
         self._agents = BackgroundAgents(
-            lambda: self.config, lambda: self.url, self._state.flows, self._clock
+            lambda: self.config, lambda: self.url, self._state.flows, clock
         )
         self._continuing = SessionResumer(
-            lambda: self.config.continue_sessions, self._agents.host, self._clock, draw
+            lambda: self.config.continue_sessions, self._agents.host, clock, draw
         )
         self._fates.on_answer = self._continuing.answered
-        working = ModelWork(
-            self._agents.desk,
-            lambda: self.config.tools,
-            nobody
-            if tracing is None
-            else lambda call, result, caller: tracing.batch_call_ran(call, result, caller.session),
+        hooks = HooksEndpoint(
+            clock,
+            control.trusts,
+            report.line,
+            self._session_stopped,
+            self._fates,
+            for_hooks,
+            ends,
         )
-        self._faces = make_faces(standing, watched, working, control.trusts, self._clock)
-        self._metrics = ScrapeHandler(
-            watching.facts,
-            self.observatory,
-            self._journal,
-            self._state.flows,
-            self._flow_book,
-            self._clock,
+        models = McpEndpoint(
+            self._model_tools,
+            control.trusts,
+            lambda caller: self._agents.desk.news_for(
+                "" if caller.folder is None else str(caller.folder)
+            ),
+            lambda: not self._is_read_only(),
         )
-        self._notifying = Notifier(
-            lambda: self.config.notify,
-            watching.facts,
-            self.observatory,
-            self._flow_book,
-            self._clock,
+        receiver = self._build_receiver(ends)
+        self._page = DashboardHandler(
+            # By the clock of who looks at it: in a drill the service's own may run much faster.
+            Feed(facts, runs, SystemClock(), lambda: self._listener.draining),
+            runs,
+            Details(runs, self._state.journal, clock, self._client_reports.document),
+            OrderAccess(
+                control.trusts, self._is_read_only, RunOrders(self._state.folder).carry_out
+            ),
         )
-        return (*self._faces.shown, self._metrics, receiver)
+        metrics = ScrapeHandler(
+            facts, self.observatory, self._journal, self._state.flows, runs, clock
+        )
+        notifier = Notifier(lambda: self.config.notify, facts, self.observatory, runs, clock)
+        self._work = (
+            models.serve,
+            self._page.serve,
+            ends.watch,
+            metrics.serve,
+            metrics.watch_delay,
+            notifier.watch,
+        )
+        return models, hooks, self._page, metrics, receiver
+
+    def _build_receiver(self, ends: AgentEndTracker) -> OtlpReceiver:
+        """What receives the telemetry of clients."""
+        self._client_reports = ClientReports(ends.agent_ended)
+        if self._tracing is not None:
+            self._forwarder = Forwarder(self.config.otlp, self._clock)
+        return OtlpReceiver(
+            self._client_reports,
+            lambda: self.config.otlp,
+            lambda session, agent: self.observatory.fleet.member((session, agent)),
+            self._tracing,
+            self._forwarder,
+        )
+
+    def _model_tools(self) -> list[ModelTool]:
+        """The tools of models: to look, and to start work."""
+
+        def settings() -> ToolSettings:
+            return self.config.tools
+
+        def agent_settings() -> AgentSettings:
+            return self.config.tools.agents
+
+        desk, clock, tracing = self._agents.desk, self._clock, self._tracing
+
+        def ran(call: BatchCall, result: CallResult, caller: ToolCaller) -> None:
+            if tracing is not None:
+                tracing.batch_call_ran(call, result, caller.session)
+
+        orders = OrderIntake(desk, settings, os.environ, clock)
+        return [
+            *status_tools(self._report.status, agent_settings, clock),
+            *agent_start_tools(desk, orders, agent_settings, clock),
+            *agent_control_tools(desk, agent_settings, clock),
+            *batch_tools(settings, ran),
+        ]
+
+    def _is_read_only(self) -> bool:
+        return self.config.gateway.listen.read_only
 
     async def _open(self) -> None:
         # Its word is taken back last of all: who waits for its end may then use the folder.
@@ -381,9 +419,8 @@ class Service:
             self._keep(self._forwarder.watch())
         self._stack.push_async_callback(self._flow_book.close)
         self._keep(self._report.watch())
-        for work in (*self._faces.work, self._metrics.serve, self._metrics.watch_delay):
+        for work in self._work:
             self._keep(work())
-        self._keep(self._notifying.watch())
         self._stack.push_async_callback(self._agents.close)
         self._keep(self._agents.serve())
         self._keep(self._continuing.watch(self._state.flows.exists))

@@ -6,8 +6,6 @@ the budget is made; (3) what an agent uses also counts in the accounts of its fl
 run; (4) a limit is used up when as much was used as it allows, and the
 call that did it is not undone; (5) in a rolling window, what this process uses counts at once,
 what others use counts when the store is read next.
-Not here: reservations (ledger.py), the size of the next call (estimates.py), reading the store
-(flows/budget/reservations.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: (1) pure: results of probes come in, findings go out, each in one sentence with its fix; (2)
 the meaning of an answer or an error is decided by failures/; (3) no key, and no address that holds
 one, is shown; a variable's value only where it is an address without credentials.
-Not here: the probes (control/probes.py).
 """
 
 from __future__ import annotations

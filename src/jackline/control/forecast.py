@@ -6,7 +6,6 @@ matters is mentioned: half a dollar, or a minute of the lane's input limit, or 1
 neither is known; (4) on a lane that takes calls only waiting calls count whose cache has lapsed;
 (5) without a known price the figure is in tokens; (6) sums are upper bounds: conversations that
 share a prefix write it once.
-Not here: reading headers (lanes/rate_limits.py), what is cached (lanes/prompt_caches.py).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Rules: (1) a call pays next to nothing for being counted: events are queued and 
 one go; (2) the queue is bounded; (3) calls without a session are in no agent's timeline; (4)
 what happened today before the start is read from the journal off the event loop, before the first
 request and bounded; what cannot be read is left out, and nothing is written again.
-Not here: saving records (journal/), what is shown (control/), what lanes have learned
-(gateway/lane_memory.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ agent is counted once, under the state of its own row; none is called "working",
 calls nobody can know it; (5) the status line is short when nothing is wrong; a state is a glyph and
 a name, never colour alone; (6) the reason of a waiting call's place changes only when its meaning
 does, or by the minute.
-Not here: each agent by itself (fleet.py, board.py), the order of calls (lanes/queue.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Rules: (1) a stream begins with everything, then come changes; (2) while nobody 
 gathered; the work of a second is done once, however many watch; (3) a watcher that is behind misses
 changes, and gets everything again when it has caught up; (4) the number of watchers is bounded; (5)
 no open page prevents a service from stopping.
-Not here: the document (control/board.py), access (gateway/).
 """
 
 from __future__ import annotations

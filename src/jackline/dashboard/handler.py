@@ -5,7 +5,6 @@ page are served, by their exact names; nothing is loaded from another address, n
 runs, and no other site may frame the page; (3) every client that passed the access check may read,
 orders need the control token; a read-only service takes no order from a page; (4) details are
 bounded and hold no prompt, answer, key or token; (5) the journal is read off the event loop.
-Not here: orders to lanes (gateway/control_plane.py), executing an order (flows/run_processes.py).
 """
 
 from __future__ import annotations

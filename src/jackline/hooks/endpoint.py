@@ -6,7 +6,6 @@ changes nothing for the client; (3) a result is rewritten only on evidence that 
 never because its text looks like an error; its shape stays, only its text changes; (4) an error
 that the gateway passed to a session's main thread also reports its end: a client that shuts down
 does not wait for its hooks.
-Not here: whether an agent died (agent_deaths.py), the status line's text (control/status.py).
 """
 
 from __future__ import annotations

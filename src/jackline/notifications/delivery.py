@@ -5,7 +5,6 @@ Rules: (1) called off the event loop: all of this waits; (2) a channel that fail
 ever read as a command: it is an argument, or in the environment; (5) a webhook's signature covers
 the exact bytes and the time, so that an old message cannot be sent again; the secret appears
 nowhere.
-Not here: what is sent and when (incidents.py).
 """
 
 from __future__ import annotations

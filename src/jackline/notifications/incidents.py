@@ -5,7 +5,6 @@ started is not news; (3) the same trouble has the same key, however many calls o
 (4) an incident is sent once, and again only after it was over for a while; incidents of one kind
 that are due together are one message; (5) in quiet hours nothing is sent; incidents that still hold
 afterwards are sent then; (6) bounded.
-Not here: gathering the facts (assembly/faces.py), sending (delivery.py).
 """
 
 from __future__ import annotations

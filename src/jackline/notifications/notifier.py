@@ -49,7 +49,7 @@ class Notifier:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def watch(self) -> None:
-        """Look, and have told what is due, until cancelled."""
+        """Look for incidents, and send what is due, until cancelled."""
         try:
             while True:
                 await self.look()
@@ -70,16 +70,18 @@ class Notifier:
         holding = self._noticing.look(facts, self._observatory.tally.lanes, now)
         wanted = [each for each in holding if each.about in settings.on]
         quiet = settings.quiet is not None and parse_hours(settings.quiet).next_from(now) == now
-        told = self._incidents.look(self._clock.steady(), wanted, quiet=quiet)
-        # How long something holds is a duration; when somebody is told of it, a date.
-        due = [replace(message, at=now.timestamp()) for message in told]
+        messages = self._incidents.look(self._clock.steady(), wanted, quiet=quiet)
+        # How long something holds is a duration; when its message is sent, a date.
+        due = [replace(message, at=now.timestamp()) for message in messages]
         for message in due:
-            task = asyncio.get_running_loop().create_task(self._tell(message, settings))
+            task = asyncio.get_running_loop().create_task(
+                self._send_with_retries(message, settings)
+            )
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
         return due
 
-    async def _tell(self, message: IncidentMessage, settings: NotifySettings) -> None:
+    async def _send_with_retries(self, message: IncidentMessage, settings: NotifySettings) -> None:
         for tries_left in range(_TRIES - 1, -1, -1):
             sent = await asyncio.to_thread(self._send, message, settings)
             failed = [each for each in sent if each.trouble]

@@ -1,7 +1,6 @@
 """What is sent, by which channels, and when not.
 
 Rules: (1) frozen; (2) what may hold a secret is not shown by `repr`.
-Not here: reading it from files (config/).
 """
 
 from __future__ import annotations

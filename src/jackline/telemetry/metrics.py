@@ -4,7 +4,6 @@ Rules: (1) pure: samples in, bytes out; (2) a metric that is not in the list is 
 every metric of the list always is, with its help and type, also without samples; (3) no label names
 a run, session, agent, call or account; (4) names follow Prometheus' customs: base units, `_total`
 for counters; (5) whatever a label holds, a line stays a line.
-Not here: the values (scrape.py), the page about them (docs/metrics.md, compared by a test).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Where spans are sent, and whether clients may send theirs here.
 
 Rules: (1) frozen; (2) what may hold a secret is not shown by `repr`.
-Not here: reading it from files (config/).
 """
 
 from __future__ import annotations
