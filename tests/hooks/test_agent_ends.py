@@ -15,7 +15,7 @@ import pytest
 from jackline import event_loop
 from jackline.clock import VirtualClock
 from jackline.control.fleet import Fleet
-from jackline.control.status import count_agents
+from jackline.control.status import AgentCounts
 from jackline.events import CallEnded
 from jackline.hooks.agent_ends import AgentEndTracker
 from jackline.hooks.hook_input import HookInput
@@ -90,7 +90,7 @@ def test_a_session_whose_client_is_gone_is_finished_at_once_with_all_its_agents(
             end(client)
             await ends.look()
             assert states(fleet, clock) == [AgentState.FINISHED] * 3
-            assert count_agents([], fleet, {}, clock.wall()).total == 1, (
+            assert AgentCounts.of([], fleet, {}, clock.wall()).total == 1, (
                 "the other session is none's"
             )
             called(fleet, clock.wall() + 1, "")

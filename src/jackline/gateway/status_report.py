@@ -23,13 +23,10 @@ from jackline.control.forecast import (
     CacheAdvice,
     CacheRewriteCost,
     Forecast,
-    advice_for,
-    advice_sentence,
-    cost_of_wall,
     forecast_sentence,
 )
 from jackline.control.observatory import Observatory, account_of_lane
-from jackline.control.status import NO_AGENTS, AgentCounts, count_agents, find_needs, status_line
+from jackline.control.status import NO_AGENTS, AgentCounts, find_needs, status_line
 from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import limit_text, whole_second
 from jackline.gateway.call_intake import CallIntake
@@ -51,22 +48,22 @@ class CacheWatch:
         self._desk = desk
         self._price_of = price_of
 
-    def advice(self, now: datetime) -> list[tuple[CacheAdvice, str]]:
-        """For each lane with advice, the figures and the sentence."""
+    def advice(self) -> list[CacheAdvice]:
+        """The advice about each lane that needs some."""
         lanes = [lane for lane in self._lanes() if not lane.caches.reads_count]
         if not lanes:
             return []
         waiting = self._waiting()
         ahead = self._desk.carrier.controller.wall_ahead
-        found: list[tuple[CacheAdvice, str]] = []
+        found: list[CacheAdvice] = []
         for lane in lanes:
             names = waiting.get(lane.name, set())
             if not names and (lane.state in FLOWING or lane.paused):
                 continue
             price = self._price(lane)
-            advice = advice_for(lane, names, price, self._desk.now(), wall_ahead=ahead)
+            advice = CacheAdvice.of(lane, names, price, self._desk.now(), wall_ahead=ahead)
             if advice is not None:
-                found.append((advice, advice_sentence(advice, now)))
+                found.append(advice)
         return found
 
     def costs(self, forecasts: Iterable[Forecast]) -> dict[str, CacheRewriteCost]:
@@ -77,7 +74,9 @@ class CacheWatch:
                 continue
             lanes = [e for e in self._lanes() if account_of_lane(e.name) == each.account]
             priced = [(lane, self._price(lane)) for lane in lanes]
-            cost = cost_of_wall(priced, self._desk.now(), begins=each.ends_at, ends=each.resets_at)
+            cost = CacheRewriteCost.of_wall(
+                priced, self._desk.now(), begins=each.ends_at, ends=each.resets_at
+            )
             if cost is not None:
                 found[each.account] = cost
         return found
@@ -159,8 +158,8 @@ class StatusReport:
         costs = self._caches.costs(forecasts)
         forecast = forecast_sentence(forecasts, agents.present or drawn.calls_in_flight, now, costs)
         sentence = verdict(drawn, now, agents, self._needs(drawn))
-        advice = self._caches.advice(now)
-        drawn = replace(drawn, notes=(*drawn.notes, *(words for _, words in advice)))
+        advice = self._caches.advice()
+        drawn = replace(drawn, notes=(*drawn.notes, *(each.sentence(now) for each in advice)))
         return {
             **drawn.to_json(f"{sentence} {forecast}" if forecast else sentence),
             "upstreams": [each.url for each in self._from.desk.settings.upstreams],
@@ -170,7 +169,7 @@ class StatusReport:
                 else each.to_json()
                 for each in forecasts
             ],
-            "cache_advice": [each.to_json(words) for each, words in advice],
+            "cache_advice": [each.to_json(now) for each in advice],
         }
 
     def line(self, _session: str) -> str:
@@ -203,7 +202,7 @@ class StatusReport:
         size = len(fleet)
         if size <= _FEW or now - self._counted_at >= size / _AGENTS_A_SECOND:
             live, flows = self._from.live.look(), self._from.book.known
-            self._agent_counts = count_agents(
+            self._agent_counts = AgentCounts.of(
                 live, fleet, flows.agent_states, self._clock.wall(), flows.wait_reasons
             )
             self._counted_at = now
