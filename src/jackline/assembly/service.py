@@ -80,7 +80,7 @@ from jackline.mcp_server.permissions import AgentSettings, ToolSettings
 from jackline.mcp_server.tools.agents import agent_control_tools, agent_start_tools
 from jackline.mcp_server.tools.batch import batch_tools
 from jackline.mcp_server.tools.status import status_tools
-from jackline.notifications.notifier import Notifier
+from jackline.notifications.delivery import Notifier
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
 from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver
@@ -342,14 +342,14 @@ class Service:
         metrics = ScrapeHandler(
             facts, self.observatory, self._journal, self._state.flows, runs, clock
         )
-        notifier = Notifier(lambda: self.config.notify, facts, self.observatory, runs, clock)
+        self._notifier = Notifier(lambda: self.config.notify, facts, self.observatory, runs, clock)
         self._work = (
             models.serve,
             self._page.serve,
             ends.watch,
             metrics.serve,
             metrics.watch_delay,
-            notifier.watch,
+            self._notifier.watch,
         )
         return models, hooks, self._page, metrics, receiver
 

@@ -13,9 +13,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from jackline.control.board import Facts
+from jackline.control.observatory import LaneCounters
 from jackline.control.text import counted, moment_text
 from jackline.failures.sentences import duration_in_words
 from jackline.flows.records import ENDED
@@ -114,20 +115,6 @@ class Incidents:
         return messages
 
 
-class LaneCounts(Protocol):
-    """The counters of one lane since the service started (telemetry/scrape.py)."""
-
-    @property
-    def outcomes(self) -> Mapping[str, int]:
-        """Ended calls by outcome."""
-        ...
-
-    @property
-    def failures(self) -> Mapping[str, int]:
-        """Failed attempts by kind."""
-        ...
-
-
 class ConditionFinder:
     """Finds what holds now; remembers what it saw before, to know what is new."""
 
@@ -138,7 +125,9 @@ class ConditionFinder:
         self._refused: dict[str, int] = {}
         self._elsewhere: dict[str, float] = {}
 
-    def look(self, facts: Facts, tally: Mapping[str, LaneCounts], now: datetime) -> list[Condition]:
+    def look(
+        self, facts: Facts, tally: Mapping[str, LaneCounters], now: datetime
+    ) -> list[Condition]:
         """Everything that holds; `tally` is by the labels of lanes."""
         return [
             *_closed_accounts(facts.lanes, now),
@@ -148,7 +137,7 @@ class ConditionFinder:
             *self._windows(facts.head, now),
         ]
 
-    def _refused_keys(self, tally: Mapping[str, LaneCounts]) -> Iterator[Condition]:
+    def _refused_keys(self, tally: Mapping[str, LaneCounters]) -> Iterator[Condition]:
         for name, lane in tally.items():
             count = lane.failures.get("auth", 0)
             if count > self._refused.get(name, 0):
@@ -158,7 +147,7 @@ class ConditionFinder:
             self._refused[name] = count
 
     def _moved(
-        self, facts: Facts, tally: Mapping[str, LaneCounts], now: float
+        self, facts: Facts, tally: Mapping[str, LaneCounters], now: float
     ) -> Iterator[Condition]:
         upstreams = facts.head.get("upstreams")
         first = str(upstreams[0]) if isinstance(upstreams, list) and upstreams else ""
