@@ -210,7 +210,7 @@ def test_a_denial_says_what_would_help() -> None:
     assert "a call of its own" in chained.hint
 
 
-LOOKING = ("git log *", "git grep *", "git *", "find *", "sort *", "rg *", "cp *", "cat *")
+LOOKING = ("git log *", "git grep *", "git *", "find *", "sort *", "rg *", "touch *", "cat *")
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_a_star_stands_for_no_word_that_makes_looking_more_than_looking(command:
         "find . -name x",
         "sort -n x",
         "cat .git/config",
-        "cp x .github/workflows",
+        "touch .github/workflows",
     ],
 )
 def test_looking_is_what_a_star_stands_for(command: str) -> None:
@@ -311,7 +311,7 @@ def test_looking_is_what_a_star_stands_for(command: str) -> None:
         ("find . -name '*.py'", "find . -name '*.py'"),
         ("sed -n 1,20p *", "sed -n 1,20p a b"),
         ("jq .version *", "jq .version package.json"),
-        ("tar -xf *", "tar -xf a.tar"),
+        ("tar -xf a.tar", "tar -xf a.tar"),
         ("timeout 5 pytest *", "timeout 5 pytest -x tests"),
         ("nice -n 5 sort *", "nice -n 5 sort -n x"),
         ("env A=b pytest *", "env A=b pytest"),
@@ -322,6 +322,28 @@ def test_looking_is_what_a_star_stands_for(command: str) -> None:
 )
 def test_what_is_written_out_was_meant(pattern: str, command: str) -> None:
     assert allowed(Policy(FOLDER, (pattern,), windows=False), command)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("cp *", "cp a b"),
+        ("cp -r *", "cp -r a b"),
+        ("mv a *", "mv a b"),
+        ("tar -xf *", "tar -xf a.tar"),
+        ("nice rsync *", "nice rsync a b"),
+        ("/usr/bin/tee *", "/usr/bin/tee a"),
+        ("curl -s *", "curl -s a"),
+    ],
+)
+def test_a_program_that_writes_where_its_words_say_is_written_out(
+    pattern: str, command: str
+) -> None:
+    """No pattern allows it (decision 075), and the advice that is given does."""
+    denied = judge(ShellTool(), Policy(FOLDER, (pattern,), windows=False), command=command)
+    assert isinstance(denied, Denied)
+    assert "must be written out whole" in denied.hint
+    assert allowed(advised(denied), command)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from jackline.batches.commands import (
 from jackline.batches.known_commands import (
     OTHER_WRAPPERS,
     PLAIN_WRAPPERS,
+    WRITTEN_OUT,
     git_at,
     is_git,
     is_harmless,
@@ -223,8 +224,8 @@ class Policy:
     ) -> Denied | str | None:
         """Why no `*` stands for this word; None where one does.
 
-        `written` are the words before the first `*`; `valued` says that the pattern has the name of
-        this option, and a `*` for its value.
+        `written` are the words before the first `*`; `valued`: the pattern has the name of this
+        option, and a `*` for its value.
         """
         name = _cut(program[0])
         if word[:1] in ("-", "+"):
@@ -325,6 +326,8 @@ def _inner_program(pattern: _Pattern) -> int:
         name = program_name(pattern[at][0])
         if name in OTHER_WRAPPERS and name != "find":
             raise NotSimpleError(f"a `*` behind `{name}`, which starts what its words say")
+        if name in WRITTEN_OUT:
+            raise NotSimpleError(f"a `*` behind `{name}`, which must be written out whole")
         if name not in PLAIN_WRAPPERS:
             if pattern[at][0][:1] == "-":
                 break

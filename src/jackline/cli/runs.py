@@ -56,7 +56,8 @@ from jackline.flows.records import (
 )
 from jackline.flows.run_events import WARNING
 from jackline.flows.saved_sources import to_look_at, why_not_woken
-from jackline.flows.store.pending_calls import pending_calls
+from jackline.flows.store import run_store_exists, run_store_url
+from jackline.flows.store.agent_log import pending_calls
 from jackline.flows.store.run_store import RunStore, how_to_accept
 from jackline.outside_names import printable
 
@@ -333,7 +334,9 @@ def resources(everything: bool, retry: bool, woken: bool, as_json: bool, state: 
     async def look(host: FlowHost) -> int:
         if retry:
             take = partial(claim_run, host)
-            reaped = await reap(host.engine, host.clock, module_of, take, unattended=woken)
+            reaped = await reap(
+                host.engine, host.clock, module_of, take, unattended=woken, allow=host.allow
+            )
             for done in reaped:
                 click.echo(printable(f"{done.what}: {done.trouble or 'done'}"), err=True)
         found = await host.engine.resources(held_only=not everything)
@@ -378,7 +381,7 @@ def _with_store(
 ) -> T:
     """The result of `work`; without a store that of `without`, or NothingFoundError."""
     config = configured({"state": state}, with_secrets=False)
-    if not StateDir(config.state_dir).flows.exists():
+    if not run_store_exists(run_store_url(config.state_dir)):
         if without is not None:
             return without()
         raise NothingFoundError(

@@ -32,6 +32,7 @@ from jackline.events import (
     WindowsReported,
 )
 from jackline.journal import JournalReader
+from jackline.lane_id import LaneId
 from jackline.lanes.rate_limits import SeenWindow
 
 _MAX_QUEUED = 100_000
@@ -87,9 +88,10 @@ class Histogram:
 class LaneCounters:
     """The outcomes of the calls of one lane."""
 
-    __slots__ = ("cuts", "failures", "held", "outcomes", "tokens", "took")
+    __slots__ = ("cuts", "failures", "held", "outcomes", "tokens", "took", "upstream")
 
-    def __init__(self) -> None:
+    def __init__(self, upstream: str) -> None:
+        self.upstream = upstream
         self.outcomes: dict[str, int] = {}
         self.failures: dict[str, int] = {}
         self.cuts = 0
@@ -102,8 +104,8 @@ class CallCounters:
     """The sums of all lanes since the service started."""
 
     def __init__(self) -> None:
-        # By the lane's full name, so that a known lane costs one look-up; several may share sums.
-        self._found: dict[str, LaneCounters] = {}
+        # By the lane, so that a known lane costs one look-up; several may share sums.
+        self._found: dict[LaneId | None, LaneCounters] = {}
         self._lanes: dict[str, LaneCounters] = {}
 
     @property
@@ -139,22 +141,17 @@ class CallCounters:
         # It has a good status and failed nevertheless: the answer had begun.
         tally.cuts += event.status is not None and event.status < 300
 
-    def _counters(self, lane: str) -> LaneCounters:
-        name = lane.partition("#")[0] or NO_LANE
+    def _counters(self, lane: LaneId | None) -> LaneCounters:
+        name = NO_LANE if lane is None else lane.label
         if name not in self._lanes and len(self._lanes) >= MOST_LANES:
             name = OTHERS
         tally = self._lanes.get(name)
         if tally is None:
-            tally = self._lanes[name] = LaneCounters()
+            upstream = name if lane is None or name == OTHERS else lane.upstream
+            tally = self._lanes[name] = LaneCounters(upstream)
         if len(self._found) < 2 * MOST_LANES:
             self._found[lane] = tally
         return tally
-
-
-def account_of_lane(lane: str) -> str:
-    """The name of an account, whose lanes share its windows."""
-    upstream, _, account = lane.partition("/")
-    return f"{upstream}#{account.rpartition('#')[2]}"
 
 
 class Observatory:
@@ -173,7 +170,7 @@ class Observatory:
         """Events worth showing to a person, the latest last."""
         self.refused: dict[str, float] = {}
         """When each upstream last refused a key or login, and has answered no call since."""
-        self.spent_before: dict[str, tuple[float, int]] = {}
+        self.spent_before: dict[LaneId, tuple[float, int]] = {}
         """Dollars and unpriced tokens by lane that an earlier service has counted already."""
         self.also: Callable[[Event], None] | None = None
         """Also called with every event."""
@@ -236,15 +233,15 @@ class Observatory:
             if isinstance(event, CallEnded):
                 ended.append(event)
                 tally.call_ended(event)
-                if self.refused and event.outcome in ("answered", "shortened"):
-                    self.refused.pop(event.lane.partition("/")[0], None)
+                if self.refused and event.lane and event.outcome in ("answered", "shortened"):
+                    self.refused.pop(event.lane.upstream, None)
                 if event.session or event.agent:
                     fleet.call_ended(event)
             elif isinstance(event, AttemptFailed):
                 fleet.attempt_failed(event)
                 tally.attempt_failed(event)
                 if event.kind == "auth":
-                    self.refused[event.lane.partition("/")[0]] = event.at
+                    self.refused[event.lane.upstream] = event.at
             elif isinstance(event, ClockMoved):
                 burn.calls_ended(ended)
                 ended = []
@@ -254,7 +251,7 @@ class Observatory:
                 self.refused = {name: at + event.set_by for name, at in self.refused.items()}
             elif isinstance(event, WindowsReported):
                 windows = (SeenWindow(*each) for each in event.windows)
-                self._windows.add(event.at, account_of_lane(event.lane), windows)
+                self._windows.add(event.at, event.lane.payer, windows)
             elif isinstance(event, LaneChanged | ServiceNoted):
                 self.news.append(event)
                 if isinstance(event, LaneChanged):

@@ -250,7 +250,7 @@ class AgentManager:
     async def _carried_out(self, carried: _Carried) -> None:
         run_id = carried.run.run_id
         try:
-            outcome = await carried.run.carry()
+            outcome = await carried.run.run()
         except JacklineError as error:
             _log.warning("the run %s is carried no more: %s", run_id, error.message)
             return
@@ -305,11 +305,19 @@ class AgentManager:
             if not {order.get(name) for name in CONTINUED_FROM}.isdisjoint(names)
         ]
 
-    async def depth_of(self, session: str) -> int:
-        """How many agents deep this session of a client is; 0 for one that a person opened."""
+    async def depth_of(self, session: str, task: str = "") -> int:
+        """How many agents deep a client is, by its session or the agent for which it works.
+
+        0 for one that a person opened. Of both, the deeper one counts.
+        """
         engine = (await self._open()).engine
-        call = await engine.find_session(session) if session else None
-        record = None if call is None else await engine.run(call.run_id)
+        by_session = await engine.find_session(session) if session else None
+        by_task = await engine.find_task(task) if task else None
+        # Whoever names a task is an agent, also where its run is unknown.
+        return max(await self._depth(by_session), await self._depth(by_task), 1 if task else 0)
+
+    async def _depth(self, call: CallRecord | None) -> int:
+        record = None if call is None else await (await self._open()).engine.run(call.run_id)
         if call is None or record is None:
             return 0
         # An agent of a user's own flow is one deep.

@@ -18,15 +18,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from jackline.agents.claude_code.tool_rules import base_of as base_name
-from jackline.agents.claude_code.transcript import (
-    DeadAgent,
-    config_folder,
-    read_dead_agent,
-    transcript_of,
-)
-from jackline.agents.codex.records import folder_of_thread
-from jackline.agents.json_schema import build_validator
 from jackline.agents.process.resume import resume_prompt
+from jackline.agents.structured_answer import build_validator
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UnreadableError, UsageError
 from jackline.flows.actions import denial
@@ -63,6 +56,12 @@ from jackline.mcp_server.permissions import (
     sight_of,
     working_folder,
 )
+from jackline.transcripts.saved_conversation import (
+    DeadAgent,
+    folder_of_thread,
+    read_dead_agent,
+)
+from jackline.transcripts.sources import ClientFolders
 from jackline.transcripts.story import AgentStory, TranscriptEnd
 
 _ID = re.compile(r"[A-Za-z0-9_-]{4,80}")
@@ -88,7 +87,7 @@ def resume_point_of_agent(
     agent_id: str, environ: Mapping[str, str], now: float, sees: Sight
 ) -> ResumePoint | None:
     """What is left of this sub-agent; None when there is no such transcript, or it is not seen."""
-    path = _find(agent_id, config_folder(environ) / "projects")
+    path = _find(agent_id, ClientFolders.of_process(environ).claude / "projects")
     if path is None:
         return None
     dead = read_dead_agent(path)
@@ -110,7 +109,7 @@ def resume_point_of_session(
     session_id: str, environ: Mapping[str, str], now: float, sees: Sight
 ) -> ResumePoint | None:
     """Where a session of Claude Code can be gone on with; None when none of that id is seen."""
-    path = transcript_of(session_id, environ)
+    path = ClientFolders.of_process(environ).claude_transcript(session_id)
     if path is None:
         return None
     story = read_dead_agent(path).story
@@ -149,7 +148,7 @@ def _real_model(model: str | None) -> str | None:
 
 
 def _told(dead: DeadAgent) -> str:
-    calls = [(call, turn.results[call.id]) for turn in dead.turns for call in turn.calls]
+    calls = [(call, dead.results[call.id]) for turn in dead.turns for call in turn.calls]
     # Every call is told; how much of what each gave depends on how many there are.
     room = max(_LEAST_TOLD, _MOST_TOLD // max(1, len(calls)))
     finished = [(call, result[:room]) for call, result in calls]
@@ -369,7 +368,7 @@ class OrderIntake:
 
     async def _depth(self, caller: ToolCaller, deepest: int) -> int:
         """How deep the agent would be; RefusedError when that is too deep."""
-        depth = await self._desk.depth_of(caller.session) + 1
+        depth = await self._desk.depth_of(caller.session, caller.parent_task) + 1
         if depth > deepest:
             raise RefusedError(
                 f"An agent that was started {deepest} deep may start no further ones.",
@@ -381,7 +380,7 @@ class OrderIntake:
     async def _definition(
         self, given: Mapping[str, Any], before: JsonObject, project: Path
     ) -> AgentDefinition:
-        claude = config_folder(self._environ)
+        claude = ClientFolders.of_process(self._environ).claude
 
         def found(name: str) -> AgentDefinition:
             folders = definition_folders(project, claude)

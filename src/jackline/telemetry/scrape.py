@@ -34,9 +34,9 @@ from jackline.control.observatory import (
 )
 from jackline.control.stored_runs import StoredRuns
 from jackline.errors import JacklineError
-from jackline.flows.store.sqlite.store_file import runs_by_state
 from jackline.journal import Journal
 from jackline.journal.journal import BOUNDS
+from jackline.lane_id import LaneId
 from jackline.states import AgentState, LaneState, RunState
 from jackline.telemetry import metrics as c
 from jackline.telemetry.metrics import CONTENT_TYPE, Mean, Metric, Samples, Value, Values, render
@@ -100,12 +100,12 @@ def _calls(tally: CallCounters) -> dict[Metric, Samples]:
     }
 
 
-def _burn(burn: Burn, spent_before: Mapping[str, tuple[float, int]]) -> dict[Metric, Samples]:
+def _burn(burn: Burn, spent_before: Mapping[LaneId, tuple[float, int]]) -> dict[Metric, Samples]:
     dollars: dict[str, float] = {}
     unpriced: dict[str, float] = {}
     for lane, sums in burn.by_lane.items():
         paid, unpaid = spent_before.get(lane, (0.0, 0))
-        name = lane.partition("#")[0]
+        name = lane.label
         name = name if name in dollars or len(dollars) < MOST_LANES else OTHERS
         dollars[name] = dollars.get(name, 0.0) + max(0.0, sums.dollars - paid)
         unpriced[name] = unpriced.get(name, 0.0) + max(0, sums.unpriced - unpaid)
@@ -167,14 +167,12 @@ class ScrapeHandler:
         facts: Callable[[FlowFacts], Facts],
         observatory: Observatory,
         journal: Journal,
-        store: Path,
         stored_runs: StoredRuns,
         clock: Clock,
     ) -> None:
         self._facts = facts
         self._observatory = observatory
         self._journal = journal
-        self._store = store
         self._stored_runs = stored_runs
         self._clock = clock
         self._flows = NO_FLOW_FACTS
@@ -220,7 +218,7 @@ class ScrapeHandler:
     async def _send_refreshed(self, request: ServiceRequest) -> None:
         try:
             self._flows = await self._stored_runs.look()
-            self._runs = await asyncio.to_thread(self._count_runs)
+            self._runs = await self._count_runs()
             self._refreshed = self._clock.monotonic()
         finally:
             self._send(request)
@@ -235,9 +233,9 @@ class ScrapeHandler:
             )
         request.respond(200, [(b"content-type", kind), (b"cache-control", b"no-store")], body)
 
-    def _count_runs(self) -> Mapping[RunState, tuple[int, int]] | None:
+    async def _count_runs(self) -> Mapping[RunState, tuple[int, int]] | None:
         try:
-            return runs_by_state(self._store)
+            return await self._stored_runs.count()
         except JacklineError as error:
             _log.warning("the metrics of runs are missing: %s", error.message)
             return None
