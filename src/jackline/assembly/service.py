@@ -1,6 +1,6 @@
 """Run one gateway: open its parts, connect them, close them again.
 
-Rules: (1) nothing is open before all is well: a taken port leaves no journal behind; (2) while it
+Rules: (1) nothing is open before all is well: a port in use leaves no journal behind; (2) while it
 stops, running calls finish and new ones are refused with a time to retry, then what was learned
 is saved; (3) a changed configuration is applied without dropping a call; (4) a state folder that
 cannot be written to is reported, and stops no traffic; (5) no request is read before what was
@@ -97,7 +97,7 @@ _NEWS_OF_CLOCK = 5.0
 
 
 class CannotListenError(Exception):
-    """The gateway's address cannot be had; `reason` is what the system said."""
+    """The gateway's address cannot be used; `reason` is the system's error."""
 
     def __init__(self, reason: OSError) -> None:
         super().__init__(str(reason))
@@ -176,7 +176,7 @@ class Service:
         self._listener.cut()
 
     async def _finish_calls(self) -> float:
-        """Let running calls end while new ones are told to come back; the seconds left."""
+        """Let running calls end while new ones are refused for now; the seconds left."""
         self._listener.draining = True
         self.desk.send_home()
         ticks = asyncio.get_running_loop().time
@@ -260,7 +260,7 @@ class Service:
         self._listener = Listener(settings, self._early.append)
 
     def _build_report(self) -> None:
-        """What the service says of itself."""
+        """The status of the service."""
         self._flow_book = StoredRuns(self._run_store_url, self._clock)
         self._live = LiveCalls(self.desk)
         sources = ReportSources(
@@ -395,7 +395,7 @@ class Service:
         return self.config.gateway.listen.read_only
 
     async def _open(self) -> None:
-        # Its word is taken back last of all: who waits for its end may then use the folder.
+        # Its record is removed last of all: who waits for its end may then use the folder.
         self._stack.callback(self._state.tell_stopped, os.getpid())
         if not self._beside_flows:
             self._stack.enter_context(no_user_code())
@@ -432,7 +432,7 @@ class Service:
         self._keep(self._memory.keep_remembering())
         if self._reload is not None:
             self._keep(self._reconfiguring(self._reload).watch())
-        self._tell_running()
+        self._record_running()
         self._announce(ServiceNoted(self._clock.wall(), "started", self.url))
 
     def _let_in(self) -> None:
@@ -446,7 +446,7 @@ class Service:
     def _keep(self, work: Coroutine[object, object, None]) -> None:
         """Run a task for as long as the service runs; its failure is logged, not lost."""
         task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(_tell_failure)
+        task.add_done_callback(_log_failure)
 
         async def end() -> None:
             task.cancel()
@@ -456,12 +456,12 @@ class Service:
 
     # --- what happens -----------------------------------------------------------------------------
 
-    def _tell_running(self) -> None:
+    def _record_running(self) -> None:
         upstream = self.config.gateway.upstream.url
-        word = RunningGateway(
+        record = RunningGateway(
             os.getpid(), self.url, upstream, __version__, self._report.started, self._token
         )
-        self._keeping.tell_running(word)
+        self._keeping.tell_running(record)
 
     def _addresses(self) -> str:
         return " ".join(each.url for each in self.config.gateway.upstreams)
@@ -469,7 +469,7 @@ class Service:
     def _announce(self, event: Event) -> None:
         self.observatory.announce(event)
         if isinstance(event, ClockMoved):
-            self._tell_clock(event)
+            self._note_clock(event)
             return
         if isinstance(event, WindowsReported):
             return  # news of the moment, with every answer: not for the records
@@ -482,15 +482,15 @@ class Service:
         elif isinstance(event, AttemptFailed):
             _log.info("%s: %s on %s", event.call, event.why, event.lane)
 
-    def _tell_clock(self, event: ClockMoved) -> None:
+    def _note_clock(self, event: ClockMoved) -> None:
         """Say that the wall clock was set or the machine slept; small corrections are no news."""
         if event.slept >= _NEWS_OF_CLOCK:
-            words = f"the machine slept for {_long(event.slept)}"
-            self._announce(ServiceNoted(event.at, "woke up", words))
+            text = f"the machine slept for {_long(event.slept)}"
+            self._announce(ServiceNoted(event.at, "woke up", text))
         if abs(event.set_by) >= _NEWS_OF_CLOCK:
             where = "forward" if event.set_by > 0 else "back"
-            words = f"the clock was set {where} by {_long(abs(event.set_by))}: resets follow it"
-            self._announce(ServiceNoted(event.at, "clock set", words))
+            text = f"the clock was set {where} by {_long(abs(event.set_by))}: resets follow it"
+            self._announce(ServiceNoted(event.at, "clock set", text))
 
     def _reconfiguring(self, reload: Callable[[], Config]) -> ConfigReloader:
         parts = ReloadableParts(
@@ -509,14 +509,14 @@ class Service:
     def _adopt(self, config: Config) -> None:
         self.config = config
 
-    def _note_repair(self, lane: LaneId, words: str) -> None:
-        _log.info("%s: %s", lane, words)
-        self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{lane}: {words}"))
+    def _note_repair(self, lane: LaneId, text: str) -> None:
+        _log.info("%s: %s", lane, text)
+        self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{lane}: {text}"))
 
     def _session_stopped(self, stopped: StoppedSession) -> None:
-        words = f"session {stopped.session.id} stopped: {stopped.cause.name}"
-        self._announce(ServiceNoted(self._clock.wall(), "session stopped", words))
-        _log.info("%s", words)
+        text = f"session {stopped.session.id} stopped: {stopped.cause.name}"
+        self._announce(ServiceNoted(self._clock.wall(), "session stopped", text))
+        _log.info("%s", text)
         self._continuing.stopped(stopped)
 
     def _hello(self) -> dict[str, object]:
@@ -537,6 +537,6 @@ def _long(seconds: float) -> str:
     return duration_in_words(timedelta(seconds=round(seconds)))
 
 
-def _tell_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("a part of the gateway has stopped", exc_info=error)
