@@ -26,7 +26,7 @@ def test_each_call_says_what_it_will_send_before_it_asks() -> None:
         bounds.append(call.most_input())
 
     leave = OpenLeave(on_call=count)
-    run(MessagesRunner(model).carry(task(tools=[Counter()]), MemoryNotebook(), leave))
+    run(MessagesRunner(model).run(task(tools=[Counter()]), MemoryNotebook(), leave))
     answers = [request.answer for request in model.ledger if request.answer]
     assert len(answers) == len(counted) == 2
     for answer, rough, bound in zip(answers, counted, bounds, strict=True):

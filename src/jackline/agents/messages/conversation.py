@@ -334,9 +334,9 @@ class ConversationLog:
         await self._log.write(kind, data)
         self.conversation.add(kind, data)
 
-    def jot(self, kind: str, data: JsonObject) -> None:
+    def append_nowait(self, kind: str, data: JsonObject) -> None:
         """Add an entry that need not be waited for."""
-        self._log.jot(kind, data)
+        self._log.append_nowait(kind, data)
         self.conversation.add(kind, data)
 
 

@@ -104,13 +104,13 @@ class MessagesRunner:
         self.settings = settings
         self.tag = tag
 
-    async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
+    async def run(self, task: AgentTask, log: AgentLog, gate: CallGate) -> Outcome[object]:
         """How the agent ended; it continues where the log ends."""
         started = self.clock.monotonic()
-        log = ConversationLog(notebook)
-        conversation = log.conversation
+        own_log = ConversationLog(log)
+        conversation = own_log.conversation
         try:
-            end = await _AgentLoop(self, task, log, leave).run()
+            end = await _AgentLoop(self, task, own_log, gate).run()
         except ModelFailedError as error:
             text = error.text or conversation.text
             end = _End(ending_of(error.failure), text, error.evidence)

@@ -505,7 +505,7 @@ class AgentExecution:
         try:
             await work.begin()
             try:
-                outcome = await self._runner.carry(task, notebook, leave)
+                outcome = await self._runner.run(task, notebook, leave)
             finally:
                 # Whatever ended it, nothing of it is in flight any more.
                 leave.release()
