@@ -6,8 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.conversation import AgentConversation
-from jackline.agents.messages.request import MessagesSettings, next_call, request_body
+from jackline.agents.messages.conversation import (
+    AgentConversation,
+    MessagesSettings,
+    next_call,
+    request_body,
+)
 from jackline.simulator.reply_script import Say
 from jackline.testing.scripted_agents import ScriptedModel
 from tests.agents.world import Counter, MemoryNotebook, OpenLeave, run, task

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.request import MessagesSettings
+from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
 from jackline.agents.runner import CUT_CALL, AgentTask, JsonObject, StopAgentError, WholeAnswer
 from jackline.batches.tool import ToolContext, ToolOutput

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.conversation import AgentConversation, Shortened
-from jackline.agents.messages.request import MessagesSettings
+from jackline.agents.messages.conversation import AgentConversation, MessagesSettings, Shortened
 from jackline.agents.runner import JsonObject
 from jackline.batches.tool import ToolContext, ToolOutput
 from jackline.simulator.reply_script import Fail, Rule, Say

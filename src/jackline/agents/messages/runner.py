@@ -19,6 +19,7 @@ import msgspec
 
 from jackline.agents.messages.conversation import (
     ANSWER,
+    CHARACTERS_PER_TOKEN,
     CUT_OFF,
     ENDED,
     NOTE,
@@ -28,16 +29,13 @@ from jackline.agents.messages.conversation import (
     SHORTENED,
     AgentConversation,
     ConversationLog,
+    MessagesSettings,
     answer_entry,
+    next_call,
+    request_body,
     weight,
 )
 from jackline.agents.messages.mcp_tools import tools_of_servers
-from jackline.agents.messages.request import (
-    CHARACTERS_PER_TOKEN,
-    MessagesSettings,
-    next_call,
-    request_body,
-)
 from jackline.agents.messages.tool_turn import ToolTurn, cut_calls_text
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.prices import dollars, in_dollars

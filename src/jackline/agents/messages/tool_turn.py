@@ -20,9 +20,9 @@ from jackline.agents.messages.conversation import (
     TOOL_ENDED,
     TOOL_OUTPUT,
     ConversationLog,
+    MessagesSettings,
     TurnToolCall,
 )
-from jackline.agents.messages.request import MessagesSettings
 from jackline.agents.runner import JsonObject, ToolRun, ToolRuns
 from jackline.agents.structured_answer import STRUCTURED_OUTPUT
 from jackline.batches.batch import OutputHistory, run_batch
