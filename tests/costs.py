@@ -14,11 +14,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 _SHOWN_FOLDERS = 12
 _SHOWN_TESTS = 25
+_MANY_TESTS = 1_000
 _PROPERTY = "cost"
 
 
@@ -59,7 +61,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect the costs of all workers."""
     for name, value in report.user_properties:
         if name == _PROPERTY and report.when == "teardown":
-            _COSTS[report.nodeid] = Cost(*value)
+            wall, processor = cast("list[float]", value)
+            _COSTS[report.nodeid] = Cost(wall, processor)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -68,7 +71,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if saved:
         rows = {name: asdict(cost) for name, cost in _COSTS.items()}
         Path(saved).write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    if saved or len(_COSTS) > _SHOWN_TESTS:
+    if saved or len(_COSTS) > _MANY_TESTS:
         terminalreporter.section("what the tests cost")
         for line in table(_COSTS):
             terminalreporter.write_line(line)

@@ -94,11 +94,6 @@ class StateDir:
         return self.folder / "journal.db"
 
     @property
-    def flows(self) -> Path:
-        """Where runs of flows are kept."""
-        return self.folder / "flows.db"
-
-    @property
     def log(self) -> Path:
         """Where a gateway in the background writes its log."""
         return self.folder / "gateway.log"

@@ -396,7 +396,7 @@ def test_nothing_of_another_user_is_used(place: Place, name: str) -> None:
 
 def test_runs_are_not_read_from_a_store_that_somebody_else_can_have_written(place: Place) -> None:
     place.state.make()
-    store = place.state.flows
+    store = place.state.folder / "flows.db"
     store.touch(0o600)
     store.chmod(0o666)
     for verb in ("ls", "resources"):

@@ -342,7 +342,7 @@ def test_a_program_that_writes_where_its_words_say_is_written_out(
     """No pattern allows it (decision 075), and the advice that is given does."""
     denied = judge(ShellTool(), Policy(FOLDER, (pattern,), windows=False), command=command)
     assert isinstance(denied, Denied)
-    assert "must be written out whole" in denied.next
+    assert "must be written out whole" in denied.hint
     assert allowed(advised(denied), command)
 
 

@@ -18,8 +18,8 @@ from jackline.flows.actions import (
 )
 from jackline.flows.cleanup.reaper import Reaped, reap
 from jackline.flows.records import ResourceRecord, ResourceState, RunRecord
+from jackline.flows.store import open_run_store
 from jackline.flows.store.run_store import Claim
-from jackline.testing.memory_run_store import MemoryRunStore
 
 EVERYTHING = ("sh *", "sh look.sh", "sh read.sh", "touch *")
 
@@ -29,12 +29,12 @@ def reaped(cwd: Path, releases: Sequence[str], allow: Sequence[str] = EVERYTHING
 
     async def main() -> list[Reaped]:
         clock = SystemClock()
-        engine = MemoryRunStore(wall=clock.wall)
+        engine = open_run_store("sqlite:///:memory:", wall=clock.wall)
         await engine.create(RunRecord("r1", "f", "", b"{}", cwd=str(cwd)), owner="o", lease=-1.0)
         for number, release in enumerate(releases):
             name, over = f"i-{number}", clock.wall() - 1
             held = ResourceRecord("r1", name, "", release, False, over, ResourceState.HELD, over)
-            await engine.keep_resource(held)
+            await engine.save_resource(held)
 
         def take(run: RunRecord, lease: float) -> Awaitable[Claim | None]:
             return engine.claim(run.run_id, owner="me", lease=lease)

@@ -40,9 +40,10 @@ from jackline.dialects.sse import name_and_data
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.sentences import name_of
 from jackline.failures.wording import redact
+from jackline.lane_id import LaneId
 from jackline.upstream import Headers, HttpUpstream, Origin, UpstreamRequest
 
-_LANE = "gateway"
+_LANE = LaneId("gateway")
 _PATH = "/v1/messages"
 _VERSION = "2023-06-01"
 # A gateway that is restarted is back within seconds; one that is upgraded within a minute or two.
@@ -97,7 +98,7 @@ class GatewayModel:
         self._clock = clock or SystemClock()
         self._headers = tuple(headers)
         self._patience = patience
-        self._upstream = HttpUpstream({_LANE: Origin(base_url)})
+        self._upstream = HttpUpstream({_LANE.upstream: Origin(base_url)})
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,8 +6,7 @@ the budget is made; (3) what an agent uses also counts in the accounts of its fl
 run; (4) a limit is used up when as much was used as it allows, and the
 call that did it is not undone; (5) in a rolling window, what this process uses counts at once,
 what others use counts when the store is read next.
-Not here: reservations (ledger.py), the size of the next call (estimates.py), reading the store
-(flows/budget/reservations.py).
+Reservations are in ledger.py; a run's accounts live in flows/execution/accounting.py.
 """
 
 from __future__ import annotations
@@ -184,7 +183,7 @@ class BudgetLeft:
 class Account:
     """What one agent, child flow or run has used, and may use.
 
-    `name` begins sentences about it ("The run"). `refills` is set where waiting helps.
+    `name` begins sentences about it ("The run").
     """
 
     def __init__(
@@ -198,7 +197,6 @@ class Account:
             for budget in budgets
             for unit, amount in budget.own_limits
         ]
-        self.refills = False
 
     @property
     def tokens(self) -> int:
@@ -276,7 +274,6 @@ class BudgetWindow:
     def __init__(self, budget: Budget) -> None:
         self.seconds = budget.window_seconds or 0.0
         self.account = Account(f"The last {self.seconds / 3600:g} h")
-        self.account.refills = True
         self.account.limits = [
             BudgetLimit(self.account, unit, amount, strict=budget.strict)
             for unit, amount in budget.rolling_limits

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from jackline.calls.call_manager import CallManager
 from jackline.calls.request import CallAnswer, CallCompletion, CallRefusal, CallRequest
 from jackline.errors import GaveUpError
+from jackline.lane_id import LaneId
 from jackline.upstream.interface import Headers
 
 
@@ -24,7 +25,7 @@ class _Collector:
         self.headers: Headers = ()
         self.body = bytearray()
 
-    def answer_began(self, status: int, headers: Headers, lane: str) -> None:  # noqa: ARG002
+    def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:  # noqa: ARG002
         self.headers = headers
 
     def answer_heard(self, data: bytes) -> None:

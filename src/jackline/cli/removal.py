@@ -36,6 +36,7 @@ from jackline.errors import JournalError, UsageError
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import cancel_run, known_run
 from jackline.flows.records import ENDED, RunRecord, RunState
+from jackline.flows.store import run_store_exists, run_store_url
 from jackline.flows.store.store_rules import must_be_deletable
 from jackline.journal.store import forget_runs
 from jackline.outside_names import printable
@@ -150,7 +151,7 @@ class _Removal:
     def run(self, choose: Callable[[FlowHost], Awaitable[list[RunRecord]]]) -> int:
         """Delete the runs that `choose` returns; returns the exit code."""
         state = StateDir(self.config.state_dir)
-        if not state.flows.exists():
+        if not run_store_exists(run_store_url(state.folder)):
             self._report()
             return 0
 
@@ -163,12 +164,12 @@ class _Removal:
                 if self.dry_run or not runs:
                     return
                 self._confirm(runs)
-                before = self._size(state.flows)
+                before = await host.engine.size()
                 for run in runs:
                     await self._remove(host, run)
                 if self.removed:
                     await self._wipe(host, state)
-                    self.freed = max(0, before - self._size(state.flows))
+                    self.freed = max(0, before - await host.engine.size())
 
         event_loop.run(main())
         self._report()
@@ -232,11 +233,6 @@ class _Removal:
                 self.notes.append("the journal is in use: it still has the figures of their calls")
         for name in _LOGS:
             await asyncio.to_thread(_forget_lines, state.folder / name, self.removed)
-
-    @staticmethod
-    def _size(store: Path) -> int:
-        files = (store, *(store.with_name(store.name + end) for end in ("-wal", "-shm")))
-        return sum(file.stat().st_size for file in files if file.exists())
 
     def _report(self) -> None:
         if self.as_json:

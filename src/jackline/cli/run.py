@@ -46,7 +46,7 @@ from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_run, known_run
 from jackline.flows.records import ENDED, RunRecord, RunState
 from jackline.flows.run_events import AgentWaits, FlowEvent, Listener, RunEnded, RunParked, RunWoke
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store.run_store import RunStore
 from jackline.flows.values import decode_arguments, parse_arguments
 from jackline.outside_names import printable
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 Begin: TypeAlias = Callable[[FlowHost, Listener], Awaitable[FlowRun[Any] | Outcome[Any]]]
-First: TypeAlias = Callable[[SqliteRunStore], Awaitable[None]]
+First: TypeAlias = Callable[[RunStore], Awaitable[None]]
 
 _FRAMES_PER_SECOND = 4
 _MOST_AGENTS = 12
@@ -180,9 +180,9 @@ async def _run(
 ) -> tuple[Outcome[Any], RunRecord]:
     stop_lock_messages: list[Callable[[], None]] = []
 
-    async def with_store(engine: SqliteRunStore) -> None:
+    async def with_store(engine: RunStore) -> None:
         # Until the run itself reports a locked store.
-        stop = engine.tell_of_locks(lambda: click.echo(LOCKED, err=True))
+        stop = engine.on_lock_wait(lambda: click.echo(LOCKED, err=True))
         stop_lock_messages.append(stop)
         if first is not None:
             await first(engine)
@@ -231,7 +231,7 @@ async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Out
     watch = asyncio.create_task(timer.watch(host.engine, run.run_id))
     try:
         await save_paying_variables(host.engine, run.run_id, timer.paying, host.clock)
-        return await run.carry()
+        return await run.run()
     except StoreLockedError as error:
         raise StoreLockedError(
             f"run {run.run_id} is paused as it was last saved: {error.message}",

@@ -31,7 +31,7 @@ from jackline.flows.records import (
     decode_outcome,
 )
 from jackline.flows.settings import decode_settings, expected_cost, may_wake
-from jackline.flows.store.pending_calls import PendingSession, PendingToolCall
+from jackline.flows.store.agent_log import PendingSession, PendingToolCall
 from jackline.flows.store.run_store import NOT_OURS, how_to_accept
 from jackline.outside_names import printable
 from jackline.states import DerivedState

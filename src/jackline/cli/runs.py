@@ -56,7 +56,8 @@ from jackline.flows.records import (
 )
 from jackline.flows.run_events import WARNING
 from jackline.flows.saved_sources import to_look_at, why_not_woken
-from jackline.flows.store.pending_calls import pending_calls
+from jackline.flows.store import run_store_exists, run_store_url
+from jackline.flows.store.agent_log import pending_calls
 from jackline.flows.store.run_store import RunStore, how_to_accept
 from jackline.outside_names import printable
 
@@ -380,7 +381,7 @@ def _with_store(
 ) -> T:
     """The result of `work`; without a store that of `without`, or NothingFoundError."""
     config = configured({"state": state}, with_secrets=False)
-    if not StateDir(config.state_dir).flows.exists():
+    if not run_store_exists(run_store_url(config.state_dir)):
         if without is not None:
             return without()
         raise NothingFoundError(

@@ -190,7 +190,7 @@ def ls(as_json: bool) -> None:
     lanes = [] if running is None else _dicts(status_of(running).get("lanes"))
     upstreams = config.gateway.upstreams
     lanes_of = {
-        each.name: [lane for lane in lanes if str(lane.get("name")).startswith(f"{each.name}/")]
+        each.name: [lane for lane in lanes if lane.get("upstream") == each.name]
         for each in upstreams
     }
     if as_json:

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 
 from jackline.errors import BadArgumentError, UsageError
 from jackline.failures import Failure, Kind, Observation, classify
+from jackline.lane_id import LaneId
 from jackline.providers import UpstreamKind, UpstreamSettings
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import Credential
@@ -115,7 +116,7 @@ async def make_trial_call(
         await provider.prepare()
         sender = ProvidedUpstream({upstream.name: provider})
         try:
-            sender.start(request, f"{upstream.name}/{model}#upstream-test", response)
+            sender.start(request, LaneId(upstream.name, model, "upstream-test"), response)
             # Raises TimeoutError, which is an OSError.
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 await response.done.wait()

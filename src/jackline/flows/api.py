@@ -50,7 +50,7 @@ async def run(
     arguments = encode_arguments(flow.function, args, kwargs)
     async with _host(host) as found:
         begun = await begin_run(found, flow, arguments, settings=settings, listener=listener)
-        return await begun.carry()
+        return await begun.run()
 
 
 async def resume(
@@ -117,7 +117,7 @@ async def cancel(run_id: str, *, only: str | None = None, host: FlowHost | None 
 
 async def _carried(begun: Awaitable[FlowRun[Any] | Outcome[Any]]) -> Outcome[Any]:
     found = await begun
-    return found if isinstance(found, Outcome) else await found.carry()
+    return found if isinstance(found, Outcome) else await found.run()
 
 
 @asynccontextmanager

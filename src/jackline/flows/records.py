@@ -159,8 +159,8 @@ class HookRecord:
     """
     hook: str
     """A shell command, or `function NAME` of the flow's file."""
-    told: bytes
-    """JSON given to the hook: the Outcome."""
+    outcome: bytes
+    """JSON of the Outcome, the hook's input."""
     state: str = "due"
     """due, running, done, failed."""
     tries: int = 0

@@ -250,7 +250,7 @@ class AgentManager:
     async def _carried_out(self, carried: _Carried) -> None:
         run_id = carried.run.run_id
         try:
-            outcome = await carried.run.carry()
+            outcome = await carried.run.run()
         except JacklineError as error:
             _log.warning("the run %s is carried no more: %s", run_id, error.message)
             return

@@ -86,7 +86,7 @@ class Context:
             return
         run = scope_for("ctx.note()").run
         said = {"says": text, **detail}
-        _on_loop(run.loop, lambda: run.telling.log(run.clock.wall(), "note", "", said))
+        _on_loop(run.loop, lambda: run.events.log(run.clock.wall(), "note", "", said))
 
     def resource(
         self,

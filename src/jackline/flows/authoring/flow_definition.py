@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from jackline.budgets.budget import Account, Budget
+from jackline.budgets.budget import Budget
 from jackline.errors import BadArgumentError, UnreadableError, UsageError
 from jackline.flows.agent_spec import HookGiven, hooks
 from jackline.flows.execution.execution import CURRENT, scope_for
@@ -63,9 +63,8 @@ class Flow(Generic[P, T]):
 
     async def _as_child(self, args: Any, kwargs: Any) -> T:
         scope = scope_for(f"The flow {self.name}")
-        scope.run.heed_window(self.budget)
-        budgets = () if self.budget is None else (self.budget,)
-        account = Account(f"The flow {self.name}", budgets, scope.account)
+        name = f"The flow {self.name}"
+        account = scope.run.accounting.open_account(name, self.budget, scope.account)
         path = f"{scope.phase}/{self.name}" if scope.phase else self.name
         token = CURRENT.set(replace(scope, account=account, phase=path))
         try:

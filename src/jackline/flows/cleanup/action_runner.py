@@ -203,7 +203,7 @@ class OwnerlessRun:
 
     async def keep(self, resource: ResourceRecord) -> None:
         """Put something on the ledger."""
-        await self.engine.keep_resource(resource)
+        await self.engine.save_resource(resource)
 
     def write(self, writing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin to write something at once; on the loop's thread."""

@@ -9,8 +9,8 @@ import pytest
 from jackline.errors import InternalError, JournalError, UnreadableError, UsageError
 from jackline.flows.records import CallRecord, CallState, ResourceState, RunState
 from jackline.flows.store.run_store import Claim, RunStore
-from tests.flows.engine import made
-from tests.flows.engine.made import LEASE, LONG, NOON, World
+from tests.flows.store import made
+from tests.flows.store.made import LEASE, LONG, NOON, World
 
 
 async def _begun(engine: RunStore, run_id: str = "run-1") -> Claim:
@@ -180,17 +180,17 @@ def test_resources_are_kept_by_run_and_name_until_released(world: World) -> None
 
     async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
-        await engine.keep_resource(gpu)
-        await engine.keep_resource(disk)
+        await engine.save_resource(gpu)
+        await engine.save_resource(disk)
         assert await engine.resources() == [disk, gpu]
-        await engine.keep_resource(failed)
-        await engine.keep_resource(given_back)
+        await engine.save_resource(failed)
+        await engine.save_resource(given_back)
         assert await engine.resources() == [failed]
         assert await engine.resources(held_only=False) == [given_back, failed]
         await engine.let_go(claim, made.run(state=RunState.FAILED))
         with pytest.raises(UsageError, match="still holds gpu"):
             await engine.delete_run("run-1")
-        await engine.keep_resource(replace(failed, state=ResourceState.RELEASED))
+        await engine.save_resource(replace(failed, state=ResourceState.RELEASED))
         await engine.delete_run("run-1")
         assert await engine.resources(held_only=False) == []
 

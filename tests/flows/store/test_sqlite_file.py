@@ -15,13 +15,13 @@ import pytest
 
 from jackline import event_loop
 from jackline.errors import JournalError, LeaseLostError
-from jackline.flows.records import CallState, RunState
+from jackline.flows.records import AgentOrder, CallState, RunState
 from jackline.flows.store.run_store import Claim, RunStore
 from jackline.flows.store.sqlite import SqliteRunStore, store_file
-from jackline.flows.store.sqlite.agent_logs import INLINE_BYTES
+from jackline.flows.store.sqlite.agent_log_rows import INLINE_BYTES
 from jackline.journal import Journal
-from tests.flows.engine import made
-from tests.flows.engine.made import LEASE, LONG, World
+from tests.flows.store import made
+from tests.flows.store.made import LEASE, LONG, NOON, World
 
 
 async def _begun(engine: RunStore, run_id: str = "run-1") -> Claim:
@@ -315,3 +315,25 @@ def test_a_file_that_another_process_makes_at_this_moment_is_no_foreign_one(
         store_file.FILE.migrate(one)
         assert len(asked) > moment
         assert store_file.FILE.version_of(one) == store_file.FILE.version
+
+
+def test_a_store_of_the_first_version_is_opened_and_can_take_orders(disk: World) -> None:
+    disk.path.parent.mkdir()
+    order = AgentOrder("run-1", "search 7", NOON)
+    with closing(sqlite3.connect(disk.path, isolation_level=None)) as file:
+        replace(store_file.FILE, steps=store_file.MIGRATIONS[:1]).migrate(file)
+        file.execute(
+            """INSERT INTO runs VALUES ('run-1', 'f', '/f.py', x'7b7d', x'7b7d', '/', 'stopped', 1,
+            1, NULL, '', NULL, NULL, NULL, NULL, '', 0, 0, 1, 0, 0, 0, '')"""
+        )
+
+    async def story(engine: RunStore) -> None:
+        run = await engine.run("run-1")
+        assert run is not None
+        assert not run.trusted, "nothing tells it from one that somebody else wrote"
+        await engine.order_end(order)
+        assert await engine.ordered_ends("run-1") == [order]
+
+    disk.run(story)
+    with closing(sqlite3.connect(disk.path)) as file:
+        assert store_file.FILE.version_of(file) == store_file.FILE.version > 1

@@ -1,6 +1,6 @@
 """A process that fights others for one run, one call at a time; run by test_competing.py.
 
-Arguments: the file's path, a name, how many calls there are, and `steady` or `jumping` for its
+Arguments: the store's URL, a name, how many calls there are, and `steady` or `jumping` for its
 clock. It prints each call that it began and each whose end was acknowledged.
 """
 
@@ -11,14 +11,13 @@ import os
 import random
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from jackline import event_loop
 from jackline.errors import BadArgumentError, LeaseLostError
 from jackline.flows.records import CallState, RunState
+from jackline.flows.store import open_run_store
 from jackline.flows.store.run_store import Claim, RunStore
-from jackline.flows.store.sqlite import SqliteRunStore
-from tests.flows.engine import made
+from tests.flows.store import made
 
 
 def clock(name: str, manner: str) -> Callable[[], float]:
@@ -48,9 +47,9 @@ async def carry_one_call(engine: RunStore, claim: Claim, count: int) -> bool:
     return True
 
 
-async def fight(path: Path, name: str, count: int, manner: str) -> None:
+async def fight(url: str, name: str, count: int, manner: str) -> None:
     """Claim, carry one call, let go, and again until all are done."""
-    engine = SqliteRunStore(path, wall=clock(name, manner), lock_seconds=60.0)
+    engine = open_run_store(url, wall=clock(name, manner), lock_seconds=60.0)
     try:
         claim: Claim | None = await engine.create(made.run(), owner=name, lease=made.LEASE)
     except BadArgumentError:
@@ -72,4 +71,4 @@ async def fight(path: Path, name: str, count: int, manner: str) -> None:
 
 
 if __name__ == "__main__":
-    event_loop.run(fight(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]))
+    event_loop.run(fight(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))

@@ -1,6 +1,7 @@
-"""Records for tests, and a world in which one story is told on any engine.
+"""The stores under the contract, records for tests, and a world to open a store in.
 
-Rules: (1) time stands still until a test moves it; (2) what is opened is closed.
+Rules: (1) a new kind of store is put under the whole contract by one line in `STORES`; (2) time
+stands still until a test moves it; (3) what is opened is closed.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from jackline.flows.records import (
     RunRecord,
     RunState,
 )
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.flows.store.run_store import RunStore
-from jackline.flows.store.sqlite import SqliteRunStore
-from jackline.testing import MemoryRunStore
 
 T = TypeVar("T")
 
@@ -32,36 +32,44 @@ LEASE = 30.0
 LONG = b'"' + b"long " * 20_000 + b'"'
 
 
+STORES: dict[str, Callable[[Path], str]] = {
+    "file": run_store_url,
+    "memory": lambda _folder: "sqlite:///:memory:",
+}
+"""By name: the URL of an empty store for a test that has this folder to itself."""
+LOST_WHEN_CLOSED = frozenset({"memory"})
+
+
 class World:
-    """A clock to set, and an engine that is opened for each story."""
+    """A clock to set, and a store that is opened for each story."""
 
     def __init__(self, kind: str, folder: Path) -> None:
-        self.kind = kind
         self.path = folder / "state" / "flows.db"
+        self.url = STORES[kind](folder / "state")
         self.now = NOON
-        self._memory = MemoryRunStore(wall=self.wall)
+        self.outlives_close = kind not in LOST_WHEN_CLOSED
+        self._only = None if self.outlives_close else open_run_store(self.url, wall=self.wall)
 
     def wall(self) -> float:
-        """What the engines take for the time."""
+        """What the stores take for the time."""
         return self.now
 
     def engine(self) -> RunStore:
-        """An engine over the same runs."""
-        if self.kind == "memory":
-            return self._memory
-        return SqliteRunStore(self.path, wall=self.wall, lock_seconds=5.0)
+        """A store over the same runs."""
+        return self._only or open_run_store(self.url, wall=self.wall, lock_seconds=5.0)
 
     def run(self, story: Callable[[RunStore], Awaitable[T]]) -> T:
-        """Tell a story on an engine of its own."""
+        """Run a story on a store that is opened for it."""
 
-        async def told() -> T:
+        async def whole() -> T:
             engine = self.engine()
             try:
                 return await story(engine)
             finally:
-                await engine.close()
+                if self.outlives_close:
+                    await engine.close()
 
-        return event_loop.run(told())
+        return event_loop.run(whole())
 
 
 def run(run_id: str = "run-1", state: RunState = RunState.RUNNING, **more: object) -> RunRecord:
@@ -123,4 +131,4 @@ def resource(
 def hook(**more: object) -> HookRecord:
     """A clean-up hook."""
     whole: dict[str, object] = {"run_id": "run-1", "end_id": "run-1/a/0#1", "hook": "tidy", **more}
-    return HookRecord(told=b'{"terminated_by": "quota"}', **whole)  # type: ignore[arg-type]
+    return HookRecord(outcome=b'{"terminated_by": "quota"}', **whole)  # type: ignore[arg-type]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -11,9 +9,8 @@ import pytest
 from jackline.errors import InternalError, JournalError, LeaseLostError, UnreadableError
 from jackline.flows.records import AgentOrder, RunState
 from jackline.flows.store.run_store import Claim, RunStore
-from jackline.flows.store.sqlite import store_file
-from tests.flows.engine import made
-from tests.flows.engine.made import LEASE, NOON, World
+from tests.flows.store import made
+from tests.flows.store.made import LEASE, NOON, World
 
 FIRST = AgentOrder("run-1", "search 7", NOON)
 SECOND = AgentOrder("run-1", "another", NOON + 1)
@@ -35,9 +32,9 @@ def test_an_order_stays_until_it_is_taken_back_whoever_owns_the_run(world: World
 
     async def later(engine: RunStore) -> None:
         assert await engine.ordered_ends("run-1") == [FIRST, SECOND]
-        assert await engine.take_back_order("run-1", FIRST.name)
-        assert not await engine.take_back_order("run-1", FIRST.name)
-        assert not await engine.take_back_order("none", FIRST.name)
+        assert await engine.withdraw_order("run-1", FIRST.name)
+        assert not await engine.withdraw_order("run-1", FIRST.name)
+        assert not await engine.withdraw_order("none", FIRST.name)
         assert await engine.ordered_ends("run-1") == [SECOND]
         assert len(await engine.ordered_ends("run-2")) == 1
         assert await engine.ordered_ends("none") == []
@@ -58,7 +55,7 @@ def test_an_answer_is_kept_for_the_order_it_answers_and_for_no_other(world: Worl
         await engine.order_end(anew)
         await engine.answer_order(claim, replace(FIRST, ended=3))
         assert await engine.ordered_ends("run-1") == [anew]
-        await engine.take_back_order("run-1", FIRST.name)
+        await engine.withdraw_order("run-1", FIRST.name)
         await engine.answer_order(claim, replace(anew, ended=3))
         assert await engine.ordered_ends("run-1") == []
         with pytest.raises(InternalError):
@@ -110,24 +107,3 @@ def test_calls_are_forgotten_and_their_lines_left_in_one_write(world: World) -> 
         assert await engine.entries("the run's own") == left
 
     world.run(story)
-
-
-def test_a_store_of_the_first_version_is_opened_and_can_take_orders(disk: World) -> None:
-    disk.path.parent.mkdir()
-    with closing(sqlite3.connect(disk.path, isolation_level=None)) as file:
-        replace(store_file.FILE, steps=store_file.MIGRATIONS[:1]).migrate(file)
-        file.execute(
-            """INSERT INTO runs VALUES ('run-1', 'f', '/f.py', x'7b7d', x'7b7d', '/', 'stopped', 1,
-            1, NULL, '', NULL, NULL, NULL, NULL, '', 0, 0, 1, 0, 0, 0, '')"""
-        )
-
-    async def story(engine: RunStore) -> None:
-        run = await engine.run("run-1")
-        assert run is not None
-        assert not run.trusted, "nothing tells it from one that somebody else wrote"
-        await engine.order_end(FIRST)
-        assert await engine.ordered_ends("run-1") == [FIRST]
-
-    disk.run(story)
-    with closing(sqlite3.connect(disk.path)) as file:
-        assert store_file.FILE.version_of(file) == store_file.FILE.version > 1

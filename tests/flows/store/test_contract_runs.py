@@ -15,8 +15,8 @@ from jackline.errors import (
 )
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.store.run_store import Claim, RunStore
-from tests.flows.engine import made
-from tests.flows.engine.made import LEASE, LONG, NOON, World
+from tests.flows.store import made
+from tests.flows.store.made import LEASE, LONG, NOON, World
 
 
 async def _begun(engine: RunStore, run_id: str = "run-1", owner: str = "me") -> Claim:
@@ -222,21 +222,21 @@ def test_a_confirmation_lasts_until_the_run_has_woken(world: World) -> None:
 def test_a_word_to_stop_reaches_the_owner_and_the_stronger_one_stays(world: World) -> None:
     async def story(engine: RunStore) -> None:
         claim = await _begun(engine)
-        assert await engine.asked_to_stop("run-1") == ""
-        await engine.ask_to_stop("run-1", "stop")
-        assert await engine.asked_to_stop("run-1") == "stop"
-        await engine.ask_to_stop("run-1", "cancel")
-        await engine.ask_to_stop("run-1", "stop")
-        assert await engine.asked_to_stop("run-1") == "cancel"
+        assert await engine.stop_request("run-1") == ""
+        await engine.request_stop("run-1", "stop")
+        assert await engine.stop_request("run-1") == "stop"
+        await engine.request_stop("run-1", "cancel")
+        await engine.request_stop("run-1", "stop")
+        assert await engine.stop_request("run-1") == "cancel"
         await engine.let_go(claim, made.run(state=RunState.CANCELLED))
-        assert await engine.asked_to_stop("run-1") == ""
-        await engine.ask_to_stop("run-1", "cancel")
-        assert await engine.asked_to_stop("run-1") == ""
+        assert await engine.stop_request("run-1") == ""
+        await engine.request_stop("run-1", "cancel")
+        assert await engine.stop_request("run-1") == ""
         with pytest.raises(UnreadableError):
-            await engine.ask_to_stop("run-2", "stop")
+            await engine.request_stop("run-2", "stop")
         with pytest.raises(BadArgumentError, match="explode"):
-            await engine.ask_to_stop("run-1", "explode")
-        assert await engine.asked_to_stop("run-2") == ""
+            await engine.request_stop("run-1", "explode")
+        assert await engine.stop_request("run-2") == ""
 
     world.run(story)
 
@@ -244,13 +244,13 @@ def test_a_word_to_stop_reaches_the_owner_and_the_stronger_one_stays(world: Worl
 def test_resuming_drops_a_word_to_stop_and_a_word_to_cancel_waits(world: World) -> None:
     async def story(engine: RunStore) -> None:
         await engine.let_go(await _begun(engine), made.run(state=RunState.PARKED))
-        await engine.ask_to_stop("run-1", "stop")
+        await engine.request_stop("run-1", "stop")
         claim = await _taken(engine, "me")
-        assert await engine.asked_to_stop("run-1") == ""
-        await engine.ask_to_stop("run-1", "cancel")
+        assert await engine.stop_request("run-1") == ""
+        await engine.request_stop("run-1", "cancel")
         await engine.let_go(claim, made.run(state=RunState.PARKED))
         await _taken(engine, "other")
-        assert await engine.asked_to_stop("run-1") == "cancel"
+        assert await engine.stop_request("run-1") == "cancel"
 
     world.run(story)
 
@@ -342,7 +342,7 @@ def test_only_an_ended_run_can_be_deleted(world: World, state: RunState) -> None
         assert await engine.run("run-1") is None
         with pytest.raises(UnreadableError):
             await engine.delete_run("run-1")
-        with pytest.raises(LeaseLostError, match="no longer kept"):
+        with pytest.raises(LeaseLostError, match="no longer in the store"):
             await engine.renew(retried, lease=LEASE)
 
     world.run(story)

@@ -13,17 +13,17 @@ import pytest
 
 from jackline.flows.records import CallState
 from jackline.flows.store.run_store import RunStore
-from tests.flows.engine import made
-from tests.flows.engine.made import World
-from tests.flows.engine.writing_process import LINES, payload
+from tests.flows.store import made
+from tests.flows.store.made import World
+from tests.flows.store.writing_process import LINES, payload
 
 ROOT = Path(__file__).parents[3]
 KILLS = 6
 
 
-def _killed_while_writing(path: Path, killed: int, after: int) -> list[list[str]]:
+def _killed_while_writing(url: str, killed: int, after: int) -> list[list[str]]:
     """What a process had acknowledged when it was killed."""
-    command = [sys.executable, "-m", "tests.flows.engine.writing_process", str(path), str(killed)]
+    command = [sys.executable, "-m", "tests.flows.store.writing_process", url, str(killed)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = [process.stdout.readline() for _ in range(after)]
@@ -86,7 +86,7 @@ def test_kill_at_any_moment_loses_nothing_acknowledged_and_leaves_nothing_half(
     said: list[list[str]] = []
     long_values = 0
     for killed in range(KILLS):
-        said.extend(_killed_while_writing(disk.path, killed, after=lots.randrange(1, most)))
+        said.extend(_killed_while_writing(disk.url, killed, after=lots.randrange(1, most)))
         disk.run(lambda engine: _check(engine, said))
         long_values = _long_values(disk.path)
     assert long_values, "the test means to keep long values too"

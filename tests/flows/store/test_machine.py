@@ -11,13 +11,19 @@ from typing import ClassVar, TypeVar
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from jackline.errors import InternalError, JournalError, LeaseLostError
 from jackline.flows.records import CallState, RunState
 from jackline.flows.store.run_store import Claim
-from tests.flows.engine import made
-from tests.flows.engine.made import LEASE, World
+from tests.flows.store import made
+from tests.flows.store.made import LEASE, STORES, World
 
 T = TypeVar("T")
 
@@ -121,8 +127,9 @@ class Owners(RuleBasedStateMachine):
 
     @rule()
     def open_again(self) -> None:
-        self._do(self._engine.close())
-        self._engine = self._world.engine()
+        if self._world.outlives_close:
+            self._do(self._engine.close())
+            self._engine = self._world.engine()
 
     @invariant()
     def all_is_as_the_model_says(self) -> None:
@@ -144,15 +151,8 @@ class Owners(RuleBasedStateMachine):
         self._folder.cleanup()
 
 
-class OnDisk(Owners):
-    kind = "local"
-
-
-class InMemory(Owners):
-    kind = "memory"
-
-
-OnDisk.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
-InMemory.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
-TestOnDisk = OnDisk.TestCase
-TestInMemory = InMemory.TestCase
+@pytest.mark.parametrize("store", STORES)
+def test_any_order_of_writes_ends_as_the_model_says(store: str) -> None:
+    machine = type("Owners", (Owners,), {"kind": store})
+    limits = settings(max_examples=30, stateful_step_count=30, deadline=None)
+    run_state_machine_as_test(machine, settings=limits)

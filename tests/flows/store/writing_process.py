@@ -1,6 +1,6 @@
 """A process that carries a run with many agents at once until it is killed; run by test_killed.py.
 
-Arguments: the file's path and how many processes were killed before. Each agent begins its call,
+Arguments: the store's URL and how many processes were killed before. Each agent begins its call,
 writes some lines, and ends it; what has been acknowledged is printed, one line at a time.
 """
 
@@ -11,14 +11,13 @@ import hashlib
 import itertools
 import os
 import sys
-from pathlib import Path
 
 from jackline import event_loop
 from jackline.flows.records import CallState
-from jackline.flows.store.run_store import Claim
-from jackline.flows.store.sqlite import SqliteRunStore
-from jackline.flows.store.sqlite.agent_logs import INLINE_BYTES
-from tests.flows.engine import made
+from jackline.flows.store import open_run_store
+from jackline.flows.store.run_store import Claim, RunStore
+from jackline.flows.store.sqlite.agent_log_rows import INLINE_BYTES
+from tests.flows.store import made
 
 AGENTS = 12
 LINES = 3
@@ -37,7 +36,7 @@ def say(*words: object) -> None:
     os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
-async def work_on(engine: SqliteRunStore, claim: Claim, keys: itertools.count[int]) -> None:
+async def work_on(engine: RunStore, claim: Claim, keys: itertools.count[int]) -> None:
     """One agent after the other."""
     while True:
         key = f"{claim.epoch}-{next(keys)}"
@@ -57,9 +56,9 @@ async def work_on(engine: SqliteRunStore, claim: Claim, keys: itertools.count[in
             say("forgotten", key)
 
 
-async def carry(path: Path, killed: int) -> None:
+async def carry(url: str, killed: int) -> None:
     """Take the run over from the process that was killed before, and work."""
-    engine = SqliteRunStore(path, wall=lambda: made.NOON + killed * 2 * made.LEASE)
+    engine = open_run_store(url, wall=lambda: made.NOON + killed * 2 * made.LEASE)
     claim = await engine.claim("run-1", owner=f"process {killed}", lease=made.LEASE)
     if claim is None:
         claim = await engine.create(made.run(), owner=f"process {killed}", lease=made.LEASE)
@@ -68,4 +67,4 @@ async def carry(path: Path, killed: int) -> None:
 
 
 if __name__ == "__main__":
-    event_loop.run(carry(Path(sys.argv[1]), int(sys.argv[2])))
+    event_loop.run(carry(sys.argv[1], int(sys.argv[2])))

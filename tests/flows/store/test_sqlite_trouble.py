@@ -14,8 +14,8 @@ from jackline import event_loop
 from jackline.errors import JournalError, LeaseLostError
 from jackline.flows.store.run_store import Claim, RunStore
 from jackline.flows.store.sqlite import SqliteRunStore, store_file
-from tests.flows.engine import made
-from tests.flows.engine.made import LEASE, World
+from tests.flows.store import made
+from tests.flows.store.made import LEASE, World
 
 PAGES = 100
 moving_open_files = pytest.mark.skipif(
@@ -117,7 +117,7 @@ def test_nothing_is_promised_into_a_file_that_was_taken_away(disk: World) -> Non
         assert await engine.run("run-1") is not None
         for file in list(disk.path.parent.iterdir()):
             file.rename(disk.path.parent.parent / file.name)
-        with pytest.raises(LeaseLostError, match="no longer kept"):
+        with pytest.raises(LeaseLostError, match="no longer in the store"):
             await engine.begin_call(claim, made.call())
         assert await engine.runs() == []
 
