@@ -40,7 +40,6 @@ from jackline.assembly.faces import (
     StatusSources,
     make_faces,
 )
-from jackline.assembly.session_resume import SessionResumer
 from jackline.assembly.status_report import PageFacts, ReportSources, StatusReport, in_trouble
 from jackline.assembly.traces import ClientTelemetry, TracedDesk, Tracing
 from jackline.calls import CallManager
@@ -76,6 +75,7 @@ from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.hook_input import hook_token
 from jackline.journal import Journal
 from jackline.lanes import LaneController
+from jackline.mcp_server.session_resume import CutOffSession, SessionResumer
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
 from jackline.telemetry.observatory import Observatory, recall_past
@@ -463,7 +463,20 @@ class Service:
         words = f"session {stopped.session.id} stopped: {stopped.cause.name}"
         self._announce(ServiceNoted(self._clock.wall(), "session stopped", words))
         _log.info("%s", words)
-        self._continuing.stopped(stopped)
+        session, cause = stopped.session, stopped.cause
+        self._continuing.stopped(
+            CutOffSession(
+                session.id,
+                session.cwd,
+                session.transcript,
+                session.processes,
+                cause.kind,
+                cause.name,
+                cause.resets_at,
+                stopped.model,
+                stopped.run,
+            )
+        )
 
     def _hello(self) -> dict[str, object]:
         stopping = self._listener.draining or self.stop_asked.is_set()
