@@ -17,7 +17,7 @@ from jackline.event_loop import run as run_on_loop
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_resume, begin_run
 from jackline.flows.settings import RunSettings
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.testing.scripted_agents import Play, ScriptedRunner
 
 LEDGER = Path(os.environ.get("LEDGER", os.devnull))
@@ -58,7 +58,7 @@ def script(task: AgentTask) -> Play:
 
 async def carry(store: Path, size: int) -> Outcome[str]:
     runner = ScriptedRunner(script)
-    engine = SqliteRunStore(store)
+    engine = open_run_store(run_store_url(store.parent))
     try:
         settings = RunSettings(lease=30.0, poll=0.1)
         host = FlowHost(engine, lambda _run_id: {"messages": runner}, settings=settings)

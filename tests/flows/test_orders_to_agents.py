@@ -262,7 +262,7 @@ def test_neither_resume_nor_retry_begins_it_again_unless_it_is_named() -> None:
         assert isinstance(again, Outcome)
         with pytest.raises(BadArgumentError, match="but what a person cancelled") as refused:
             await begin_retry(w.host, "r1", flow=working)
-        assert "--only a`" in str(refused.value.next)
+        assert "--only a`" in str(refused.value.hint)
         outcome = await w.through(resume("r1", only="a", flow=working, host=w.host))
         assert outcome.value == "2 of 2 ok"
         assert w.runner.begun == ["a", "b", "a"]
@@ -325,7 +325,7 @@ def test_what_has_ended_and_what_is_not_known_is_refused_and_leaves_no_order() -
         with pytest.raises(JacklineError) as error:
             await w.through(cancel_agents(w.host, "r1", name))
         assert await w.engine.ordered_ends("r1") == []
-        return f"{error.value.message} {error.value.next}"
+        return f"{error.value.message} {error.value.hint}"
 
     def script(task: AgentTask) -> Play:
         return Play(turns=1 if task.label == "quick" else 100, seconds=60)

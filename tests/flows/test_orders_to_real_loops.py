@@ -14,8 +14,8 @@ from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_run, cancel_agents
 from jackline.flows.settings import RunSettings
+from jackline.flows.store import open_run_store
 from jackline.simulator.reply_script import Say
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import ScriptedModel
 
 SCHEMA = {"type": "object", "properties": {"depth": {"type": "integer"}}, "required": ["depth"]}
@@ -25,7 +25,11 @@ ANSWER = Say("", (("StructuredOutput", {"depth": 7}),))
 def host_of(model: ScriptedModel) -> FlowHost:
     runner = MessagesRunner(model)
     settings = RunSettings(poll=0.05)
-    return FlowHost(MemoryRunStore(), lambda _run_id: {"messages": runner}, settings=settings)
+    return FlowHost(
+        open_run_store("sqlite:///:memory:"),
+        lambda _run_id: {"messages": runner},
+        settings=settings,
+    )
 
 
 def measuring(measure: Callable[..., object]) -> Flow[[], str]:

@@ -154,4 +154,4 @@ def test_an_argument_that_cannot_be_meant_is_told_where_it_is_written(
     played(test)
     (error,) = told
     assert error.message.endswith(".")
-    assert error.next
+    assert error.hint

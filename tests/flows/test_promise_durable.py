@@ -9,16 +9,15 @@ import pytest
 from jackline import agent, ctx, flow, step
 from jackline.flows.records import CallRecord, EntryRecord, ResourceRecord
 from jackline.flows.store.run_store import Claim
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import Play
-from tests.flows.world import World, played, world
+from tests.flows.world import StoreWrapper, World, played, world
 
 
-class SlowStore(MemoryRunStore):
+class SlowStore(StoreWrapper):
     """A store whose disk takes its time: what it is given is kept when `disk` is set."""
 
     def __init__(self, w: World, slow: str) -> None:
-        super().__init__(wall=w.clock.wall)
+        super().__init__(w.engine)
         self.disk = asyncio.Event()
         self.waiting = 0
         self._slow = slow
@@ -26,17 +25,17 @@ class SlowStore(MemoryRunStore):
     async def end_call(self, claim: Claim, call: CallRecord) -> None:
         if self._slow == "end":
             await self._on_disk()
-        await super().end_call(claim, call)
+        await self.store.end_call(claim, call)
 
     async def write_entry(self, claim: Claim, entry: EntryRecord) -> None:
         if self._slow == entry.kind:
             await self._on_disk()
-        await super().write_entry(claim, entry)
+        await self.store.write_entry(claim, entry)
 
-    async def keep_resource(self, resource: ResourceRecord) -> None:
+    async def save_resource(self, resource: ResourceRecord) -> None:
         if self._slow == "resource":
             await self._on_disk()
-        await super().keep_resource(resource)
+        await self.store.save_resource(resource)
 
     async def _on_disk(self) -> None:
         self.waiting += 1

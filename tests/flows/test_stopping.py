@@ -156,7 +156,7 @@ def test_another_process_can_ask_the_owner(word: str, state: str) -> None:
     async def test() -> None:
         w = world(five_turns)
         begun, task = await started(w)
-        await w.engine.ask_to_stop("r1", word)
+        await w.engine.request_stop("r1", word)
         await w.through(_of(task))
         assert begun.state.value == state
         calls = await w.engine.calls("r1")
@@ -277,7 +277,7 @@ def test_a_keeper_that_dies_stops_the_run_instead_of_losing_it_unseen() -> None:
         async def broken(_run_id: str) -> str:
             raise RuntimeError("a bug")
 
-        w.engine.asked_to_stop = broken  # type: ignore[assignment,method-assign]
+        w.engine.stop_request = broken  # type: ignore[assignment,method-assign]
         with pytest.raises(InternalError, match="keeper of r1 raised RuntimeError"):
             await w.through(_of(task))
         assert begun.state is RunState.RUNNING
@@ -383,6 +383,6 @@ def test_fork_keeps_what_came_before_the_label_and_leaves_the_old_run_alone() ->
         assert new.forked_from == "r1"
         with pytest.raises(UsageError, match="is labelled 'nine'") as caught:
             await begin_fork(w.host, "r1", "nine", flow=steps)
-        assert caught.value.next.startswith("Its labels are: one, ")
+        assert caught.value.hint.startswith("Its labels are: one, ")
 
     played(test)

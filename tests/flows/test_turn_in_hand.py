@@ -15,8 +15,8 @@ from jackline.errors import LeaseLostError
 from jackline.flows.flow_run import FlowRun
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_resume, begin_run
+from jackline.flows.store import open_run_store
 from jackline.simulator.reply_script import Say
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import ScriptedModel
 from tests.flows.world import EPOCH, World, played, world
 
@@ -66,7 +66,7 @@ def test_the_first_call_of_a_resumed_agent_is_the_one_that_was_in_hand() -> None
         clock = VirtualClock(EPOCH)
         model = Hanging(ScriptedModel.in_turn(Say("", (("depth", {"place": "A"}),)), Say("12 m.")))
         w = world()
-        w.clock, w.engine = clock, MemoryRunStore(wall=clock.wall)
+        w.clock, w.engine = clock, open_run_store("sqlite:///:memory:", wall=clock.wall)
         runner = MessagesRunner(model, clock=clock)
         host = FlowHost(w.engine, lambda _run_id: {"messages": runner}, clock=clock)
         await killed(w, await begin_run(host, sounding, b"{}", run_id="r1"), model.asked)

@@ -17,13 +17,23 @@ from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_resume, begin_run
 from jackline.flows.run_events import FlowEvent
 from jackline.flows.settings import RunSettings
+from jackline.flows.store import open_run_store
 from jackline.flows.store.run_store import RunStore
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import Script, ScriptedRunner
 
 T = TypeVar("T")
 PATIENCE = 120.0  # real seconds; only a test that fails ever waits so long
 EPOCH = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+class StoreWrapper:
+    """A store that passes every call on to another; a test overrides what is to fail."""
+
+    def __init__(self, store: RunStore) -> None:
+        self.store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
 
 
 @dataclass
@@ -96,7 +106,7 @@ class World:
 def world(script: Script | None = None, *, settings: RunSettings | None = None) -> World:
     clock = VirtualClock(EPOCH)
     runner = ScriptedRunner(clock=clock) if script is None else ScriptedRunner(script, clock=clock)
-    made = World(clock, MemoryRunStore(wall=clock.wall), runner)
+    made = World(clock, open_run_store("sqlite:///:memory:", wall=clock.wall), runner)
     if settings is not None:
         made.settings = settings
     return made

@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from pathlib import Path
 
 from jackline.agents.claude_code.environment import TOKEN_HEADER
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
@@ -30,9 +29,9 @@ from jackline.flows.execution.work_time import HeldTimes
 from jackline.flows.host import FlowHost, ProcessSlots
 from jackline.flows.records import RunRecord
 from jackline.flows.run_events import Listener, ignore_event
-from jackline.flows.store.run_store import RunStore
-from jackline.flows.store.sqlite import SqliteRunStore
-from jackline.flows.store.sqlite.store_file import RUN_PATIENCE
+from jackline.flows.settings import AllowPatterns
+from jackline.flows.store import open_run_store, run_store_exists, run_store_url
+from jackline.flows.store.run_store import RUN_PATIENCE, RunStore
 from jackline.mcp_server.agent_manager import AgentManager
 from jackline.state_dir import StateDir
 from jackline.telemetry.client_telemetry import telemetry_variables
@@ -45,8 +44,9 @@ async def host_through(
     clock: Clock,
     stack: AsyncExitStack,
     listener: Listener = ignore_event,
+    allow: AllowPatterns | None = None,
 ) -> FlowHost:
-    """A host whose agents call through the gateway at `url`."""
+    """A host whose agents call through the gateway at `url`; `allow` where the settings change."""
     token = config.gateway.listen.token
     headers = credentials_from(os.environ)
     if token is not None:
@@ -62,14 +62,7 @@ async def host_through(
         # Each run marks its calls in the gateway's records.
         made: tuple[Runner, ...] = (
             MessagesRunner(model, clock=clock, tag=run_id, settings=settings),
-            ClaudeCodeRunner(
-                url,
-                environment=environment,
-                clock=clock,
-                tag=run_id,
-                token=token,
-                trusted=config.tools.agents.folders,
-            ),
+            ClaudeCodeRunner(url, environment=environment, clock=clock, tag=run_id, token=token),
             CodexRunner(url, clock=clock, tag=run_id, token=token),
         )
         return {runner.name: runner for runner in made}
@@ -87,31 +80,32 @@ async def host_through(
         window_used=window_used,
         held_time=HeldTimes(partial(held_times, url, token or ""), clock).of,
         processes=ProcessSlots(config.runs.processes_at_once),
+        allow=allow or (lambda: config.tools.batch.allow),
     )
 
 
-def open_run_store(config: Config, *, patience: float = 0.0) -> SqliteRunStore:
-    """Where runs are saved; a process that runs some has patience with another program's lock."""
+def open_state_store(config: Config, *, patience: float = 0.0) -> RunStore:
+    """The store of runs in the state folder; who runs some has patience with a lock."""
     state = StateDir(config.state_dir)
     try:
         state.make()
     except OSError as error:
         raise JournalError(
-            f"runs cannot be kept: {state.folder} cannot be made ({error.strerror})",
-            next="name another folder with --state or JACKLINE_STATE",
+            f"runs cannot be saved: {state.folder} cannot be made ({error.strerror})",
+            hint="name another folder with --state or JACKLINE_STATE",
         ) from error
-    return SqliteRunStore(state.flows, patience=patience)
+    return open_run_store(run_store_url(state.folder), patience=patience)
 
 
 class BackgroundAgents:
     """The agents of one service; `serve` must run for as long as it does."""
 
     def __init__(
-        self, config: Callable[[], Config], url: Callable[[], str], store: Path, clock: Clock
+        self, config: Callable[[], Config], url: Callable[[], str], store_url: str, clock: Clock
     ) -> None:
         self._config = config
         self._url = url
-        self._store = store
+        self._store_url = store_url
         self._clock = clock
         self._stack = AsyncExitStack()
         self._opening: asyncio.Future[FlowHost] | None = None
@@ -125,13 +119,20 @@ class BackgroundAgents:
 
     async def _open(self) -> FlowHost:
         config = self._config()
-        engine = open_run_store(config, patience=RUN_PATIENCE)
+        engine = open_state_store(config, patience=RUN_PATIENCE)
         self._stack.push_async_callback(engine.close)
-        return await host_through(self._url(), config, engine, self._clock, self._stack)
+        return await host_through(
+            self._url(),
+            config,
+            engine,
+            self._clock,
+            self._stack,
+            allow=lambda: self._config().tools.batch.allow,
+        )
 
     async def serve(self) -> None:
         """Resume the agents that a service has left, as long as this one runs."""
-        await self.desk.watch(self._store.exists)
+        await self.desk.watch(partial(run_store_exists, self._store_url))
 
     def wakes(self, record: RunRecord) -> bool:
         """Wake a parked run here, if it is one of ours."""

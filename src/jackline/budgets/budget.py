@@ -46,7 +46,7 @@ def seconds_of(duration: Duration) -> float:
         except ValueError:
             seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise BadArgumentError(f"{duration!r} is no duration.", next='Write 90, "15m" or "2h".')
+        raise BadArgumentError(f"{duration!r} is no duration.", hint='Write 90, "15m" or "2h".')
     return seconds
 
 
@@ -91,20 +91,20 @@ class Budget:
             limit = getattr(self, unit)
             if limit is not None and not 0 <= limit < float("inf"):
                 raise BadArgumentError(
-                    f"A budget's {unit} cannot be {limit!r}.", next="Write a number, 0 or more."
+                    f"A budget's {unit} cannot be {limit!r}.", hint="Write a number, 0 or more."
                 )
         if self.window is not None:
             if not self.window_seconds:
-                raise BadArgumentError("A budget's window cannot be empty.", next='Write "5h".')
+                raise BadArgumentError("A budget's window cannot be empty.", hint='Write "5h".')
             if self.tokens is None and self.dollars is None:
                 raise BadArgumentError(
                     "A budget's window needs tokens or dollars to count.",
-                    next='Write Budget(dollars=20, window="5h").',
+                    hint='Write Budget(dollars=20, window="5h").',
                 )
         if self.strict and self.tokens is None and self.dollars is None:
             raise BadArgumentError(
                 "A strict budget needs tokens or dollars: nothing else is reserved.",
-                next="Write Budget(dollars=5, strict=True).",
+                hint="Write Budget(dollars=5, strict=True).",
             )
 
     @property

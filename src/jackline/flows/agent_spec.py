@@ -108,7 +108,7 @@ class AgentSpec:
         if budget is not None and not isinstance(budget, Budget):
             raise BadArgumentError(
                 f"agent(budget=…) must be a Budget, not {type(budget).__name__}.",
-                next="Write it so: budget=Budget(turns=20, dollars=0.5).",
+                hint="Write it so: budget=Budget(turns=20, dollars=0.5).",
             )
         if self.max_tokens is not None:
             check_count("agent", "max_tokens", self.max_tokens, least=1)
@@ -166,7 +166,7 @@ def check_text(name: str, value: object) -> None:
     if not isinstance(value, str):
         raise BadArgumentError(
             f"agent({name}=…) must be text, not {type(value).__name__}.",
-            next="Await the call that gives it first, or write it with str(…).",
+            hint="Await the call that gives it first, or write it with str(…).",
         )
 
 
@@ -174,7 +174,7 @@ def check_count(function: str, name: str, value: object, *, least: int) -> None:
     """Refuse an argument that is no whole number from `least` on."""
     if not isinstance(value, int) or value < least:
         raise BadArgumentError(
-            f"{function}({name}={value!r}) makes no sense.", next=f"Give a number, {least} or more."
+            f"{function}({name}={value!r}) makes no sense.", hint=f"Give a number, {least} or more."
         )
 
 
@@ -184,7 +184,7 @@ def continued_task_id(given: Resumed | None) -> str | None:
         if not given.task_id:
             raise BadArgumentError(
                 "continue_from= needs the outcome of an agent, and this is none.",
-                next="Give what `await agent(…).outcome()` gave.",
+                hint="Give what `await agent(…).outcome()` gave.",
             )
         return given.task_id
     return given
@@ -196,7 +196,7 @@ def _tool(tool: object) -> Tool:
     if not callable(tool):
         raise BadArgumentError(
             f"agent(tools=…) cannot use a {type(tool).__name__}.",
-            next="Give a name, a tool, a Python function with types, or a dict of MCP servers.",
+            hint="Give a name, a tool, a Python function with types, or a dict of MCP servers.",
         )
     from jackline.batches.function_tool import function_tool  # noqa: PLC0415 -- loads pydantic
 
@@ -225,7 +225,7 @@ def _ready(name: str) -> Tool:
     place = _READY.get(name)
     if place is None:
         known = ", ".join(_READY)
-        raise BadArgumentError(f"There is no tool {name!r}.", next=f"Choose from these: {known}.")
+        raise BadArgumentError(f"There is no tool {name!r}.", hint=f"Choose from these: {known}.")
     made: Callable[[], Tool] = getattr(import_module(place[0]), place[1])
     if name not in _WRITING:
         return made()

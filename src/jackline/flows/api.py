@@ -45,7 +45,7 @@ async def run(
     if not isinstance(flow, Flow):
         raise UsageError(
             f"jackline.run() needs a flow, not a {type(flow).__name__}.",
-            next="Mark the function with @flow, and give it uncalled: run(research, question).",
+            hint="Mark the function with @flow, and give it uncalled: run(research, question).",
         )
     arguments = encode_arguments(flow.function, args, kwargs)
     async with _host(host) as found:

@@ -117,7 +117,7 @@ def _raised(error: BaseException) -> RunResult:
             RunState.FAILED, outcome.terminated_by, evidence, text=outcome.text, error=error
         )
     if isinstance(error, JacklineError):
-        says = " ".join(part for part in (error.message, error.next) if part)
+        says = " ".join(part for part in (error.message, error.hint) if part)
     else:
         text = str(error)[:_LONGEST_TEXT]
         says = f"{type(error).__name__}{': ' + text if text else ''}{_place(error)}"
@@ -230,7 +230,7 @@ class FlowRun(Generic[T]):
             x.gate.probe()
         scope = FlowScope(x, x.accounting.account)
         CURRENT.set(scope)
-        forget_locks = x.engine.tell_of_locks(self._locked)
+        forget_locks = x.engine.on_lock_wait(self._locked)
         main = asyncio.create_task(self._main(), name=f"flow {x.run_id}")
         around = [
             asyncio.create_task(self._keep(), name=f"keeper of {x.run_id}"),
@@ -340,7 +340,7 @@ class FlowRun(Generic[T]):
             x.spawn(x.resources.release_overdue())
 
     async def _check_orders(self) -> None:
-        order = await self._x.engine.asked_to_stop(self._x.run_id)
+        order = await self._x.engine.stop_request(self._x.run_id)
         if order == "cancel":
             self.cancel("It was cancelled from another process.")
         elif order == "stop" and self._x.interruption is None:

@@ -21,7 +21,7 @@ from jackline.agents.prices import Price
 from jackline.agents.runner import Runner
 from jackline.clock import Clock, SystemClock
 from jackline.flows.run_events import Listener, ignore_event
-from jackline.flows.settings import RunSettings
+from jackline.flows.settings import AllowPatterns, RunSettings
 from jackline.flows.store.run_store import RunStore
 
 _USUAL = "jackline.assembly.flow_host"
@@ -108,6 +108,8 @@ class FlowHost:
     """For how long an agent's calls were held instead of being answered."""
     processes: ProcessSlots = field(default_factory=ProcessSlots)
     """How many client processes live at once, over all runs of this host."""
+    allow: AllowPatterns = tuple
+    """Gives the user's patterns of now for clean-up commands that models have ordered."""
 
 
 def usual_host() -> AbstractAsyncContextManager[FlowHost]:

@@ -207,7 +207,7 @@ async def begin_fork(
         labels = ", ".join(dict.fromkeys(call.label for call in calls)) or "none"
         raise BadArgumentError(
             f"No call of {record.run_id} is labelled {from_label!r}.",
-            next=f"Its labels are: {labels[:300]}.",
+            hint=f"Its labels are: {labels[:300]}.",
         )
     settings = decode_settings(record.settings)
     now = host.clock.wall()
@@ -245,7 +245,7 @@ async def cancel_run(
         return record.state
     if flow is None:
         check_user_code(f"the run {record.run_id}", next_step=f"jackline cancel {record.run_id}")
-    await host.engine.ask_to_stop(record.run_id, "cancel")
+    await host.engine.request_stop(record.run_id, "cancel")
     claim = await claim_run(host, record)
     if claim is None:
         return record.state
@@ -264,7 +264,7 @@ async def known_run(host: FlowHost, run_id: str) -> RunRecord:
     """The run of that id, or of that beginning of an id; UnreadableError when there is none."""
     record = await host.engine.run(run_id)
     if record is None:
-        raise UnreadableError(f"There is no run {run_id}.", next="`jackline ls` lists them.")
+        raise UnreadableError(f"There is no run {run_id}.", hint="`jackline ls` lists them.")
     return record
 
 
@@ -274,12 +274,12 @@ def flow_of(record: RunRecord) -> Flow[..., Any]:
     if not record.source:
         raise UsageError(
             f"The run {record.run_id} was begun from code that is in no file.",
-            next="Resume it from Python: jackline.resume(run_id, flow=…).",
+            hint="Resume it from Python: jackline.resume(run_id, flow=…).",
         )
     if not Path(record.source).is_file():
         raise UnreadableError(
             f"There is no file {record.source} any more, from which {record.run_id} was begun.",
-            next="Put it back (a link does), or use Python: jackline.resume(run_id, flow=…).",
+            hint="Put it back (a link does), or use Python: jackline.resume(run_id, flow=…).",
         )
     return load_flow(f"{record.source}:{record.flow}")
 
@@ -389,7 +389,7 @@ async def _claim_and_load(
     if claim is None:
         raise UsageError(
             f"The run {record.run_id} is carried by {record.owner.rpartition(':')[0]} now.",
-            next=f"`jackline logs {record.run_id} -f` follows it; stop that process to take over.",
+            hint=f"`jackline logs {record.run_id} -f` follows it; stop that process to take over.",
         )
     parked = record.state is RunState.PARKED
     ended = _outcome(record) if record.state in ENDED else None
@@ -514,7 +514,7 @@ async def cancel_agents(
     if run.state in ENDED:
         raise UsageError(
             f"The run {run.run_id} has ended ({run.state}): none of its agents is at work.",
-            next=f"`jackline show {run.run_id}` shows how each of them ended.",
+            hint=f"`jackline show {run.run_id}` shows how each of them ended.",
         )
     # Their clean-up may be functions of the flow's file.
     check_user_code(f"the agent {name}", next_step=f"jackline cancel {run.run_id} --only …")
@@ -527,14 +527,14 @@ async def cancel_agents(
     else:
         ended = await _cancel_here(host, claim, order)
     if ended == 0 and not ahead:
-        await host.engine.take_back_order(run.run_id, name)
+        await host.engine.withdraw_order(run.run_id, name)
         calls = await host.engine.calls(run.run_id)
         before = agents_named(calls, name)
         if not before:
             raise unknown_agent(run.run_id, calls, name)
         raise BadArgumentError(
             f"The agent {name} of {run.run_id} has ended already: {before[-1].terminated_by}.",
-            next=f"`jackline show {run.run_id}` shows more.",
+            hint=f"`jackline show {run.run_id}` shows more.",
         )
     return CancelledAgents(run, name, ended, carried=claim is None)
 

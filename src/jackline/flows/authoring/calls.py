@@ -178,12 +178,12 @@ class StepCall(_Call[T_co]):
         if not isinstance(name, str):
             raise BadArgumentError(
                 f"step() needs a function, not a {type(function).__name__}.",
-                next="Write step(fetch, url), not step(fetch(url)).",
+                hint="Write step(fetch, url), not step(fetch(url)).",
             )
         if "<lambda>" in name:
             raise BadArgumentError(
                 "A lambda has no name to be known by after a crash.",
-                next="Write a small function, and give what it needs as arguments.",
+                hint="Write a small function, and give what it needs as arguments.",
             )
         returned_type(function)
         # The flow's own module has another name each time its file is loaded, and counts as none.
@@ -223,7 +223,7 @@ class StepCall(_Call[T_co]):
             if trouble:
                 raise StepFailedError(
                     f"The step {self._name} failed before with {trouble}.",
-                    next=f"`jackline retry {run.run_id} --only {self._name}` runs it again.",
+                    hint=f"`jackline retry {run.run_id} --only {self._name}` runs it again.",
                 )
             return shape.decode(known.value or b"null")
         call = CallRecord(
@@ -335,13 +335,13 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     if resume is not None and continue_from is not None:
         raise BadArgumentError(
             "An agent goes on from one place: resume= or continue_from=, not both.",
-            next="Leave one of them out.",
+            hint="Leave one of them out.",
         )
     runs_it = runner or scope.run.settings.runner
     if max_tokens is not None and runs_it != OWN_LOOP:
         raise BadArgumentError(
             f"agent(max_tokens=…) cannot be set for the runner {runs_it}, which decides it itself.",
-            next=f'Leave it out, or use runner="{OWN_LOOP}".',
+            hint=f'Leave it out, or use runner="{OWN_LOOP}".',
         )
     spec = AgentSpec(
         prompt,
@@ -446,7 +446,7 @@ class Batch(Generic[T_co]):
         if len(self.values) < needed:
             raise StepFailedError(
                 f"{needed} were needed: {self.summary}.",
-                next="Look at `.failed` for why; `jackline retry` runs the failed ones again.",
+                hint="Look at `.failed` for why; `jackline retry` runs the failed ones again.",
             )
         return self
 
@@ -470,7 +470,7 @@ async def parallel(
     if not isinstance(calls, (Iterable, AsyncIterable)):
         raise BadArgumentError(
             f"parallel() cannot go through a {type(calls).__name__}.",
-            next="Give many calls: parallel(agent(…) for …), or a list of them.",
+            hint="Give many calls: parallel(agent(…) for …), or a list of them.",
         )
     given = await _collect(calls)
     slots = None if limit is None else asyncio.Semaphore(limit)
@@ -516,11 +516,11 @@ def _check(given: list[Awaitable[T]]) -> None:
     if not isinstance(call, Awaitable):
         raise BadArgumentError(
             f"parallel() cannot await a {type(call).__name__}.",
-            next="Give calls that were not awaited: parallel(agent(…) for …).",
+            hint="Give calls that were not awaited: parallel(agent(…) for …).",
         )
     if len(given) > MOST:
         raise BadArgumentError(
-            f"parallel() takes up to {MOST:,} calls.", next="Split them into several."
+            f"parallel() takes up to {MOST:,} calls.", hint="Split them into several."
         )
 
 

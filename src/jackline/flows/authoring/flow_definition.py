@@ -47,7 +47,7 @@ class Flow(Generic[P, T]):
         if not inspect.iscoroutinefunction(function):
             raise BadArgumentError(
                 f"@flow needs an async function, and {function.__name__} is none.",
-                next="Write `async def`.",
+                hint="Write `async def`.",
             )
         check_signature(function)
         self.function = function
@@ -141,16 +141,16 @@ def load_flow(reference: str) -> Flow[..., Any]:
         if found is None:
             raise BadArgumentError(
                 f"There is no flow {name} in {file.name}.",
-                next=f"It has these: {', '.join(flows)}." if flows else _MARK_ONE,
+                hint=f"It has these: {', '.join(flows)}." if flows else _MARK_ONE,
             )
         return found
     if len(flows) == 1:
         return next(iter(flows.values()))
     if not flows:
-        raise BadArgumentError(f"There is no flow in {file.name}.", next=_MARK_ONE)
+        raise BadArgumentError(f"There is no flow in {file.name}.", hint=_MARK_ONE)
     raise BadArgumentError(
         f"{file.name} has several flows: {', '.join(flows)}.",
-        next=f"Say which: {file.name}:{next(iter(flows))}.",
+        hint=f"Say which: {file.name}:{next(iter(flows))}.",
     )
 
 
@@ -172,7 +172,7 @@ def load_module(file: Path) -> ModuleType:
     path = file.resolve()
     if not path.is_file():
         raise UnreadableError(
-            f"There is no file {file}.", next="Give the path of a Python file: FLOW.py[:name]."
+            f"There is no file {file}.", hint="Give the path of a Python file: FLOW.py[:name]."
         )
     folder = str(path.parent)
     if folder not in sys.path:
@@ -183,7 +183,7 @@ def load_module(file: Path) -> ModuleType:
     loader = CheckedLoader(name, str(path), is_flow=True)
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if path.suffix != ".py" or spec is None or spec.loader is None:
-        raise UnreadableError(f"{file.name} is no Python file.", next="Give a file ending in .py.")
+        raise UnreadableError(f"{file.name} is no Python file.", hint="Give a file ending in .py.")
     module = importlib.util.module_from_spec(spec)
     # Dataclasses and pydantic look their module up by name.
     sys.modules[name] = module
@@ -196,7 +196,7 @@ def load_module(file: Path) -> ModuleType:
         sys.modules.pop(name, None)
         raise UnreadableError(
             f"{file.name} cannot be loaded: {_in_words(error, path)}.",
-            next="Make `python -c 'import …'` of it work first.",
+            hint="Make `python -c 'import …'` of it work first.",
         ) from error
     return module
 

@@ -198,7 +198,7 @@ async def agents_to_resume(engine: RunStore, record: RunRecord, name: str) -> li
     if named:
         raise BadArgumentError(
             f"The agent {name} of {record.run_id} has finished: there is nothing to go on with.",
-            next="`jackline fork` runs finished ones again, in a new run.",
+            hint="`jackline fork` runs finished ones again, in a new run.",
         )
     raise unknown_agent(record.run_id, calls, name)
 
@@ -210,7 +210,7 @@ async def withdraw_cancellations(
     names = {name, *(each for call in agents for each in (call.label, call.task_id))}
     orders = [order for order in await engine.ordered_ends(run_id) if order.name in names]
     for order in orders:
-        await engine.take_back_order(run_id, order.name)
+        await engine.withdraw_order(run_id, order.name)
     return any(not order.ended for order in orders)
 
 
@@ -221,7 +221,7 @@ def unknown_agent(run_id: str, calls: Iterable[CallRecord], name: str) -> BadArg
     more = len(labels) - _MOST_LABELS
     return BadArgumentError(
         f"No agent of {run_id} is labelled {name!r}.",
-        next=f"Its agents are: {known}{f' and {more} more' if more > 0 else ''}.",
+        hint=f"Its agents are: {known}{f' and {more} more' if more > 0 else ''}.",
     )
 
 
@@ -233,10 +233,10 @@ def nothing_failed(
     if only is None and by_hand is not None:
         return BadArgumentError(
             f"Nothing failed in {record.run_id} but what a person cancelled.",
-            next=f"`jackline resume {record.run_id} --only {shlex.quote(by_hand)}` goes on with it",
+            hint=f"`jackline resume {record.run_id} --only {shlex.quote(by_hand)}` goes on with it",
         )
     labels = ", ".join(sorted({call.label for call in failed})[:_MOST_LABELS]) or "none"
     return BadArgumentError(
         f"Nothing failed in {record.run_id}" + (f" under {only!r}." if only else "."),
-        next=f"Failed calls: {labels}. `jackline fork` runs finished ones again.",
+        hint=f"Failed calls: {labels}. `jackline fork` runs finished ones again.",
     )

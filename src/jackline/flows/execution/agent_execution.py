@@ -90,7 +90,7 @@ async def find_earlier_session(
     if call is None and (spec.resume is None or runner == OWN_LOOP):
         raise BadArgumentError(
             f"There is no earlier agent {spec.resume or spec.continue_from} to go on with.",
-            next="Give the session id or the outcome of an agent that `jackline show` lists.",
+            hint="Give the session id or the outcome of an agent that `jackline show` lists.",
         )
     if call is None or (call.trusted and runner != OWN_LOOP):
         return session, (), None
@@ -100,7 +100,7 @@ async def find_earlier_session(
         raise BadArgumentError(
             f"The agent {call.task_id} was not written by this installation: it is not gone on"
             " with.",
-            next=how_to_accept(call.run_id),
+            hint=how_to_accept(call.run_id),
         )
     return session, lines, whom
 
@@ -208,7 +208,7 @@ class AgentExecution:
         if name not in run.runners:
             names = ", ".join(sorted(run.runners)) or "none"
             raise BadArgumentError(
-                f"There is no runner {name!r}.", next=f"Choose one of these: {names}."
+                f"There is no runner {name!r}.", hint=f"Choose one of these: {names}."
             )
         self._runner = run.runners[name]
         key = spec.key()
@@ -377,7 +377,7 @@ class AgentExecution:
         except StopAgentError as stop:
             return Outcome(stop.ending, evidence=stop.evidence)
         except UsageError as error:
-            says = " ".join(part for part in (error.message, error.next) if part)
+            says = " ".join(part for part in (error.message, error.hint) if part)
             return Outcome(Ending.REFUSED, evidence=Evidence(says=says))
         except JacklineError as error:
             run.lose(error)

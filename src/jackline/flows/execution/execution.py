@@ -156,7 +156,12 @@ class Execution:
         self._process_slots = asyncio.Semaphore(max(1, settings.processes_at_once))
         self.blocking_steps = asyncio.Semaphore(_MOST_THREADS)
         actor = ActionRunner(
-            host.clock, settings.hook_limit, record.cwd, flow_module, trusted=record.trusted
+            host.clock,
+            settings.hook_limit,
+            record.cwd,
+            flow_module,
+            trusted=record.trusted,
+            allow=host.allow,
         )
         self.break_off_clean_up = actor.hurry.set
         self.hooks = Hooks(host.engine, record.run_id, actor, self._cleaned_up)
@@ -429,6 +434,6 @@ def scope_for(what: str) -> FlowScope:
     if scope is None:
         raise UsageError(
             f"{what} works only inside a flow that is being run.",
-            next="Mark the function with @flow; start it with jackline.run(…) or `jackline run`.",
+            hint="Mark the function with @flow; start it with jackline.run(…) or `jackline run`.",
         )
     return scope
