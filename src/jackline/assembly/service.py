@@ -32,7 +32,6 @@ from jackline.assembly.config_reload import (
     limit_lanes,
     status_pages,
 )
-from jackline.assembly.session_resume import SessionResumer
 from jackline.batches.tool import BatchCall, CallResult
 from jackline.calls import CallManager
 from jackline.clock import Clock, SystemClock
@@ -84,6 +83,7 @@ from jackline.mcp_server.tools.agents import agent_control_tools, agent_start_to
 from jackline.mcp_server.tools.batch import batch_tools
 from jackline.mcp_server.tools.status import status_tools
 from jackline.notifications.delivery import Notifier
+from jackline.mcp_server.session_resume import CutOffSession, SessionResumer
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
 from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver
@@ -517,7 +517,20 @@ class Service:
         text = f"session {stopped.session.id} stopped: {stopped.cause.name}"
         self._announce(ServiceNoted(self._clock.wall(), "session stopped", text))
         _log.info("%s", text)
-        self._continuing.stopped(stopped)
+        session, cause = stopped.session, stopped.cause
+        self._continuing.stopped(
+            CutOffSession(
+                session.id,
+                session.cwd,
+                session.transcript,
+                session.processes,
+                cause.kind,
+                cause.name,
+                cause.resets_at,
+                stopped.model,
+                stopped.run,
+            )
+        )
 
     def _hello(self) -> dict[str, object]:
         stopping = self._listener.draining or self.stop_asked.is_set()
