@@ -1,4 +1,4 @@
-"""Hash the source files of a flow as they are run, and refuse those that are not known.
+"""Hash the source files of a flow as they are run, save that with the run, and refuse others.
 
 Rules: (1) a file is read once: the bytes that are hashed are those that are compiled and run, and
 cached bytecode is neither read nor written; (2) once `only` was called, a file without its digest
@@ -7,19 +7,24 @@ bytecode alone, archives; (3) Python's own library, site-packages and Jackline a
 and are not checked; (4) what is imported before the first flow is loaded is not known here; (5)
 only regular files of a bounded size are read; (6) the service holds everybody's keys: while it
 lives, no flow's file is loaded and no module is imported for a function there; what needs one is
-left to a process of its own: `jackline … --woken`, or the command that a person types.
-Not here: saving the digests with a run (saved_sources.py).
+left to a process of its own: `jackline … --woken`, or the command that a person types; (7) the
+digests that are saved with a run are of the bytes that were run by the process that a person has
+started, and are replaced when a person resumes the run; (8) they are saved in a signed log of the
+run before the run is shown as parked, and a process that was woken adds nothing to them; (9)
+without them, or if this installation did not sign them, a run does not wake by itself.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import site
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -28,7 +33,10 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 import jackline
+from jackline.clock import Clock
 from jackline.errors import UnreadableError, UsageError
+from jackline.flows.records import CallKind, EntryRecord, RunRecord, RunState, call_key, task_id_of
+from jackline.flows.store.run_store import Claim, RunStore
 from jackline.foreign_files import read_foreign
 
 
@@ -271,3 +279,83 @@ def _environment() -> frozenset[str]:
 SOURCES = ExecutedSources()
 """This process's own: imports are the process's, too."""
 FINDER = _Finder()
+
+
+_KIND = "flow:sources"
+
+
+class SavedSources:
+    """The digests that are saved with one run, which this process carries."""
+
+    def __init__(self, store: RunStore, claim: Claim, clock: Clock, flow_module: str) -> None:
+        self._store = store
+        self._claim = claim
+        self._clock = clock
+        self._flow_module = flow_module
+        self._name = _log_of(claim.run_id)
+        self._lines = 0
+        self._saved: Digests | None = None
+
+    async def load(self) -> None:
+        """Read what earlier processes have saved."""
+        for line in await self._store.entries(self._name):
+            self._lines = line.number
+            self._saved = _digests(line)
+
+    async def save(self) -> None:
+        """Save what has run so far, if a person has started this process and that is new."""
+        now = None if SOURCES.is_unattended else SOURCES.of_flow(self._flow_module)
+        if now is None or now == self._saved:
+            return
+        self._saved = now
+        self._lines += 1
+        data = json.dumps(now, sort_keys=True).encode()
+        line = EntryRecord(self._name, self._lines, _KIND, data, self._clock.wall())
+        await self._store.write_entry(self._claim, line)
+
+
+async def run_only_known(store: RunStore, run: RunRecord) -> None:
+    """From now on, this process runs nothing but what a person has started this run with."""
+    SOURCES.only(await _known(store, run.run_id) or {}, run.source)
+
+
+async def why_not_woken(store: RunStore, run: RunRecord) -> str:
+    """Why the run must not wake by itself as its files are now; empty if it may."""
+    if not run.source or is_own(run.source):
+        return ""
+    known = await _known(store, run.run_id)
+    if known is None:
+        name = run.source.replace("\\", "/").rpartition("/")[2]
+        return f"it is not known whether {name} is what it was when you started this run"
+    return first_changed(known, run.source)
+
+
+def to_look_at(why: str, run: RunRecord) -> str:
+    """Why a run is not woken, with the next step."""
+    return f"{why}; look at it and go on with: jackline resume {run.run_id}"
+
+
+async def leave_to_person(store: RunStore, claim: Claim, run: RunRecord, why: str) -> RunRecord:
+    """Let a parked run go such that only a person resumes it; its new record."""
+    left = replace(run, state=RunState.PARKED, why=why, wake_at=None)
+    if run.confirmed:
+        # What a person has confirmed was another content; the store resets it when a run goes on.
+        await store.change(claim, replace(left, state=RunState.RUNNING))
+    await store.let_go(claim, left)
+    return left
+
+
+async def _known(store: RunStore, run_id: str) -> Digests | None:
+    lines = await store.entries(_log_of(run_id))
+    return _digests(lines[-1]) if lines else None
+
+
+def _digests(line: EntryRecord) -> Digests | None:
+    if not line.trusted or line.kind != _KIND:
+        return None
+    found = json.loads(line.data)
+    return found if isinstance(found, Mapping) else None
+
+
+def _log_of(run_id: str) -> str:
+    return task_id_of(run_id, call_key(CallKind.STEP, "", "sources"), 0)

@@ -17,10 +17,10 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum, StrEnum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -180,6 +180,44 @@ class NoteRecord:
     """Such as started, agent began, agent waits, agent ended, parked, woke, hook failed, ended."""
     label: str = ""
     detail: dict[str, object] = field(default_factory=dict)
+
+
+_ALLOWED_PREFIX = "allowed "
+
+
+class AllowedCommand(NamedTuple):
+    """A model's command, the folder that it was judged in, and the patterns that permit it."""
+
+    command: str
+    folder: str
+    allow: tuple[str, ...]
+
+
+def render_allowed_command(command: str, folder: str, allow: Sequence[str]) -> str:
+    """Such a command as it is saved."""
+    saved = {"command": command, "folder": folder, "allow": list(allow)}
+    return f"{_ALLOWED_PREFIX}{json.dumps(saved)}"
+
+
+def parse_allowed_command(action: str) -> AllowedCommand | None:
+    """The model's command that an action is; None for any other.
+
+    Text of another form is no model's command: a flow can still run a program named `allowed`.
+    """
+    if not action.startswith(f"{_ALLOWED_PREFIX}{{"):
+        return None
+    try:
+        saved = json.loads(action.removeprefix(_ALLOWED_PREFIX))
+        command, folder, allow = saved["command"], saved["folder"], saved["allow"]
+    except (ValueError, KeyError):
+        return None
+    return AllowedCommand(str(command), str(folder), tuple(map(str, allow)))
+
+
+def shown_action(action: str) -> str:
+    """An action for people: of such a command, what it runs and where."""
+    found = parse_allowed_command(action)
+    return action if found is None else f"{found.command}   (in {found.folder})"
 
 
 _SESSIONS = uuid.UUID("6f1c9a1e-6f0b-5d0e-9a53-2f5c8f0b7a11")
