@@ -28,7 +28,6 @@ from dataclasses import replace
 from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from itertools import count
 from pathlib import Path
 from types import CodeType, ModuleType
 
@@ -44,25 +43,24 @@ class UserCodeError(UsageError):
     """Code of a user's flow was to run in a process that must not run any."""
 
 
-_numbers = count()
-_keeping_out: set[int] = set()
-"""Who keeps it out now: several services may live in one process."""
+_services: list[object] = []
+"""Those that keep it out now: several may live in one process."""
 
 
 @contextmanager
 def no_user_code() -> Iterator[None]:
     """Within this, no code of a flow is loaded anywhere in this process, in no thread."""
-    number = next(_numbers)
-    _keeping_out.add(number)
+    service = object()
+    _services.append(service)
     try:
         yield
     finally:
-        _keeping_out.discard(number)
+        _services.remove(service)
 
 
 def check_user_code(what: str, *, next_step: str = "jackline resources --retry") -> None:
     """UserCodeError if code of users is kept out of this process."""
-    if _keeping_out:
+    if _services:
         raise UserCodeError(
             f"The service runs no code of flows: {what} is left to you.",
             next=f"In a terminal: {next_step}",
@@ -127,46 +125,34 @@ class ExecutedSources:
         if known != digest:
             self._run[_real(path)] = _SEVERAL
 
-    def refuse_unreadable(self, path: str) -> None:
-        """Something that is no source is about to run; ChangedSourceError if that may not be."""
+    def refuse_unread(self, path: str, why: str) -> None:
+        """What was not read is about to run; ChangedSourceError if only what is known may."""
         if self._only is not None:
-            self._refuse(f"{self._name(path)} is no Python source, and cannot be compared")
-
-    def refuse_changed(self, path: str) -> None:
-        """What cannot be read is about to run; ChangedSourceError if nobody has asked for it."""
-        if self._only is not None:
-            self._refuse(has_changed(self._name(path)))
+            self._refuse(path, why)
 
     def _checked(self, path: str, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
         if self._only is not None and not is_own(path):
             known = self._only.get(_real(path))
             if known is None:
-                self._refuse(is_new(self._name(path)))
+                self._refuse(path, _NEW)
             if known != digest:
-                self._refuse(has_changed(self._name(path)))
+                self._refuse(path, _CHANGED)
         return digest
 
-    def _refuse(self, why: str) -> None:
-        self.refused(why)
-        raise ChangedSourceError(why)
-
-    def _name(self, path: str) -> str:
-        return name_of(os.path.abspath(path), self._folder)  # noqa: PTH100 -- the link's own name
+    def _refuse(self, path: str, why: str) -> None:
+        name = _name_of(os.path.abspath(path), self._folder)  # noqa: PTH100 -- the link's own name
+        self.refused(f"{name} {why}")
+        raise ChangedSourceError(f"{name} {why}")
 
 
-def has_changed(name: str) -> str:
-    """Why a run is not woken, for a person."""
-    return f"{name} has changed since you started this run"
+_CHANGED = "has changed since you started this run"
+_NEW = "was no part of this run when you started it"
+_NO_SOURCE = "is no Python source, and cannot be compared"
 
 
-def is_new(name: str) -> str:
-    """The same for a file that the run was not started with."""
-    return f"{name} was no part of this run when you started it"
-
-
-def name_of(path: str, folder: str) -> str:
-    """A file's name for people: as seen from the flow's folder if it lies there."""
+def _name_of(path: str, folder: str) -> str:
+    """A file's name for people: as seen from the flow's folder if it is there."""
     try:
         return Path(path).relative_to(folder).as_posix()
     except ValueError:
@@ -174,29 +160,25 @@ def name_of(path: str, folder: str) -> str:
 
 
 def first_changed(known: Digests, source: str) -> str:
-    """Why these files are not what they were, as they lie on the disk now; empty if they are.
+    """Why these files are not what they were, as they are on the disk now; empty if they are.
 
-    For telling people early. Whoever runs them compares the very bytes that run.
+    For people, early. Whoever runs them compares the very bytes that run.
     """
     folder = os.path.dirname(os.path.realpath(source))  # noqa: PTH120 -- as `_real`
     flow = _real(source)
     if flow not in known:
-        return is_new(name_of(flow, folder))
+        return f"{_name_of(flow, folder)} {_NEW}"
     for path, digest in sorted(known.items(), key=lambda each: each[0] != flow):
-        if _real(path) != path or _digest_on_disk(path) != digest:
-            return has_changed(name_of(path, folder))
+        try:
+            now = hashlib.sha256(read_foreign(path, _MOST_BYTES)).hexdigest()
+        except OSError:
+            now = None  # nothing is there that could be a source
+        if _real(path) != path or now != digest:
+            return f"{_name_of(path, folder)} {_CHANGED}"
     return ""
 
 
-def _digest_on_disk(path: str) -> str | None:
-    """None when there is nothing that could be a source."""
-    try:
-        return hashlib.sha256(read_foreign(path, _MOST_BYTES)).hexdigest()
-    except OSError:
-        return None
-
-
-def is_environment(path: str) -> bool:
+def _is_environment(path: str) -> bool:
     """Whether a file belongs to what is installed: by its own place and by what it links to."""
     return all(
         any(place == root or place.startswith(root + os.sep) for root in _environment())
@@ -222,7 +204,7 @@ class CheckedLoader(SourceFileLoader):
         try:
             data = read_foreign(path, _MOST_BYTES)
         except OSError:
-            SOURCES.refuse_changed(path)
+            SOURCES.refuse_unread(path, _CHANGED)
             raise
         if self._is_flow:
             SOURCES.run_flow(fullname, path, data)
@@ -248,13 +230,13 @@ class _Finder(MetaPathFinder):
 
 def _checked_spec(spec: ModuleSpec) -> ModuleSpec:
     # Without a place it is built in, frozen, a folder without code, or made by code that has run.
-    if not spec.has_location or spec.origin is None or is_environment(spec.origin):
+    if not spec.has_location or spec.origin is None or _is_environment(spec.origin):
         return spec
     if type(spec.loader) is SourceFileLoader:
         spec.loader = CheckedLoader(spec.name, spec.origin)
         spec.cached = None
     else:
-        SOURCES.refuse_unreadable(spec.origin)
+        SOURCES.refuse_unread(spec.origin, _NO_SOURCE)
     return spec
 
 

@@ -8,7 +8,6 @@ refused; (4) keys are part of the stored format: changing the rule makes every f
 again, and a stored-history test fails; (5) an outcome that is read equals the one that was
 written, without its value, which is saved beside it; unknown fields are ignored and missing ones
 have their defaults, so that versions can read each other.
-Not here: where records are saved (store/), which arguments count for a key (agent_spec.py).
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class RunRecord:
     """JSON of the run's Outcome once it ended."""
     forked_from: str | None = None
     owner: str = ""
-    """Who carries it now: host, process id and a random part."""
+    """The process that carries it now: host, process id and a random part."""
     lease_until: float = 0.0
     epoch: int = 0
     """Grows with each claim; a write with an older one is refused."""
@@ -108,7 +107,7 @@ class AgentOrder:
 
     run_id: str
     name: str
-    """The label or the task id of those that it means."""
+    """Their label or task id."""
     at: float
     ended: int | None = None
     """How many were ended by it; None until the run's owner has looked, 0 while there is none."""
@@ -116,7 +115,7 @@ class AgentOrder:
 
 @dataclass(frozen=True, slots=True)
 class EntryRecord:
-    """One line of an agent's notebook."""
+    """One line of an agent's log."""
 
     task_id: str
     number: int
@@ -256,7 +255,7 @@ def canonical_json(value: object) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise BadArgumentError(
             f"A call's arguments cannot be written as JSON: {error}.",
-            next="Give text, numbers, lists, dicts with text keys, dataclasses or pydantic models.",
+            next="Pass text, numbers, lists, dicts with text keys, dataclasses or pydantic models.",
         ) from error
 
 
@@ -273,10 +272,6 @@ def _plain(value: object) -> object:
         return dict(value)
     if hasattr(type(value), "model_fields"):
         return dict(cast("Iterable[tuple[str, object]]", value))
-    return _by_pydantic(value)
-
-
-def _by_pydantic(value: object) -> object:
     # Dates, paths, UUIDs, decimals and the like; imported late, since most arguments are plain.
     from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415
 
@@ -285,7 +280,7 @@ def _by_pydantic(value: object) -> object:
     except PydanticSerializationError:
         raise BadArgumentError(
             f"A call's argument is a {type(value).__name__}, which cannot be written as JSON.",
-            next="Give plain data: what a call is asked must be the same after a crash.",
+            next="Pass plain data: the arguments of a call must be the same after a crash.",
         ) from None
 
 
@@ -298,7 +293,7 @@ def encode_outcome(outcome: Outcome[Any], *, plain_value: object = None) -> byte
 
 
 def encode_kept_beside(outcome: Outcome[Any]) -> bytes:
-    """The outcome as JSON, for a call that keeps the value itself; see `outcome_of`."""
+    """The outcome as JSON, for a call that has the value itself; see `outcome_of`."""
     is_value = outcome.ok and outcome.value == outcome.text
     return encode_outcome(replace(outcome, text="") if is_value else outcome)
 
@@ -317,4 +312,4 @@ def decode_outcome(data: bytes) -> Outcome[Any]:
     try:
         return _DECODER.decode(data)
     except msgspec.MsgspecError as error:
-        raise JournalError(f"An outcome that was kept cannot be read: {error}.") from error
+        raise JournalError(f"A saved outcome cannot be read: {error}.") from error
