@@ -87,7 +87,7 @@ async def main(order: Order, kind: str) -> None:
             if isinstance(resumed, Outcome):
                 sys.exit("the run had finished already")
             run = resumed
-        outcome = await run.carry()
+        outcome = await run.run()
     finally:
         await engine.close()
     WATCH[0].report(outcome.value or [])

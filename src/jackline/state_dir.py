@@ -79,7 +79,7 @@ def safe_files() -> Iterator[None]:
     try:
         yield
     except NotPrivateError as error:
-        raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
+        raise UnsafeFileError(f"{error.filename} {error.problem}", hint=error.fix) from error
 
 
 class StateDir:

@@ -116,7 +116,7 @@ def test_a_session_that_is_still_open_is_left_alone(is_open: bool) -> None:
         (parked,) = await world.engine.runs()
         begun = await begin_resume(world.host, parked.run_id)
         assert isinstance(begun, FlowRun)
-        return await begun.carry()
+        return await begun.run()
 
     outcome = run(main())
     if is_open:

@@ -47,7 +47,7 @@ async def one_agent() -> Any:
 async def carried(w: World, what: Flow[..., Any]) -> AsyncIterator[asyncio.Task[Outcome[Any]]]:
     """A run that is under way; whatever happens, nothing of it is left behind."""
     begun = await w.begin(what)
-    task = asyncio.create_task(begun.carry())
+    task = asyncio.create_task(begun.run())
     try:
         yield task
     finally:

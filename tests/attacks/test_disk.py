@@ -93,7 +93,7 @@ def test_a_locked_store_pauses_a_run_and_nothing_is_paid_twice(tmp_path: Path) -
         engine = open_run_store(run_store_url(path.parent), lock_seconds=0.05, patience=600)
         begun = await begin_run(_host(engine, runner, heard), two, b"{}", run_id="r1")
         with locked(path):
-            carrying = asyncio.create_task(begun.carry())
+            carrying = asyncio.create_task(begun.run())
             while not any(isinstance(event, Warned) for event in heard):
                 assert not carrying.done(), carrying
                 await asyncio.sleep(0.01)
@@ -119,7 +119,7 @@ def test_beyond_its_patience_a_run_is_paused_and_can_be_resumed(tmp_path: Path) 
         begun = await begin_run(host, two, b"{}", run_id="r1")
         with locked(path):
             with pytest.raises(StoreLockedError) as caught:
-                await begun.carry()
+                await begun.run()
             assert caught.value.exit_code == 75
             await engine.close()
         engine = open_run_store(run_store_url(path.parent))
@@ -132,7 +132,7 @@ def test_beyond_its_patience_a_run_is_paused_and_can_be_resumed(tmp_path: Path) 
         await engine.let_go(claim, replace(run, state=RunState.STOPPED))
         resumed = await begin_resume(host, "r1", flow=two)
         assert isinstance(resumed, FlowRun)
-        assert (await resumed.carry()).ok
+        assert (await resumed.run()).ok
         await engine.close()
 
     event_loop.run(main())

@@ -224,7 +224,7 @@ def test_orders_to_runs_need_the_token(tmp_path: Path) -> None:
                 assert got.status == 401
             known = await ask(service.url, order(path, {"run": "x"}, service._token))
             assert known.status == 400
-            assert known.json["error"]["next"] == "`jackline ls` lists them"
+            assert known.json["error"]["hint"] == "`jackline ls` lists them"
             for run_id in ("--help", "", 7, "a b"):
                 got = await ask(service.url, order(path, {"run": run_id}, service._token))
                 assert got.status == 400
@@ -293,7 +293,7 @@ def test_runs_are_reported_without_arguments_and_answers(
                 assert words not in json.dumps([first, page.json])
             none = await ask(service.url, request(b"GET", b"/_jackline/run?id=no", key=None))
             assert none.status == 404
-            assert "jackline ls" in none.json["error"]["next"]
+            assert "jackline ls" in none.json["error"]["hint"]
 
     run(main())
 

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, expect
 
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.store import open_run_store, run_store_url
+from jackline.lane_id import LaneId
 from jackline.testing.simulated_provider import SimulatedProvider
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
@@ -136,7 +137,9 @@ def test_a_button_stays_itself_while_the_page_is_drawn_anew(
 ) -> None:
     """A press counts also in the moment in which something changes around the button."""
     with ServiceThread(tmp_path) as service:
-        service.do(lambda running: running.desk.open_lane("anthropic/claude-opus-4-8#00"))
+        service.do(
+            lambda running: running.desk.open_lane(LaneId("anthropic", "claude-opus-4-8", "00"))
+        )
         service.wait(_leave_parked(service.folder / "flows.db"))
         with opened(browser, f"{service.url}/#token={service.token}") as page:
             expect(page.locator(".run")).to_contain_text("by request")
@@ -145,7 +148,9 @@ def test_a_button_stays_itself_while_the_page_is_drawn_anew(
             assert "cancel run parked" in names
             assert "pause anthropic/claude-opus-4-8" in names
             service.wait(_say_why(service.folder / "flows.db", ""))
-            lane = service.service.carrier.controller.lanes["anthropic/claude-opus-4-8#00"]
+            lane = service.service.carrier.controller.lanes[
+                LaneId("anthropic", "claude-opus-4-8", "00")
+            ]
             now = service.service.desk.now()
             service.do(lambda _running: lane.park(None, now + 3600, now))
             expect(page.locator(".run")).not_to_contain_text("by request")
@@ -171,7 +176,9 @@ def test_calls_for_a_model_are_sent_elsewhere_and_back(browser: Browser, tmp_pat
         SimulatedProvider() as two,
         ServiceThread(tmp_path, one.url, two.url) as service,
     ):
-        service.do(lambda running: running.desk.open_lane("anthropic/claude-opus-4-8#00"))
+        service.do(
+            lambda running: running.desk.open_lane(LaneId("anthropic", "claude-opus-4-8", "00"))
+        )
         with opened(browser, f"{service.url}/#token={service.token}") as page:
             card = page.locator(".card[data-lane='anthropic/claude-opus-4-8']")
             card.get_by_role("button", name="use another upstream").click()

@@ -19,11 +19,12 @@ from jackline.dashboard.runs import StoredRuns
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.store import open_run_store, run_store_url
+from jackline.lane_id import LaneId
 from jackline.states import AgentState
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NOW = START.timestamp()
-LANE = "anthropic/claude-opus-4-8#11aa"
+LANE = LaneId("anthropic", "claude-opus-4-8", "11aa")
 
 
 def call(at: float, agent: str, **more: float) -> CallEnded:

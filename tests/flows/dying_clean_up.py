@@ -63,7 +63,7 @@ async def carry(store: Path) -> None:
     engine = open_run_store(run_store_url(store.parent))
     try:
         host = FlowHost(engine, lambda _run_id: {"messages": ScriptedRunner()})
-        await (await begin_run(host, renting, b"{}", run_id="r1")).carry()
+        await (await begin_run(host, renting, b"{}", run_id="r1")).run()
     finally:
         await engine.close()
 

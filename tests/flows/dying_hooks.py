@@ -62,11 +62,11 @@ async def carry(store: Path) -> None:
             settings=RunSettings(lease=0.05),
         )
         if await engine.run("r1") is None:
-            await (await begin_run(host, hooked, b"{}", run_id="r1")).carry()
+            await (await begin_run(host, hooked, b"{}", run_id="r1")).run()
         else:
             begun = await begin_resume(host, "r1", flow=hooked)
             if isinstance(begun, FlowRun):
-                await begun.carry()
+                await begun.run()
     finally:
         await engine.close()
 

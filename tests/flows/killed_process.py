@@ -64,9 +64,9 @@ async def carry(store: Path, size: int) -> Outcome[str]:
         host = FlowHost(engine, lambda _run_id: {"messages": runner}, settings=settings)
         if await engine.run("r1") is None:
             arguments = f'{{"size": {size}}}'.encode()
-            return await (await begin_run(host, killed, arguments, run_id="r1")).carry()
+            return await (await begin_run(host, killed, arguments, run_id="r1")).run()
         begun = await begin_resume(host, "r1", flow=killed)
-        return begun if isinstance(begun, Outcome) else await begun.carry()
+        return begun if isinstance(begun, Outcome) else await begun.run()
     finally:
         await engine.close()
 

@@ -23,8 +23,10 @@ from jackline.flows.records import (
 from jackline.flows.store import open_run_store
 from jackline.flows.store.run_store import Claim
 
+EVERYTHING = ("sh *", "sh look.sh", "sh read.sh", "touch *")
 
-def reaped(cwd: Path, releases: Sequence[str]) -> list[Reaped]:
+
+def reaped(cwd: Path, releases: Sequence[str], allow: Sequence[str] = EVERYTHING) -> list[Reaped]:
     """What the next process does that looks after a run whose own has died."""
 
     async def main() -> list[Reaped]:
@@ -39,7 +41,7 @@ def reaped(cwd: Path, releases: Sequence[str]) -> list[Reaped]:
         def take(run: RunRecord, lease: float) -> Awaitable[Claim | None]:
             return engine.claim(run.run_id, owner="me", lease=lease)
 
-        return await reap(engine, clock, lambda _run: None, take)
+        return await reap(engine, clock, lambda _run: None, take, allow=lambda: allow)
 
     return asyncio.run(main())
 
@@ -90,6 +92,20 @@ def test_what_is_not_permitted_any_more_is_kept_and_says_why(tmp_path: Path) -> 
     assert [trouble.startswith("not run: ") for trouble in troubles] == [True] * 4
     assert "by a link" in troubles[0]
     assert not list(tmp_path.rglob("made"))
+
+
+def test_what_the_user_allows_no_more_is_not_run(tmp_path: Path) -> None:
+    """It has failed once, and is tried again: by the patterns of now."""
+    release = render_allowed_command("touch made", str(tmp_path), ("touch *",))
+    for allow in ((), ("touch other",)):
+        [done] = reaped(tmp_path, [release], allow)
+        assert done.trouble.startswith("not run: ")
+        assert not (tmp_path / "made").exists()
+    # Nor what is allowed only since.
+    [done] = reaped(tmp_path, [render_allowed_command("touch made", str(tmp_path), ())])
+    assert done.trouble.startswith("not run: ")
+    [done] = reaped(tmp_path, [release])
+    assert (done.trouble, (tmp_path / "made").exists()) == ("", True)
 
 
 def test_a_programs_name_is_no_such_command() -> None:

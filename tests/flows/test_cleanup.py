@@ -110,7 +110,7 @@ def test_a_command_is_given_the_outcome_as_json(tmp_path: Path) -> None:
     async def test() -> None:
         w = world()
         w.clock = SystemClock()  # type: ignore[assignment]
-        outcome = await (await w.begin(working)).carry()
+        outcome = await (await w.begin(working)).run()
         assert outcome.ok
         text = told.read_text()
         assert text.endswith("completion")
@@ -211,7 +211,7 @@ def test_cancelling_a_run_that_nobody_carries_runs_the_hooks_of_its_agents() -> 
     async def test() -> None:
         w = world(lambda _task: Play(seconds=100))
         begun = await w.begin(one())
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.clock.advance(5)
         begun.stop_now()
         await w.through(_of(task))
@@ -273,7 +273,7 @@ def test_a_flows_own_hook_runs_when_another_process_cancels_the_run() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(seconds=100))
         begun = await w.begin(working)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.clock.advance(5)
         begun.stop_now()
         await w.through(_of(task))
@@ -301,7 +301,7 @@ def test_a_second_stop_breaks_a_long_clean_up_off_and_the_next_process_does_it()
         w = world()
         RELEASES[:] = [at_once, endless]
         begun = await w.begin(renting)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         while not begun.is_cleaning_up or len(RELEASES) > 1:
             await w.clock.advance(0)
         begun.stop()
@@ -401,7 +401,7 @@ def test_a_stop_keeps_what_is_rented_and_a_resume_finds_the_same() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(turns=10, seconds=60))
         begun = await w.begin(renting)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 3, task)
         begun.stop_now()
         await w.through(_of(task))
@@ -426,7 +426,7 @@ def test_parking_gives_back_what_was_taken_so_and_a_lease_ends_by_itself() -> No
         w = world(settings=RunSettings(poll=60.0))
         w.runner.wall_until = EPOCH + timedelta(hours=5)
         begun = await w.begin(renting)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: begun.is_parked, task)
         await w.clock.advance(60)
         assert HEARD == [("released", "idle")]

@@ -62,7 +62,7 @@ def test_what_ended_by_schema_is_asked_again_in_the_same_conversation() -> None:
         model = ScriptedModel.in_turn(Say("", (("measure", {"line": "lead"}),)), *[Say("7.")] * 5)
         host, working = host_of(model), measuring(measure)
         begun = await begin_run(host, working, b"{}", run_id="r1")
-        assert (await begun.carry()).value == "schema: None"
+        assert (await begun.run()).value == "schema: None"
         asked = len(model.ledger)
         model.says(ANSWER)
         outcome: Outcome[str] = await resume("r1", only="sounder", flow=working, host=host)
@@ -90,7 +90,7 @@ def test_a_tool_that_was_at_work_when_its_agent_was_cancelled_is_not_run_again()
 
         model = ScriptedModel.in_turn(Say("", (("measure", {"line": "lead"}),)), ANSWER)
         host, working = host_of(model), measuring(measure)
-        task = asyncio.create_task((await begin_run(host, working, b"{}", run_id="r1")).carry())
+        task = asyncio.create_task((await begin_run(host, working, b"{}", run_id="r1")).run())
         await at_work.wait()
         await cancel_agents(host, "r1", "sounder")
         assert (await task).value == "cancelled: None"

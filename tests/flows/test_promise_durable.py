@@ -58,7 +58,7 @@ def test_a_result_is_kept_before_the_flow_sees_it(kind: str) -> None:
     async def test() -> None:
         w = world(lambda _task: Play(3))
         w.engine = store = SlowStore(w, "end")
-        task = asyncio.create_task((await w.begin(one)).carry())
+        task = asyncio.create_task((await w.begin(one)).run())
         await w.until(lambda: store.waiting == 1, task)
         for _ in range(20):
             await w.to_next_hour()
@@ -81,7 +81,7 @@ def test_a_models_answer_is_kept_before_the_next_turn_begins() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(turns=2))
         w.engine = store = SlowStore(w, "turn")
-        task = asyncio.create_task((await w.begin(one)).carry())
+        task = asyncio.create_task((await w.begin(one)).run())
         await w.until(lambda: store.waiting == 1, task)
         for _ in range(20):
             await w.to_next_hour()
@@ -104,7 +104,7 @@ def test_what_was_rented_is_on_the_ledger_before_its_user_goes_on() -> None:
     async def test() -> None:
         w = world()
         w.engine = store = SlowStore(w, "resource")
-        task = asyncio.create_task((await w.begin(renting)).carry())
+        task = asyncio.create_task((await w.begin(renting)).run())
         await w.until(lambda: store.waiting == 1, task)
         for _ in range(20):
             await w.to_next_hour()

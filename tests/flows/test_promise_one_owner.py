@@ -26,7 +26,7 @@ def test_who_lost_the_run_in_the_middle_of_a_long_turn_stops_within_a_lease() ->
     async def test() -> None:
         settings = RunSettings(poll=5.0, lease=30.0)
         w = world(lambda _task: Play(seconds=HOURS), settings=settings)
-        task = asyncio.create_task((await w.begin(one_long_turn)).carry())
+        task = asyncio.create_task((await w.begin(one_long_turn)).run())
         await w.until(lambda: w.runner.asked == ["a"], task)
         w.clock._elapsed += 1_000  # the machine slept, and nobody renewed
         began = w.clock.wall()

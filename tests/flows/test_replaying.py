@@ -364,7 +364,7 @@ def test_asyncios_own_timeout_ends_an_agent_as_cancelled() -> None:
         store = open_run_store("sqlite:///:memory:", wall=clock.wall)
         runner = ScriptedRunner(lambda _task: Play(seconds=3600), clock=clock)
         host = FlowHost(store, lambda _run_id: {"messages": runner}, clock=clock)
-        outcome = await (await begin_run(host, hasty, b"{}", run_id="r1")).carry()
+        outcome = await (await begin_run(host, hasty, b"{}", run_id="r1")).run()
         assert outcome.value == "late"
         assert outcome.tally.endings == ((Ending.CANCELLED, 1),)
         assert outcome.exit_code == 3
@@ -575,7 +575,7 @@ def test_an_agent_that_is_cut_off_goes_on_from_where_the_other_stood_when_it_beg
     async def test() -> None:
         w = world(lambda _task: Play(turns=3, seconds=60))
         begun = await w.begin(chain)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: w.runner.answered == ["first", "second"], task)
         begun.stop_now()
         await w.through(asyncio.wait_for(task, None))

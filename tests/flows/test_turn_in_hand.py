@@ -50,7 +50,7 @@ async def killed(
     w: World, begun: FlowRun[str], asked: list[tuple[ModelCaller, JsonObject]]
 ) -> None:
     """The process is gone while its second call is under way: another has taken the run."""
-    task = asyncio.create_task(begun.carry())
+    task = asyncio.create_task(begun.run())
     await w.until(lambda: len(asked) == 2, task)
     record = await w.engine.run("r1")
     assert record is not None
@@ -73,7 +73,7 @@ def test_the_first_call_of_a_resumed_agent_is_the_one_that_was_in_hand() -> None
         model.hangs = False
         again = await begin_resume(host, "r1", flow=sounding)
         assert isinstance(again, FlowRun)
-        outcome = await w.through(again.carry())
+        outcome = await w.through(again.run())
         assert outcome.value == "12 m."
         (_, _), (in_hand, body), (caller, asked_again) = model.asked
         assert asked_again == body

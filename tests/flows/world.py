@@ -65,14 +65,14 @@ class World:
         )
 
     async def run(self, flow: Flow[..., T], arguments: bytes = b"{}") -> Outcome[T]:
-        return await self.through((await self.begin(flow, arguments)).carry())
+        return await self.through((await self.begin(flow, arguments)).run())
 
     async def begin(self, flow: Flow[..., T], arguments: bytes = b"{}") -> FlowRun[T]:
         return await begin_run(self.host, flow, arguments, run_id="r1")
 
     async def resume(self, flow: Flow[..., T], run_id: str = "r1") -> Outcome[T]:
         begun = await begin_resume(self.host, run_id, flow=flow)
-        return begun if isinstance(begun, Outcome) else await self.through(begun.carry())
+        return begun if isinstance(begun, Outcome) else await self.through(begun.run())
 
     async def through(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives, with time moving whenever everybody waits for it."""

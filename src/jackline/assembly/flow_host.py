@@ -65,7 +65,12 @@ async def open_quiet_host(config: Config) -> AsyncIterator[FlowHost]:
     """A host for orders that start no agent (cancel, clean up): it needs no gateway."""
     engine = open_state_store(config)
     try:
-        yield FlowHost(engine, lambda _run_id: {}, settings=config.runs)
+        yield FlowHost(
+            engine,
+            lambda _run_id: {},
+            settings=config.runs,
+            allow=lambda: config.tools.batch.allow,
+        )
     finally:
         await engine.close()
 

@@ -67,7 +67,7 @@ from jackline.gateway.call_intake import CallIntake, look_after
 from jackline.gateway.control_plane import ControlPaths, OperatorOrders
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.lane_memory import LaneMemory
-from jackline.gateway.lane_registry import LaneRegistry, shown
+from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.listener import Listener
 from jackline.gateway.live_calls import LaneDrain, LiveCalls
 from jackline.gateway.outage_evidence import OutageEvidence
@@ -77,6 +77,7 @@ from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.hook_input import hook_token
 from jackline.journal import Journal
+from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
@@ -171,7 +172,7 @@ class Service:
         self._listener.draining = True
         self.desk.send_home()
         ticks = asyncio.get_running_loop().time
-        until = ticks() + self.config.gateway.limits.drain_seconds
+        until = ticks() + self.config.gateway.limits.drain
         while self._patient and self.desk.calls and ticks() < until:  # noqa: ASYNC110 -- below
             # Once in a gateway's life; an event would be one more thing for every call to do.
             await asyncio.sleep(_LOOK_EVERY)
@@ -426,10 +427,10 @@ class Service:
         self._fates.on_event(event)
         if isinstance(event, LaneChanged):
             until = "" if event.until is None else f" until {_hour(event.until, self._clock)}"
-            _log.info("%s is %s%s. %s", shown(event.lane), event.state, until, event.why)
+            _log.info("%s is %s%s. %s", event.lane, event.state, until, event.why)
             self._memory.remember_soon()
         elif isinstance(event, AttemptFailed):
-            _log.info("%s: %s on %s", event.call, event.why, shown(event.lane))
+            _log.info("%s: %s on %s", event.call, event.why, event.lane)
 
     def _tell_clock(self, event: ClockMoved) -> None:
         """Say that the wall clock was set or the machine slept; small corrections are no news."""
@@ -458,9 +459,9 @@ class Service:
     def _adopt(self, config: Config) -> None:
         self.config = config
 
-    def _note_repair(self, lane: str, words: str) -> None:
-        _log.info("%s: %s", shown(lane), words)
-        self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{shown(lane)}: {words}"))
+    def _note_repair(self, lane: LaneId, words: str) -> None:
+        _log.info("%s: %s", lane, words)
+        self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{lane}: {words}"))
 
     def _session_stopped(self, stopped: StoppedSession) -> None:
         words = f"session {stopped.session.id} stopped: {stopped.cause.name}"

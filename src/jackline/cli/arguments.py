@@ -27,7 +27,7 @@ def parse_now_option(option: str | None, clock: SystemClock) -> datetime:
     except ValueError as error:
         raise BadArgumentError(
             f"--now {option!r} is not an ISO 8601 time",
-            next="write it like 2026-11-15T09:00:00+02:00",
+            hint="write it like 2026-11-15T09:00:00+02:00",
         ) from error
     return clock.in_host_zone(moment) if moment.tzinfo is None else moment
 

@@ -182,7 +182,7 @@ class _Removal:
         if self.as_json or not sys.stdin.isatty():
             raise UsageError(
                 f"nobody has confirmed that {what} may be deleted for good",
-                next="see them with --dry-run, then add --yes",
+                hint="see them with --dry-run, then add --yes",
             )
         for run in runs:
             click.echo(printable(f"{run.run_id}  {run.flow}  {run.state.value}"), err=True)
@@ -227,7 +227,7 @@ class _Removal:
         try:
             forgotten = await asyncio.to_thread(forget_runs, state.journal, self.removed)
         except JournalError as error:
-            self.notes.append(f"{error.message}: nothing in it was deleted. {error.next}")
+            self.notes.append(f"{error.message}: nothing in it was deleted. {error.hint}")
         else:
             if forgotten is None:
                 self.notes.append("the journal is in use: it still has the figures of their calls")
@@ -240,7 +240,7 @@ class _Removal:
                 "schema": "jackline.runs-removed/1",
                 "removed": self.removed,
                 "refused": [
-                    {"run": run_id, "why": error.message, "next": error.next}
+                    {"run": run_id, "why": error.message, "hint": error.hint}
                     for run_id, error in self.refused
                 ],
                 "dry_run": self.dry_run,
@@ -257,7 +257,7 @@ class _Removal:
         click.echo(f"{counted(len(self.removed), 'run')} {word}{freed}", err=True)
         for run_id, error in self.refused:
             click.echo(
-                printable(f"{run_id} is not deleted: {error.message} {error.next}"), err=True
+                printable(f"{run_id} is not deleted: {error.message} {error.hint}"), err=True
             )
         for note in self.notes:
             click.echo(printable(f"note:  {note}"), err=True)

@@ -98,7 +98,7 @@ class RunClaim:
             until = until_text(None if held.at is None else held.at.timestamp(), now)
             raise UsageError(
                 f"the run {record.run_id} waits in {_process(record)}{until}: {held.why}",
-                next=f"jackline resume {record.run_id} --now takes it over and calls at once",
+                hint=f"jackline resume {record.run_id} --now takes it over and calls at once",
             )
 
     async def for_agent(self, only: str, engine: RunStore) -> None:
@@ -114,7 +114,7 @@ class RunClaim:
             raise UsageError(
                 f"the run {record.run_id} runs in {_process(record)}, and its flow has already"
                 f" received how {only} ended",
-                next="once it has ended or was stopped: "
+                hint="once it has ended or was stopped: "
                 f"jackline resume {record.run_id} --only {shlex.quote(only)}",
             )
 
@@ -135,7 +135,7 @@ class RunClaim:
                 return
         raise UsageError(
             f"the run {record.run_id} still runs in {_process(record)}",
-            next="stop that process, then resume",
+            hint="stop that process, then resume",
         )
 
     async def for_timer(self, engine: RunStore) -> None:

@@ -230,7 +230,7 @@ def code_of_run_lines(
             raise UsageError(
                 f"agent {use.task_id} would call {use.name} with {len(use.arguments):,} characters,"
                 " more than a person can check; nothing was accepted",
-                next="delete the run (jackline rm ID --force) and begin it anew",
+                hint="delete the run (jackline rm ID --force) and begin it anew",
             )
         lines.append(f"  calls   {use.name} {use.arguments}   (agent {use.task_id})")
     for call in calls:

@@ -203,7 +203,7 @@ async def _accept(engine: RunStore, run: RunRecord, *, yes: bool, as_json: bool)
         if as_json or not sys.stdin.isatty():
             raise UsageError(
                 f"nobody has confirmed that run {run.run_id} is to be trusted",
-                next=f"read the lines above, then: jackline show {run.run_id} --trust --yes",
+                hint=f"read the lines above, then: jackline show {run.run_id} --trust --yes",
             )
         if not click.confirm("Is this yours, and may it run?", default=False, err=True):
             click.echo("nothing was accepted", err=True)
@@ -300,7 +300,7 @@ def cancel(run_id: str, only: str | None, ahead: bool, as_json: bool, state: str
             return 0
         if ahead:
             raise BadArgumentError(
-                "--ahead has no meaning without --only", next="name the agents: --only LABEL"
+                "--ahead has no meaning without --only", hint="name the agents: --only LABEL"
             )
         run = await known_run(host, run_id)
         now = await cancel_run(host, run.run_id)
@@ -334,7 +334,9 @@ def resources(everything: bool, retry: bool, woken: bool, as_json: bool, state: 
     async def look(host: FlowHost) -> int:
         if retry:
             take = partial(claim_run, host)
-            reaped = await reap(host.engine, host.clock, module_of, take, unattended=woken)
+            reaped = await reap(
+                host.engine, host.clock, module_of, take, unattended=woken, allow=host.allow
+            )
             for done in reaped:
                 click.echo(printable(f"{done.what}: {done.trouble or 'done'}"), err=True)
         found = await host.engine.resources(held_only=not everything)
@@ -383,7 +385,7 @@ def _with_store(
         if without is not None:
             return without()
         raise NothingFoundError(
-            f"there are no runs in {config.state_dir}", next="start one: jackline run FLOW.py"
+            f"there are no runs in {config.state_dir}", hint="start one: jackline run FLOW.py"
         )
 
     async def main() -> T:

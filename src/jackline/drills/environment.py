@@ -209,7 +209,7 @@ async def _process(
         if not url:
             raise InternalError(
                 f"the gateway of the drill did not start; its last line: {last_line}",
-                next="jackline up shows whether one starts here at all",
+                hint="jackline up shows whether one starts here at all",
             )
         # A log that nobody reads would stop the gateway once the pipe is full.
         reader = asyncio.create_task(process.stderr.read())

@@ -45,7 +45,7 @@ async def main(clock: str, url: str, store_url: str, verb: str, *rest: str) -> i
             file, arguments = rest
             flow = load_flow(file)
             run = await begin_run(host, flow, arguments.encode(), listener=stop_when_parked)
-            os._exit(print_outcome(await run.carry()))
+            os._exit(print_outcome(await run.run()))
         outcome: Outcome[Any] = await resume(*rest, host=host)
     return print_outcome(outcome)
 

@@ -255,7 +255,7 @@ def canonical_json(value: object) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise BadArgumentError(
             f"A call's arguments cannot be written as JSON: {error}.",
-            next="Pass text, numbers, lists, dicts with text keys, dataclasses or pydantic models.",
+            hint="Pass text, numbers, lists, dicts with text keys, dataclasses or pydantic models.",
         ) from error
 
 
@@ -280,7 +280,7 @@ def _plain(value: object) -> object:
     except PydanticSerializationError:
         raise BadArgumentError(
             f"A call's argument is a {type(value).__name__}, which cannot be written as JSON.",
-            next="Pass plain data: the arguments of a call must be the same after a crash.",
+            hint="Pass plain data: the arguments of a call must be the same after a crash.",
         ) from None
 
 

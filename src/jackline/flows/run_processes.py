@@ -183,10 +183,10 @@ class RunOrders:
         if verb != "release":
             run_id = order.get("run")
             if not isinstance(run_id, str) or not _ID.fullmatch(run_id):
-                raise BadArgumentError("an order names its run", next="`jackline ls` lists them")
+                raise BadArgumentError("an order names its run", hint="`jackline ls` lists them")
             run = None if store is None else await store.run(run_id)
             if run is None:
-                raise BadArgumentError(f"there is no run {run_id}", next="`jackline ls` lists them")
+                raise BadArgumentError(f"there is no run {run_id}", hint="`jackline ls` lists them")
             if verb != "cancel":
                 must_be_trusted(run)
             arguments, cwd = [verb, run.run_id], run.cwd if run.trusted else ""

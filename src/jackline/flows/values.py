@@ -43,7 +43,7 @@ class Shape:
             except (TypeError, ValueError) as error:
                 raise BadArgumentError(
                     f"This JSON Schema is no plain JSON: {error}.",
-                    next="Pass a dict of plain data.",
+                    hint="Pass a dict of plain data.",
                 ) from error
         elif inspect.isroutine(shape):
             raise _no_shape(shape)
@@ -76,7 +76,7 @@ class Shape:
         except (PydanticSerializationError, ValueError) as error:
             raise UnfitValueError(
                 f"The result, a {type(value).__name__}, is not what was promised.",
-                next="Return what the annotation says, or change the annotation.",
+                hint="Return what the annotation says, or change the annotation.",
             ) from error
 
     def faults(self, value: object) -> list[tuple[str, str]]:
@@ -117,7 +117,7 @@ def plain_json(value: object) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise UnfitValueError(
             f"The result cannot be saved as JSON: {error}.",
-            next="Annotate what the function returns, or return text, numbers, lists and dicts.",
+            hint="Annotate what the function returns, or return text, numbers, lists and dicts.",
         ) from error
 
 
@@ -146,7 +146,7 @@ def _adapter(shape: Any) -> TypeAdapter[Any]:
 def _no_shape(shape: object) -> BadArgumentError:
     return BadArgumentError(
         f"{getattr(shape, '__name__', shape)!r} is no shape that a result can have.",
-        next="Pass a pydantic model, a dataclass, a TypedDict, a list of them, or JSON Schema.",
+        hint="Pass a pydantic model, a dataclass, a TypedDict, a list of them, or JSON Schema.",
     )
 
 
@@ -268,12 +268,12 @@ def check_signature(function: Callable[..., object]) -> None:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise BadArgumentError(
                 f"The flow {function.__name__} takes *{name}, which cannot be saved by name.",
-                next="Take a list or a dict as one parameter.",
+                hint="Take a list or a dict as one parameter.",
             )
         if parameter.kind is parameter.POSITIONAL_ONLY or name in RESERVED:
             raise BadArgumentError(
                 f"The flow {function.__name__} cannot have a parameter {name} like this.",
-                next="Choose another name, and let it be passed by name.",
+                hint="Choose another name, and let it be passed by name.",
             )
 
 
@@ -286,7 +286,7 @@ def encode_arguments(
     except TypeError as error:
         raise BadArgumentError(
             f"{function.__name__}() cannot be called like this: {error}.",
-            next=f"It takes: {_parameters(function)}.",
+            hint=f"It takes: {_parameters(function)}.",
         ) from None
     hints = _hints(function)
     written: dict[str, object] = {}
@@ -301,7 +301,7 @@ def encode_arguments(
                 says = f"cannot be saved: {type(value).__name__} cannot be written as JSON"
             raise BadArgumentError(
                 f"The argument {name} of {function.__name__}() {says}.",
-                next="Pass what the annotation says, or annotate it.",
+                hint="Pass what the annotation says, or annotate it.",
             ) from error
     return json.dumps(written, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
@@ -312,7 +312,7 @@ def decode_arguments(function: Callable[..., object], data: bytes) -> dict[str, 
     if not isinstance(arguments, dict):
         raise BadArgumentError(
             f"A flow's arguments are a JSON object, and {_kind_of(arguments)} was given.",
-            next='Write --name VALUE for each, or {"name": …} for all.',
+            hint='Write --name VALUE for each, or {"name": …} for all.',
         )
     hints = _hints(function)
     _check_names(function, arguments, hints)
@@ -339,7 +339,7 @@ def _check_names(
         faults.append(f"needs {', '.join(missing)}")
         words = " ".join(_as_option(name, Shape(hints.get(name)).json_schema) for name in missing)
         takes = f"Write {words} (it takes: {_parameters(function)})."
-    raise BadArgumentError(f"{function.__name__}() {', and '.join(faults)}.", next=takes)
+    raise BadArgumentError(f"{function.__name__}() {', and '.join(faults)}.", hint=takes)
 
 
 def parse_arguments(function: Callable[..., object], words: Mapping[str, str]) -> bytes:
@@ -362,7 +362,7 @@ def _decoded(function: Callable[..., object], name: str, value: object, hint: ob
         raise BadArgumentError(
             f"The argument {name} of {function.__name__}() takes {_type_in_words(schema)}, and "
             f"{_kind_of(value)} was given{where}.",
-            next=f"Write it like this: {_as_option(name, schema)}",
+            hint=f"Write it like this: {_as_option(name, schema)}",
         ) from error
 
 
@@ -384,5 +384,5 @@ def _hints(function: Callable[..., object]) -> dict[str, object]:
     except NameError as error:
         raise BadArgumentError(
             f"An annotation of {function.__name__}() names something unknown: {error}.",
-            next="Import the name at the top of the file, not only for type checking.",
+            hint="Import the name at the top of the file, not only for type checking.",
         ) from error

@@ -267,7 +267,7 @@ def test_a_run_is_found_by_any_beginning_that_means_only_it(world: World) -> Non
             assert await engine.run(nothing) is None
         with pytest.raises(UsageError, match="ab1, ab12, ab34") as caught:
             await engine.run("ab")
-        assert caught.value.next
+        assert caught.value.hint
 
     world.run(story)
 

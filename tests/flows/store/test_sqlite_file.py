@@ -268,7 +268,7 @@ def test_a_newer_file_and_a_foreign_one_are_left_alone(disk: World, tmp_path: Pa
             engine = SqliteRunStore(path)
             with pytest.raises(JournalError, match=said) as caught:
                 await _begun(engine, "run-2")
-            assert caught.value.next
+            assert caught.value.hint
             with pytest.raises(JournalError, match=said):
                 await engine.runs()
             await engine.close()

@@ -49,7 +49,7 @@ def test_a_full_disk_refuses_what_does_not_fit_and_loses_nothing_else(tmp_path: 
         for one in refused:
             assert isinstance(one, JournalError)
             assert "the disk is full" in one.message
-            assert "Free some space" in one.next
+            assert "Free some space" in one.hint
         assert await engine.calls("run-1") == kept
         limits.append(PAGES * 100)
         await engine.end_call(claim, calls[-1])
@@ -74,7 +74,7 @@ def test_a_locked_file_is_waited_for_and_then_told(disk: World) -> None:
         for one in told:
             assert isinstance(one, JournalError)
             assert "another program has locked it" in one.message
-            assert one.next
+            assert one.hint
         await engine.begin_call(claim, made.call("later"))
         assert [call.key for call in await engine.calls("run-1")] == ["later"]
         await engine.close()
@@ -91,7 +91,7 @@ def test_a_damaged_file_is_told_and_left_where_it_is(disk: World) -> None:
         for attempt in (_begun(engine), engine.runs()):
             with pytest.raises(JournalError, match="it is damaged") as caught:
                 await attempt
-            assert ".recover" in caught.value.next
+            assert ".recover" in caught.value.hint
 
     disk.run(story)
     assert disk.path.read_bytes() == before
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_made_is_told(disk: World) -> None:
         for attempt in (_begun(engine), engine.runs()):
             with pytest.raises(JournalError, match="cannot be opened at its path") as caught:
                 await attempt
-            assert "--state" in caught.value.next
+            assert "--state" in caught.value.hint
 
     disk.run(story)
 
@@ -145,7 +145,7 @@ def test_a_file_taken_away_during_the_commit_is_told(tmp_path: Path) -> None:
         armed.append(True)
         with pytest.raises(JournalError, match="moved or deleted") as caught:
             await engine.begin_call(claim, made.call())
-        assert "Put it back" in caught.value.next
+        assert "Put it back" in caught.value.hint
         await engine.close()
 
     event_loop.run(story())

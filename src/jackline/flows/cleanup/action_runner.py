@@ -32,6 +32,7 @@ from jackline.clock import Clock
 from jackline.errors import JacklineError
 from jackline.flows.actions import find_function, function_name, permitted_words
 from jackline.flows.records import ResourceRecord, parse_allowed_command
+from jackline.flows.settings import AllowPatterns
 from jackline.flows.store.run_store import NOT_OURS, RunStore
 from jackline.foreign_repositories import ForeignRepositoryError, ask_git
 
@@ -263,6 +264,8 @@ class ActionRunner:
     """The run, when no process carries it any more."""
     trusted: bool = True
     """Whether this installation wrote the run: its folder and its flow are only then used."""
+    allow: AllowPatterns = tuple
+    """Gives the user's patterns of now for commands that models have ordered."""
 
     async def do(self, act: CleanupAction) -> str:
         """Why it failed; empty when it did not."""
@@ -300,7 +303,7 @@ class ActionRunner:
         command: str | tuple[str, ...] = act.action
         environment, cwd, stdin = {**os.environ}, self.cwd, act.stdin
         if allowed := parse_allowed_command(act.action):
-            command = await permitted_words(allowed)
+            command = await permitted_words(allowed, self.allow())
             if isinstance(command, str):
                 return command
             # Its input would be a model's text, which some programs read as commands.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 
 from jackline.agents.outcome import Ending
@@ -19,7 +19,8 @@ from jackline.clock import Clock
 from jackline.flows.cleanup.action_runner import ActionRunner, OwnerlessRun
 from jackline.flows.cleanup.ledger import Hooks, release
 from jackline.flows.flow_sources import run_only_known
-from jackline.flows.records import ENDED, ResourceRecord, RunRecord, decode_outcome
+from jackline.flows.records import ENDED, CallRecord, ResourceRecord, RunRecord, decode_outcome
+from jackline.flows.settings import AllowPatterns
 from jackline.flows.store.run_store import Claim, RunStore
 
 ModuleOf = Callable[[RunRecord], ModuleType | None]
@@ -47,10 +48,12 @@ async def reap(
     *,
     limit: float = 120.0,
     unattended: bool = False,
+    allow: AllowPatterns = tuple,
 ) -> list[Reaped]:
     """Run the hooks that ended runs still owe, and release what is overdue or left behind.
 
     `unattended`: functions are called only of sources that a person has started the run with.
+    `allow` gives the user's patterns of now for commands that models have ordered.
     """
     done: list[Reaped] = []
     for run, owes_hooks, held in await _left_behind(store, clock.wall()):
@@ -64,8 +67,15 @@ async def reap(
                 if unattended:
                     await run_only_known(store, still)
                 # Loaded once: what a hook names must be of the very module that it is in.
-                module = cache(lambda still=still: module_of(still))
-                done += await _clean_up(store, clock, still, module, limit, hooks=owes_still)
+                module = cache(partial(module_of, still))
+                calls = await store.calls(still.run_id)
+                phases = {call.task_id: call.phase for call in calls}
+                left = OwnerlessRun(still.run_id, store, clock, module, phases)
+                trusted = still.trusted
+                actor = ActionRunner(
+                    clock, limit, still.cwd, module, left=left, trusted=trusted, allow=allow
+                )
+                done += await _clean_up(store, still, calls, actor, hooks=owes_still)
         finally:
             await store.let_go(claim, await store.run(run.run_id) or run)
     return done
@@ -78,10 +88,9 @@ async def is_overdue(store: RunStore, now: float) -> bool:
 
 async def _clean_up(
     store: RunStore,
-    clock: Clock,
     run: RunRecord,
-    module: Callable[[], ModuleType | None],
-    limit: float,
+    calls: Iterable[CallRecord],
+    actor: ActionRunner,
     *,
     hooks: bool,
 ) -> list[Reaped]:
@@ -91,18 +100,15 @@ async def _clean_up(
     def listener(what: str, _label: str, trouble: str) -> None:
         done.append(Reaped(run.run_id, what, trouble))
 
-    calls = {call.task_id: call for call in await store.calls(run.run_id)}
-    phases = {name: call.phase for name, call in calls.items()}
-    left = OwnerlessRun(run.run_id, store, clock, module, phases)
-    actor = ActionRunner(clock, limit, run.cwd, module, left=left, trusted=run.trusted)
     if hooks:
         owed = Hooks(store, run.run_id, actor, listener)
         await owed.load()
         await owed.recover()
         ended = None if run.outcome is None else decode_outcome(run.outcome)
-        await owed.run_due(calls, ending=Ending.CRASH, run=ended)
+        by_task = {call.task_id: call for call in calls}
+        await owed.run_due(by_task, ending=Ending.CRASH, run=ended)
     # Looked at only now: a hook may have rented something, too.
-    for row in _over(run, await store.resources(), clock.wall()):
+    for row in _over(run, await store.resources(), actor.clock.wall()):
         await release(row, store, actor, listener)
     return done
 

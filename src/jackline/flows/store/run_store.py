@@ -314,7 +314,7 @@ def must_be_trusted(run: RunRecord) -> None:
         what = f"{run.source} is not loaded" if run.source else "it is not continued"
         raise UsageError(
             f"The run {run.run_id} was not written by this installation: {what}.",
-            next=how_to_accept(run.run_id),
+            hint=how_to_accept(run.run_id),
         )
 
 
@@ -325,5 +325,5 @@ async def must_be_trusted_wholly(store: RunStore, run: RunRecord) -> None:
         raise UsageError(
             f"Of what is saved of the run {run.run_id}, {rows} records were not written by this"
             " installation: it is not continued.",
-            next=how_to_accept(run.run_id),
+            hint=how_to_accept(run.run_id),
         )

@@ -50,7 +50,7 @@ def stronger_request(saved: str, how: str) -> str:
     """The stronger of two requests to stop; BadArgumentError for an unknown one."""
     if how not in (STOP, CANCEL):
         raise BadArgumentError(
-            f"A run cannot be requested to {how!r}.", next="Request `stop` or `cancel`."
+            f"A run cannot be requested to {how!r}.", hint="Request `stop` or `cancel`."
         )
     return CANCEL if CANCEL in (saved, how) else how
 
@@ -83,7 +83,7 @@ def must_be_next(last: int, number: int, task_id: str) -> None:
         raise JournalError(
             f"Line {number} of the log of agent {task_id} cannot be saved: "
             f"{last + 1} would be the next.",
-            next="Resume the run: the agent continues after its last whole line.",
+            hint="Resume the run: the agent continues after its last whole line.",
         )
 
 
@@ -98,24 +98,24 @@ def must_be_deletable(
     if run.state not in ENDED:
         raise UsageError(
             f"Run {run.run_id} has not ended (it is {run.state}).",
-            next=f"End it first: `jackline cancel {run.run_id}`.",
+            hint=f"End it first: `jackline cancel {run.run_id}`.",
         )
     if carried:
         raise UsageError(
             f"Run {run.run_id} has not ended wholly: {run.owner.rpartition(':')[0]} cleans up"
             " after it.",
-            next=f"Wait for that: `jackline logs {run.run_id} -f`.",
+            hint=f"Wait for that: `jackline logs {run.run_id} -f`.",
         )
     if held:
         raise UsageError(
             f"Run {run.run_id} still holds {named([one.name for one in held])}.",
-            next="Give it back: `jackline resources --retry`; or by hand, and delete with --force.",
+            hint="Give it back: `jackline resources --retry`; or by hand, and delete with --force.",
         )
     if owed:
         hooks = named([shown_action(one.hook) for one in owed])
         raise UsageError(
             f"Run {run.run_id} still owes its clean-up: {hooks}.",
-            next="Try it again (`jackline resources --retry`), or delete with --force.",
+            hint="Try it again (`jackline resources --retry`), or delete with --force.",
         )
 
 
@@ -124,7 +124,7 @@ def must_be_parked(run: RunRecord) -> None:
     if run.state is not RunState.PARKED:
         raise UsageError(
             f"Run {run.run_id} is not parked (it is {run.state}).",
-            next="See `jackline ls --parked` for what would wake.",
+            hint="See `jackline ls --parked` for what would wake.",
         )
 
 
@@ -132,25 +132,25 @@ def lease_lost(claim: Claim, owner: str | None) -> LeaseLostError:
     """The refusal of a write by one that no longer owns the run; None: the run is gone."""
     if owner is None:
         return LeaseLostError(
-            f"Run {claim.run_id} is no longer in the store.", next="See `jackline ls` for all runs."
+            f"Run {claim.run_id} is no longer in the store.", hint="See `jackline ls` for all runs."
         )
     who = f"carried by {owner}" if owner else "carried by nobody"
     return LeaseLostError(
         f"Run {claim.run_id} is {who} now; this process writes nothing more to it.",
-        next=f"Follow it with `jackline show {claim.run_id}`.",
+        hint=f"Follow it with `jackline show {claim.run_id}`.",
     )
 
 
 def unknown_run(run_id: str) -> UnreadableError:
     """There is no such run."""
-    return UnreadableError(f"There is no run {run_id!r}.", next="See `jackline ls` for all runs.")
+    return UnreadableError(f"There is no run {run_id!r}.", hint="See `jackline ls` for all runs.")
 
 
 def taken_id(run_id: str) -> BadArgumentError:
     """A new run has the id of an old one."""
     return BadArgumentError(
         f"There is a run {run_id} already.",
-        next="Start it under another id, or continue it with `jackline resume`.",
+        hint="Start it under another id, or continue it with `jackline resume`.",
     )
 
 
@@ -158,7 +158,7 @@ def ambiguous(beginning: str, run_ids: Collection[str]) -> BadArgumentError:
     """Several runs begin like this."""
     return BadArgumentError(
         f"Several runs begin with {beginning!r}: {named(run_ids)}.",
-        next="Write more letters of the one that you want.",
+        hint="Write more letters of the one that you want.",
     )
 
 
@@ -166,7 +166,7 @@ def changed_since_shown(run_id: str) -> UsageError:
     """What was accepted is not what is there."""
     return UsageError(
         f"The run {run_id} was changed while it was being shown; nothing was accepted.",
-        next=f"Look again: jackline show {run_id} --trust",
+        hint=f"Look again: jackline show {run_id} --trust",
     )
 
 

@@ -180,13 +180,13 @@ def signing_key() -> bytes:
     except private_files.NotPrivateError as error:
         raise JournalError(
             f"The key that signs runs cannot be used: {error.filename} {error.problem}.",
-            next=error.fix,
+            hint=error.fix,
         ) from error
     except OSError as error:
         raise JournalError(
             f"The key that signs runs cannot be saved in {private_files.key_folder()}: "
             f"{error.strerror}.",
-            next="Make that folder writable for yourself (XDG_STATE_HOME moves it).",
+            hint="Make that folder writable for yourself (XDG_STATE_HOME moves it).",
         ) from error
 
 
@@ -196,6 +196,6 @@ def _store_id(connection: sqlite3.Connection) -> bytes:
     if not isinstance(found, str) or not _STORE_ID.fullmatch(found):
         raise JournalError(
             "The store of runs was not made by Jackline: it has no id of its own.",
-            next="Look where it came from; another state folder is chosen with --state.",
+            hint="Look where it came from; another state folder is chosen with --state.",
         )
     return found.encode()

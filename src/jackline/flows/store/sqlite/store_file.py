@@ -201,7 +201,7 @@ class StoreFile:
             self.close()
             raise JournalError(
                 f"The file of runs {self._path} was moved or deleted while it was written.",
-                next="Put it back with its -wal and -shm files, then resume the run.",
+                hint="Put it back with its -wal and -shm files, then resume the run.",
             )
 
     def reopen(self) -> None:
@@ -221,7 +221,7 @@ class StoreFile:
         kind = StoreLockedError if cause == LOCKED else JournalError
         explained = kind(
             f"The file of runs {self._path} cannot be used: {cause}.",
-            next=error.fix
+            hint=error.fix
             if isinstance(error, NotPrivateError)
             else _NEXT.get(cause, "Look at that file; another folder is chosen with --state."),
         )
@@ -232,7 +232,7 @@ class StoreFile:
         """It holds a record that no version of ours has written."""
         return JournalError(
             f"The file of runs {self._path} holds a record that cannot be read.",
-            next=_NEXT[DAMAGED],
+            hint=_NEXT[DAMAGED],
         )
 
     def _is_gone(self) -> bool:
@@ -302,7 +302,7 @@ def count_runs_in_file(path: Path) -> dict[RunState, tuple[int, int]]:
     except (sqlite3.Error, OSError) as error:
         raise JournalError(
             f"The runs at {path} cannot be counted: {cause_of(error)}.",
-            next="`jackline ls` says more.",
+            hint="`jackline ls` says more.",
         ) from error
 
 
