@@ -79,11 +79,11 @@ from jackline.mcp_server.agent_orders import OrderIntake
 from jackline.mcp_server.endpoint import McpEndpoint
 from jackline.mcp_server.model_tool import ModelTool, ToolCaller
 from jackline.mcp_server.permissions import AgentSettings, ToolSettings
+from jackline.mcp_server.session_resume import CutOffSession, SessionResumer
 from jackline.mcp_server.tools.agents import agent_control_tools, agent_start_tools
 from jackline.mcp_server.tools.batch import batch_tools
 from jackline.mcp_server.tools.status import status_tools
 from jackline.notifications.delivery import Notifier
-from jackline.mcp_server.session_resume import CutOffSession, SessionResumer
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
 from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver
