@@ -264,6 +264,101 @@ def test_an_agent_that_may_write_rewrites_no_settings(tmp_path: Path, tool: str)
     run(main())
 
 
+# --- an agent's own folder ------------------------------------------------------------------------
+
+
+def _evil(world: AgentsWorld) -> Path:
+    """A stranger's folder in the project: its Makefile marks that it ran."""
+    evil = world.project / "vendor" / "evil"
+    evil.mkdir(parents=True)
+    (evil / "Makefile").write_text("lint:\n\t@touch ran\n")
+    (world.project / "Makefile").write_text("lint:\n\t@echo recipe of the user\n")
+    return evil
+
+
+_LINT = {"calls": [{"id": "1", "tool": "shell", "input": {"command": "make lint"}}]}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX programs")
+def test_the_folder_of_an_agent_is_none_that_the_user_chose(tmp_path: Path) -> None:
+    """A model chose it; so an agent's own `jackline mcp` there makes nothing in it trusted."""
+    world = AgentsWorld(tmp_path, allow=("make lint",))
+    evil = _evil(world)
+
+    async def main() -> None:
+        async with world.provider(), world.service() as service:
+            async with world.client(service) as person:
+                _, first = await call(person, "agent", prompt="x", cwd="vendor/evil")
+            task = first["task_id"]
+            for _ in ("the agent", "the one that it started"):
+                async with world.client(service, parent_task=task, folder=evil) as agent:
+                    text, _ = await refused(agent, "batch", **_LINT)
+                    assert "own folder" in text
+                    given = {"prompt": "y", "release": "make lint"}
+                    text, _ = await refused(agent, "agent", **given)
+                    assert "The release command may not run" in text
+                    _, data = await call(agent, "agent", prompt="y")
+                    task = data["task_id"]
+            _hook(evil, evil / "ran")
+            async with world.client(service, parent_task=first["task_id"], folder=evil) as agent:
+                text, _ = await refused(agent, "agent", prompt="z", runner="claude-code")
+            assert "brings .claude" in text
+        assert not (evil / "ran").exists()
+
+    run(main())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX programs")
+def test_an_agent_of_whom_nothing_is_known_works_by_the_users_settings_alone(
+    tmp_path: Path,
+) -> None:
+    world = AgentsWorld(tmp_path, allow=("make lint",))
+    evil = _evil(world)
+
+    async def main() -> None:
+        async with world.provider():
+            async with (
+                world.service() as service,
+                world.client(service, parent_task="of nobody", folder=evil) as agent,
+            ):
+                text, _ = await refused(agent, "batch", **_LINT)
+                assert "own folder" in text
+                text, _ = await refused(agent, "agent", prompt="z", runner="claude-code")
+                assert "No agent is started in" in text
+                assert not (evil / "ran").exists()
+            world.folders = (evil,)
+            async with (
+                world.service() as service,
+                world.client(service, parent_task="of nobody", folder=evil) as agent,
+            ):
+                await call(agent, "batch", **_LINT)
+                assert (evil / "ran").exists()
+
+    run(main())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX programs")
+def test_an_agent_in_the_folder_that_the_user_chose_runs_what_the_user_allowed(
+    tmp_path: Path,
+) -> None:
+    world = AgentsWorld(tmp_path, allow=("make lint",))
+    _evil(world)
+
+    async def main() -> None:
+        async with world.provider(), world.service() as service:
+            async with world.client(service) as person:
+                _, first = await call(person, "agent", prompt="x")
+            async with world.client(service, parent_task=first["task_id"]) as agent:
+                text, _ = await call(agent, "batch", **_LINT)
+                assert "recipe of the user" in text
+                _, second = await call(agent, "agent", prompt="y", release="make lint")
+            async with world.client(service, parent_task=second["task_id"]) as agent:
+                text, _ = await call(agent, "batch", **_LINT)
+                assert "recipe of the user" in text
+
+    run(main())
+
+
 # --- other projects' runs and sessions -----------------------------------------------------------
 
 

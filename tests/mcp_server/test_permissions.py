@@ -57,6 +57,9 @@ class _NoDesk:
     async def depth_of(self, _session: str, _task: str) -> int:
         return 0
 
+    async def project_of(self, caller: ToolCaller) -> Path | None:
+        return caller.folder
+
 
 def _taken(project: Path, settings: AgentSettings, **given: Any) -> dict[str, Any]:
     """The order that a client in `project` gets for what it gave."""

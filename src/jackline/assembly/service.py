@@ -388,7 +388,7 @@ class Service:
             *status_tools(self._report.status, agent_settings, clock),
             *agent_start_tools(desk, orders, agent_settings, clock),
             *agent_control_tools(desk, agent_settings, clock),
-            *batch_tools(settings, ran),
+            *batch_tools(settings, ran, desk.project_of),
         ]
 
     def _is_read_only(self) -> bool:

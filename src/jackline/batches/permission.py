@@ -286,7 +286,7 @@ def _by_disk(policy: Policy, place: Path, said: Allowed) -> CallPermission:
     harmless = is_harmless(said.argv)
     if is_in_dot_git(place) or (not harmless and is_in_git(place, root)):
         return into_git(str(place))
-    trusted = {each.resolve() for each in policy.trusted or (policy.folder,)}
+    trusted = {each.resolve() for each in policy.chosen_folders}
     if follows_folder(said.argv) and place not in trusted:
         return _elsewhere(program, place)
     look = _Look(policy.folder, place, harmless=harmless)

@@ -111,8 +111,13 @@ class Policy:
     folder: Path
     allow: tuple[str, ...] = ()
     windows: bool = os.name == "nt"
-    trusted: tuple[Path, ...] = ()
-    """The folders that the user chose, where a model may have chosen `folder`; else it is that."""
+    trusted: tuple[Path, ...] | None = None
+    """The folders that the user chose, where a model chose `folder`; None: it is that folder."""
+
+    @property
+    def chosen_folders(self) -> tuple[Path, ...]:
+        """The folders that the user chose; none of them may be at or above `folder`."""
+        return (self.folder,) if self.trusted is None else self.trusted
 
     def judge(self, call: BatchCall) -> CallPermission:
         """Whether the call may run."""

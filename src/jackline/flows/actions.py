@@ -74,7 +74,7 @@ def find_function(name: str, flow_module: ModuleType | None) -> Callable[..., ob
 
 
 async def denial(
-    command: str, folder: Path, allow: Sequence[str], trusted: tuple[Path, ...] = ()
+    command: str, folder: Path, allow: Sequence[str], trusted: tuple[Path, ...] | None = None
 ) -> Denied | None:
     """Why the command may not run in this folder now; None when it may.
 
@@ -101,7 +101,7 @@ async def permitted_words(
 
 
 async def _judged(
-    command: str, folder: Path, allow: Sequence[str], trusted: tuple[Path, ...] = ()
+    command: str, folder: Path, allow: Sequence[str], trusted: tuple[Path, ...] | None = None
 ) -> CallPermission:
     call = BatchCall("release", ShellTool(), {"command": command})
     verdict = await permit(Policy(folder, tuple(allow), trusted=trusted), call)

@@ -33,7 +33,7 @@ from jackline.flows.run_events import AgentAnswered, AgentEnded, FlowEvent, RunP
 from jackline.flows.settings import decode_settings, may_wake
 from jackline.flows.store.run_store import RunStore
 from jackline.mcp_server.flow.started_agents import CANCELLED_ALONE, started_agents
-from jackline.mcp_server.model_tool import JsonObject, Progress
+from jackline.mcp_server.model_tool import JsonObject, Progress, ToolCaller
 from jackline.mcp_server.permissions import Sight
 
 STOPPED = "The service that carried it was stopped; it goes on when the service runs again."
@@ -94,6 +94,12 @@ def must_be_of_models(record: RunRecord, verb: str) -> None:
             f"The run {record.run_id} was started by the user, not by a model: nothing was done.",
             hint=f"It is the user's to decide; in a terminal: jackline {verb} {record.run_id}",
         )
+
+
+def _order_of(record: RunRecord, call: CallRecord) -> JsonObject:
+    """The order of one agent; empty for one of the user's own flow."""
+    theirs = (each for each in RunSnapshot(record, ()).orders if each["label"] == call.label)
+    return next(theirs, {})
 
 
 async def run_snapshot(engine: RunStore, record: RunRecord) -> RunSnapshot:
@@ -322,8 +328,23 @@ class AgentManager:
         if call is None or record is None:
             return 0
         # An agent of a user's own flow is one deep.
-        theirs = [each for each in RunSnapshot(record, ()).orders if each["label"] == call.label]
-        return next((int(str(order.get("depth", 1))) for order in theirs), 1)
+        return int(str(_order_of(record, call).get("depth", 1)))
+
+    async def project_of(self, caller: ToolCaller) -> Path | None:
+        """The folder that the user chose for a client: of an agent, that of the first client.
+
+        None where none is known. A model may have chosen the folder in which an agent works.
+        """
+        if not caller.parent_task:
+            return caller.folder
+        engine = (await self._open()).engine
+        call = await engine.find_task(caller.parent_task)
+        record = None if call is None else await engine.run(call.run_id)
+        if call is None or record is None or not record.trusted:
+            return None
+        # The user started a flow of their own in the folder of its run.
+        known = _order_of(record, call).get("project") if is_of_models(record) else record.cwd
+        return Path(str(known)) if known else None
 
     def is_carried(self, look: RunSnapshot) -> bool:
         """Whether a living process carries this run, as far as one can know."""

@@ -228,7 +228,8 @@ class OrderIntake:
             return CheckedOrder({}, Path(before.look.record.cwd), before.look)
         asked = given.get("cwd") or before.order.get("cwd")
         folder = working_folder(cast("str | None", asked), caller.folder, settings)
-        definition = await self._definition(given, before.order, caller.folder or folder)
+        project = await self._desk.project_of(caller)
+        definition = await self._definition(given, before.order, project or folder)
         order: dict[str, Any] = {**before.order, "cwd": str(folder)}
         order["depth"] = await self._depth(caller, settings.depth)
         order["prompt"] = given.get("prompt") or order["prompt"]
@@ -236,7 +237,7 @@ class OrderIntake:
         order["runner"] = given.get("runner") or order.get("runner") or settings.runner
         _check_runner(order["runner"], settings)
         if order["runner"] != _MESSAGES:
-            trusted = base_of(folder, caller.folder, settings) or folder
+            trusted = base_of(folder, project, settings)
             await check_nested(folder, trusted)
             order["trusted"] = str(trusted)
         earlier = order.pop("tools", None)
@@ -260,7 +261,8 @@ class OrderIntake:
             "budget": _budget(given.get("budget")),
             "release": given.get("release"),
             "resources": list(given.get("resources", ())),
-            "allowed_by": await self._allow_releases(given, folder, caller.folder),
+            "project": None if project is None else str(project),
+            "allowed_by": await self._allow_releases(given, folder, project),
         }
         order |= {name: value for name, value in chosen.items() if value}
         # Also an empty list: to leave that out would offer every tool.
@@ -405,13 +407,13 @@ class OrderIntake:
         return schema
 
     async def _allow_releases(
-        self, given: Mapping[str, Any], folder: Path, client: Path | None
+        self, given: Mapping[str, Any], folder: Path, project: Path | None
     ) -> list[str]:
         """What permits the order's clean-up commands, to be asked again when they run."""
         asked = (each.get("release") for each in (given, *given.get("resources", ())))
         commands = [str(command) for command in asked if command]
         allow = self._settings().batch.allow
-        trusted = chosen_folders(client, self._settings().agents)
+        trusted = chosen_folders(project, self._settings().agents)
         for command in commands:
             if denied := await denial(command, folder, allow, trusted):
                 raise RefusedError(

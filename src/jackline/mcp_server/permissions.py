@@ -3,9 +3,10 @@
 Rules: (1) a model cannot give an agent more than the user allows, here or in the client's own
 settings; (2) Claude Code is offered the tools that were named and checks the rest against its own
 settings: a tool that is not allowed here gets a rule that no call fits; (3) a call works in the
-client's folder, below it, or in a configured folder; links are followed before the check; (4) a
-call is answered before its client's patience ends; (5) only light imports, because config/ loads
-this module.
+client's folder, below it, or in a configured folder; links are followed before the check; an
+agent's own folder is one that a model chose: it works there, but trusts nothing in it; (4) a call
+is answered before its client's patience ends; (5) only light imports, because config/ loads this
+module.
 Not here: files and flags (config/), single calls of a batch (batches/permission.py).
 """
 
@@ -148,14 +149,14 @@ def working_folder(asked: str | None, client: Path | None, settings: AgentSettin
     return folder
 
 
-def chosen_folders(client: Path | None, settings: AgentSettings) -> tuple[Path, ...]:
-    """The folders that the user chose: the client's own and the configured ones."""
-    return tuple(each for each in (client, *settings.folders) if each is not None)
+def chosen_folders(project: Path | None, settings: AgentSettings) -> tuple[Path, ...]:
+    """The folders that the user chose: `project` (AgentManager.project_of) and the configured."""
+    return tuple(each for each in (project, *settings.folders) if each is not None)
 
 
-def base_of(folder: Path, client: Path | None, settings: AgentSettings) -> Path | None:
-    """The folder by which one works there: the nearest that the user chose; None without one."""
-    allowed = [each.resolve() for each in chosen_folders(client, settings)]
+def base_of(folder: Path, project: Path | None, settings: AgentSettings) -> Path | None:
+    """The nearest at or above it of `project` and the configured folders; None without one."""
+    allowed = [each.resolve() for each in chosen_folders(project, settings)]
     above = [each for each in allowed if folder.is_relative_to(each)]
     return max(above, key=lambda each: len(each.parts), default=None)
 
@@ -291,8 +292,13 @@ _FETCHES = ("extensions.partialclone", "remote.*.promisor", "remote.*.partialclo
 _OF_A_REPOSITORY = ("local", "worktree")
 
 
-async def check_nested(folder: Path, trusted: Path) -> None:
-    """RefusedError if an agent's program must not be started there; `folder` has no links left."""
+async def check_nested(folder: Path, trusted: Path | None) -> None:
+    """RefusedError if an agent's program must not be started there; `folder` has no links left.
+
+    `trusted` is the folder at or above it that the user chose; None where there is none.
+    """
+    if trusted is None:
+        raise _not_started(folder, "a model chose it, and no folder above it is the user's choice")
     found = await asyncio.to_thread(_look, folder, trusted)
     why = found.why
     if why is None and found.repository:
@@ -301,12 +307,16 @@ async def check_nested(folder: Path, trusted: Path) -> None:
         except ForeignRepositoryError as error:
             why = error.why
     if why is not None:
-        raise RefusedError(
-            f"No agent is started in {printable(str(folder))}: {why}.",
-            hint="Start it in the project's own folder, and say in its prompt where to work. The"
-            " user may trust that folder in their own jackline.toml:"
-            f' agents.folders = ["{printable(str(folder))}"]',
-        )
+        raise _not_started(folder, why)
+
+
+def _not_started(folder: Path, why: str) -> RefusedError:
+    return RefusedError(
+        f"No agent is started in {printable(str(folder))}: {why}.",
+        hint="Start it in the project's own folder, and say in its prompt where to work. The user"
+        " may trust that folder in their own jackline.toml:"
+        f' agents.folders = ["{printable(str(folder))}"]',
+    )
 
 
 @dataclass(frozen=True, slots=True)

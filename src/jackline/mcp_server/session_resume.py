@@ -180,6 +180,7 @@ class SessionResumer:
             "label": f"session {session.id[:8]}",
             "runner": "claude-code",
             "cwd": session.cwd,
+            "project": session.cwd,
             "resume": session.id,
             "lived_in": [[mark.pid, mark.began] for mark in marks],
             "transcript": session.transcript,

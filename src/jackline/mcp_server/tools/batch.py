@@ -8,7 +8,7 @@ Not here: running (batches/batch.py), judging (batches/permission.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -48,10 +48,17 @@ def nobody(_call: BatchCall, _result: CallResult, _caller: ToolCaller) -> None:
     """Nobody listens."""
 
 
+async def own_project(caller: ToolCaller) -> Path | None:
+    """The folder that the user chose for this client, where no agent of ours is known."""
+    return None if caller.parent_task else caller.folder
+
+
 def batch_tools(
-    settings: Callable[[], ToolSettings], ran: CallListener = nobody
+    settings: Callable[[], ToolSettings],
+    ran: CallListener = nobody,
+    project_of: Callable[[ToolCaller], Awaitable[Path | None]] = own_project,
 ) -> list[ModelTool]:
-    """The tool."""
+    """The tool; `project_of` is the folder that the user chose for a client."""
     # Kept over all batches, so that silence is noticed where there were words before.
     printing = OutputHistory()
 
@@ -59,7 +66,7 @@ def batch_tools(
         allowed = settings()
         asked = cast("str | None", given.get("cwd"))
         folder = working_folder(asked, caller.folder, allowed.agents)
-        trusted = chosen_folders(caller.folder, allowed.agents)
+        trusted = chosen_folders(await project_of(caller), allowed.agents)
         policy = Policy(folder, allowed.batch.allow, trusted=trusted)
         tools = _tools(allowed.batch.allow)
         longest = longest_wait(caller, allowed.agents)
