@@ -3,9 +3,9 @@
 Rules: (1) nothing is fetched unless its address fits an allowed pattern, and no redirect leads out
 of that; (2) addresses of this machine and its network are reached only when allowed by name; the
 connection itself is judged, not an earlier name lookup; behind a proxy, which connects by itself,
-it is what the name resolves to here; (3) no credentials are sent; (4) size and time are bounded;
-(5) every page gives a text and no error; scripts and styles are left out, lines stay lines.
-Not here: models (agents/gateway_model.py).
+it is what the name resolves to here; (3) no credentials are sent; (4) size and time are bounded,
+and how many are fetched at once by all batches.
+Not here: models (agents/gateway_model.py), the text of a page (page_text.py).
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ import urllib.request
 from collections.abc import Callable, Iterable
 from email.message import Message
 from fnmatch import fnmatchcase
-from html.parser import HTMLParser
 from typing import IO, Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
 from jackline.batches.arguments import Arguments, checked, schema_of
+from jackline.batches.page_text import page_text
 from jackline.batches.policy import has_dot_segments
-from jackline.batches.threads import in_own_thread
+from jackline.batches.threads import SharedPlaces, in_own_thread, places_in_all
 from jackline.batches.tool import (
     OUTPUT_CHARACTERS,
     ClippedOutput,
@@ -39,65 +40,9 @@ from jackline.batches.tool import (
 from jackline.clock import SystemClock
 from jackline.failures.wording import is_html
 
-_UNSEEN = frozenset({"script", "style", "noscript", "template", "svg"})
-_IN_LINE = frozenset(
-    {
-        "a",
-        "abbr",
-        "b",
-        "cite",
-        "code",
-        "em",
-        "i",
-        "kbd",
-        "mark",
-        "q",
-        "s",
-        "small",
-        "span",
-        "strong",
-        "sub",
-        "sup",
-        "u",
-        "var",
-    }
-)
-
-
-def page_text(page: str) -> str:
-    """The page as plain lines."""
-    reading = _Reading()
-    reading.feed(page)
-    reading.close()
-    lines = (" ".join(line.split()) for line in "".join(reading.parts).split("\n"))
-    return "\n".join(line for line in lines if line)
-
-
-class _Reading(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-        self._unseen = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
-        """Blocks begin on a new line."""
-        self._unseen += tag in _UNSEEN
-        if tag not in _IN_LINE:
-            self.parts.append("\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        """Blocks end with their line."""
-        self._unseen = max(0, self._unseen - (tag in _UNSEEN))
-        if tag not in _IN_LINE:
-            self.parts.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        """Words, if they are seen."""
-        if not self._unseen:
-            # A line break in the source is a space on the page.
-            self.parts.append(" ".join(data.split("\n")))
-
-
+AT_ONCE_IN_ALL = 16
+"""Over all batches: each has a thread."""
+_in_all: SharedPlaces = WeakKeyDictionary()
 _LARGEST = 5_000_000
 _SECONDS = 30.0
 _AGENT = "jackline"
@@ -147,7 +92,8 @@ class FetchTool:
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:  # noqa: ARG002
         """The page's text."""
         asked = checked(FetchArguments, arguments)
-        return await in_own_thread(lambda: self._get(asked.url), "jackline-fetch")
+        async with places_in_all(_in_all, AT_ONCE_IN_ALL):
+            return await in_own_thread(lambda: self._get(asked.url), "jackline-fetch")
 
     def _get(self, url: str) -> ToolOutput:
         self._refuse_strange(url)

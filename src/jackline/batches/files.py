@@ -29,7 +29,7 @@ from pydantic import Field
 from jackline.batches import search_worker
 from jackline.batches.arguments import Arguments, checked, inside, schema_of, shown
 from jackline.batches.processes import FinishedCommand, ProcessCommand, run_process, without_secrets
-from jackline.batches.threads import in_own_thread
+from jackline.batches.threads import SharedPlaces, in_own_thread, places_in_all
 from jackline.batches.tool import JsonObject, ToolContext, ToolFailedError, ToolOutput
 
 _MOST_LINES = 2_000
@@ -47,7 +47,7 @@ _IMAGES = {
 
 _READS_AT_ONCE = 4
 """Over all batches: each holds a whole file in memory for a moment."""
-_reading: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+_reading: SharedPlaces = WeakKeyDictionary()
 _one_change_at_a_time = threading.Lock()
 
 
@@ -92,7 +92,7 @@ class ReadTool:
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The lines asked for."""
         asked = checked(ReadArguments, arguments)
-        async with _places_in_all(_reading, _READS_AT_ONCE):
+        async with places_in_all(_reading, _READS_AT_ONCE):
             return await in_own_thread(lambda: _read(asked, context.cwd), "jackline-read")
 
 
@@ -273,7 +273,7 @@ _SECONDS = 60.0
 _COMPILE_SECONDS = 5.0
 _LAST = "\x1e"
 
-_in_all: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+_in_all: SharedPlaces = WeakKeyDictionary()
 """Places for all batches of a loop."""
 
 
@@ -323,7 +323,7 @@ class SearchTool:
         # Not told as it comes: the last line is for us alone, and hits are short.
         command = replace(self._command(asked, context.cwd, root), seconds=self._seconds)
         # First its own: the batches' queue for the others is then short, and each has its turn.
-        async with self._places, _places_in_all(_in_all, AT_ONCE_IN_ALL):
+        async with self._places, places_in_all(_in_all, AT_ONCE_IN_ALL):
             return _answer(await run_process(command, _nobody), asked)
 
     def _command(self, asked: SearchArguments, cwd: Path, root: Path) -> ProcessCommand:
@@ -343,13 +343,6 @@ class SearchTool:
             limit=1_000_000,
             stdin=json.dumps(question).encode(),
         )
-
-
-def _places_in_all(
-    places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore], many: int
-) -> asyncio.Semaphore:
-    """The places that all batches of this process share."""
-    return places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(many))
 
 
 def _nobody(_text: str) -> None:

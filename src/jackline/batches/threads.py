@@ -16,7 +16,8 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 _LONGEST = 200
 
@@ -45,6 +46,14 @@ def contain_exits() -> Iterator[None]:
 
 
 T = TypeVar("T")
+
+
+SharedPlaces: TypeAlias = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
+
+
+def places_in_all(places: SharedPlaces, many: int) -> asyncio.Semaphore:
+    """The places that all batches of this process share."""
+    return places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(many))
 
 
 async def in_own_thread(work: Callable[[], T], name: str) -> T:

@@ -1,0 +1,118 @@
+"""A web page that was written to keep its reader busy.
+
+Rules: those of this package. Work is counted in characters that were passed, not in seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jackline.batches import fetch, page_text
+from jackline.batches.page_text import MOST_READ
+from jackline.batches.page_text import page_text as text_of
+from jackline.batches.tool import ToolContext, ToolOutput
+
+_PIECES = (
+    *("<!--", "<!", "<![", "<![CDATA[", "<?", "</", "&#", "&#x", "&", "<a <a", "<a", "<script"),
+    *("<script>", "</script", "<style>", "<svg>", "</svg>", "<a b='", '<a b="', "<a =", "= ", "'"),
+    *('"', "<", ">", "-->", "--", "--!>", "/>", "9", "word ", "\n", "<p>", "</p>", "&amp;", "é"),
+)
+
+
+def _work_of(page: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many characters are passed to read the page."""
+    passed = 0
+    plain = page_text._Reading._pass
+
+    def counted(self: page_text._Reading, what: re.Pattern[str]) -> re.Match[str] | None:
+        nonlocal passed
+        begin = self._at
+        found = plain(self, what)
+        passed += self._at - begin
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(page_text._Reading, "_pass", counted)
+        text_of(page)
+    return passed
+
+
+@pytest.mark.parametrize("piece", [*_PIECES, "<!--<a b='", "<a b='><!--\"", "<script><!--</scrip"])
+def test_a_page_is_passed_once_whatever_it_repeats(
+    piece: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = "<html>" + piece * (200_000 // len(piece))
+    assert _work_of(page, monkeypatch) <= len(page)
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=60))
+def test_any_page_has_a_text_and_is_passed_once(pieces: list[str]) -> None:
+    page = "".join(pieces)
+    with pytest.MonkeyPatch.context() as patch:
+        assert _work_of(page, patch) <= len(page)
+    assert "\n\n" not in text_of(page)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["p", "b", "li", "h1"]), st.from_regex(r"\A[a-z]{1,8}\Z")))
+)
+def test_the_words_of_a_page_stay_in_their_order(parts: list[tuple[str, str]]) -> None:
+    page = "".join(
+        f"<{tag} title='a > b' x>{word}</{tag}> <!-- > <b>no</b> --><script>no('<p>')</script>"
+        f"<svg><text>no</text></svg>"
+        for tag, word in parts
+    )
+    assert text_of(page).split() == [word for _, word in parts]
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="<&")))
+def test_a_page_without_markup_is_its_own_text(text: str) -> None:
+    assert text_of(text).split() == text.split()
+
+
+def test_a_number_of_many_digits_is_no_error() -> None:
+    assert text_of("a &#" + "9" * 100_000 + "; b &lt;i&gt; &#x41;").endswith("9; b <i> A")
+
+
+def test_only_the_beginning_of_a_very_long_page_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = "<p>word</p>" * 450_000
+    assert _work_of(page, monkeypatch) <= MOST_READ
+    assert text_of(page).endswith(f"was not read: {len(page) - MOST_READ:,} characters)")
+
+
+def test_all_batches_share_the_places_for_fetching(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that gives batch after batch has so many threads at work, and no more."""
+    at_once, most, lock = 0, 0, threading.Lock()
+    go_on = threading.Event()
+
+    def get(_self: fetch.FetchTool, _url: str) -> ToolOutput:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        go_on.wait(60)
+        with lock:
+            at_once -= 1
+        return ToolOutput("x")
+
+    async def main() -> None:
+        work = [
+            asyncio.create_task(fetch.FetchTool().run({"url": "http://x/"}, ToolContext(Path())))
+            for _ in range(fetch.AT_ONCE_IN_ALL * 2)
+        ]
+        while at_once < fetch.AT_ONCE_IN_ALL:  # noqa: ASYNC110 -- threads reach it
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        go_on.set()
+        await asyncio.gather(*work)
+
+    monkeypatch.setattr(fetch.FetchTool, "_get", get)
+    asyncio.run(main())
+    assert most == fetch.AT_ONCE_IN_ALL
