@@ -243,6 +243,21 @@ def test_a_wall_that_the_gateway_hands_to_a_main_thread_stops_its_session_once()
     run(main())
 
 
+def test_the_mode_of_a_session_is_the_latest_of_its_main_thread() -> None:
+    async def main() -> None:
+        world = World()
+        await world.hook("UserPromptSubmit", prompt="go", permission_mode="plan")
+        await world.hook("PreToolUse", agent_id="a1", permission_mode="acceptEdits")
+        await world.hook("SessionStart")
+        news = {"hook_event_name": "StopFailure", "session_id": "s1", "permission_mode": "default"}
+        news["last_assistant_message"] = WALL
+        assert answered(world, b"/_jackline/hook", news, x_jackline_hook=TOKEN) == (200, b"")
+        (stopped,) = world.stopped
+        assert stopped.session.mode == "plan"
+
+    run(main())
+
+
 def test_a_hooks_answer_is_what_the_client_reads() -> None:
     async def main() -> None:
         world = World()

@@ -68,10 +68,11 @@ class World:
         session: str = SESSION,
         run: str | None = None,
         transcript: str = "",
-    ) -> None:
+        mode: str = "acceptEdits",
+    ) -> str:
         where = (session, "/work", transcript, processes)
         why = (cause.kind, cause.name, cause.resets_at)
-        self.continuing.stopped(CutOffSession(*where, *why, "opus", run))
+        return self.continuing.stopped(CutOffSession(*where, *why, "opus", run, mode))
 
     async def hear(self, cause: DeathCause, *processes: int) -> None:
         self.stop(cause, *processes)
@@ -130,6 +131,45 @@ def test_a_session_that_is_still_open_is_left_alone(is_open: bool) -> None:
         assert "still open" in outcome.evidence.says
     else:
         assert "still open" not in outcome.evidence.says
+
+
+@pytest.mark.parametrize(
+    ("mode", "accepts_edits"),
+    [
+        ("acceptEdits", True),
+        ("bypassPermissions", True),
+        ("default", False),
+        ("dontAsk", False),
+        ("", False),
+        ("a mode of tomorrow", False),
+    ],
+)
+def test_a_session_goes_on_with_no_more_than_it_was_permitted(
+    mode: str, accepts_edits: bool
+) -> None:
+    async def main() -> None:
+        world = World()
+        assert world.stop(WALL, NOBODY, mode=mode) == ""
+        await world.settle()
+        begun = await begin_resume(world.host, (await world.only()).run_id)
+        assert isinstance(begun, FlowRun)
+        await begun.run()
+        (task,) = world.runner.tasks
+        assert task.accepts_edits is accepts_edits
+
+    run(main())
+
+
+def test_a_session_that_planned_is_left_to_its_user() -> None:
+    async def main() -> None:
+        world = World()
+        assert "plan mode" in world.stop(WALL, NOBODY, mode="plan")
+        await world.settle()
+        assert await world.engine.runs() == []
+        world.consents = False
+        assert world.stop(WALL, NOBODY, mode="plan") == "", "nobody expects it to go on"
+
+    run(main())
 
 
 def test_who_hears_of_one_end_from_two_sides_at_once_plans_once() -> None:

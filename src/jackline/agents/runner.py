@@ -63,6 +63,8 @@ class AgentTask:
     """What interrupted the last attempt, for the prompt of an agent that must know it."""
     class_: str | None = None
     """The class of traffic, for fallback orders and `never-degrade`."""
+    accepts_edits: bool = True
+    """Whether Claude Code may edit files in its folder unasked, where no tools are named."""
 
 
 TASK_VARIABLE = "JACKLINE_TASK"

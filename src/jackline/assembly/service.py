@@ -514,11 +514,8 @@ class Service:
         self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{lane}: {text}"))
 
     def _session_stopped(self, stopped: StoppedSession) -> None:
-        text = f"session {stopped.session.id} stopped: {stopped.cause.name}"
-        self._announce(ServiceNoted(self._clock.wall(), "session stopped", text))
-        _log.info("%s", text)
         session, cause = stopped.session, stopped.cause
-        self._continuing.stopped(
+        why_not = self._continuing.stopped(
             CutOffSession(
                 session.id,
                 session.cwd,
@@ -529,8 +526,12 @@ class Service:
                 cause.resets_at,
                 stopped.model,
                 stopped.run,
+                session.mode,
             )
         )
+        text = f"session {session.id} stopped: {cause.name}{why_not and '; '}{why_not}"
+        self._announce(ServiceNoted(self._clock.wall(), "session stopped", text))
+        _log.info("%s", text)
 
     def _hello(self) -> dict[str, object]:
         stopping = self._listener.draining or self.stop_asked.is_set()

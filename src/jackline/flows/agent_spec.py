@@ -97,6 +97,8 @@ class AgentSpec:
     """The task id of the earlier agent."""
     on_end: tuple[str, ...] = ()
     class_: str | None = None
+    accepts_edits: bool = True
+    """Whether a client may edit files in its folder unasked, where no tools are named."""
 
     def __post_init__(self) -> None:
         for name in ("prompt", "label"):

@@ -213,6 +213,8 @@ class ReportedSession:
     transcript: str
     processes: tuple[int, ...]
     """The processes above its latest hook, the nearest first."""
+    mode: str = ""
+    """Its latest permission mode, such as `plan`; empty where no hook named one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,10 @@ class KnownSessions:
         # A sub-agent works where its tools have led it, the session where it was started.
         cwd = hook.cwd if known is None else known.cwd
         transcript = hook.transcript_path or ("" if known is None else known.transcript)
-        session = ReportedSession(hook.session_id, cwd, transcript, processes)
+        mode = "" if known is None else known.mode
+        if hook.agent_id is None:  # a sub-agent may have one of its own
+            mode = hook.permission_mode or mode
+        session = ReportedSession(hook.session_id, cwd, transcript, processes, mode)
         _put(self._sessions, hook.session_id, session, _MOST_AGENTS)
 
     def of(self, session: str) -> ReportedSession | None:

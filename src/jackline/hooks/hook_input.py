@@ -50,6 +50,7 @@ class HookInput(msgspec.Struct):
     session_id: str = ""
     transcript_path: str = ""
     cwd: str = ""
+    permission_mode: str = ""
     agent_id: str | None = None
     tool_name: str | None = None
     tool_use_id: str | None = None
@@ -121,7 +122,10 @@ def parse_hook_input(body: bytes) -> HookInput | None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     # Names and paths are saved and looked up; those of a client are short.
-    names = (hook.hook_event_name, hook.session_id, hook.agent_id, hook.tool_name, hook.tool_use_id)
+    names = (
+        *(hook.hook_event_name, hook.session_id, hook.permission_mode),
+        *(hook.agent_id, hook.tool_name, hook.tool_use_id),
+    )
     if any(len(name or "") > LONGEST_NAME for name in names):
         return None
     return None if max(len(hook.transcript_path), len(hook.cwd)) > _LONGEST_PATH else hook

@@ -3,7 +3,9 @@
 Rules: (1) nothing unless the configuration says so; (2) one session is resumed once: a second
 report while it waits or works is ignored, and a session of a run belongs to the run; (3) it waits
 as a parked run, so that every brake on waking applies, `ls --parked` shows it and `cancel` ends
-it; (4) a session that is open, or that went on by itself, is left alone: its plan is dropped.
+it; (4) a session that is open, or that went on by itself, is left alone: its plan is dropped; (5)
+nobody sits before it, so it may do no more unasked than before: one in plan mode is not resumed,
+and edits are accepted where the user accepted them.
 It is woken by flows/run_processes.py, and run by agent_manager.py.
 """
 
@@ -39,6 +41,8 @@ _WAITS = (RunState.PARKED, RunState.RUNNING, RunState.STOPPED)
 _LOOK_EVERY = 15.0
 # A client that dies has calls on the side, and lines to write, for a while.
 _DYING_S = 30.0
+# Each other mode, also one that is not known, goes on as `default`.
+_ACCEPTING_EDITS = ("acceptEdits", "bypassPermissions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class CutOffSession:
     """The model of its latest call; empty without one."""
     run: str | None = None
     """The tag of the run that its calls belong to, if any."""
+    mode: str = ""
+    """Its permission mode, by Claude Code's name; empty where it is not known."""
 
 
 @dataclass(slots=True)
@@ -91,12 +97,18 @@ class SessionResumer:
         self._one_by_one = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
 
-    def stopped(self, session: CutOffSession) -> None:
-        """Plan to resume this session, if its quota resets and the user consents."""
+    def stopped(self, session: CutOffSession) -> str:
+        """Plan to resume this session, if its quota resets and the user consents.
+
+        Returns why it is not resumed, where the user may expect it to be; else empty.
+        """
         if not self._consents() or session.kind is not Kind.ACCOUNT_QUOTA:
-            return
+            return ""
         if session.resets_at is not None and session.id not in self._plans:
+            if session.mode == "plan":
+                return "it was in plan mode and is not continued without you"
             self._spawn(partial(self._park, session, session.resets_at))
+        return ""
 
     def answered(self, event: CallEnded) -> None:
         """The main thread of a session was answered: it goes on by itself, if it was planned."""
@@ -182,6 +194,7 @@ class SessionResumer:
             "cwd": session.cwd,
             "project": session.cwd,
             "resume": session.id,
+            "accepts_edits": session.mode in _ACCEPTING_EDITS,
             "lived_in": [[mark.pid, mark.began] for mark in marks],
             "transcript": session.transcript,
         }

@@ -75,6 +75,14 @@ def test_no_file_tool_is_allowed_beyond_the_folder() -> None:
     assert after("--tools", command) == ",".join((*_FILE_TOOLS, *_EDITING, "Bash"))
 
 
+def test_who_may_not_edit_unasked_edits_nothing_unasked() -> None:
+    assert after("--permission-mode", words(StartRequest(None, None))) == "acceptEdits"
+    asking = words(StartRequest(None, None), accepts_edits=False)
+    assert after("--permission-mode", asking) == "default"
+    named = words(StartRequest(None, None), accepts_edits=False, tool_names=("Edit",))
+    assert after("--permission-mode", named) == "dontAsk"
+
+
 def test_who_is_given_no_editing_tool_may_edit_nothing() -> None:
     command = words(StartRequest(None, None), tool_names=_FILE_TOOLS)
     assert after("--allowedTools", command) is None

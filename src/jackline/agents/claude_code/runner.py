@@ -154,7 +154,8 @@ def _tool_options(task: AgentTask) -> list[str]:
     allowed = ["--allowedTools", ",".join(rules)] if rules else []
     if task.tool_names is None:
         # Edits in its folder; for everything else the user's own settings decide.
-        return ["--permission-mode", "acceptEdits", *allowed]
+        mode = "acceptEdits" if task.accepts_edits else "default"
+        return ["--permission-mode", mode, *allowed]
     offered = ",".join(offered_names(named))
     return ["--permission-mode", "dontAsk", "--tools", offered, *allowed]
 

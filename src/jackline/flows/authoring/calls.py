@@ -134,6 +134,11 @@ class AgentCall(_Call[T_co]):
         self._spec = spec
         self._ended: asyncio.Future[Outcome[T_co]] | None = None
 
+    def without_edits(self) -> AgentCall[T_co]:
+        """The same call, whose runner accepts no edits that nobody permitted."""
+        self._spec = replace(self._spec, accepts_edits=False)
+        return self
+
     async def _value(self) -> T_co:
         outcome = await self.outcome()
         if not outcome.ok:

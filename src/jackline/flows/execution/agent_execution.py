@@ -552,4 +552,5 @@ class AgentExecution:
             resume_session=resume_session,
             what_happened=_what_happened(self._known),
             class_=spec.class_,
+            accepts_edits=spec.accepts_edits,
         )

@@ -73,7 +73,7 @@ def _agent(order: Mapping[str, Any]) -> AgentCall[Any]:
             hint="Go on there; or end it, and `jackline resume` this run.",
         )
     budget = order.get("budget")
-    return agent(
+    call = agent(
         order["prompt"],
         schema=order.get("schema"),
         model=order.get("model"),
@@ -87,6 +87,9 @@ def _agent(order: Mapping[str, Any]) -> AgentCall[Any]:
         continue_from=order.get("continue_from"),
         on_end=_release(order, order),
     )
+    # Of a session only what its user accepted; an order of before does not say what that was.
+    is_session = "lived_in" in order
+    return call.without_edits() if is_session and not order.get("accepts_edits") else call
 
 
 def _release(order: Mapping[str, Any], of: Mapping[str, Any]) -> str | None:
