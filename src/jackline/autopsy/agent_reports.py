@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ELISION = "…"
 # A shorter label would also match inside other words.
 _SHORTEST_LABEL = 4
+_MOST_LABELS = 1_000
+"""Of more, none is looked for in the reports, whose texts are then not shown."""
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -132,6 +134,7 @@ def report_rows(
             text = shape = None
             # An answer that mentions errors is content; only an error's text may be shown.
             may_show = report.is_error or story.ending is TranscriptEnd.FAILED
+            may_show = may_show and len(labels) <= _MOST_LABELS
             if may_show and named is not None:
                 text = error_text(report, [story.label or "", *labels])
                 # Ids, indices and times do not make another row.

@@ -84,6 +84,21 @@ async def in_own_thread(work: Callable[[], T], name: str) -> T:
     return await done
 
 
+async def in_shared_place(places: asyncio.Semaphore, work: Callable[[], T], name: str) -> T:
+    """The same in one of these places, which is free again when the thread ends, not the call."""
+    loop = asyncio.get_running_loop()
+
+    def live() -> T:
+        try:
+            return work()
+        finally:
+            with suppress(RuntimeError):  # the loop is gone
+                loop.call_soon_threadsafe(places.release)
+
+    await places.acquire()
+    return await in_own_thread(live, name)
+
+
 def on_loop_thread(heard: Callable[[str], None]) -> Callable[[str], None]:
     """A listener that may be told from any thread."""
     loop = asyncio.get_running_loop()

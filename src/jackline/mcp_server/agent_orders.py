@@ -10,16 +10,17 @@ Not here: the schema of the arguments (tools/agents.py), running orders (agent_m
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from jackline.agents.claude_code.tool_rules import base_of as base_name
 from jackline.agents.process.resume import resume_prompt
 from jackline.agents.structured_answer import build_validator
+from jackline.batches.threads import in_own_thread
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UnreadableError, UsageError
 from jackline.flows.actions import denial
@@ -64,6 +65,7 @@ from jackline.transcripts.saved_conversation import (
 from jackline.transcripts.sources import ClientFolders
 from jackline.transcripts.story import AgentStory, TranscriptEnd
 
+_T = TypeVar("_T")
 _ID = re.compile(r"[A-Za-z0-9_-]{4,80}")
 _FRESH = 60.0
 """A transcript that was written to since, and does not end, may belong to somebody alive."""
@@ -118,6 +120,11 @@ def resume_point_of_session(
     _check_dead(story, path, now)
     prompt = "Go on with your task from where you were cut off, to its end."
     return ResumePoint(session_id, prompt, story.cwd, _real_model(story.model))
+
+
+async def _read_aside(read: Callable[..., _T], *of: object) -> _T:
+    """What it read, in a thread that does not hold the end of the service."""
+    return await in_own_thread(partial(read, *of), "jackline-read")
 
 
 def _find(agent_id: str, projects: Path) -> Path | None:
@@ -287,7 +294,7 @@ class OrderIntake:
             return await self._from_ours(look, has_prompt=bool(given.get("prompt")))
         if given.get("resume"):
             if given.get("runner") == _CODEX:
-                if sees(await asyncio.to_thread(folder_of_thread, named, self._environ)):
+                if sees(await _read_aside(folder_of_thread, named, self._environ)):
                     return _From({"resume": named, "prompt": "Go on from where you were cut off."})
                 raise _unknown(named)
             remains = await self._remains(resume_point_of_session, named, sees)
@@ -311,7 +318,7 @@ class OrderIntake:
         while True:
             now = self._clock.wall()
             try:
-                return await asyncio.to_thread(find, named, self._environ, now, sees)
+                return await _read_aside(find, named, self._environ, now, sees)
             except MaybeAliveError:
                 if self._clock.monotonic() >= until:
                     raise
@@ -389,12 +396,12 @@ class OrderIntake:
             return definition_of(name, folders, definitions_of_plugins(project, claude))
 
         if name := given.get("subagent_type"):
-            return await asyncio.to_thread(found, str(name))
+            return await _read_aside(found, str(name))
         earlier = before.pop("agent_type", None)
         if earlier is None:
             return AgentDefinition("")
         try:
-            return await asyncio.to_thread(found, str(earlier))
+            return await _read_aside(found, str(earlier))
         except BadArgumentError:
             # Gone since, or the client's own: its conversation tells enough to go on.
             return AgentDefinition("")

@@ -54,6 +54,9 @@ _LINES_TO_RECOGNISE = 100
 _BYTES_TO_RECOGNISE = 4 << 20
 # A transcript and a log may give the same report times this far apart.
 _SAME_MOMENT = timedelta(seconds=2)
+_MOST_QUOTES = 20
+"""Texts of failures that are looked for in each report about their agent."""
+_LONGEST_LABEL = 300
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -208,6 +211,45 @@ def _read_lines(path: Path, lines: LineReader) -> Findings | None:
     return None
 
 
+class _KnownReports:
+    """The reports of one story, so that each is found again without looking at all of them."""
+
+    def __init__(self, story: AgentStory) -> None:
+        texts = dict.fromkeys(seen.text for seen in story.failures if seen.text)
+        self.quotes = list(texts)[-_MOST_QUOTES:]
+        self._texts: set[tuple[str, str, str]] = set()
+        self._times: dict[tuple[tuple[str, str, str], int | None], datetime | None] = {}
+        for report in story.reports:
+            self.add(report)
+
+    def add(self, report: AgentReport) -> None:
+        text = (report.reporter, report.claim, report.text)
+        self._texts.add(text)
+        self._times[text, _moment(report.at)] = report.at
+
+    def has(self, report: AgentReport) -> bool:
+        """Whether it is known: a transcript and a log can both contain the same report."""
+        text = (report.reporter, report.claim, report.text)
+        at, moment = report.at, _moment(report.at)
+        if at is None or moment is None:
+            return text in self._texts
+        if (text, None) in self._times:
+            return True
+        near = (self._times.get((text, each)) for each in (moment - 1, moment, moment + 1))
+        return any(known is not None and abs(at - known) < _SAME_MOMENT for known in near)
+
+
+def _moment(at: datetime | None) -> int | None:
+    """Which of the pieces of time it falls in, of which each is as long as the same moment."""
+    return None if at is None else int(at.timestamp() // _SAME_MOMENT.total_seconds())
+
+
+def _labels_before(text: str) -> list[str]:
+    """Each beginning of a report that may be the label of its agent in brackets."""
+    start = text[:_LONGEST_LABEL] if text.startswith("[") else ""
+    return [start[: at + 1] for at, sign in enumerate(start) if sign == "]"]
+
+
 class _Joiner:
     """Joins the findings of all files by (session, agent) and (session, call)."""
 
@@ -218,6 +260,7 @@ class _Joiner:
         self._caller_of: dict[tuple[str, str], str] = {}
         self._runs: dict[str, WorkflowRun] = {}
         self._run_of_task: dict[str, str] = {}
+        self._known: dict[int, _KnownReports] = {}
 
     def join(self, findings: Sequence[Findings]) -> list[AgentStory]:
         """All stories, each with its parent, its result and the reports about it."""
@@ -350,20 +393,27 @@ class _Joiner:
         waiting = [s for s in self._of_run(run) if s.agent_id not in run.results]
         without_result = bool(waiting)
         unnamed: list[AgentReport] = []
+        labelled: dict[str, list[AgentStory]] = {}
+        for story in reversed(waiting):
+            if story.label:
+                labelled.setdefault(f"[{story.label}]", []).append(story)
+        named: set[int] = set()
         for report in reports:
             if not report.is_error:
                 # The run was called a success although some of its agents returned nothing.
                 if without_result and receiver is not None:
                     self._add_report(receiver, report)
                 continue
-            named = [s for s in waiting if s.label and report.text.startswith(f"[{s.label}]")]
-            if named:
-                self._add_report(named[0], report)
-                waiting.remove(named[0])
+            found = (labelled.get(label) for label in _labels_before(report.text))
+            if of_label := next(filter(None, found), None):
+                story = of_label.pop()
+                self._add_report(story, report)
+                named.add(id(story))
             else:
                 unnamed.append(report)
+        left = (story for story in waiting if id(story) not in named)
         for report in unnamed:
-            subject = waiting.pop(0) if waiting else receiver
+            subject = next(left, receiver)
             if subject is not None:
                 self._add_report(subject, report)
 
@@ -383,16 +433,12 @@ class _Joiner:
 
     def _add_report(self, story: AgentStory, report: AgentReport) -> None:
         """Add a report once, cut down to the lines that quote the agent's own failure, if any."""
-        quotes = [seen.text for seen in story.failures if seen.text]
-        quoting = [line for line in report.text.splitlines() if any(q in line for q in quotes)]
-        text = ("\n".join(quoting) or report.text)[:SHOWN_TEXT]
-        for known in story.reports:
-            same = (known.reporter, known.claim, known.text) == (
-                report.reporter,
-                report.claim,
-                text,
-            )
-            # A transcript and a log can both contain the same report.
-            if same and (not report.at or not known.at or abs(report.at - known.at) < _SAME_MOMENT):
-                return
-        story.reports.append(replace(report, text=text))
+        known = self._known.get(id(story))
+        if known is None:
+            known = self._known[id(story)] = _KnownReports(story)
+        lines = report.text.splitlines()
+        quoting = [line for line in lines if any(quote in line for quote in known.quotes)]
+        cut = replace(report, text=("\n".join(quoting) or report.text)[:SHOWN_TEXT])
+        if not known.has(cut):
+            known.add(cut)
+            story.reports.append(cut)
