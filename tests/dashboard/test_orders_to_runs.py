@@ -13,8 +13,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from jackline.flows.records import RunRecord, RunState
-from jackline.lane_id import LaneId
 from jackline.flows.store import open_run_store, run_store_url
+from jackline.lane_id import LaneId
 from jackline.testing.simulated_provider import SimulatedProvider
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread

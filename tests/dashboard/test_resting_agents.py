@@ -18,8 +18,8 @@ from jackline.control.status import count_agents
 from jackline.dashboard.runs import StoredRuns
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
-from jackline.lane_id import LaneId
 from jackline.flows.store import open_run_store, run_store_url
+from jackline.lane_id import LaneId
 from jackline.states import AgentState
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)

@@ -23,7 +23,6 @@ from jackline.calls.request import (
     CallRefusal,
     CallRequest,
     FailedAttempt,
-    NoEvidence,
     Outages,
     Receiver,
     VendorRejection,
@@ -77,7 +76,8 @@ class CallManager:
         self.controller = controller
         self.walls = QuotaWalls(controller)
         self.lane_news = LaneChanges(controller, announce, clock.wall)
-        self.outages: Outages = NoEvidence()
+        # Without it, no upstream counts as down.
+        self.outages: Outages | None = None
         self._upstream = upstream
         self._clock = clock
         self._announce = announce
@@ -116,7 +116,7 @@ class CallManager:
         carried = PendingCall(next(self._numbers), request, receiver, now)
         self._carried[carried.number] = carried
         try:
-            if request.unproven:
+            if carried.unproven:
                 _withhold_own_key_lanes(carried)
             if not request.caps or self._gate.enter(carried.number, carried, request.caps):
                 self._line_up(carried, now)
@@ -199,7 +199,7 @@ class CallManager:
         request = carried.request
         call = Call(
             carried.number,
-            request.lanes,
+            carried.lanes,
             request.remaining,
             request.input_tokens,
             request.max_tokens,
@@ -224,7 +224,7 @@ class CallManager:
             return
         if self._may_have_withheld(carried, now):
             self._give_withheld(carried, now)
-        if carried.request.last_resorts and not carried.delivered:
+        if carried.last_resorts and not carried.delivered:
             self._widen(carried, now)
         if carried.in_flight:
             return
@@ -243,13 +243,12 @@ class CallManager:
 
     def _widen(self, carried: PendingCall, now: float) -> None:
         """Let a call take its last resorts, once none of its lanes takes calls, or all lose it."""
-        request = carried.request
         losing = self.controller.has_lost_enough(carried.number)
         lanes = self.lanes_of(carried)
         if not losing and any(self.controller.lanes[name].state in FLOWING for name in lanes):
             return
-        lanes += request.last_resorts
-        request.last_resorts = ()
+        lanes += carried.last_resorts
+        carried.last_resorts = ()
         self._send_to(carried, lanes, now)
 
     def _any_open(self, names: tuple[LaneId, ...]) -> bool:
@@ -265,13 +264,15 @@ class CallManager:
         names = self.lanes_of(carried)
         if carried.withheld is None or (not carried.story and self._any_open(names)):
             return False
-        lanes = self.controller.lanes
-        return all(lanes[name].paused or self.outages.is_down(name, now) for name in names)
+        lanes, outages = self.controller.lanes, self.outages
+        if outages is None:
+            return all(lanes[name].paused for name in names)
+        return all(lanes[name].paused or outages.is_down(name, now) for name in names)
 
     def _give_withheld(self, carried: PendingCall, now: float) -> None:
         """The client's own upstream is down, or knows it: lanes with a key of ours are open."""
         if carried.withheld is not None:
-            lanes, carried.request.last_resorts = carried.withheld
+            lanes, carried.last_resorts = carried.withheld
             carried.withheld = None
             self._send_to(carried, lanes, now)
 
@@ -287,26 +288,25 @@ class CallManager:
         """Somebody has chosen other lanes for a call: they count from its next attempt on."""
         if carried.over or carried.delivered:
             return
-        request = carried.request
-        request.lanes, request.last_resorts, request.own_key = lanes, last, own_key
+        carried.lanes, carried.last_resorts, carried.own_key = lanes, last, own_key
         if carried.rejected_on is not None or carried.doubted_on is not None:
-            _close_own_key_lanes(request)
-        elif carried.withheld is not None or (unproven and not request.unproven):
-            request.unproven = True
+            _close_own_key_lanes(carried)
+        elif carried.withheld is not None or (unproven and not carried.unproven):
+            carried.unproven = True
             _withhold_own_key_lanes(carried)
         now = self._clock.steady()
-        self._send_to(carried, request.lanes, now)
+        self._send_to(carried, carried.lanes, now)
         # What is left to it may be hopeless.
         self._review(carried, now)
 
     def _send_to(self, carried: PendingCall, lanes: tuple[LaneId, ...], now: float) -> None:
-        """Open other lanes to a call; before it is submitted, only its request names them."""
-        carried.request.lanes = lanes
+        """Open other lanes to a call; one that waits for a cap is submitted with them."""
+        carried.lanes = lanes
         self._obey(self.controller.reroute(now, carried.number, lanes))
 
     def lanes_of(self, carried: PendingCall) -> tuple[LaneId, ...]:
         """The lanes that are left to a call: the controller's word, once it knows the call."""
-        return self.controller.lanes_of(carried.number) or carried.request.lanes
+        return self.controller.lanes_of(carried.number) or carried.lanes
 
     def pause_lane(self, name: LaneId, *, paused: bool) -> None:
         """Somebody wants nothing, or something again, to be sent on a lane."""
@@ -357,7 +357,7 @@ class CallManager:
     def _lanes_in_use(self) -> set[LaneId]:
         used = self.controller.lanes_in_use()
         for carried in self._carried.values():
-            used.update(carried.request.lanes, carried.request.last_resorts)
+            used.update(carried.lanes, carried.last_resorts, *(carried.withheld or ()))
         return used
 
     def _forget(self, carried: PendingCall) -> None:
@@ -492,7 +492,7 @@ class CallManager:
         """Bytes came."""
         now = self._clock.steady()
         decision = self.controller.heard(
-            now, hearing.permit, begun=hearing.begun, committed=hearing.carried.began
+            now, hearing.permit, begun=hearing.begun, committed=hearing.carried.delivered
         )
         if decision is not None:
             self._obey(decision)
@@ -547,7 +547,7 @@ class CallManager:
             # Else the other attempt goes on, from its own beginning.
             repair = carried.stitch.broke() if carried.request.stream else None
             mended = self._mend(carried, repair)
-        last_resorts = carried.request.last_resorts
+        last_resorts = carried.last_resorts
         if (
             failure.kind is Kind.MODEL_NOT_FOUND
             and last_resorts
@@ -555,7 +555,7 @@ class CallManager:
             and self.lanes_of(carried) == (hearing.lane,)
         ):
             # No other lane is left that may know the model.
-            carried.request.last_resorts = ()
+            carried.last_resorts = ()
             self._send_to(carried, (hearing.lane, *last_resorts), now)
         decision = self.controller.failed(
             now, hearing.permit, failure, hearing.lowered, lost=lost, tokens=tokens
@@ -565,7 +565,7 @@ class CallManager:
         self._obey(decision)
         if may_use_our_key:
             self._give_withheld(carried, now)
-        if lost and carried.request.last_resorts and not (carried.over or carried.delivered):
+        if lost and carried.last_resorts and not (carried.over or carried.delivered):
             self._widen(carried, now)
         parked = reaction_to(failure) is Reaction.PARK
         if parked:
@@ -583,19 +583,18 @@ class CallManager:
         client does to be answered so, it is not served with our key for it.
         """
         carried, lane = hearing.carried, hearing.lane
-        request = carried.request
-        if lane in request.own_key:
+        if lane in carried.own_key:
             return False
         if _is_credential_rejected(hearing, failure):
             carried.rejected_on = lane
             carried.withheld = None
-            if request.own_key:
-                _close_own_key_lanes(request)
-                self.controller.close_to(carried.number, request.own_key)
+            if carried.own_key:
+                _close_own_key_lanes(carried)
+                self.controller.close_to(carried.number, carried.own_key)
         elif _is_upstream_down(hearing):
             now = self._clock.steady()
-            if _shows_outage(hearing):
-                self.outages.failed(request, lane, now)
+            if self.outages is not None and _shows_outage(hearing):
+                self.outages.failed(carried.request, lane, now)
             return self._may_have_withheld(carried, now)
         elif carried.withheld is not None:
             if _is_account_known(hearing, failure):
@@ -608,11 +607,7 @@ class CallManager:
     def _drop_unwarranted(self, carried: PendingCall, failure: Failure, now: float) -> None:
         """Who was refused with a credential of its own is not served with ours on another lane."""
         other = carried.hearing
-        if (
-            other is not None
-            and carried.rejected_on is not None
-            and other.lane in carried.request.own_key
-        ):
+        if other is not None and carried.rejected_on is not None and other.lane in carried.own_key:
             self._hang_up(other.permit)
             self._obey(self.controller.failed(now, other.permit, failure))
 
@@ -763,11 +758,11 @@ def _shows_outage(hearing: InFlightAttempt) -> bool:
 
 
 def _withhold_own_key_lanes(carried: PendingCall) -> None:
-    carried.withheld = carried.request.lanes, carried.request.last_resorts
-    _close_own_key_lanes(carried.request)
+    carried.withheld = carried.lanes, carried.last_resorts
+    _close_own_key_lanes(carried)
 
 
-def _close_own_key_lanes(request: CallRequest) -> None:
-    closed = request.own_key
-    request.lanes = tuple(name for name in request.lanes if name not in closed)
-    request.last_resorts = tuple(name for name in request.last_resorts if name not in closed)
+def _close_own_key_lanes(carried: PendingCall) -> None:
+    closed = carried.own_key
+    carried.lanes = tuple(name for name in carried.lanes if name not in closed)
+    carried.last_resorts = tuple(name for name in carried.last_resorts if name not in closed)

@@ -42,56 +42,23 @@ def _stitch(request: CallRequest) -> AnthropicStitch | OpenAiStitch:
     return OpenAiStitch(request.mode, responses=request.dialect == "openai-responses")
 
 
-class _Nobody:
-    """Receives for a call that is over."""
-
-    def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:
-        """Nobody listens."""
-
-    def answer_heard(self, data: bytes) -> None:
-        """Nobody listens."""
-
-    def answer_ended(self, ending: CallCompletion) -> None:
-        """Nobody listens."""
-
-    def refused(self, refusal: CallRefusal) -> None:
-        """Nobody listens."""
-
-    def broken_off(self, refusal: CallRefusal) -> None:
-        """Nobody listens."""
-
-
-_NOBODY = _Nobody()
-
-
-class InFlight(Protocol):
-    """An attempt that a call has in flight."""
-
-    permit: int
-    lane: LaneId
-    handle: UpstreamAttempt | None
-    stitch: AnthropicStitch | OpenAiStitch
-
-    @property
-    def status(self) -> int | None:
-        """The status of its answer, once that is there."""
-        ...
-
-
 class PendingCall:
     """One call under way."""
 
     __slots__ = (
         "accepted_on",
-        "began",
         "beside",
+        "delivered",
         "doubted_on",
         "has_read_answer",
         "hearing",
         "held_for",
+        "lanes",
+        "last_resorts",
         "number",
         "original",
         "over",
+        "own_key",
         "paused",
         "receiver",
         "rejected_on",
@@ -102,6 +69,7 @@ class PendingCall:
         "story",
         "submitted",
         "tries",
+        "unproven",
         "usage",
         "waited",
         "withheld",
@@ -112,15 +80,22 @@ class PendingCall:
         self.request = request
         # What the client asked, before any continuation of a broken answer was put behind it.
         self.original = request.message
-        self.receiver: Receiver = receiver
+        # None once the call is over: the two hold each other, and a body of many megabytes must
+        # not wait for the collector.
+        self.receiver: Receiver | None = receiver
+        # What it is submitted with; from then on the controller has its lanes.
+        self.lanes = request.lanes
+        self.last_resorts = request.last_resorts
+        self.own_key = request.own_key
+        self.unproven = request.unproven
         self.submitted = now if request.since is None else min(now, request.since)
         self.stitch = _stitch(request) if request.stream else _NO_STREAM
         self.story: list[FailedAttempt] = []
         # How many attempts were begun.
         self.tries = 0
-        self.hearing: InFlight | None = None
+        self.hearing: InFlightAttempt | None = None
         # A second attempt, while the first is silent; whichever is heard goes on alone.
-        self.beside: InFlight | None = None
+        self.beside: InFlightAttempt | None = None
         self.rejection: VendorRejection | None = None
         # The lane that has refused its client's own credential.
         self.rejected_on: LaneId | None = None
@@ -132,7 +107,8 @@ class PendingCall:
         self.usage: TokensUsed = _NOTHING_USED
         # Whether what came whole was an answer of a model, and no other document.
         self.has_read_answer = False
-        self.began = False
+        # Whether the receiver holds a part of an answer already.
+        self.delivered = False
         self.over = False
         self.paused = False
         self.sent = False
@@ -141,7 +117,7 @@ class PendingCall:
         # How long it waited before its latest attempt.
         self.waited = 0.0
 
-    def attempt_ended(self, attempt: InFlight) -> None:
+    def attempt_ended(self, attempt: InFlightAttempt) -> None:
         """An attempt is over; a second one takes the place of a first."""
         if attempt is self.beside:
             self.beside = None
@@ -161,11 +137,6 @@ class PendingCall:
         return self.hearing is not None
 
     @property
-    def delivered(self) -> bool:
-        """Whether the receiver holds a part of an answer already."""
-        return self.began
-
-    @property
     def wasted(self) -> TokensUsed:
         """What its broken attempts have cost."""
         return self.stitch.wasted_usage
@@ -177,42 +148,34 @@ class PendingCall:
 
     def deliver(self, status: int, headers: Headers, lane: LaneId, data: bytes) -> None:
         """Pass bytes of the answer on."""
-        if self.over:
+        receiver = self.receiver
+        if receiver is None:
             return
-        if not self.began:
-            self.began = True
-            self.receiver.answer_began(status, headers, lane)
-        self.receiver.answer_heard(data)
+        if not self.delivered:
+            self.delivered = True
+            receiver.answer_began(status, headers, lane)
+        receiver.answer_heard(data)
 
     def end(self, lane: LaneId, *, shortened: bool) -> TokensUsed:
         """The answer is delivered; what it cost."""
         stitch = self.stitch
         usage = stitch.usage if stitch.delivered else self.usage
-        if not self.over:
-            self.over = True
-            self._let_go().answer_ended(
-                CallCompletion(lane, usage, shortened, self.story, self.tries)
-            )
+        receiver = self.leave()
+        if receiver is not None:
+            ending = CallCompletion(lane, usage, shortened, self.story, self.tries)
+            receiver.answer_ended(ending)
         return usage
 
     def refuse(self, refusal: CallRefusal) -> None:
         """There will be no answer, or no more of it."""
-        if self.over:
-            return
-        self.over = True
-        if self.began:
-            self._let_go().broken_off(refusal)
-        else:
-            self._let_go().refused(refusal)
+        receiver = self.leave()
+        if receiver is not None:
+            (receiver.broken_off if self.delivered else receiver.refused)(refusal)
 
-    def leave(self) -> None:
-        """The receiver wants nothing any more."""
+    def leave(self) -> Receiver | None:
+        """The call is over: nothing more is passed on; whoever has received until now."""
         self.over = True
-        self._let_go()
-
-    def _let_go(self) -> Receiver:
-        # The two hold each other; a body of many megabytes must not wait for the collector.
-        receiver, self.receiver = self.receiver, _NOBODY
+        receiver, self.receiver = self.receiver, None
         return receiver
 
 

@@ -40,8 +40,7 @@ from jackline.gateway.settings import GatewaySettings
 from jackline.journal.store import JournalSettings
 from jackline.mcp_server.permissions import AgentSettings
 from jackline.notifications.settings import NotifySettings
-from jackline.providers.presets import PRESETS
-from jackline.providers.settings import Credential, UpstreamKind
+from jackline.providers.settings import PRESETS, Credential, UpstreamKind
 
 _DEFAULT = GatewaySettings()
 _JOURNAL = JournalSettings()

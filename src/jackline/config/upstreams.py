@@ -24,13 +24,14 @@ from jackline.config.keys import dotted
 from jackline.config.layers import MergedLayers
 from jackline.config.references import is_reference, resolve
 from jackline.lanes import CacheTtl, KnownLimits
-from jackline.providers.presets import PRESETS, Preset
 from jackline.providers.settings import (
     ANTHROPIC_HOST,
     KIND_FACTS,
+    PRESETS,
     CostClass,
     Credential,
     KindFacts,
+    Preset,
     UpstreamKind,
     UpstreamSettings,
 )
