@@ -25,9 +25,9 @@ from jackline.flows.records import (
     encode_outcome,
     task_id_of,
 )
+from jackline.flows.store import open_run_store
 from jackline.flows.store.agent_log import StoredAgentLog
 from jackline.flows.store.run_store import Claim, RunStore
-from jackline.testing.memory_run_store import MemoryRunStore
 from tests.flows.world import EPOCH, played
 
 LIMIT = 8_000
@@ -206,7 +206,7 @@ STEPS = st.tuples(st.sampled_from(KINDS), st.integers(0, AGENTS - 1), st.integer
 
 async def play(steps: list[tuple[str, int, int]]) -> None:
     clock = VirtualClock(EPOCH)
-    engine = MemoryRunStore(wall=clock.wall)
+    engine = open_run_store("sqlite:///:memory:", wall=clock.wall)
     claim = await engine.create(RUN, owner="me", lease=1e9)
     books = Books(engine, claim, clock)
     await books.new_process()

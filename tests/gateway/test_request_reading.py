@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jackline.gateway.request_reader import Packet, RequestReader, RequestStage
 from jackline.gateway.settings import LimitSettings
 
-LIMITS = LimitSettings(header_bytes=2000, body_bytes=1000)
+LIMITS = LimitSettings(headers=2000, body=1000)
 BODY = st.binary(max_size=300)
 
 

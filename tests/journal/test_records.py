@@ -55,7 +55,7 @@ def test_whatever_is_announced_is_read_back_equal(events: list[Event]) -> None:
 
 
 def _keeping_all(**others: int) -> JournalSettings:
-    return JournalSettings(keep_days=1e15, flush_seconds=0.0, **others)
+    return JournalSettings(keep=1e20, flush_seconds=0.0, **others)
 
 
 def _by_time(events: list[Event]) -> list[Event]:

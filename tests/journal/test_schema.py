@@ -92,7 +92,7 @@ def test_the_lane_of_an_older_journal_becomes_three_columns(
         file.execute(_insert("attempts", 10), attempt)
         change = (made.NOON, text, "parked", "why", None)
         file.execute(_insert("lane_changes", 5), change)
-    with Journal(path, settings=JournalSettings(keep_days=1e6)):
+    with Journal(path, settings=JournalSettings(keep=1e6 * 86_400)):
         pass
     with JournalReader(path) as reader:
         (call_read,) = reader.calls(0.0, made.FOREVER, 9)

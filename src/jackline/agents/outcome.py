@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 T_co = TypeVar("T_co", covariant=True)
 _JSON_NAMES = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
 
+RUNNERS = ("messages", "claude-code", "codex")
+"""The names of the runners that agents can have."""
+
 
 class Ending(StrEnum):
     """What ended an agent; the words are part of the public surface."""

@@ -152,7 +152,7 @@ async def _run(config: Config, reload: Callable[[], Config]) -> int:
         await service.stop_asked.wait()
         left = len(service.desk.calls)
         if left:
-            within = service.config.gateway.limits.drain_seconds
+            within = service.config.gateway.limits.drain
             _log.info(
                 "stopping; %d calls may finish within %g s. Ctrl-C again cuts them", left, within
             )

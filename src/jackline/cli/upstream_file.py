@@ -28,7 +28,7 @@ from jackline.config.files import (
     is_file,
     read_named,
 )
-from jackline.config.keys import FILE_VARIABLE, SHORT_VARIABLES
+from jackline.config.keys import FILE_VARIABLE
 from jackline.config.loader import load_alone, preview
 from jackline.errors import UnreadableError, UsageError
 from jackline.private_files import quoted
@@ -117,8 +117,8 @@ def change(file: EditedConfigFile, text: str, *, dry_run: bool) -> None:
         )
     else:
         click.echo(f"written: {file.path}; a running gateway reads it by itself", err=True)
-    for name in [*SHORT_VARIABLES, "JACKLINE_UPSTREAM_URL", "JACKLINE_UPSTREAM_PRESET"]:
-        if name.startswith("JACKLINE_UPSTREAM") and os.environ.get(name):
+    for name in ("JACKLINE_UPSTREAM", "JACKLINE_UPSTREAM_URL", "JACKLINE_UPSTREAM_PRESET"):
+        if os.environ.get(name):
             click.echo(f"note:  {name} is set here, and wins over every file", err=True)
 
 

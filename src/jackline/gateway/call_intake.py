@@ -305,7 +305,7 @@ class CallIntake:
         One that comes alone is held, however large it is.
         """
         held = self.held_bytes
-        if held and held + len(body) > self.settings.limits.held_bytes:
+        if held and held + len(body) > self.settings.limits.held_bodies:
             return self.no_room()
         return None
 
@@ -320,7 +320,7 @@ class CallIntake:
         One that comes alone is held, however large it is.
         """
         others = self.held_bytes - own
-        if others and self.held_bytes + size > self.settings.limits.held_bytes:
+        if others and self.held_bytes + size > self.settings.limits.held_bodies:
             return False
         self.hold_more(size)
         return True

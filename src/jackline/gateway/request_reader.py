@@ -506,7 +506,7 @@ class RequestReader:
         if not digits.isdigit() or not start.startswith(behind, end):
             return None
         size, end = int(digits), end + len(behind)
-        if end + size != len(data) or size > self._limits.body_bytes:
+        if end + size != len(data) or size > self._limits.body:
             return None
         return self._last.with_length(digits), bytes(data[end:])
 
@@ -550,7 +550,7 @@ class RequestReader:
             self._partial = None
             whole = bytes(partial)
             return self._take_head(whole, end, whole)
-        if len(partial) > self._limits.header_bytes:
+        if len(partial) > self._limits.headers:
             raise self._head_too_large()
         # Counted, not searched for: a pattern that looks behind each byte costs fifty times more.
         if partial.count(b"\n", known) != partial.count(b"\r\n", max(known - 1, 0)):
@@ -563,14 +563,14 @@ class RequestReader:
         `start` is `data`, or as much of it as holds the head.
         """
         limits = self._limits
-        if end > limits.header_bytes:
+        if end > limits.headers:
             raise self._head_too_large()
         self._head = head = self._read_head(start[:end])
         length = head.length
         if length is None:
-            self._chunked = ChunkedBody(limits.body_bytes)
-        elif length > limits.body_bytes:
-            raise too_large(limits.body_bytes)
+            self._chunked = ChunkedBody(limits.body)
+        elif length > limits.body:
+            raise too_large(limits.body)
         elif end + length <= len(data):
             self._body = bytes(data[end : end + length])
             self.stage = _COMPLETE
@@ -623,6 +623,6 @@ class RequestReader:
     def _head_too_large(self) -> RequestRefusal:
         return RequestRefusal(
             431,
-            f"The headers are longer than {self._limits.header_bytes} bytes. Send less, or raise"
+            f"The headers are longer than {self._limits.headers} bytes. Send less, or raise"
             " `limits.headers` in jackline.toml.",
         )

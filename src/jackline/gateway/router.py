@@ -296,7 +296,7 @@ class Router:
             except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
                 _say_failed(exchange, error)
 
-        largest = self._desk.settings.limits.body_bytes
+        largest = self._desk.settings.limits.body
         self._unpacking.unpack(exchange, largest, taken)
 
 

@@ -11,7 +11,6 @@ a step of `MIGRATIONS` is never changed once released; (3) a batch is written wh
 a value that SQLite cannot take costs its own record only; (4) old records are deleted by age and
 by size, in short transactions, and freed space is returned to the system; (5) the calls of a
 deleted run are overwritten.
-Not here: when to write (journal.py), reading (reader.py).
 """
 
 from __future__ import annotations
@@ -36,14 +35,21 @@ from jackline.journal.sqlite_file import (
     make_private,
 )
 from jackline.lane_id import LaneId
+from jackline.settings import Form, setting
+
+DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
     """How long records are stored, and how they are written to the disk."""
 
-    keep_days: float = 30.0
-    keep_bytes: int = 512 * 1024 * 1024
+    keep: float = setting(
+        30 * DAY, "Older records are deleted.", Form.DURATION, least=3600, most=3660 * DAY
+    )
+    size: int = setting(
+        512 * 1024 * 1024, "The oldest records are deleted when there is more.", Form.SIZE
+    )
     # What a killed process may lose; one commit then has all records of that time.
     flush_seconds: float = 0.02
     # Small enough that a commit, and the wait of another program for it, stays in milliseconds.
@@ -182,7 +188,6 @@ GROWING = (CALLS, ATTEMPTS, LANE_CHANGES, NOTES)
 Batch: TypeAlias = Mapping[EventTable, Sequence[Event]]
 Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
 
-DAY = 86_400.0
 # Freed pages are used again by the next records; only more than this share is returned.
 _FREE_SHARE = 8
 _PAGES_AT_ONCE = 256
@@ -237,9 +242,9 @@ class JournalStore:
         limit = settings.sweep_records
         run("BEGIN IMMEDIATE")
         try:
-            more = self._delete_before(now - settings.keep_days * DAY)
+            more = self._delete_before(now - settings.keep)
             used = self._pragma("page_count") - self._pragma("freelist_count")
-            if used * self._pragma("page_size") > settings.keep_bytes:
+            if used * self._pragma("page_size") > settings.size:
                 query = "SELECT at FROM {} ORDER BY at LIMIT 1 OFFSET ?"
                 rows = [run(query.format(table.name), (limit,)).fetchone() for table in GROWING]
                 times = [row[0] for row in rows if row is not None]
@@ -338,7 +343,7 @@ class JournalStore:
     def _shrink(self) -> bool:
         """Return some free pages to the system, if there are many; whether that did anything."""
         pages, free = self._pragma("page_count"), self._pragma("freelist_count")
-        is_too_large = free > 0 and pages * self._pragma("page_size") > self._settings.keep_bytes
+        is_too_large = free > 0 and pages * self._pragma("page_size") > self._settings.size
         if not is_too_large and free <= max(_PAGES_AT_ONCE, pages // _FREE_SHARE):
             return False
         # The pragma works page by page as its rows are fetched.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jackline.lane_id import LaneId
+from jackline.settings import InProject, setting
 
 
 class CacheTtl(StrEnum):
@@ -28,10 +29,18 @@ class CacheTtl(StrEnum):
 class KnownLimits:
     """What the user or the vendor says a lane may take per minute; None is not known."""
 
-    requests_per_minute: float | None = None
-    input_tokens_per_minute: float | None = None
-    output_tokens_per_minute: float | None = None
-    parallel: int | None = None
+    requests_per_minute: float | None = setting(
+        None, "Requests per minute.", above=0, in_project=InProject.CONSENT
+    )
+    input_tokens_per_minute: float | None = setting(
+        None, "Tokens of prompts per minute.", above=0, in_project=InProject.CONSENT
+    )
+    output_tokens_per_minute: float | None = setting(
+        None, "Tokens of answers per minute.", above=0, in_project=InProject.CONSENT
+    )
+    parallel: int | None = setting(
+        None, "Calls in flight at once.", least=1, in_project=InProject.CONSENT
+    )
 
 
 class LimitOrigin(StrEnum):

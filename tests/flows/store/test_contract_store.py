@@ -100,6 +100,6 @@ def test_an_unknown_url_is_refused_with_the_forms_there_are(url: str) -> None:
     for use in (open_run_store, run_store_exists):
         with pytest.raises(BadArgumentError) as refusal:
             use(url)
-        assert refusal.value.next is not None
-        assert "sqlite:///PATH" in refusal.value.next
-        assert "secret" not in refusal.value.message + refusal.value.next
+        assert refusal.value.hint is not None
+        assert "sqlite:///PATH" in refusal.value.hint
+        assert "secret" not in refusal.value.message + refusal.value.hint

@@ -178,12 +178,12 @@ class StepCall(_Call[T_co]):
         if not isinstance(name, str):
             raise BadArgumentError(
                 f"step() needs a function, not a {type(function).__name__}.",
-                next="Write step(fetch, url), not step(fetch(url)).",
+                hint="Write step(fetch, url), not step(fetch(url)).",
             )
         if "<lambda>" in name:
             raise BadArgumentError(
                 "A lambda has no name to be known by after a crash.",
-                next="Write a small function, and give what it needs as arguments.",
+                hint="Write a small function, and give what it needs as arguments.",
             )
         returned_type(function)
         # The flow's own module has another name each time its file is loaded, and counts as none.
@@ -223,7 +223,7 @@ class StepCall(_Call[T_co]):
             if trouble:
                 raise StepFailedError(
                     f"The step {self._name} failed before with {trouble}.",
-                    next=f"`jackline retry {run.run_id} --only {self._name}` runs it again.",
+                    hint=f"`jackline retry {run.run_id} --only {self._name}` runs it again.",
                 )
             return shape.decode(known.value or b"null")
         call = CallRecord(
@@ -341,7 +341,7 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     if max_tokens is not None and runs_it != OWN_LOOP:
         raise BadArgumentError(
             f"agent(max_tokens=…) cannot be set for the runner {runs_it}, which decides it itself.",
-            next=f'Leave it out, or use runner="{OWN_LOOP}".',
+            hint=f'Leave it out, or use runner="{OWN_LOOP}".',
         )
     spec = AgentSpec(
         prompt,

@@ -208,7 +208,7 @@ class AgentExecution:
         if name not in run.runners:
             names = ", ".join(sorted(run.runners)) or "none"
             raise BadArgumentError(
-                f"There is no runner {name!r}.", next=f"Choose one of these: {names}."
+                f"There is no runner {name!r}.", hint=f"Choose one of these: {names}."
             )
         self._runner = run.runners[name]
         key = spec.key()
@@ -377,7 +377,7 @@ class AgentExecution:
         except StopAgentError as stop:
             return Outcome(stop.ending, evidence=stop.evidence)
         except UsageError as error:
-            says = " ".join(part for part in (error.message, error.next) if part)
+            says = " ".join(part for part in (error.message, error.hint) if part)
             return Outcome(Ending.REFUSED, evidence=Evidence(says=says))
         except JacklineError as error:
             run.lose(error)
@@ -437,7 +437,7 @@ class AgentExecution:
         try:
             await agent.work.begin()
             try:
-                outcome = await self._runner.carry(task, agent.log, call_gate)
+                outcome = await self._runner.run(task, agent.log, call_gate)
             finally:
                 # Whatever ended it, nothing of it is in flight any more.
                 call_gate.release()

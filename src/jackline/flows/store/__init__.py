@@ -58,7 +58,7 @@ def _file(url: str) -> Path | None:
         # Not the URL itself: one of a database server has a password.
         raise BadArgumentError(
             f"No store of runs has a URL like this (scheme {parts.scheme or 'missing'!r}).",
-            next=f"Write one of these forms: {'; '.join(_FORMS.values())}.",
+            hint=f"Write one of these forms: {'; '.join(_FORMS.values())}.",
         )
     name = unquote(parts.path[1:])
     return None if name == ":memory:" else Path(name)

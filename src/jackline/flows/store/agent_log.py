@@ -162,7 +162,7 @@ class StoredAgentLog:
         await self._write(kind, data)
         self._entries.append(entry)
 
-    def jot(self, kind: str, data: JsonObject) -> None:
+    def append_nowait(self, kind: str, data: JsonObject) -> None:
         """Add a line that need not be waited for."""
         self._entries.append(LogEntry(kind, data, self._clock.wall()))
         self._queue(kind, data)
@@ -273,8 +273,8 @@ async def pending_calls(store: RunStore, run_id: str) -> list[PendingToolCall | 
     UsageError when one of them cannot be read.
     """
     # Flows do not need these at their start.
-    from jackline.agents.messages.conversation import conversation  # noqa: PLC0415
-    from jackline.agents.process.resume import history_of  # noqa: PLC0415
+    from jackline.agents.messages.conversation import AgentConversation  # noqa: PLC0415
+    from jackline.agents.process.resume import History  # noqa: PLC0415
 
     found: dict[PendingToolCall | PendingSession, None] = {}  # a set with an order
     for task_id in await store.agent_logs(run_id):
@@ -282,16 +282,16 @@ async def pending_calls(store: RunStore, run_id: str) -> list[PendingToolCall | 
             own, follows = await _lines(store, task_id, None)
             chains = [await _chain(store, each) for each in follows]
             for before in ([], *chains):
-                for call in conversation([*before, *own]).calls:
+                for call in AgentConversation.from_log([*before, *own]).calls:
                     if call.ended is None:
                         arguments = json.dumps(call.arguments, ensure_ascii=False)
                         found[PendingToolCall(task_id, call.name, arguments)] = None
-            session = history_of(own).session_id
+            session = History.from_log(own).session_id
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise UsageError(
                 f"The log of agent {task_id} of run {run_id} cannot be read, so that nobody can"
                 " see what it would run; nothing was accepted.",
-                next=f"delete the run: jackline rm {run_id} --force",
+                hint=f"delete the run: jackline rm {run_id} --force",
             ) from error
         if session is not None:
             found[PendingSession(task_id, session)] = None

@@ -220,7 +220,7 @@ class Database:
         if self._closed:
             raise JournalError(
                 "The store of runs was closed by this process already.",
-                next="Keep the store open until the last run has ended.",
+                hint="Keep the store open until the last run has ended.",
             )
 
     async def _in_thread(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
@@ -308,7 +308,7 @@ class Database:
         if isinstance(error, _UNSTORABLE):
             return JournalError(
                 f"A record cannot be saved: {type(error).__name__}.",
-                next="Look for text that is no Unicode, or for numbers beyond 64 bits.",
+                hint="Look for text that is no Unicode, or for numbers beyond 64 bits.",
             )
         return error
 
