@@ -7,7 +7,6 @@ met it; (4) a throttle is never reported as a quota, nor the reverse; (5) a call
 reset is not refused because the wall clock was set and the same reset seems farther away; (6) each
 change of a lane's state is emitted once, with its reason and its end, and looking for changes costs
 next to nothing while there are none.
-Not here: parking lanes (lanes/), refusing calls (call_manager.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Rules: (1) decisions of the controller are carried out at once, in their order; 
 leaves frees its permit at once; (3) a retryable failure reaches the caller only if it has waited
 longer than it allows; (4) one timer for all calls, no task per call; (5) a client whose credential
 was refused is not served with ours; (6) waits are measured on the steady clock, reported as dates.
-Not here: decisions (lanes/), bytes on the wire (upstream/), parsing answers (pending_call.py).
 """
 
 from __future__ import annotations

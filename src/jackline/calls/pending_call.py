@@ -5,8 +5,6 @@ waiting for a cap, waiting for a lane, in flight, or over; (3) every attempt end
 three ways: a whole answer, a rejection with the vendor's words, or a break; (4) nothing is
 delivered before it is known to be an answer; (5) the vendor's bytes are delivered unchanged, after
 decompression.
-Not here: what happens next (call_manager.py), repairing broken streams (stitch.py), limits on the
-size of an answer (upstream/bounded_answers.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Rules: (1) a receiver gets `answer_began` at most once, and exactly one end: `an
 `refused` or `broken_off`; (2) a refusal carries the vendor's own words where there are any; (3) the
 history of attempts has times and kinds of failure, never prompts or answers, and can be rendered
 for people.
-Not here: managing calls (call_manager.py), evidence of outages (gateway/outage_evidence.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: (1) the result is the answer, or `GaveUpError` with the history of every attempt; (2) a
 cancelled waiter frees the call's permit at once.
-Not here: delivering answers as they come (submit to the call manager with a receiver).
 """
 
 from __future__ import annotations
