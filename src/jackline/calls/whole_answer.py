@@ -45,11 +45,11 @@ async def complete_call(carrier: CallManager, request: CallRequest) -> CallAnswe
     """The answer to `request`, however many attempts it takes."""
     future: asyncio.Future[CallCompletion] = asyncio.get_running_loop().create_future()
     collector = _Collector(future)
-    carried = carrier.submit(request, collector)
+    call = carrier.submit(request, collector)
     try:
         ending = await future
     finally:
-        carrier.leave(carried)
+        carrier.leave(call)
     return CallAnswer(
         bytes(collector.body), collector.headers, ending.usage, ending.lane, tuple(ending.attempts)
     )
