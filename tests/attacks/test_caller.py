@@ -22,6 +22,7 @@ from jackline.events import CallEnded
 from jackline.gateway import lane_registry
 from jackline.gateway.settings import HoldSettings, LimitSettings
 from jackline.hooks.hook_input import HookInput
+from jackline.lane_id import LaneId
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.assembly.world import (
     Got,
@@ -563,7 +564,7 @@ def ended(at: float, session: str, agent: str, tag: str) -> CallEnded:
         at=at,
         call=f"call-{session}",
         outcome="answered",
-        lane=f"anthropic/{session}#{agent}",
+        lane=LaneId("anthropic", session, agent),
         model=session,
         session=session,
         agent=agent,
@@ -982,7 +983,7 @@ def test_a_refusal_names_no_account(tmp_path: Path) -> None:
             (name,) = service.carrier.controller.lanes
             service.carrier.pause_lane(name, paused=True)
             got = await ask(service.url, raw)
-            place, _, account = name.partition("#")
+            place, account = name.label, name.account
             assert got.status >= 500
             assert place in got.body.decode()
             assert account not in got.body.decode()

@@ -22,7 +22,7 @@ def faults_of(machine: Machine, *, flags: dict[str, object] | None = None, **env
         machine.load(flags=flags, environ=env)
     error = caught.value
     assert isinstance(error, UsageError)
-    assert error.next
+    assert error.hint
     for fault in error.faults:
         assert fault in error.message
     return list(error.faults)

@@ -194,7 +194,7 @@ def config_error(faults: Sequence[ConfigFault]) -> BadConfigError:
     lines = tuple(str(fault) for fault in faults)
     return BadConfigError(
         "\n  ".join((f"the configuration has {many}:", *(printable(line) for line in lines))),
-        next="correct what is named, then run: jackline config check",
+        hint="correct what is named, then run: jackline config check",
         faults=lines,
     )
 

@@ -154,7 +154,7 @@ def _hours(text: str) -> str:
     try:
         parse_hours(text)
     except UsageError as error:
-        raise ValueError(f"{error.message} {error.next}") from error
+        raise ValueError(f"{error.message} {error.hint}") from error
     return text
 
 

@@ -198,5 +198,5 @@ def _checked(before: str, lines: list[str], under: tuple[str, ...], upstreams: l
 def _by_hand() -> UsageError:
     return UsageError(
         "the list of upstreams is written in a way that cannot be edited without touching the rest",
-        next="write each as its own [[upstream]] table, or edit the file by hand",
+        hint="write each as its own [[upstream]] table, or edit the file by hand",
     )

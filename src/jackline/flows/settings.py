@@ -12,6 +12,7 @@ Not here: files and flags (config/), budgets (budgets/), starting a process for 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field
 from datetime import datetime, time, timedelta
 from typing import Literal, TypeAlias
@@ -26,6 +27,8 @@ from jackline.flows.records import RunRecord
 from jackline.settings import Form, InProject, setting
 
 OnQuota: TypeAlias = Literal["park", "abort"]
+AllowPatterns: TypeAlias = Callable[[], Sequence[str]]
+"""Gives the user's patterns for commands of models, as they are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ def parse_hours(words: str) -> WakeHours:
     if hours is None:
         raise BadArgumentError(
             f"{words!r} are no hours to wake in.",
-            next='Write "22:00-07:00", or "22:00-07:00 Europe/Kiev".',
+            hint='Write "22:00-07:00", or "22:00-07:00 Europe/Kiev".',
         )
     return hours
 

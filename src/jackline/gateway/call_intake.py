@@ -63,12 +63,13 @@ from jackline.gateway.placement import ModelSubstitution, Placement, openai_call
 from jackline.gateway.routes import RouteChooser
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_limits import LimitReading
+from jackline.lane_id import LaneId
 from jackline.lanes import CacheTtl, RemainingWork
 from jackline.outside_names import cut_name, problem_of_model
 from jackline.providers.settings import Credential
 from jackline.upstream.interface import UpstreamRequest
 
-NativeError: TypeAlias = Callable[[str, int, bytes], bytes]
+NativeError: TypeAlias = Callable[[LaneId, int, bytes], bytes]
 # A side call is no agent's turn: its client does better with the vendor's error than with waiting.
 _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
 # The agent that a session's own calls belong to.
@@ -99,7 +100,7 @@ _ONLY_EXACT_PATHS = (
 _UNREAD = RequestFacts(None, False, 0, 0)
 
 
-def _as_it_came(_lane: str, _status: int, body: bytes) -> bytes:
+def _as_it_came(_lane: LaneId, _status: int, body: bytes) -> bytes:
     return body
 
 
@@ -245,7 +246,7 @@ class CallIntake:
         self._submit(call)
 
     def _cached_parts(
-        self, who: Who | None, body: bytes | bytearray | None, lanes: tuple[str, ...], now: float
+        self, who: Who | None, body: bytes | bytearray | None, lanes: tuple[LaneId, ...], now: float
     ) -> tuple[str, Prefix, bool]:
         """What prompt caches may hold of a call, and whether it begins its conversation.
 
@@ -266,7 +267,7 @@ class CallIntake:
         cache = self.settings.cache
         return cache.tags.get(identity.tag or "") or cache.classes.get(identity.class_ or "")
 
-    def _passes_through(self, lane: str) -> bool:
+    def _passes_through(self, lane: LaneId) -> bool:
         upstream = self._lanes.upstream(lane)
         return upstream is not None and upstream.credential is Credential.PASS_THROUGH
 
@@ -444,7 +445,7 @@ class CallIntake:
             # Its fate was clear at once; the carrier has let it go already.
             self._forget(call)
 
-    def open_lane(self, name: str) -> bool:
+    def open_lane(self, name: LaneId) -> bool:
         """Open a lane that was known before a restart; False when its upstream is gone."""
         self._lanes.open(name, self.now())
         return name in self.carrier.controller.lanes
@@ -537,7 +538,7 @@ class CallIntake:
     def in_native_words(self, refusal: CallRefusal) -> CallRefusal:
         """The refusal with an error of another dialect told in the client's."""
         said = refusal.rejection
-        if said is None:
+        if said is None or said.lane is None:
             return refusal
         body = self._native_error(said.lane, said.status, said.body)
         if body is said.body:
@@ -612,7 +613,7 @@ class CallIntake:
             at=self.wall(),
             call=call_id,
             outcome="refused",
-            lane="",
+            lane=None,
             model=cut_name(facts.model or ""),
             session=identity.session,
             agent=identity.agent,

@@ -34,7 +34,6 @@ from jackline.dialects import PING, TokensUsed, error_event, placeholder_start
 from jackline.events import CallEnded
 from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import Client, Identity
-from jackline.gateway.lane_registry import shown
 from jackline.gateway.own_answers import (
     RefusalAnswer,
     gateway_refusal,
@@ -44,6 +43,7 @@ from jackline.gateway.own_answers import (
     without_note_headers,
 )
 from jackline.gateway.settings import GatewaySettings
+from jackline.lane_id import LaneId
 from jackline.upstream.interface import Headers
 
 # A call that waited for less has not been held, only passed through.
@@ -407,7 +407,7 @@ class ClientCall:
 
     # --- what the carrier tells -----------------------------------------------------------------
 
-    def answer_began(self, status: int, headers: Headers, lane: str) -> None:
+    def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:
         """The vendor answers."""
         self.lane = lane
         self._begun_status = status
@@ -582,7 +582,7 @@ class ClientCall:
         call = self.request.id
         given = request_id(headers)
         self._request_id = given or call
-        return note_lines(call, shown(self.lane), attempts, waited, names_it=given is None)
+        return note_lines(call, self.lane.label, attempts, waited, names_it=given is None)
 
     def _end(
         self, outcome: str, status: int | None, attempts: int, usage: TokensUsed = _NOTHING_USED

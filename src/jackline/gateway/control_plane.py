@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from fnmatch import fnmatchcase
@@ -25,11 +26,11 @@ from jackline.errors import BadArgumentError, JacklineError
 from jackline.gateway.access import TOKEN_HEADER as VIEWER_HEADER
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.exchange import Exchange
-from jackline.gateway.lane_registry import shown
 from jackline.gateway.own_answers import gateway_refusal
 from jackline.gateway.routes import RouteOverride
 from jackline.gateway_proof import PATH as PROOF_PATH
 from jackline.gateway_proof import nonce_in, socket_address
+from jackline.lanes import LaneId, saved_lane
 from jackline.lanes.breaker import FLOWING
 
 PREFIX = b"/_jackline/"
@@ -164,6 +165,7 @@ class ControlPaths:
         exchange.respond(no.status, no.headers, no.body)
 
 
+_log = logging.getLogger("jackline")
 Save = Callable[[bytes], None]
 _LONGEST = 30 * 86_400.0
 
@@ -181,13 +183,13 @@ class OperatorOrders:
         known = [each.name for each in self._desk.settings.upstreams]
         if not isinstance(name, str) or name not in known:
             raise BadArgumentError(
-                f"there is no upstream {name!r}", next=f"use one of: {', '.join(known)}"
+                f"there is no upstream {name!r}", hint=f"use one of: {', '.join(known)}"
             )
         seconds = asked.get("seconds")
         if seconds is not None and not (
             isinstance(seconds, int | float) and 0 < seconds <= _LONGEST
         ):
-            raise BadArgumentError("an order holds for up to 30 days", next="for example --for 30m")
+            raise BadArgumentError("an order holds for up to 30 days", hint="for example --for 30m")
         until = None if seconds is None else self._desk.now() + float(seconds)
         order = RouteOverride(
             name, _text(asked, "model"), _text(asked, "session"), _text(asked, "agent"), until
@@ -219,23 +221,21 @@ class OperatorOrders:
             self._desk.carrier.probe_lane(name)
         return {
             "probed": [
-                {"lane": shown(name), "sent": lanes[name].probe is not None}
+                {"lane": name.label, "sent": lanes[name].probe is not None}
                 for name in sorted(closed)
             ]
         }
 
-    def _named(self, asked: Mapping[str, object]) -> list[str]:
+    def _named(self, asked: Mapping[str, object]) -> list[LaneId]:
         """The lanes that an order is about; an upstream's name stands for all of its lanes."""
         pattern = _text(asked, "lane") or ""
         lanes = self._desk.carrier.controller.lanes
         found = [
-            name
-            for name in lanes
-            if fnmatchcase(shown(name), pattern) or name.partition("/")[0] == pattern
+            name for name in lanes if fnmatchcase(name.label, pattern) or name.upstream == pattern
         ]
         if not found:
-            shown_lanes = ", ".join(sorted({shown(name) for name in lanes})) or "none yet"
-            raise BadArgumentError(f"no lane is called {pattern!r}", next=f"lanes: {shown_lanes}")
+            shown_lanes = ", ".join(sorted({name.label for name in lanes})) or "none yet"
+            raise BadArgumentError(f"no lane is called {pattern!r}", hint=f"lanes: {shown_lanes}")
         return found
 
     def _switch(self, asked: Mapping[str, object], *, paused: bool) -> dict[str, object]:
@@ -243,7 +243,7 @@ class OperatorOrders:
         for name in found:
             self._desk.carrier.pause_lane(name, paused=paused)
         self._keep()
-        return {"lanes": sorted(shown(name) for name in found), "paused": paused}
+        return {"lanes": sorted(name.label for name in found), "paused": paused}
 
     # --- over a restart -------------------------------------------------------------------------
 
@@ -252,15 +252,20 @@ class OperatorOrders:
         try:
             told = json.loads(memory)
             orders = [RouteOverride(**each) for each in told["orders"]]
-            paused = [str(name) for name in told["paused"]]
+            paused = [saved_lane(each) for each in told["paused"]]
         except (ValueError, TypeError, KeyError):
             return  # nothing that we wrote
         ahead = self._desk.wall() - self._desk.now()
         self._desk.chooser.orders = tuple(each.moved(-ahead) for each in orders)
         self._desk.chooser.orders = tuple(self._living())
-        for name in paused:
-            if self._desk.open_lane(name):
-                self._desk.carrier.pause_lane(name, paused=True)
+        if None in paused:
+            _log.warning(
+                "an older Jackline saved which lanes were paused by hand: pause them again, with"
+                " `jackline upstream pause`"
+            )
+        for lane in paused:
+            if lane is not None and self._desk.open_lane(lane):
+                self._desk.carrier.pause_lane(lane, paused=True)
 
     def told(self) -> list[dict[str, object]]:
         """The orders in force as JSON, their ends as dates: for people, and for a restart."""
@@ -280,7 +285,7 @@ class OperatorOrders:
         lanes = self._desk.carrier.controller.lanes
         told = {
             "orders": self.told(),
-            "paused": [name for name, lane in lanes.items() if lane.paused],
+            "paused": [lane_id._asdict() for lane_id, lane in lanes.items() if lane.paused],
         }
         self._save(json.dumps(told).encode())
 

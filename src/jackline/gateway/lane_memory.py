@@ -16,7 +16,7 @@ import json
 import logging
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -26,9 +26,9 @@ from jackline.errors import JournalError
 from jackline.events import Announce, LanesLearned
 from jackline.failures import Json
 from jackline.failures.wording import redact
-from jackline.gateway.lane_registry import MOST_IDLE, MOST_LANES, LaneRegistry, shown
+from jackline.gateway.lane_registry import MOST_IDLE, MOST_LANES, LaneRegistry
 from jackline.journal import JournalReader
-from jackline.lanes import export, restore
+from jackline.lanes import LaneId, export, restore, saved_lane, saved_lanes
 
 _KEPT = ("content-type", "anthropic-ratelimit-", "x-ratelimit-", "x-should-retry")
 # Names, numbers and dates, durations, kinds of documents: no secret has such a form.
@@ -38,19 +38,20 @@ _LIMIT_VALUE = re.compile(
 _MOST_HEADERS = 40
 
 
-def redacted_walls(walls: dict[str, Json]) -> dict[str, Json]:
+def redacted_walls(walls: Sequence[Json]) -> list[Json]:
     """The exported words of each lane's wall without what could be a secret."""
-    fit = {name: _without_secrets(told) for name, told in walls.items()}
-    return {name: told for name, told in fit.items() if told is not None}
+    return [each for each in map(_without_secrets, walls) if each is not None]
 
 
 def _without_secrets(told: Json) -> Json:
+    lane = saved_lane(told)
     match told:
         case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
             blanked = _blanked(packed)
-            if blanked is not None:
-                headers = [pair for pair in pairs if _is_limit_header(pair)][:_MOST_HEADERS]
-                return {"status": status, "headers": headers, "body": blanked}
+            if blanked is not None and lane is not None:
+                headers: list[Json] = [pair for pair in pairs if _is_limit_header(pair)]
+                words = {"status": status, "headers": headers[:_MOST_HEADERS], "body": blanked}
+                return {**lane._asdict(), **words}
     return None
 
 
@@ -95,7 +96,7 @@ def remember(
 
 def recall(
     carrier: CallManager, book: LaneRegistry, upstream: str, memory: bytes, now: float
-) -> list[str]:
+) -> list[LaneId]:
     """Take up what an earlier gateway knew of this upstream; the lanes that remember something."""
     try:
         told: Json = json.loads(memory)
@@ -104,9 +105,11 @@ def recall(
     if not isinstance(told, dict) or told.get("upstream") != upstream:
         return []
     lanes = told.get("lanes")
-    known = lanes.get("lanes") if isinstance(lanes, dict) else None
-    for name in known if isinstance(known, dict) else ():
-        book.open(name, now)
+    known = saved_lanes(lanes)
+    if known is None:
+        _log.warning("what the lanes knew is dropped: another version of Jackline saved it")
+    for lane_id in known or ():
+        book.open(lane_id, now)
     taught = restore(carrier.controller, lanes, now)
     carrier.walls.restore(told.get("walls"))
     book.clients.restore(told.get("clients"))
@@ -145,8 +148,8 @@ class LaneMemory:
         if memory is not None:
             self._carrier.follow_clock()
             where, now = self._addresses(), self._clock.steady()
-            for name in recall(self._carrier, self._book, where, memory[1], now):
-                _log.info("%s goes on from what was known", shown(name))
+            for lane in recall(self._carrier, self._book, where, memory[1], now):
+                _log.info("%s goes on from what was known", lane)
 
     def remember(self) -> None:
         """Tell what the lanes know by now."""

@@ -17,7 +17,6 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import NamedTuple
 
 from jackline.failures import Json
@@ -26,7 +25,7 @@ from jackline.gateway.identity import Identity, Who, identify
 from jackline.gateway.login_accounts import LoginAccounts
 from jackline.gateway.routes import SingleRoute
 from jackline.gateway.vendor_limits import LimitReading
-from jackline.lanes import CacheTtl, KnownLimits, LaneController, LaneSettings
+from jackline.lanes import CacheTtl, KnownLimits, LaneController, LaneId, LaneSettings
 from jackline.providers.rate_limits_api import limits_of
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.upstream.http_messages import header_lines
@@ -249,9 +248,9 @@ class LaneRegistry:
         self._upstreams = {each.name: each for each in upstreams}
         self._cache_ttl = cache_ttl
 
-    def upstream(self, lane: str) -> UpstreamSettings | None:
+    def upstream(self, lane: LaneId) -> UpstreamSettings | None:
         """Whose lane this is."""
-        return self._upstreams.get(lane.partition("/")[0])
+        return self._upstreams.get(lane.upstream)
 
     def fingerprint(self, upstream: UpstreamSettings, who: bytes) -> str:
         """A short name for an account or credential that says nothing about it."""
@@ -283,17 +282,17 @@ class LaneRegistry:
         own = self.fingerprint(upstream, credential)
         self.logins.confirm(login, upstream.url, organization, own)
 
-    def lane(self, upstream: UpstreamSettings, model: str, account: str, now: float) -> str:
-        """The name of the lane, opened if need be; TooManyLanesError when it cannot be."""
-        name = f"{upstream.name}/{model}#{account}"
-        lane = self._controller.lanes.get(name)
+    def lane(self, upstream: UpstreamSettings, model: str, account: str, now: float) -> LaneId:
+        """The lane, opened if need be; TooManyLanesError when it cannot be."""
+        lane_id = LaneId(upstream.name, model, account)
+        lane = self._controller.lanes.get(lane_id)
         if lane is None:
             self._make_room(now)
-            self.open(name, now)
-        else:
-            # It is not closed to make room for another one of the same call.
-            lane.used_at = max(lane.used_at, now)
-        return name
+            self.open(lane_id, now)
+            return lane_id
+        # It is not closed to make room for another one of the same call.
+        lane.used_at = max(lane.used_at, now)
+        return lane.id
 
     def _make_room(self, now: float) -> None:
         lanes = self._controller.lanes
@@ -304,21 +303,20 @@ class LaneRegistry:
         if len(lanes) >= MOST_LANES:
             raise TooManyLanesError
 
-    def open(self, name: str, now: float) -> None:
-        """Open a lane by its name, as found in what was remembered over a restart."""
-        given = self._given(name)
+    def open(self, lane_id: LaneId, now: float) -> None:
+        """Open a lane, as one that was remembered over a restart."""
+        given = self._given(lane_id)
         if given is not None:
             self._controller.open_lane(now, given)
 
     def open_lanes(self) -> list[LaneSettings]:
         """The lanes that are open, with what is known of their limits now."""
-        found = [self._given(name) for name in self._controller.lanes]
+        found = [self._given(lane_id) for lane_id in self._controller.lanes]
         return [given for given in found if given is not None]
 
-    def _given(self, name: str) -> LaneSettings | None:
-        place, _, rest = name.partition("/")
-        model, _, account = rest.rpartition("#")
-        upstream = self._upstreams.get(place)
+    def _given(self, lane_id: LaneId) -> LaneSettings | None:
+        model = lane_id.model
+        upstream = self._upstreams.get(lane_id.upstream)
         if upstream is None:
             return None
         limits = upstream.limits
@@ -326,20 +324,13 @@ class LaneRegistry:
             if fnmatchcase(model, pattern):
                 limits = given
                 break
-        reading = self.readings.get(place)
+        reading = self.readings.get(lane_id.upstream)
         told = None if reading is None else limits_of(model, reading.limits)
         return LaneSettings(
-            name,
-            account,
+            lane_id,
             limits,
             told or KnownLimits(),
             local=upstream.local,
             cached_counts=upstream.counts_cached_of(model),
             cache_ttl=upstream.cache_ttl_of(model, self._cache_ttl),
         )
-
-
-@lru_cache(maxsize=1024)
-def shown(name: str) -> str:
-    """A lane's name for people: without the account's fingerprint."""
-    return name.partition("#")[0]

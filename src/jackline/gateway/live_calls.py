@@ -16,7 +16,6 @@ from jackline.control.text import counted, whole_second
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.client_call import ClientCall
 from jackline.gateway.control_plane import OperatorOrders
-from jackline.gateway.lane_registry import shown
 from jackline.states import AgentState, LaneState
 
 # A lane that comes back takes ever more calls: who waits then waits for its turn.
@@ -107,9 +106,9 @@ class LaneDrain:
         told = self._orders.pause(asked)
         names = told["lanes"]
         flying = dict.fromkeys(map(str, names), 0) if isinstance(names, list) else {}
-        for name, lane in self._desk.carrier.controller.lanes.items():
-            if shown(name) in flying:
-                flying[shown(name)] += len(lane.attempts)
+        for lane in self._desk.carrier.controller.lanes.values():
+            if lane.label in flying:
+                flying[lane.label] += len(lane.attempts)
         left = sum(flying.values())
         said = f"{counted(left, 'call')} in flight" if left else "drained: nothing is in flight"
         return told | {"in_flight": flying, "says": f"{', '.join(flying)}: {said}."}

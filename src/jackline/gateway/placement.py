@@ -26,7 +26,6 @@ from jackline.gateway.lane_registry import (
     LaneRegistry,
     bare_credential,
     caller_of,
-    shown,
 )
 from jackline.gateway.routes import (
     CallLanes,
@@ -36,6 +35,7 @@ from jackline.gateway.routes import (
     RouteChooser,
     SingleRoute,
 )
+from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
 from jackline.lanes.breaker import FLOWING
 from jackline.providers.credential_forms import login_vendor
@@ -107,7 +107,9 @@ class Placement:
         alone: others may ask for no key. `organization` is whose it is, as the answer to a login
         says.
         """
-        upstream = _upstream_of(event.lane)
+        if event.lane is None:
+            return
+        upstream = event.lane.upstream
         place = self._book.upstream(event.lane)
         is_own = place is not None and _passes_through(place) and bool(bare_credential(credential))
         if proves_credential and place is not None and is_own:
@@ -119,7 +121,7 @@ class Placement:
         talk = (event.session, event.agent), self._clients.digest(credential)
         self._conversations.answered(talk, upstream, now)
         if self._chooser.degrades(event.model, upstream, dialect):
-            lane = shown(event.lane)
+            lane = event.lane.label
             before = self._stood_in.pop((event.model, lane), None)
             times = 1 if before is None else before.times + 1
             self._stood_in[event.model, lane] = ModelSubstitution(event.model, lane, times, now)
@@ -171,9 +173,9 @@ class Placement:
             rungs = self._conversations.kept(talk, rungs, lambda: reader(body), now)
             # Its turn goes on where it was let to with this credential.
             unproven = unproven and rungs[0].upstream.name not in closed
-        lanes: list[str] = []
-        last: list[str] = []
-        own_key: list[str] = []
+        lanes: list[LaneId] = []
+        last: list[LaneId] = []
+        own_key: list[LaneId] = []
         for upstream, name, degrades in rungs:
             account = book.account(upstream, caller, body)
             lane = book.lane(upstream, name, account, now)
@@ -224,12 +226,12 @@ class Placement:
         is_first = upstream is upstreams[0] or not any(map(_passes_through, upstreams))
         return is_first and not self._clients.is_rejected(credential)
 
-    def _own_vendor(self, lane: str) -> str | None:
+    def _own_vendor(self, lane: LaneId) -> str | None:
         """The address that a lane's calls are sent to with the client's own credential, or None."""
         upstream = self._book.upstream(lane)
         return upstream.url if upstream is not None and _passes_through(upstream) else None
 
-    def _any_recovers(self, lanes: Sequence[str]) -> bool:
+    def _any_recovers(self, lanes: Sequence[LaneId]) -> bool:
         return any(self._known[name].state is LaneState.RECOVERING for name in lanes)
 
     def _while_one_recovers(
@@ -241,7 +243,7 @@ class Placement:
         for lack of it.
         """
         lanes = places.lanes
-        first, home = self._known[lanes[0]], _upstream_of(lanes[0])
+        first, home = self._known[lanes[0]], lanes[0].upstream
         if self._conversations.is_at(talk, home, now):
             stays = first.state in FLOWING and not first.paused and is_in_turn()
             return places._replace(lanes=lanes[:1], last_resorts=lanes[1:]) if stays else places
@@ -305,7 +307,3 @@ def _is_closed(upstream: UpstreamSettings, first: CallRoute) -> bool:
         and not _passes_through(upstream)
         and not upstream.accept_rejected_clients
     )
-
-
-def _upstream_of(lane: str) -> str:
-    return lane.partition("/")[0]

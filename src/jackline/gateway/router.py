@@ -36,6 +36,7 @@ from jackline.gateway.own_answers import (
 from jackline.gateway.placement import relay_upstream
 from jackline.gateway.request_reader import RequestRefusal
 from jackline.gateway.settings import ListenSettings
+from jackline.lane_id import LaneId
 from jackline.upstream.interface import Headers, Upstream, UpstreamAttempt, UpstreamRequest
 
 _OURS = b"x-jackline-"
@@ -46,7 +47,7 @@ class Relay:
 
     __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_release")
 
-    def __init__(self, exchange: Exchange, lane: str, release: Callable[[], None]) -> None:
+    def __init__(self, exchange: Exchange, lane: LaneId, release: Callable[[], None]) -> None:
         """`release` is called once, when its body is held no longer."""
         self._exchange = exchange
         self._release: Callable[[], None] | None = release
@@ -105,7 +106,7 @@ class Relay:
         self._exchange.respond(no.status, self._noted(no.headers), no.body)
 
     def _noted(self, headers: Headers) -> list[tuple[bytes, bytes]]:
-        return with_note_headers(headers, self._call, self._lane, attempts=1)
+        return with_note_headers(headers, self._call, self._lane.label, attempts=1)
 
 
 _log = logging.getLogger(__name__)
@@ -267,7 +268,7 @@ class Router:
                 _say(exchange, no)
                 return
             release = self._desk.hold(len(exchange.body))
-            relay = Relay(exchange, f"{upstream.name}/relay", release)
+            relay = Relay(exchange, LaneId(upstream.name, "relay"), release)
             relay.start(self._upstream, target)
 
     def _take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:

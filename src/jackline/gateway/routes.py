@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 from jackline.calls import Dialect
 from jackline.gateway.identity import Identity, Who
+from jackline.lane_id import LaneId
 from jackline.providers.settings import UpstreamSettings
 
 
@@ -40,9 +41,9 @@ class CallLanes(NamedTuple):
     open only once the first is known to be down for others.
     """
 
-    lanes: tuple[str, ...]
-    last_resorts: tuple[str, ...]
-    own_key: tuple[str, ...] = ()
+    lanes: tuple[LaneId, ...]
+    last_resorts: tuple[LaneId, ...]
+    own_key: tuple[LaneId, ...] = ()
     unproven: bool = False
 
 

@@ -4,8 +4,9 @@ WAL with `synchronous=NORMAL`: a commit is handed to the operating system and no
 killed process loses nothing that was committed; a power cut may lose the commits since the last
 checkpoint, but never leaves half a record or a damaged file.
 
-Rules: (1) a column is a field of the event, in the same order and with the same name: nothing
-else can get into the journal, and a row that is read is equal to the event that was written; (2)
+Rules: (1) a column is a field of the event, in the same order and with the same name, and a lane
+is three columns: nothing else can get into the journal, and a row that is read is equal to the
+event that was written; (2)
 a step of `MIGRATIONS` is never changed once released; (3) a batch is written whole or not at all;
 a value that SQLite cannot take costs its own record only; (4) old records are deleted by age and
 by size, in short transactions, and freed space is returned to the system; (5) the calls of a
@@ -34,6 +35,7 @@ from jackline.journal.sqlite_file import (
     identity,
     make_private,
 )
+from jackline.lane_id import LaneId
 from jackline.settings import Form, setting
 
 DAY = 86_400.0
@@ -99,6 +101,25 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE calls ADD COLUMN wasted_output_tokens INTEGER NOT NULL DEFAULT 0",
     ),
     ("ALTER TABLE calls ADD COLUMN cache_write_1h_tokens INTEGER NOT NULL DEFAULT 0",),
+    # `upstream/model#account` becomes three columns; a call without a lane has none of them.
+    tuple(
+        statement.format(table=table)
+        for table in ("calls", "attempts", "lane_changes")
+        for statement in (
+            "ALTER TABLE {table} RENAME COLUMN lane TO lane_upstream",
+            "ALTER TABLE {table} ADD COLUMN lane_model TEXT NOT NULL DEFAULT ''",
+            "ALTER TABLE {table} ADD COLUMN lane_account TEXT NOT NULL DEFAULT ''",
+            # Up to the last `#` is what is left when all other characters are trimmed at the end.
+            """UPDATE {table} SET lane_account = substr(lane_upstream,
+                length(rtrim(lane_upstream, replace(lane_upstream, '#', ''))) + 1),
+                lane_upstream = substr(lane_upstream, 1,
+                length(rtrim(lane_upstream, replace(lane_upstream, '#', ''))) - 1)
+                WHERE instr(lane_upstream, '#')""",
+            """UPDATE {table} SET lane_model = substr(lane_upstream, instr(lane_upstream, '/') + 1),
+                lane_upstream = substr(lane_upstream, 1, instr(lane_upstream, '/') - 1)
+                WHERE instr(lane_upstream, '/')""",
+        )
+    ),
 )
 # The mark is "JKLN".
 FILE = VersionedFile(application=0x4A4B4C4E, steps=MIGRATIONS, title="the journal")
@@ -108,8 +129,10 @@ Row: TypeAlias = tuple[Any, ...]
 ToRow: TypeAlias = Callable[[Event], Row]
 
 # One statement for many rows: the interpreter's lock is released once for all of them instead of
-# once for each. 32 rows of 21 columns are less than the 999 variables of old SQLite.
+# once for each. 32 rows of 24 columns are less than the 999 variables of old SQLite.
 ROWS_AT_ONCE = (32, 16, 8, 4, 2, 1)
+_LANE_COLUMNS = tuple(f"lane_{field}" for field in LaneId._fields)
+_NO_LANE = ("", "", "")
 
 
 class EventTable:
@@ -119,11 +142,13 @@ class EventTable:
         self.name = name
         self.kind = kind
         self.only_latest = only_latest
-        self.columns = tuple(inspect.signature(kind).parameters)
+        fields = tuple(inspect.signature(kind).parameters)
         # Calls, by far the most, are tuples of their fields already.
-        is_row = issubclass(kind, tuple)
-        # The event's values in the order of the columns.
-        self.row = cast(ToRow, tuple if is_row else attrgetter(*self.columns))
+        self._values = cast(ToRow, tuple if issubclass(kind, tuple) else attrgetter(*fields))
+        self._lane = fields.index("lane") if "lane" in fields else None
+        self.columns = fields
+        if self._lane is not None:
+            self.columns = (*fields[: self._lane], *_LANE_COLUMNS, *fields[self._lane + 1 :])
         listed = ", ".join(self.columns)
         marks = f"({', '.join('?' * len(self.columns))})"
         one = f"INSERT INTO {name} ({listed}) VALUES {marks}"  # noqa: S608 -- names from this file
@@ -133,6 +158,22 @@ class EventTable:
         # By the number of rows.
         self.insert = {rows: one + f", {marks}" * (rows - 1) for rows in ROWS_AT_ONCE}
         self.select = f"SELECT {listed} FROM {name}"  # noqa: S608 -- names from this file only
+
+    def row(self, event: Event) -> Row:
+        """The event's values in the order of the columns."""
+        values, lane = self._values(event), self._lane
+        if lane is None:
+            return values
+        return values[:lane] + (values[lane] or _NO_LANE) + values[lane + 1 :]
+
+    def event(self, row: Row) -> Any:
+        """The event that a row was made of."""
+        lane, kind = self._lane, cast(Callable[..., Event], self.kind)
+        if lane is None:
+            return kind(*row)
+        after = lane + len(_LANE_COLUMNS)
+        found = LaneId(*row[lane:after]) if row[lane] else None
+        return kind(*row[:lane], found, *row[after:])
 
 
 CALLS = EventTable("calls", CallEnded)

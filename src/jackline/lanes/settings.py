@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from jackline.lane_id import LaneId
 from jackline.settings import InProject, setting
 
 
@@ -52,14 +53,13 @@ class LimitOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaneSettings:
-    """One lane: a name, whose account it spends, and what is known of its limits beforehand.
+    """One lane, and what is known of its limits beforehand.
 
     `limits` are the user's, `vendor_limits` those of the vendor's rate-limits API; each
     number of the first outweighs that of the second.
     """
 
-    name: str
-    account: str = ""
+    id: LaneId
     limits: KnownLimits = field(default_factory=KnownLimits)
     vendor_limits: KnownLimits = field(default_factory=KnownLimits)
     # A server of the user's own, which loads models on demand and works off one call after another.

@@ -72,9 +72,9 @@ class AgentSettings:
     folders: tuple[Path, ...] = setting(
         (),
         "Where agents and batches may work, beside the folder of their client, and whose runs"
-        " models see. Each is trusted with its own settings (`.claude`, `.mcp.json`), also for"
-        " agents of your own flows. Folders inside of it are not: an agent's program is started in"
-        " no folder inside that brings such settings, hooks, or a repository with others in it.",
+        " models see. No folder's settings (`.claude`, `.mcp.json`, `.codex`) are followed, and an"
+        " agent's program is started in no folder inside of it that brings such settings, hooks, or"
+        " a repository with others in it.",
         Form.ABSOLUTE_PATH,
     )
     depth: int = setting(
@@ -131,7 +131,7 @@ def working_folder(asked: str | None, client: Path | None, settings: AgentSettin
     if asked is None and client is None:
         raise BadArgumentError(
             "This client did not tell in which folder it works.",
-            next="Give `cwd`, a folder below one of agents.folders in the user's own jackline.toml;"
+            hint="Give `cwd`, a folder below one of agents.folders in the user's own jackline.toml;"
             " or connect through `jackline mcp`, which tells its own.",
         )
     meant = (client or Path("/")) / (asked or ".")
@@ -139,11 +139,11 @@ def working_folder(asked: str | None, client: Path | None, settings: AgentSettin
         raise BadArgumentError(f"cwd must be absolute here, not {asked!r}.")
     folder = _followed(meant)
     if folder is None:
-        raise BadArgumentError(f"There is no folder {asked or meant}.", next="Check cwd.")
+        raise BadArgumentError(f"There is no folder {asked or meant}.", hint="Check cwd.")
     if base_of(folder, client, settings) is None:
         raise BadArgumentError(
             f"{folder} lies outside the project folder.",
-            next=f'The user may allow it in their own jackline.toml: agents.folders = ["{folder}"]',
+            hint=f'The user may allow it in their own jackline.toml: agents.folders = ["{folder}"]',
         )
     return folder
 
@@ -204,14 +204,14 @@ def offered(names: Sequence[str] | None, runner: str, settings: AgentSettings) -
         raise BadArgumentError(
             f"{cut_name(bracketed[0])}: only the user can say which uses of a tool need no"
             " permission.",
-            next="Give the tool's name alone. The user may allow this in their own jackline.toml:"
+            hint="Give the tool's name alone. The user may allow this in their own jackline.toml:"
             f' agents.tools = ["{cut_name(bracketed[0])}"]',
         )
     tools = _theirs(names, runner, settings)
     if names and not tools:
         raise BadArgumentError(
             f"None of the tools named can be offered: {', '.join(map(cut_name, names[:5]))}.",
-            next="Name others, or leave `tools` out. A server's tools are offered where the user"
+            hint="Name others, or leave `tools` out. A server's tools are offered where the user"
             ' names it in their own jackline.toml, such as agents.tools = ["mcp__docs"]',
         )
     return Offered(tools)
@@ -280,7 +280,7 @@ def _ours(names: Sequence[str] | None, settings: AgentSettings) -> list[str] | N
     if refused:
         raise BadArgumentError(
             f"The runner messages may not use {', '.join(map(cut_name, refused[:5]))} for a model.",
-            next="The user may allow it in their own jackline.toml:"
+            hint="The user may allow it in their own jackline.toml:"
             f' agents.tools = ["{cut_name(refused[0])}"]',
         )
     return None if names is None else list(names)
@@ -303,7 +303,7 @@ async def check_nested(folder: Path, trusted: Path) -> None:
     if why is not None:
         raise RefusedError(
             f"No agent is started in {printable(str(folder))}: {why}.",
-            next="Start it in the project's own folder, and say in its prompt where to work. The"
+            hint="Start it in the project's own folder, and say in its prompt where to work. The"
             " user may trust that folder in their own jackline.toml:"
             f' agents.folders = ["{printable(str(folder))}"]',
         )

@@ -47,12 +47,14 @@ _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 # ended with it: a service that outlives them must not have it, nor pass it on.
 _THE_CLIENTS = frozenset(
     {
-        "JACKLINE_CALL",
+        *("JACKLINE_CALL", "JACKLINE_TASK"),
         *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "AI_AGENT"),
         *("CLAUDE_CODE_SESSION_ID", "CLAUDE_PROJECT_DIR", "MCP_TOOL_TIMEOUT"),
         *("CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_MESSAGING_TOKEN"),
     }
 )
+_TASK = b"JACKLINE_TASK="
+_MOST_ABOVE = 64
 
 
 class ServiceGoneError(Exception):
@@ -117,7 +119,7 @@ class _Response:
             error = message.get("error")
             if isinstance(error, dict):
                 parts = [
-                    str(error[key]).rstrip(".") for key in ("message", "next") if error.get(key)
+                    str(error[key]).rstrip(".") for key in ("message", "hint") if error.get(key)
                 ]
                 return f"{text}: {'. '.join(parts)}"
         return text
@@ -172,8 +174,9 @@ class _Response:
 class _Session:
     """A session that was opened with one service."""
 
-    def __init__(self, service: ServiceInfo) -> None:
+    def __init__(self, service: ServiceInfo, parent_task: str) -> None:
         self._service = service
+        self._parent_task = parent_task
         self.id = ""
         self.version = ""
 
@@ -188,6 +191,7 @@ class _Session:
             "x-jackline-folder": _quoted(folder),
             "x-jackline-patience-ms": os.environ.get("MCP_TOOL_TIMEOUT", ""),
             "x-jackline-client-session": os.environ.get("CLAUDE_CODE_SESSION_ID", ""),
+            "x-jackline-parent-task": self._parent_task,
             "mcp-session-id": self.id,
             "mcp-protocol-version": self.version,
         }
@@ -220,6 +224,8 @@ class McpLink:
     def __init__(self, arguments: list[str], send: Callable[[dict[str, object]], None]) -> None:
         self._arguments = arguments
         self._send = send
+        # Now: the programs above may end before this one does.
+        self._parent_task = parent_task()
         self._opening = threading.Lock()
         self._first = b""
         self._session: _Session | None = None
@@ -338,7 +344,7 @@ class McpLink:
         with self._opening:
             if self._session is not None and self._session is not stale:
                 return self._session
-            session = _Session(self._service(start=start))
+            session = _Session(self._service(start=start), self._parent_task)
             session.initialize(self._first)
             self._forward(session.send("POST", _INITIALIZED), {})
             self._session = session
@@ -409,3 +415,25 @@ def _quoted(text: str) -> str:
     """The text with everything but plain letters percent-encoded, as `urllib.parse` would."""
     plain = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/"
     return "".join(chr(sign) if sign in plain else f"%{sign:02X}" for sign in os.fsencode(text))
+
+
+def parent_task() -> str:
+    """The agent of ours for whose program this runs; empty for a person's.
+
+    Codex hands a server only the variables that its settings name, so the programs above this one
+    are looked at, too. Without `/proc` our runner's settings for Codex have to do.
+    """
+    process, task = os.getpid(), os.environ.get("JACKLINE_TASK", "")
+    for _ in range(_MOST_ABOVE):
+        if task or process <= 1:
+            break
+        try:
+            with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123
+                process = int(file.read().rpartition(b")")[2].split()[1])
+            with open(f"/proc/{process}/environ", "rb") as file:  # noqa: PTH123
+                lines = file.read().split(b"\0")
+        except (OSError, ValueError, IndexError):
+            break  # another system, another user's process, or one that has just ended
+        named = (line[len(_TASK) :] for line in lines if line.startswith(_TASK))
+        task = next(named, b"").decode("ascii", "replace")
+    return task if task.isascii() and task.isprintable() else ""

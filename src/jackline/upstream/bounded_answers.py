@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import inf
 
+from jackline.lane_id import LaneId
 from jackline.upstream.connection import SILENT_HANDLER
 from jackline.upstream.interface import (
     AnswerTooLargeError,
@@ -449,7 +450,7 @@ class FetchedDocument:
 
 
 async def fetch(
-    upstream: Upstream, message: UpstreamRequest, lane: str, *, most_bytes: int, seconds: float
+    upstream: Upstream, message: UpstreamRequest, lane: LaneId, *, most_bytes: int, seconds: float
 ) -> FetchedDocument:
     """What the origin of this lane answers to a message within so many seconds."""
     ear = _Gathering(most_bytes)

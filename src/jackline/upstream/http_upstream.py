@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Mapping
 
 from jackline.errors import InternalError
+from jackline.lane_id import LaneId
 from jackline.upstream.connection import Connection, HttpAttempt
 from jackline.upstream.dialler import Dialler
 from jackline.upstream.http_messages import HeadWriter
@@ -183,9 +184,9 @@ class HttpUpstream:
             self._retired.append(self._pools[name])
         self._pools[name] = ConnectionPool(origin)
 
-    def start(self, message: UpstreamRequest, lane: str, ear: ResponseHandler) -> HttpAttempt:
-        """Begin one attempt at the origin that the lane's name begins with."""
-        pool = self._pools.get(lane.partition("/")[0])
+    def start(self, message: UpstreamRequest, lane: LaneId, ear: ResponseHandler) -> HttpAttempt:
+        """Begin one attempt at the origin of the lane's upstream."""
+        pool = self._pools.get(lane.upstream)
         if pool is None:
             raise InternalError(f"Lane {lane} belongs to no configured upstream.")
         return pool.start(message, ear)

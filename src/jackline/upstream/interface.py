@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
+from jackline.lane_id import LaneId
+
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
@@ -81,7 +83,9 @@ class UpstreamAttempt(Protocol):
 class Upstream(Protocol):
     """Sends attempts on lanes."""
 
-    def start(self, message: UpstreamRequest, lane: str, ear: ResponseHandler) -> UpstreamAttempt:
+    def start(
+        self, message: UpstreamRequest, lane: LaneId, ear: ResponseHandler
+    ) -> UpstreamAttempt:
         """Begin one attempt."""
         ...
 
