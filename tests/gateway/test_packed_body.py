@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from jackline.clock import VirtualClock
 from jackline.gateway.compressed_body import Packed, PackedBodies, is_packed
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.request_reader import read_head
-from jackline.upstream.bounded_answers import MOST_RATIO, SLICE_BYTES
+from jackline.gateway.connection import Exchange
+from jackline.http1.compression import MOST_RATIO, SLICE_BYTES
+from jackline.http1.requests import parse_head
 from tests.gateway.desk_world import ClientOnPaper
 
 LARGEST = 64 * 1024 * 1024
@@ -41,7 +41,7 @@ class Room:
 
 
 def exchange_of(body: bytes | bytearray, coding: bytes) -> Exchange:
-    head = read_head(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: %b\r\n\r\n" % coding)
+    head = parse_head(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: %b\r\n\r\n" % coding)
     client = ClientOnPaper(VirtualClock(datetime(2026, 3, 1, tzinfo=UTC)))
     return Exchange(client, head, body)
 

@@ -62,8 +62,8 @@ from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.flow_sources import no_user_code
 from jackline.flows.run_processes import RunOrders, Waker
 from jackline.gateway.call_intake import CallIntake, look_after
+from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import ControlPaths, OperatorOrders
-from jackline.gateway.exchange import Exchange
 from jackline.gateway.lane_memory import LaneMemory
 from jackline.gateway.lane_registry import LaneRegistry, shown
 from jackline.gateway.listener import Listener

@@ -23,7 +23,7 @@ from jackline.events import AttemptFailed, CallEnded, Event
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.client_call import ClientCall
 from jackline.gateway.compressed_body import NOT_PACKED, Packed
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import Exchange
 from jackline.gateway.identity import identify
 from jackline.mcp_server.model_tool import ToolCaller
 from jackline.mcp_server.tools.batch import CallListener, nobody

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from jackline.calls.call_manager import CallManager
 from jackline.calls.request import CallAnswer, CallCompletion, CallRefusal, CallRequest
 from jackline.errors import GaveUpError
-from jackline.upstream.interface import Headers
+from jackline.http1.headers import Headers
 
 
 class _Collector:

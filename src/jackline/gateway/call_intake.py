@@ -35,7 +35,7 @@ from jackline.events import Announce, CallEnded
 from jackline.gateway.client_call import CallCounts, ClientCall, HeldTime
 from jackline.gateway.client_retries import ClientRetries, OpenCalls
 from jackline.gateway.compressed_body import NOT_PACKED, Packed
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import Exchange
 from jackline.gateway.identity import (
     NO_PREFIX,
     Identity,

@@ -32,7 +32,7 @@ from jackline.calls import (
 )
 from jackline.dialects import PING, TokensUsed, error_event, placeholder_start
 from jackline.events import CallEnded
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import Exchange
 from jackline.gateway.identity import Client, Identity
 from jackline.gateway.lane_registry import shown
 from jackline.gateway.own_answers import (
@@ -44,7 +44,7 @@ from jackline.gateway.own_answers import (
     without_note_headers,
 )
 from jackline.gateway.settings import GatewaySettings
-from jackline.upstream.interface import Headers
+from jackline.http1.headers import Headers
 
 # A call that waited for less has not been held, only passed through.
 HELD_FROM = 1.0

@@ -13,9 +13,9 @@ import zlib
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
-from jackline.gateway.exchange import Exchange
-from jackline.upstream.bounded_answers import MOST_RATIO, Decompressor, UnpackingTurns
-from jackline.upstream.interface import DecompressionError
+from jackline.gateway.connection import Exchange
+from jackline.http1.compression import MOST_RATIO, DecompressionError, Decompressor
+from jackline.upstream.bounded_answers import DecompressionTurns
 
 
 class Packed(NamedTuple):
@@ -65,7 +65,7 @@ class PackedBodies:
 
     def __init__(self, room: BodyMemory) -> None:
         self._room = room
-        self._turns = UnpackingTurns()
+        self._turns = DecompressionTurns()
 
     def unpack(self, exchange: Exchange, largest: int, then: WhenUnpacked) -> None:
         """Have `then` told what the body holds, unless its client goes before.

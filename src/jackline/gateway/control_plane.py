@@ -24,7 +24,7 @@ from jackline.control.http_handler import ServiceRequest
 from jackline.errors import BadArgumentError, JacklineError
 from jackline.gateway.access import TOKEN_HEADER as VIEWER_HEADER
 from jackline.gateway.call_intake import CallIntake
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import Exchange
 from jackline.gateway.lane_registry import shown
 from jackline.gateway.own_answers import gateway_refusal
 from jackline.gateway.routes import RouteOverride

@@ -21,16 +21,15 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from jackline.failures import Json
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import Exchange
 from jackline.gateway.identity import Identity, Who, identify
 from jackline.gateway.login_accounts import LoginAccounts
 from jackline.gateway.routes import SingleRoute
 from jackline.gateway.vendor_limits import LimitReading
+from jackline.http1.headers import Headers, request_lines
 from jackline.lanes import CacheTtl, KnownLimits, LaneController, LaneSettings
 from jackline.providers.rate_limits_api import limits_of
 from jackline.providers.settings import Credential, UpstreamSettings
-from jackline.upstream.http_messages import header_lines
-from jackline.upstream.interface import Headers
 
 _OURS = b"x-jackline-"
 # Answers have to be read while they pass, so they are asked for unpacked.
@@ -74,7 +73,7 @@ def caller_of(exchange: Exchange, tag: str | None) -> GatewayCaller:
         identity=identity,
         who=identity.who,
         headers=headers,
-        lines=header_lines(headers),
+        lines=request_lines(headers),
         credential=key or header(b"authorization") or b"",
         bearer=key is None,
         afk=header(b"x-jackline-hold") == b"until-reset",

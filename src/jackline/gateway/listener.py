@@ -18,11 +18,10 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
-from jackline.gateway.connection import ClientConnection
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import ClientConnection, Exchange
 from jackline.gateway.peer_users import Peer, PeerUsers
-from jackline.gateway.request_reader import RequestRefusal
 from jackline.gateway.settings import GatewaySettings
+from jackline.http1.requests import RequestRefusal
 
 KEPT_BYTES = 64 * 1024 * 1024
 OWN_MAPPING_BYTES = 4 * 1024 * 1024

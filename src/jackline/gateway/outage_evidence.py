@@ -22,15 +22,11 @@ from jackline.calls import CallRequest
 from jackline.clock import Clock
 from jackline.event_loop import LatenessWatch
 from jackline.gateway.lane_registry import LaneRegistry, credential_of, shown
+from jackline.http1.headers import Headers
 from jackline.lanes.lane import Lane
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.upstream.http_upstream import HttpUpstream
-from jackline.upstream.interface import (
-    ClosedHereError,
-    Headers,
-    NameTimeoutError,
-    UpstreamRequest,
-)
+from jackline.upstream.interface import ClosedHereError, NameTimeoutError, UpstreamRequest
 
 # With many calls in flight some fail by chance. One that was accepted so recently says more.
 _QUIET = 10.0

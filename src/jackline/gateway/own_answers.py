@@ -9,6 +9,7 @@ Not here: when to refuse (calls/, client_call.py), the shape of an error (reques
 
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,9 +18,9 @@ from itertools import count
 
 from jackline.calls import CallRefusal
 from jackline.failures import Kind
-from jackline.gateway.request_reader import refusal_body
+from jackline.http1.headers import Headers
+from jackline.http1.requests import RequestRefusal
 from jackline.outside_names import cut_name
-from jackline.upstream.interface import Headers
 
 # Call ids are unique over restarts by their first part, and cheap by their second.
 _THIS_PROCESS = f"jl_{secrets.token_hex(4)}"
@@ -103,6 +104,24 @@ _STATUS = {
     Kind.UPSTREAM_5XX: 503,
 }
 _NO_WORDS = 502
+# The error type that Anthropic's API names with each status; the others are close relatives.
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    431: "invalid_request_error",
+    501: "invalid_request_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    505: "invalid_request_error",
+    529: "overloaded_error",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +148,20 @@ def vendor_refusal(refusal: CallRefusal) -> RefusalAnswer:
     if said is not None:
         words += f" (the upstream answered {said.status} with something that is no answer)"
     return gateway_refusal(status, words, told)
+
+
+def refusal_body(status: int, message: str) -> bytes:
+    """The error as Anthropic's API writes it."""
+    error = {"type": _ERROR_TYPES.get(status, "api_error"), "message": message}
+    return json.dumps({"type": "error", "error": error}).encode()
+
+
+def request_refusal(refusal: RequestRefusal) -> RefusalAnswer:
+    """The answer to a request that is refused before it is routed."""
+    headers = [(b"Content-Type", b"application/json")]
+    if refusal.retry_after is not None:
+        headers.append((b"Retry-After", b"%d" % refusal.retry_after))
+    return RefusalAnswer(refusal.status, headers, refusal_body(refusal.status, refusal.message))
 
 
 def gateway_refusal(status: int, message: str, headers: Headers = ()) -> RefusalAnswer:

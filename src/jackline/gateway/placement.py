@@ -19,7 +19,7 @@ from typing import NamedTuple
 from jackline.calls import Dialect, PendingCall
 from jackline.dialects.request_facts import continues_openai_turn, continues_turn
 from jackline.events import CallEnded
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import Exchange
 from jackline.gateway.identity import named
 from jackline.gateway.lane_registry import (
     GatewayCaller,

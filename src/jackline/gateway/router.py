@@ -22,8 +22,8 @@ from jackline.control.http_handler import HttpHandler
 from jackline.gateway.access import foreign, reads_as_browser, sends_form, token_missing
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.compressed_body import NOT_PACKED, Packed, PackedBodies, is_packed
+from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import PROOF, ControlPaths
-from jackline.gateway.exchange import Exchange
 from jackline.gateway.identity import without_tag
 from jackline.gateway.lane_registry import TooManyLanesError
 from jackline.gateway.own_answers import (
@@ -34,9 +34,10 @@ from jackline.gateway.own_answers import (
     without_note_headers,
 )
 from jackline.gateway.placement import relay_upstream
-from jackline.gateway.request_reader import RequestRefusal
 from jackline.gateway.settings import ListenSettings
-from jackline.upstream.interface import Headers, Upstream, UpstreamAttempt, UpstreamRequest
+from jackline.http1.headers import Headers
+from jackline.http1.requests import RequestRefusal
+from jackline.upstream.interface import Upstream, UpstreamAttempt, UpstreamRequest
 
 _OURS = b"x-jackline-"
 

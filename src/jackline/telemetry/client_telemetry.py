@@ -24,11 +24,11 @@ import msgspec
 from jackline.control.fleet import Member
 from jackline.control.http_handler import ServiceRequest
 from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
+from jackline.http1.compression import MOST_RATIO
 from jackline.outside_names import cut_name
 from jackline.telemetry.export_filter import Document, fit_attributes, fit_export, fit_integer, maps
 from jackline.telemetry.settings import OtlpSettings
 from jackline.telemetry.spans import ToolRan
-from jackline.upstream.bounded_answers import MOST_RATIO
 
 Place: TypeAlias = Callable[[str, str], tuple[str, str]]
 """The trace and the span of an agent by its session and id; empty where none is known."""

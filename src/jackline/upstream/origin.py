@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from jackline.errors import BadArgumentError
+from jackline.http1.headers import RequestHeads
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -83,6 +84,15 @@ class Origin:
             proxy, credentials = _address(parts, "proxy"), _credentials(parts)
         object.__setattr__(self, "proxy_address", proxy)
         object.__setattr__(self, "proxy_credentials", credentials)
+
+    def request_heads(self) -> RequestHeads:
+        """Renders the heads of requests to this origin; a proxy gets them in absolute form."""
+        prefix, lines = self.path, f"Host: {self.address.host_header}\r\n"
+        if self.proxy_address is not None and self.address.scheme == "http":
+            prefix = f"http://{self.address.host_header}{self.path}"
+            if self.proxy_credentials is not None:
+                lines += f"Proxy-Authorization: {self.proxy_credentials}\r\n"
+        return RequestHeads(prefix, lines)
 
 
 def _split(url: str, what: str, schemes: tuple[str, ...]) -> SplitResult:
