@@ -208,7 +208,7 @@ class World:
         raw = f"POST {TARGET} HTTP/1.1\r\nHost: 127.0.0.1:8766\r\n{lines}\r\n"
         head = parse_head(raw.encode())
         client.exchange = Exchange(client, head, body)
-        self.desk.take(client.exchange, TARGET.encode(), tag)
+        self.desk.take(client.exchange, TARGET.encode(), tag, body)
         return client
 
     def send_foreign(
@@ -232,7 +232,7 @@ class World:
         raw = f"POST {target} HTTP/1.1\r\n{lines}\r\n"
         body = json.dumps({"model": "gpt-5.5", "input": "hi", "stream": stream}).encode()
         client.exchange = Exchange(client, parse_head(raw.encode()), body)
-        self.desk.take_foreign(client.exchange, target.encode(), None, dialect)
+        self.desk.take_foreign(client.exchange, target.encode(), None, dialect, body)
         return client
 
     async def pass_time(self, seconds: float) -> None:

@@ -381,7 +381,9 @@ def test_a_count_of_tokens_is_left_alone() -> None:
             f"POST {target.decode()} HTTP/1.1\r\nHost: 127.0.0.1\r\nx-api-key: sk-ant-one\r\n\r\n"
         )
         client.exchange = Exchange(client, parse_head(head.encode()), BODY)
-        world.desk.take_side_call(client.exchange, target, "night", "count_tokens")
+        world.desk.take_side_call(
+            client.exchange, target, "night", "count_tokens", client.exchange.body
+        )
         await world.until_over(client)
 
     cache = CacheSettings(HOUR, tags={"night": HOUR})

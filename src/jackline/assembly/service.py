@@ -67,10 +67,10 @@ from jackline.gateway.control_plane import ControlPaths, OperatorOrders
 from jackline.gateway.lane_memory import LaneMemory
 from jackline.gateway.lane_registry import LaneRegistry, shown
 from jackline.gateway.listener import Listener
-from jackline.gateway.live_calls import LaneDrain, LiveCalls
 from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
+from jackline.gateway.status_picture import LaneDrain, LiveCalls
 from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.hook_input import hook_token

@@ -36,9 +36,8 @@ from jackline.dashboard.runs import StoredRuns
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.lane_registry import shown
 from jackline.gateway.listener import Listener
-from jackline.gateway.live_calls import LiveCalls
 from jackline.gateway.status_pages import StatusPages
-from jackline.gateway.status_picture import picture
+from jackline.gateway.status_picture import LiveCalls, picture
 from jackline.journal import Journal
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane

@@ -21,10 +21,9 @@ from jackline.dashboard.handler import Details
 from jackline.dashboard.runs import StoredRuns
 from jackline.events import AttemptFailed, CallEnded, Event
 from jackline.gateway.call_intake import CallIntake
+from jackline.gateway.caller import identify
 from jackline.gateway.client_call import ClientCall
-from jackline.gateway.compressed_body import NOT_PACKED, Packed
 from jackline.gateway.connection import Exchange
-from jackline.gateway.identity import identify
 from jackline.mcp_server.model_tool import ToolCaller
 from jackline.mcp_server.tools.batch import CallListener, nobody
 from jackline.providers.settings import UpstreamSettings
@@ -86,9 +85,13 @@ class TracedDesk(CallIntake):
     tracing: Tracing | None = None
 
     def take(
-        self, exchange: Exchange, target: bytes, tag: str | None, packed: Packed = NOT_PACKED
+        self,
+        exchange: Exchange,
+        target: bytes,
+        tag: str | None,
+        readable: bytes | bytearray | None,
     ) -> None:
-        """Take a call in."""
+        """Submit a call."""
         told = exchange.header(_TOOLS)
         if told is not None and self.tracing is not None:
             who = identify(exchange.header, tag)
@@ -105,7 +108,7 @@ class TracedDesk(CallIntake):
                         error=tool.ended_by,
                     )
                 )
-        super().take(exchange, target, tag, packed)
+        super().take(exchange, target, tag, readable)
 
     def ended(self, call: ClientCall, event: CallEnded) -> None:
         """A call is over."""

@@ -32,26 +32,23 @@ from jackline.dialects import RequestFacts, read_request
 from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
 from jackline.dialects.request_facts import read_openai_request
 from jackline.events import Announce, CallEnded
-from jackline.gateway.client_call import CallCounts, ClientCall, HeldTime
-from jackline.gateway.client_retries import ClientRetries, OpenCalls
-from jackline.gateway.compressed_body import NOT_PACKED, Packed
-from jackline.gateway.connection import Exchange
-from jackline.gateway.identity import (
+from jackline.gateway.caller import (
     NO_PREFIX,
+    GatewayCaller,
     Identity,
     Prefix,
     Who,
     begins_conversation,
+    caller_of,
     conversation_of,
+    credential_of,
+    openai_caller,
     prefix_of,
 )
-from jackline.gateway.lane_registry import (
-    GatewayCaller,
-    LaneRegistry,
-    TooManyLanesError,
-    caller_of,
-    credential_of,
-)
+from jackline.gateway.client_call import CallCounts, ClientCall, HeldTime
+from jackline.gateway.client_retries import ClientRetries, OpenCalls
+from jackline.gateway.connection import Exchange
+from jackline.gateway.lane_registry import LaneRegistry, TooManyLanesError
 from jackline.gateway.own_answers import (
     RefusalAnswer,
     gateway_refusal,
@@ -59,8 +56,7 @@ from jackline.gateway.own_answers import (
     vendor_refusal,
     with_note_headers,
 )
-from jackline.gateway.placement import ModelSubstitution, Placement, openai_caller, upstream_for
-from jackline.gateway.routes import RouteChooser
+from jackline.gateway.placement import ModelSubstitution, Placement, RouteChooser, upstream_for
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_limits import LimitReading
 from jackline.lanes import CacheTtl, RemainingWork
@@ -158,9 +154,9 @@ class CallIntake:
         return self._lanes.readings
 
     @property
-    def stand_ins(self) -> list[ModelSubstitution]:
+    def substitutions(self) -> list[ModelSubstitution]:
         """Which models were answered by others lately."""
-        return self._placing.stand_ins(self.now())
+        return self._placing.substitutions(self.now())
 
     @property
     def calls(self) -> list[ClientCall]:
@@ -180,12 +176,15 @@ class CallIntake:
         return self._ticks()
 
     def take(
-        self, exchange: Exchange, target: bytes, tag: str | None, packed: Packed = NOT_PACKED
+        self,
+        exchange: Exchange,
+        target: bytes,
+        tag: str | None,
+        readable: bytes | bytearray | None,
     ) -> None:
-        """A model call; `packed` tells what its body holds if it came compressed."""
+        """Submit a model call; `readable` is its body, decompressed, or None if that failed."""
         caller = caller_of(exchange, tag)
         identity, who, body = caller.identity, caller.who, exchange.body
-        readable = packed.plain if packed.is_packed else body
         if readable is not None and has_too_many_values(readable):
             self._turn_away(exchange, _too_many_values(), identity, _UNREAD, new_call_id())
             return
@@ -215,9 +214,7 @@ class CallIntake:
         # By position, in the order of its fields: every call is made here.
         request = CallRequest(
             call_id,
-            UpstreamRequest(
-                exchange.method, target, caller.headers, body, caller.lines, packed.plain
-            ),
+            _message(exchange, target, caller, readable),
             lanes,
             last_resorts,
             facts.stream,
@@ -347,11 +344,10 @@ class CallIntake:
         target: bytes,
         tag: str | None,
         dialect: Dialect,
-        packed: Packed = NOT_PACKED,
+        readable: bytes | bytearray | None,
     ) -> None:
-        """A model call of a client that speaks one of OpenAI's dialects."""
+        """Submit a model call of a client that speaks one of OpenAI's dialects."""
         caller = openai_caller(exchange, tag)
-        readable = packed.plain if packed.is_packed else exchange.body
         call_id, now = new_call_id(), self.now()
         if readable is not None and has_too_many_values(readable):
             self._turn_away(exchange, _too_many_values(), caller.identity, _UNREAD, call_id)
@@ -368,15 +364,13 @@ class CallIntake:
             model, caller, body, now, dialect, is_api_path=_is_api_path(target)
         )
         if not lanes:
-            is_spoken = self.chooser.ladder(model, caller.identity, now, dialect)
+            is_spoken = self.chooser.routes(model, caller.identity, now, dialect)
             no = _no_lane(target) if is_spoken else _nobody_speaks(dialect)
             self._turn_away(exchange, no, caller.identity, facts, call_id)
             return
         request = CallRequest(
             call_id,
-            UpstreamRequest(
-                exchange.method, target, caller.headers, body, caller.lines, packed.plain
-            ),
+            _message(exchange, target, caller, readable),
             lanes,
             last_resorts=last_resorts,
             stream=facts.stream,
@@ -399,12 +393,11 @@ class CallIntake:
         target: bytes,
         tag: str | None,
         name: str,
-        packed: Packed = NOT_PACKED,
+        readable: bytes | bytearray | None,
     ) -> None:
-        """A call that is no turn of an agent: counting tokens, listing models."""
+        """Submit a call that is no turn of an agent: counting tokens, listing models."""
         now = self.now()
         caller = caller_of(exchange, tag)
-        readable = packed.plain if packed.is_packed else exchange.body
         if readable is not None and has_too_many_values(readable):
             no: RefusalAnswer | None = _too_many_values()
         else:
@@ -414,7 +407,7 @@ class CallIntake:
             return
         upstream = upstream_for(exchange, self.settings.upstreams)
         is_api_path = _is_api_path(target)
-        if not self._placing.may_ask_aside(
+        if not self._placing.may_send_side_call(
             upstream, self.settings.upstreams, caller.credential, is_api_path=is_api_path
         ):
             words = _ONLY_WITH_OWN_CREDENTIAL if is_api_path else _ONLY_EXACT_PATHS
@@ -423,9 +416,7 @@ class CallIntake:
             return
         account = f"{self._lanes.account(upstream, caller, exchange.body)}-{name}"
         lane = self._lanes.lane(upstream, name, account, now)
-        message = UpstreamRequest(
-            exchange.method, target, caller.headers, exchange.body, caller.lines, packed.plain
-        )
+        message = _message(exchange, target, caller, readable)
         call_id = new_call_id()
         request = CallRequest(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
         self._submit(ClientCall(self, exchange, caller.identity, name, request, now))
@@ -631,6 +622,14 @@ class CallIntake:
         )
         self.counts.count(event)
         self._announce(event)
+
+
+def _message(
+    exchange: Exchange, target: bytes, caller: GatewayCaller, readable: bytes | bytearray | None
+) -> UpstreamRequest:
+    body = exchange.body
+    plain = None if readable is body else readable
+    return UpstreamRequest(exchange.method, target, caller.headers, body, caller.lines, plain)
 
 
 def _come_back(words: str) -> RefusalAnswer:

@@ -32,8 +32,8 @@ from jackline.calls import (
 )
 from jackline.dialects import PING, TokensUsed, error_event, placeholder_start
 from jackline.events import CallEnded
+from jackline.gateway.caller import Client, Identity
 from jackline.gateway.connection import Exchange
-from jackline.gateway.identity import Client, Identity
 from jackline.gateway.lane_registry import shown
 from jackline.gateway.own_answers import (
     RefusalAnswer,

@@ -20,9 +20,9 @@ from typing import TypeAlias
 
 from jackline.calls import CallRefusal
 from jackline.dialects import request_messages
+from jackline.gateway.caller import Who
 from jackline.gateway.client_call import ClientCall
 from jackline.gateway.connection import Exchange
-from jackline.gateway.identity import Who
 
 # Who asks, the two headers that may pay, and the length of the body.
 _Kind: TypeAlias = tuple[Who, bytes | None, bytes | None, int]

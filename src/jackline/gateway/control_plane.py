@@ -27,7 +27,7 @@ from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.connection import Exchange
 from jackline.gateway.lane_registry import shown
 from jackline.gateway.own_answers import gateway_refusal
-from jackline.gateway.routes import RouteOverride
+from jackline.gateway.placement import RouteOverride
 from jackline.gateway_proof import PATH as PROOF_PATH
 from jackline.gateway_proof import nonce_in, socket_address
 from jackline.lanes.breaker import FLOWING

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from jackline.calls import CallRequest
 from jackline.clock import Clock
 from jackline.event_loop import LatenessWatch
-from jackline.gateway.lane_registry import LaneRegistry, credential_of, shown
+from jackline.gateway.caller import credential_of
+from jackline.gateway.lane_registry import LaneRegistry, shown
 from jackline.http1.headers import Headers
 from jackline.lanes.lane import Lane
 from jackline.providers.provided_upstream import ProvidedUpstream

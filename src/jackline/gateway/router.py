@@ -21,10 +21,10 @@ from jackline.calls import Dialect
 from jackline.control.http_handler import HttpHandler
 from jackline.gateway.access import foreign, reads_as_browser, sends_form, token_missing
 from jackline.gateway.call_intake import CallIntake
-from jackline.gateway.compressed_body import NOT_PACKED, Packed, PackedBodies, is_packed
+from jackline.gateway.caller import without_tag
+from jackline.gateway.compressed_body import CompressedBodies, is_compressed
 from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import PROOF, ControlPaths
-from jackline.gateway.identity import without_tag
 from jackline.gateway.lane_registry import TooManyLanesError
 from jackline.gateway.own_answers import (
     RefusalAnswer,
@@ -164,7 +164,7 @@ class Router:
         self._control = control
         # The control paths come last: other faces may answer a part of theirs.
         self._faces = (*faces, control)
-        self._unpacking = PackedBodies(desk)
+        self._compressed = CompressedBodies(desk)
         self.stopping: Stopping | None = None
 
     def handle(self, exchange: Exchange) -> None:
@@ -172,7 +172,7 @@ class Router:
         try:
             self._handle(exchange)
         except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
-            _say_failed(exchange, error)
+            _answer_bug(exchange, error)
 
     def refusal(self, exchange: Exchange, length: int) -> RequestRefusal | None:
         """Why a request is refused by its head alone, before its body is read."""
@@ -193,7 +193,7 @@ class Router:
         if path == PROOF:
             reason = foreign(exchange.headers, listen)
             if reason is not None:
-                _say(exchange, gateway_refusal(403, reason))
+                _refuse(exchange, gateway_refusal(403, reason))
             else:
                 self._control.prove(exchange)
             return
@@ -203,19 +203,19 @@ class Router:
         if exchange.memo.get(_ADMITTED) is not listen:
             refused = self._refused(exchange, listen, face)
             if refused is not None:
-                _say(exchange, gateway_refusal(refused.status, refused.message))
+                _refuse(exchange, gateway_refusal(refused.status, refused.message))
                 return
             if face is None:
                 exchange.memo[_ADMITTED] = listen
         if face is not None:
             if len(exchange.body) > _LARGEST_FOR_FACES:
-                _say(exchange, gateway_refusal(413, _too_large_for_faces().message))
+                _refuse(exchange, gateway_refusal(413, _too_large_for_faces().message))
             else:
                 face.answer(exchange)
             return
         if stops:
             come_back = [(b"retry-after", b"5")]
-            _say(exchange, gateway_refusal(503, "Jackline is being stopped.", come_back))
+            _refuse(exchange, gateway_refusal(503, "Jackline is being stopped.", come_back))
             return
         self._forward(exchange, path)
 
@@ -252,7 +252,7 @@ class Router:
                 exchange, partial(desk.take_side_call, exchange, target, tag, "count_tokens")
             )
         elif path.endswith(_MODELS) and exchange.method == b"GET":
-            desk.take_side_call(exchange, target, tag, "models")
+            desk.take_side_call(exchange, target, tag, "models", exchange.body)
         elif path.endswith(_CHAT) and exchange.method == b"POST":
             self._read(exchange, partial(desk.take_foreign, exchange, target, tag, "openai-chat"))
         elif path.endswith(_RESPONSES) and exchange.method == b"POST":
@@ -261,43 +261,44 @@ class Router:
         else:
             upstream = relay_upstream(exchange, self._desk.settings.upstreams)
             if upstream is None:
-                _say(exchange, gateway_refusal(403, _MODEL_CALLS_ONLY))
+                _refuse(exchange, gateway_refusal(403, _MODEL_CALLS_ONLY))
                 return
             no = self._desk.no_room_for(exchange.body)
             if no is not None:
-                _say(exchange, no)
+                _refuse(exchange, no)
                 return
             release = self._desk.hold(len(exchange.body))
             relay = Relay(exchange, f"{upstream.name}/relay", release)
             relay.start(self._upstream, target)
 
     def _take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:
-        if is_packed(exchange):
-            self._read(exchange, partial(self._desk.take, exchange, target, tag))
+        if exchange.header(b"content-encoding") is None:
+            self._desk.take(exchange, target, tag, exchange.body)
         else:
-            self._desk.take(exchange, target, tag)
+            self._read(exchange, partial(self._desk.take, exchange, target, tag))
 
-    def _read(self, exchange: Exchange, take: Callable[[Packed], None]) -> None:
-        """Take a call in once its body can be read; whoever has no place is not unpacked for."""
-        if not is_packed(exchange):
-            take(NOT_PACKED)
+    def _read(self, exchange: Exchange, take: Callable[[bytes | bytearray | None], None]) -> None:
+        """Submit a call once its body can be read; one that has no place is not decompressed."""
+        if not is_compressed(exchange):
+            take(exchange.body)
             return
         no = self._desk.busy(exchange.body)
         if no is not None:
-            _say(exchange, no)
+            _refuse(exchange, no)
             return
 
-        def taken(packed: Packed | None) -> None:
+        def submit(plain: bytearray | None) -> None:
             try:
-                if packed is None:
-                    _say(exchange, self._desk.no_room())
-                else:
-                    take(packed)
+                take(plain)
             except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
-                _say_failed(exchange, error)
+                _answer_bug(exchange, error)
 
-        largest = self._desk.settings.limits.body_bytes
-        self._unpacking.unpack(exchange, largest, taken)
+        self._compressed.decompress(
+            exchange,
+            self._desk.settings.limits.body_bytes,
+            submit,
+            lambda: _refuse(exchange, self._desk.no_room()),
+        )
 
 
 def _too_large_for_faces() -> RequestRefusal:
@@ -307,14 +308,14 @@ def _too_large_for_faces() -> RequestRefusal:
     )
 
 
-def _say_failed(exchange: Exchange, error: Exception) -> None:
+def _answer_bug(exchange: Exchange, error: Exception) -> None:
     if isinstance(error, TooManyLanesError):
         words = "Jackline: calls for too many models or accounts are under way."
-        _say(exchange, gateway_refusal(503, words, [(b"retry-after", b"5")]))
+        _refuse(exchange, gateway_refusal(503, words, [(b"retry-after", b"5")]))
         return
     _log.error("a bug in Jackline while taking a request", exc_info=error)
-    _say(exchange, gateway_refusal(500, f"A bug in Jackline: {type(error).__name__}."))
+    _refuse(exchange, gateway_refusal(500, f"A bug in Jackline: {type(error).__name__}."))
 
 
-def _say(exchange: Exchange, no: RefusalAnswer) -> None:
+def _refuse(exchange: Exchange, no: RefusalAnswer) -> None:
     exchange.respond(no.status, with_note_headers(no.headers, new_call_id()), no.body)
