@@ -4,7 +4,6 @@ Rules: (1) the vendor's status and body reach the client unchanged; (2) a thrott
 as a quota, nor the reverse: without the vendor's words the status follows the kind of failure; (3)
 every answer has a `request-id`: the vendor's own, else the call's; (4) our headers come last, so
 that the vendor's stay in order, and headers of an upstream under our names are dropped.
-Not here: when to refuse (calls/, client_call.py), the shape of an error (request_reader.py).
 """
 
 from __future__ import annotations
@@ -42,15 +41,15 @@ def with_note_headers(
     headers: Headers, call: str, lane: str = "", attempts: int = 0, waited: float = 0.0
 ) -> list[tuple[bytes, bytes]]:
     """The headers with ours behind them."""
-    told = list(headers)
-    named = call.encode()
-    if request_id(headers) is None:
-        told.append((b"request-id", named))
-    told.append((b"x-jackline-call", named))
-    told.append((b"x-jackline-lane", lane.encode("latin-1", "replace")))
-    told.append((b"x-jackline-attempts", b"%d" % attempts))
-    told.append((b"x-jackline-waited", b"%.3f" % max(0.0, waited)))
-    return told
+    name = call.encode()
+    return [
+        *headers,
+        *([(b"request-id", name)] if request_id(headers) is None else ()),
+        (b"x-jackline-call", name),
+        (b"x-jackline-lane", lane.encode("latin-1", "replace")),
+        (b"x-jackline-attempts", b"%d" % attempts),
+        (b"x-jackline-waited", b"%.3f" % max(0.0, waited)),
+    ]
 
 
 def without_note_headers(headers: Headers) -> list[tuple[bytes, bytes]]:
@@ -62,17 +61,17 @@ def without_note_headers(headers: Headers) -> list[tuple[bytes, bytes]]:
 
 def note_lines(call: str, lane: str, attempts: int, waited: float, *, names_it: bool) -> bytes:
     """Our headers as they are written; `names_it` when the vendor gave no request-id."""
-    named = call.encode()
-    told = _at_first_try(lane) if attempts == 1 and waited < _NOTHING else b""
+    name = call.encode()
+    is_usual = attempts == 1 and waited < _NOTHING
     return b"%bx-jackline-call: %b\r\n%b" % (
-        b"request-id: %b\r\n" % named if names_it else b"",
-        named,
-        told or _story_lines(lane, attempts, waited),
+        b"request-id: %b\r\n" % name if names_it else b"",
+        name,
+        _at_first_try(lane) if is_usual else _attempt_lines(lane, attempts, waited),
     )
 
 
-def _story_lines(lane: str, attempts: int, waited: float) -> bytes:
-    # A lane is named after a model, and that is the client's word: no line end may be in it.
+def _attempt_lines(lane: str, attempts: int, waited: float) -> bytes:
+    # A lane is named after a model, and the client names that: no line end may be in it.
     name = lane.encode("latin-1", "replace").translate(None, b"\r\n\0")
     return b"x-jackline-lane: %b\r\nx-jackline-attempts: %d\r\nx-jackline-waited: %.3f\r\n" % (
         name,
@@ -83,8 +82,7 @@ def _story_lines(lane: str, attempts: int, waited: float) -> bytes:
 
 @lru_cache(maxsize=256)
 def _at_first_try(lane: str) -> bytes:
-    """What is told of nearly every call."""
-    return _story_lines(lane, 1, 0.0)
+    return _attempt_lines(lane, 1, 0.0)
 
 
 def request_id(headers: Headers) -> str | None:
@@ -126,7 +124,7 @@ _ERROR_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class RefusalAnswer:
-    """A whole answer that says no."""
+    """A whole answer that refuses."""
 
     status: int
     headers: Headers
@@ -134,20 +132,21 @@ class RefusalAnswer:
 
 
 def vendor_refusal(refusal: CallRefusal) -> RefusalAnswer:
-    """What the vendor said, or what we have to say instead."""
-    told: list[tuple[bytes, bytes]] = []
+    """The vendor's refusal, or ours if there is none."""
+    notes: list[tuple[bytes, bytes]] = []
     if refusal.retry_at is not None:
         moment = datetime.fromtimestamp(refusal.retry_at, UTC).isoformat(timespec="seconds")
-        told.append((b"x-jackline-resets-at", moment.encode()))
-    said = refusal.rejection
-    if said is not None and said.status >= 400:
-        return RefusalAnswer(said.status, [*without_note_headers(said.headers), *told], said.body)
+        notes.append((b"x-jackline-resets-at", moment.encode()))
+    theirs = refusal.rejection
+    if theirs is not None and theirs.status >= 400:
+        headers = [*without_note_headers(theirs.headers), *notes]
+        return RefusalAnswer(theirs.status, headers, theirs.body)
     failure = refusal.failure
     status = _NO_WORDS if failure is None else _STATUS.get(failure.kind, _NO_WORDS)
     words = f"Jackline: {refusal.why}"
-    if said is not None:
-        words += f" (the upstream answered {said.status} with something that is no answer)"
-    return gateway_refusal(status, words, told)
+    if theirs is not None:
+        words += f" (the upstream answered {theirs.status} with something that is no answer)"
+    return gateway_refusal(status, words, notes)
 
 
 def refusal_body(status: int, message: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Route each request to where it is answered: call intake, the relay, or a face of the service.
+"""Route each request to where it is answered: call intake, the relay, or a handler of the service.
 
 Rules: (1) strangers are refused on every path (Host, Origin, Sec-Fetch-Site, token) before anything
 else is read, and no preflight is answered or relayed; (2) a verdict is remembered with its head,
@@ -7,7 +7,6 @@ to retry; (4) a path that is not ours is the vendor's, and relayed with the clie
 only, so a redirect sends it nowhere where its own vendor would not; (5) a relayed request is one
 attempt, no waiting, no classifying; an answer that breaks off is broken off for the client too, and
 its compression is not touched.
-Not here: answering (call_intake.py, control_plane.py).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from jackline.calls import Dialect
 from jackline.control.http_handler import HttpHandler
@@ -43,12 +42,12 @@ _OURS = b"x-jackline-"
 
 
 class Relay:
-    """One request on its way; an `Ear` for the upstream."""
+    """One request on its way to the upstream; handles its response."""
 
     __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_release")
 
     def __init__(self, exchange: Exchange, lane: str, release: Callable[[], None]) -> None:
-        """`release` is called once, when its body is held no longer."""
+        """`release` is called once, when its body is no longer needed."""
         self._exchange = exchange
         self._release: Callable[[], None] | None = release
         self._attempt: UpstreamAttempt | None = None
@@ -63,7 +62,7 @@ class Relay:
         try:
             self._attempt = attempt = upstream.start(message, self._lane, self)
         except Exception:
-            self._let_go()
+            self._finish()
             raise
         self._exchange.on_gone = self._gone
         self._exchange.on_pause = attempt.pause
@@ -72,9 +71,9 @@ class Relay:
     def _gone(self) -> None:
         if self._attempt is not None:
             self._attempt.hang_up()
-        self._let_go()
+        self._finish()
 
-    def _let_go(self) -> None:
+    def _finish(self) -> None:
         release, self._release = self._release, None
         self._attempt = None
         if release is not None:
@@ -90,19 +89,17 @@ class Relay:
 
     def ended(self) -> None:
         """The answer is complete."""
-        self._let_go()
+        self._finish()
         self._exchange.finish()
 
     def broke(self, error: OSError) -> None:
         """There is no answer, or no more of it."""
-        self._let_go()
+        self._finish()
         if self._exchange.begun:
             self._exchange.reset()
             return
-        self._refuse(f"the upstream could not be asked ({type(error).__name__})")
-
-    def _refuse(self, why: str) -> None:
-        no = gateway_refusal(502, f"Jackline: {why}.")
+        name = type(error).__name__
+        no = gateway_refusal(502, f"Jackline: the upstream could not be asked ({name}).")
         self._exchange.respond(no.status, self._noted(no.headers), no.body)
 
     def _noted(self, headers: Headers) -> list[tuple[bytes, bytes]]:
@@ -126,22 +123,13 @@ _MODEL_CALLS_ONLY = (
 )
 _NO_PREFLIGHT = "Web pages of other sites may not call this gateway, so OPTIONS is not answered."
 # What is not a model call is read as JSON in one go: hooks' inputs, orders, telemetry.
-_LARGEST_FOR_FACES = 16 * 1024 * 1024
-
-
-class Stopping(Protocol):
-    """Who knows whether the gateway stops."""
-
-    @property
-    def draining(self) -> bool:
-        """Whether no new call is taken."""
-        ...
+_LARGEST_FOR_HANDLERS = 16 * 1024 * 1024
 
 
 class _Turn(NamedTuple):
-    """A model call: what its path means is remembered with its head, as most heads come again.
+    """A model call: its parsed path is remembered with its head, as most heads come again.
 
-    `listen` are the settings by which that head was let in.
+    `listen` are the settings by which that head was admitted.
     """
 
     target: bytes
@@ -150,22 +138,23 @@ class _Turn(NamedTuple):
 
 
 class Router:
-    """The gateway's front door."""
+    """Answers every request of the gateway's port."""
 
     def __init__(
         self,
         desk: CallIntake,
         upstream: Upstream,
         control: ControlPaths,
-        faces: Sequence[HttpHandler] = (),
+        handlers: Sequence[HttpHandler] = (),
     ) -> None:
         self._desk = desk
         self._upstream = upstream
         self._control = control
-        # The control paths come last: other faces may answer a part of theirs.
-        self._faces = (*faces, control)
+        # The control paths come last: other handlers may answer a part of theirs.
+        self._handlers = (*handlers, control)
         self._compressed = CompressedBodies(desk)
-        self.stopping: Stopping | None = None
+        # Whether the gateway stops.
+        self.is_stopping: Callable[[], bool] = lambda: False
 
     def handle(self, exchange: Exchange) -> None:
         """Answer one request; the answer may come much later."""
@@ -176,15 +165,15 @@ class Router:
 
     def refusal(self, exchange: Exchange, length: int) -> RequestRefusal | None:
         """Why a request is refused by its head alone, before its body is read."""
-        face = next((each for each in self._faces if each.knows(exchange)), None)
-        refused = self._refused(exchange, self._desk.settings.listen, face)
-        if refused is None and face is not None and length > _LARGEST_FOR_FACES:
-            return _too_large_for_faces()
+        handler = next((each for each in self._handlers if each.knows(exchange)), None)
+        refused = self._refused(exchange, self._desk.settings.listen, handler)
+        if refused is None and handler is not None and length > _LARGEST_FOR_HANDLERS:
+            return _too_large_for_handlers()
         return refused
 
     def _handle(self, exchange: Exchange) -> None:
         listen = self._desk.settings.listen
-        stops = self.stopping is not None and self.stopping.draining
+        stops = self.is_stopping()
         turn = exchange.memo.get(_MEMO)
         if isinstance(turn, _Turn) and turn.listen is listen and not stops:
             self._take(exchange, turn.target, turn.tag)
@@ -197,21 +186,21 @@ class Router:
             else:
                 self._control.prove(exchange)
             return
-        # No face has paths that models are called by: most requests need not ask each of them.
+        # No handler has paths of model calls: most requests need not try each of them.
         called = path.startswith(_CALLED)
-        face = None if called else next((f for f in self._faces if f.knows(exchange)), None)
+        handler = None if called else next((f for f in self._handlers if f.knows(exchange)), None)
         if exchange.memo.get(_ADMITTED) is not listen:
-            refused = self._refused(exchange, listen, face)
+            refused = self._refused(exchange, listen, handler)
             if refused is not None:
                 _refuse(exchange, gateway_refusal(refused.status, refused.message))
                 return
-            if face is None:
+            if handler is None:
                 exchange.memo[_ADMITTED] = listen
-        if face is not None:
-            if len(exchange.body) > _LARGEST_FOR_FACES:
-                _refuse(exchange, gateway_refusal(413, _too_large_for_faces().message))
+        if handler is not None:
+            if len(exchange.body) > _LARGEST_FOR_HANDLERS:
+                _refuse(exchange, gateway_refusal(413, _too_large_for_handlers().message))
             else:
-                face.answer(exchange)
+                handler.answer(exchange)
             return
         if stops:
             come_back = [(b"retry-after", b"5")]
@@ -220,29 +209,29 @@ class Router:
         self._forward(exchange, path)
 
     def _refused(
-        self, exchange: Exchange, listen: ListenSettings, face: HttpHandler | None
+        self, exchange: Exchange, listen: ListenSettings, handler: HttpHandler | None
     ) -> RequestRefusal | None:
-        """Why whoever sent this head is not let in, or None; the body is not looked at."""
+        """Why the sender of this head is refused, or None; the body is not read."""
         headers = exchange.headers
         reason = foreign(headers, listen)
-        if reason is None and face is None:
+        if reason is None and handler is None:
             reason = reads_as_browser(exchange.method, headers)
         if reason is not None:
             return RequestRefusal(403, reason)
         if exchange.method == b"OPTIONS":
             return RequestRefusal(405, _NO_PREFLIGHT)
-        if face is None or not self._control.is_known(exchange):
+        if handler is None or not self._control.is_known(exchange):
             reason = token_missing(headers, listen)
         if reason is not None:
             return RequestRefusal(401, reason)
-        if face is None and exchange.method == b"POST" and exchange.path.endswith(_MODEL_CALLS):
+        if handler is None and exchange.method == b"POST" and exchange.path.endswith(_MODEL_CALLS):
             reason = sends_form(headers)
         return None if reason is None else RequestRefusal(415, reason)
 
     def _forward(self, exchange: Exchange, path: bytes) -> None:
         tag, path = without_tag(path)
         target = path if not exchange.query else path + b"?" + exchange.query
-        # Only the end is looked at: a prefix in the client's base URL is the upstream's business.
+        # Only the end is compared: a prefix in the client's base URL is for the upstream.
         desk = self._desk
         if path.endswith(_MESSAGES) and exchange.method == b"POST":
             exchange.memo[_MEMO] = _Turn(target, tag, desk.settings.listen)
@@ -301,8 +290,8 @@ class Router:
         )
 
 
-def _too_large_for_faces() -> RequestRefusal:
-    most = _LARGEST_FOR_FACES >> 20
+def _too_large_for_handlers() -> RequestRefusal:
+    most = _LARGEST_FOR_HANDLERS >> 20
     return RequestRefusal(
         413, f"Only a model call may have a body of more than {most} MB. Send less."
     )

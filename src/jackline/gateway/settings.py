@@ -2,7 +2,6 @@
 
 Rules: (1) frozen: a running gateway gets a new value as a whole, and never changes one in place;
 (2) times are in seconds, sizes in bytes.
-Not here: reading them from files and flags (config/).
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ class ListenSettings:
 
 @dataclass(frozen=True, slots=True)
 class HoldSettings:
-    """How long calls are held, and how their clients are kept alive meanwhile."""
+    """How long calls are held, and how their clients are prevented from giving up meanwhile."""
 
-    # A known reset farther away than this is told to the client at once (`--afk`: never too far).
+    # A call with a known reset farther away is refused at once (`--afk`: never too far).
     quota: float = 900.0
     until_reset: bool = False
     # The longest wait for anything else: throttling, outages.
@@ -63,9 +62,9 @@ class CapSettings:
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """For how long prompts are asked to be cached: on upstreams that say nothing, by tag, by class.
+    """How long prompts shall be cached: on upstreams that do not configure it, by tag, by class.
 
-    A tag comes before a class, and both before what an upstream says.
+    A tag comes before a class, and both before an upstream's own setting.
     """
 
     ttl: CacheTtl = CacheTtl.CLIENT
@@ -75,7 +74,7 @@ class CacheSettings:
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
-    """What the gateway takes from its clients, and from upstreams, before it says no."""
+    """What the gateway accepts from its clients, and from upstreams, before it refuses."""
 
     header_bytes: int = 64 * 1024
     body_bytes: int = 64 * 1024 * 1024
@@ -104,9 +103,9 @@ class GatewaySettings:
     """Everything together."""
 
     listen: ListenSettings = field(default_factory=ListenSettings)
-    # The first is preferred, the others are the ladder below it.
+    # The first is preferred, the others are the fallback order.
     upstreams: tuple[UpstreamSettings, ...] = (UpstreamSettings(),)
-    # Models, agents and tags (patterns) that are never asked for on another model than their own.
+    # Models, agents and tags (patterns) that never get another model than their own.
     never_degrade: tuple[str, ...] = ()
     stream: StreamMode = StreamMode.AUTO
     hold: HoldSettings = field(default_factory=HoldSettings)

@@ -7,7 +7,6 @@ people: no lane is opened or closed by them; (4) parsing is pure and never raise
 incident is trouble is decided by failures/; (5) an incident that names models is about those only,
 and by their versions where it has them; (6) a vendor's words are shown on one line, and not at
 length.
-Not here: what a lane does (lanes/).
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ class IncidentReport:
             return True
         family, version = family_and_version(model)
         return any(
-            family == named and given in ("", version) if version else family == named
-            for named, given in self.models
+            family == named and named_version in ("", version) if version else family == named
+            for named, named_version in self.models
         )
 
 
@@ -92,7 +91,7 @@ def parse_status_page(body: bytes, now: datetime) -> StatusPage | None:
     return StatusPage(_one_line(title), tuple(_reports(document["incidents"], now)))
 
 
-def told(report: IncidentReport, vendor: str, now: datetime) -> str:
+def incident_sentence(report: IncidentReport, vendor: str, now: datetime) -> str:
     """`Anthropic reports: Elevated errors on Opus, since 12:45`."""
     if report.since is None:
         return f"{vendor} reports: {report.name}"
@@ -102,7 +101,7 @@ def told(report: IncidentReport, vendor: str, now: datetime) -> str:
 
 
 def family_and_version(model: str) -> tuple[str, str]:
-    """`claude-opus-4-8-20260701` as `("opus", "4.8")`; empty where an id does not tell."""
+    """`claude-opus-4-8-20260701` as `("opus", "4.8")`; empty where an id has none."""
     plain = model.lower()
     found = _IN_AN_ID.search(plain)
     if found is None:
@@ -217,7 +216,7 @@ class _Watched:
 class StatusPages:
     """The pages of all upstreams that have one; `watch` runs beside the gateway.
 
-    `pages` are addresses by upstream name, `troubled` tells whether an upstream has a lane that is
+    `pages` are addresses by upstream name, `troubled` is whether an upstream has a lane that is
     down or throttled, `draw` gives numbers in [0, 1).
     """
 
@@ -242,7 +241,7 @@ class StatusPages:
         self._patience = patience
 
     def use(self, pages: Mapping[str, str]) -> None:
-        """Look at these pages from now on; what others said is forgotten."""
+        """Fetch these pages from now on; the content of others is dropped."""
         addresses = {name: url.removesuffix(_SUMMARY) for name, url in pages.items()}
         for name, url in addresses.items():
             if self.addresses.get(name) != url:
@@ -263,7 +262,9 @@ class StatusPages:
         report = watched.page.about(model)
         if report is None:
             return None
-        return told(report, watched.vendor or watched.page.title or upstream, self._clock.now())
+        return incident_sentence(
+            report, watched.vendor or watched.page.title or upstream, self._clock.now()
+        )
 
     async def reports(self, upstream: str) -> list[str] | None:
         """What a page says now, whether or not something is wrong; None when it cannot be read."""
@@ -273,7 +274,7 @@ class StatusPages:
         if page is None:
             return None
         vendor = watched.vendor or page.title or upstream
-        return [told(report, vendor, now) for report in page.reports]
+        return [incident_sentence(report, vendor, now) for report in page.reports]
 
     async def watch(self) -> None:
         """Look at pages whenever there is a reason to, until cancelled."""
@@ -294,7 +295,7 @@ class StatusPages:
             watched.due = now + _FIRST_AFTER * self._draw()
         if now < watched.due:
             return
-        # Set before asking, so that a slow page is not asked twice.
+        # Set before fetching, so that a slow page is not fetched twice.
         watched.due = now + self._pause(watched.failures)
         body = await self._fetch(name)
         page = None if body is None else parse_status_page(body, self._clock.now())
@@ -315,12 +316,12 @@ class StatusPages:
             (b"User-Agent", f"jackline/{__version__}".encode()),
         )
         message = UpstreamRequest(b"GET", _SUMMARY.encode(), headers)
-        told = await fetch(
+        fetched = await fetch(
             self._upstream, message, f"{name}/", most_bytes=_MOST_BYTES, seconds=self._patience
         )
-        return told.document
+        return fetched.document
 
 
 def vendor_of(url: str) -> str:
-    """Whose page this is, for the well-known ones; else "", and the page's own title is told."""
+    """Whose page this is, for the well-known ones; else "", and the page's own title is shown."""
     return _VENDORS.get(urlsplit(url).hostname or "", "")

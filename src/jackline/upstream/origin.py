@@ -2,7 +2,6 @@
 
 Rules: (1) an origin is validated completely when it is made: reading it later cannot fail; (2) no
 address has a user name or password except the proxy's, and that one is never shown.
-Not here: opening connections and reading the environment (dialler.py).
 """
 
 from __future__ import annotations
@@ -107,9 +106,9 @@ def _split(url: str, what: str, schemes: tuple[str, ...]) -> SplitResult:
 
 def _unusable(what: str, schemes: tuple[str, ...]) -> BadArgumentError:
     # The address itself is not repeated: it may hold a password.
-    meant = " or ".join(f"{scheme}://host" for scheme in schemes)
+    forms = " or ".join(f"{scheme}://host" for scheme in schemes)
     return BadArgumentError(
-        f"The address of the {what} cannot be used.", next=f"Write it as {meant}."
+        f"The address of the {what} cannot be used.", next=f"Write it as {forms}."
     )
 
 
