@@ -84,5 +84,7 @@ async def paths(folder: Path) -> tuple[CallPath, CallPath]:
 
 def test_a_call_enters_few_files_before_its_first_byte_goes_out(tmp_path: Path) -> None:
     first, later = run(paths(tmp_path))
-    assert len(first.files) <= 46
-    assert len(later.files) <= 38
+    # Background work of the service may come in between, in a file or two of its own.
+    assert len(first.files) <= 45, sorted(first.files)
+    assert len(later.files) <= 36, sorted(later.files)
+    assert len(later.functions) <= 120, sorted(later.functions)

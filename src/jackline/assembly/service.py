@@ -186,7 +186,7 @@ class Service:
         control = self._build_control()
         faces = self._build_faces(control, hook_token(salt), draw)
         self._router = Router(self.desk, self._upstream, control, faces)
-        self._router.is_stopping = lambda: self._listener.draining
+        self._router.listener = self._listener
         self._listener.refusal = self._router.refusal
         self._listener.is_shared = lambda: self.desk.settings.listen.token is not None
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import logging
 import math
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import TypeAlias
 
 from jackline.calls import (
@@ -50,9 +52,9 @@ from jackline.gateway.lane_registry import LaneRegistry, TooManyLanesError
 from jackline.gateway.own_answers import (
     RefusalAnswer,
     gateway_refusal,
-    new_call_id,
+    note_lines,
+    request_id,
     vendor_refusal,
-    with_note_headers,
 )
 from jackline.gateway.placement import ModelSubstitution, Placement, RouteChooser, upstream_for
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
@@ -91,6 +93,16 @@ _ONLY_EXACT_PATHS = (
     " /v1/messages. Put a prefix into the upstream's url instead of the client's base URL."
 )
 _UNREAD = RequestFacts(None, False, 0, 0)
+
+
+# Call ids are unique over restarts by their first part, and cheap by their second.
+_THIS_PROCESS = f"jl_{secrets.token_hex(4)}"
+_numbers = count(1)
+
+
+def new_call_id() -> str:
+    """A name for a call that no other call has."""
+    return f"{_THIS_PROCESS}{next(_numbers):06x}"
 
 
 def _as_it_came(_lane: str, _status: int, body: bytes) -> bytes:
@@ -334,7 +346,7 @@ class CallIntake:
         most = limits.waiting_calls
         if len(self._open) >= most and self.carrier.calls_waiting >= most:
             return _come_back(f"{most} calls wait already, as many as limits.waiting_calls allows")
-        return self.no_room_for(body)
+        return None if self._has_room(len(body), 0) else self.no_room()
 
     def take_foreign(
         self,
@@ -594,7 +606,8 @@ class CallIntake:
         call_id: str,
     ) -> None:
         """Refuse a call that is not submitted at all."""
-        exchange.respond(no.status, with_note_headers(no.headers, call_id), no.body)
+        notes = note_lines(call_id, names_it=request_id(no.headers) is None)
+        exchange.respond(no.status, no.headers, no.body, notes)
         event = CallEnded(
             at=self.wall(),
             call=call_id,

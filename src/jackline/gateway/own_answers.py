@@ -9,11 +9,9 @@ that the vendor's stay in order, and headers of an upstream under our names are 
 from __future__ import annotations
 
 import json
-import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import count
 
 from jackline.calls import CallRefusal
 from jackline.failures import Kind
@@ -21,35 +19,12 @@ from jackline.http1.headers import Headers
 from jackline.http1.requests import RequestRefusal
 from jackline.outside_names import cut_name
 
-# Call ids are unique over restarts by their first part, and cheap by their second.
-_THIS_PROCESS = f"jl_{secrets.token_hex(4)}"
-_numbers = count(1)
 # A shorter wait is written as 0.000.
 _NOTHING = 0.0005
 _OURS = frozenset(
     b"x-jackline-" + name for name in (b"call", b"lane", b"attempts", b"waited", b"resets-at")
 )
 _LENGTHS = frozenset(map(len, _OURS))
-
-
-def new_call_id() -> str:
-    """A name for a call that no other call has."""
-    return f"{_THIS_PROCESS}{next(_numbers):06x}"
-
-
-def with_note_headers(
-    headers: Headers, call: str, lane: str = "", attempts: int = 0, waited: float = 0.0
-) -> list[tuple[bytes, bytes]]:
-    """The headers with ours behind them."""
-    name = call.encode()
-    return [
-        *headers,
-        *([(b"request-id", name)] if request_id(headers) is None else ()),
-        (b"x-jackline-call", name),
-        (b"x-jackline-lane", lane.encode("latin-1", "replace")),
-        (b"x-jackline-attempts", b"%d" % attempts),
-        (b"x-jackline-waited", b"%.3f" % max(0.0, waited)),
-    ]
 
 
 def without_note_headers(headers: Headers) -> list[tuple[bytes, bytes]]:
@@ -59,8 +34,10 @@ def without_note_headers(headers: Headers) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def note_lines(call: str, lane: str, attempts: int, waited: float, *, names_it: bool) -> bytes:
-    """Our headers as they are written; `names_it` when the vendor gave no request-id."""
+def note_lines(
+    call: str, lane: str = "", attempts: int = 0, waited: float = 0.0, *, names_it: bool
+) -> bytes:
+    """Our headers as lines; with `names_it` also a request-id, where the vendor sent none."""
     name = call.encode()
     is_usual = attempts == 1 and waited < _NOTHING
     return b"%bx-jackline-call: %b\r\n%b" % (

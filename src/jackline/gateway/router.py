@@ -19,17 +19,18 @@ from typing import NamedTuple
 from jackline.calls import Dialect
 from jackline.control.http_handler import HttpHandler
 from jackline.gateway.access import foreign, reads_as_browser, sends_form, token_missing
-from jackline.gateway.call_intake import CallIntake
+from jackline.gateway.call_intake import CallIntake, new_call_id
 from jackline.gateway.caller import without_tag
 from jackline.gateway.compressed_body import CompressedBodies, is_compressed
 from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import PROOF, ControlPaths
 from jackline.gateway.lane_registry import TooManyLanesError
+from jackline.gateway.listener import Listener
 from jackline.gateway.own_answers import (
     RefusalAnswer,
     gateway_refusal,
-    new_call_id,
-    with_note_headers,
+    note_lines,
+    request_id,
     without_note_headers,
 )
 from jackline.gateway.placement import relay_upstream
@@ -81,7 +82,7 @@ class Relay:
 
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer."""
-        self._exchange.begin(status, self._noted(without_note_headers(headers)))
+        self._exchange.begin(status, without_note_headers(headers), self._notes(headers))
 
     def heard(self, data: bytes) -> None:
         """Bytes of the answer."""
@@ -100,10 +101,10 @@ class Relay:
             return
         name = type(error).__name__
         no = gateway_refusal(502, f"Jackline: the upstream could not be asked ({name}).")
-        self._exchange.respond(no.status, self._noted(no.headers), no.body)
+        self._exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
 
-    def _noted(self, headers: Headers) -> list[tuple[bytes, bytes]]:
-        return with_note_headers(headers, self._call, self._lane, attempts=1)
+    def _notes(self, headers: Headers) -> bytes:
+        return note_lines(self._call, self._lane, 1, names_it=request_id(headers) is None)
 
 
 _log = logging.getLogger(__name__)
@@ -153,8 +154,8 @@ class Router:
         # The control paths come last: other handlers may answer a part of theirs.
         self._handlers = (*handlers, control)
         self._compressed = CompressedBodies(desk)
-        # Whether the gateway stops.
-        self.is_stopping: Callable[[], bool] = lambda: False
+        # Knows whether the gateway stops.
+        self.listener: Listener | None = None
 
     def handle(self, exchange: Exchange) -> None:
         """Answer one request; the answer may come much later."""
@@ -173,7 +174,7 @@ class Router:
 
     def _handle(self, exchange: Exchange) -> None:
         listen = self._desk.settings.listen
-        stops = self.is_stopping()
+        stops = self.listener is not None and self.listener.draining
         turn = exchange.memo.get(_MEMO)
         if isinstance(turn, _Turn) and turn.listen is listen and not stops:
             self._take(exchange, turn.target, turn.tag)
@@ -307,4 +308,4 @@ def _answer_bug(exchange: Exchange, error: Exception) -> None:
 
 
 def _refuse(exchange: Exchange, no: RefusalAnswer) -> None:
-    exchange.respond(no.status, with_note_headers(no.headers, new_call_id()), no.body)
+    exchange.respond(no.status, no.headers, no.body, note_lines(new_call_id(), names_it=True))

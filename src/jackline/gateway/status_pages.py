@@ -75,7 +75,11 @@ class StatusPage:
     def about(self, model: str) -> IncidentReport | None:
         """The incident that explains failures of this model best: one that names it, the latest."""
         fitting = [report for report in self.reports if report.is_about(model)]
-        return max(fitting, key=_weight, default=None)
+        return max(
+            fitting,
+            key=lambda one: (bool(one.models), one.since.timestamp() if one.since else 0.0),
+            default=None,
+        )
 
 
 def parse_status_page(body: bytes, now: datetime) -> StatusPage | None:
@@ -111,14 +115,18 @@ def family_and_version(model: str) -> tuple[str, str]:
         # Older ids have the version before the family: claude-3-5-sonnet-20241022.
         before = _BEFORE_FAMILY.search(plain)
         major, minor = (before[1], before[2]) if before else (None, None)
-    return found[1], _version(major, minor)
+    if not major:
+        return found[1], ""
+    return found[1], f"{major}.{minor}" if minor and minor != "0" else major
 
 
 def _reports(incidents: Iterable[object], now: datetime) -> Iterable[IncidentReport]:
     for incident in list(incidents)[:_MOST_INCIDENTS]:
         if not isinstance(incident, dict):
             continue
-        name, newest = _one_line(incident.get("name")), _newest(incident)
+        name, updates = _one_line(incident.get("name")), incident.get("incident_updates")
+        first = updates[0] if isinstance(updates, list) and updates else None
+        newest = str(first.get("body", "")) if isinstance(first, dict) else ""
         # Only what is needed, and as texts: whatever else a page holds cannot matter then.
         plain: dict[str, Json] = {
             "name": name,
@@ -138,32 +146,14 @@ def _models(*texts: str) -> frozenset[tuple[str, str]]:
     for text in texts:
         if _EVERY_MODEL.search(text):
             return frozenset()
-        found = {named for match in _NAMED.finditer(text) for named in _named(match)}
+        found: set[tuple[str, str]] = set()
+        for match in _NAMED.finditer(text):
+            family = match[1].lower()
+            versions = _VERSION.findall(match[0][len(family) :]) or [""]
+            found.update((family, version.removesuffix(".0")) for version in versions)
         if found:
             return frozenset(found)
     return frozenset()
-
-
-def _named(match: re.Match[str]) -> Iterable[tuple[str, str]]:
-    family = match[1].lower()
-    versions = _VERSION.findall(match[0][len(family) :])
-    return [(family, version.removesuffix(".0")) for version in versions] or [(family, "")]
-
-
-def _newest(incident: Mapping[str, object]) -> str:
-    updates = incident.get("incident_updates")
-    first = updates[0] if isinstance(updates, list) and updates else None
-    return str(first.get("body", "")) if isinstance(first, dict) else ""
-
-
-def _version(major: str | None, minor: str | None) -> str:
-    if not major:
-        return ""
-    return f"{major}.{minor}" if minor and minor != "0" else major
-
-
-def _weight(report: IncidentReport) -> tuple[bool, float]:
-    return bool(report.models), report.since.timestamp() if report.since else 0.0
 
 
 def _moment(value: object) -> datetime | None:
