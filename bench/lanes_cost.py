@@ -17,6 +17,7 @@ import time
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, CallUsage, KnownLimits, LaneController, LaneDecision, LaneSettings
 
 LANES = 20
@@ -54,10 +55,12 @@ class Fleet:
     def __init__(self, waiting: int, routes: Routes) -> None:
         self._routes = routes
         self._draw = random.Random(7)  # noqa: S311 - a benchmark, not a secret
-        self._names = tuple(f"lane-{number}" for number in range(LANES))
+        self._names = tuple(
+            LaneId(f"lane-{number}", account=f"lane-{number}") for number in range(LANES)
+        )
         # Learned windows would grow while this runs, and the queue would empty.
         known = KnownLimits(parallel=PARALLEL_PER_LANE)
-        lanes = [LaneSettings(name, account=name, limits=known) for name in self._names]
+        lanes = [LaneSettings(name, limits=known) for name in self._names]
         self._controller = LaneController(lanes, self._draw.random)
         self._now = 0.0
         self._calls = 0
@@ -85,7 +88,7 @@ class Fleet:
         )
         return self._controller.submit(self._now, call)
 
-    def _lanes(self) -> tuple[str, ...]:
+    def _lanes(self) -> tuple[LaneId, ...]:
         if self._routes is Routes.SAME:
             return self._names
         first = self._calls % LANES

@@ -12,11 +12,11 @@ docs/metrics.md, docs/reference/http.md): they are written by hand and compared 
 from __future__ import annotations
 
 import inspect
-import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
@@ -24,12 +24,14 @@ from jackline import events
 from jackline.agents.outcome import Ending
 from jackline.agents.runner import ENDINGS
 from jackline.cli.main import jackline
-from jackline.config import keys
-from jackline.config.document import Document, defaults
-from jackline.config.toml_writer import json_schema
+from jackline.config.declaration import DEFAULTS, ROOT, Declared, declared_in, variable_of
+from jackline.config.document import shown_value
+from jackline.config.field_types import duration_text
+from jackline.config.toml_writer import literal
 from jackline.failures import Failure, Kind, Scope
 from jackline.failures.sentences import name_of
 from jackline.flows import run_events
+from jackline.settings import Form, Setting
 from jackline.telemetry.metrics import METRICS
 
 FOLDER = Path(__file__).parent / "reference"
@@ -149,83 +151,83 @@ def settings_page() -> str:
         "",
         "# Settings",
         "",
-        "Every key of `jackline.toml`, from the schema that `jackline config schema` prints. What",
-        "they are for, by task: [configuration.md](../configuration.md). A key under `upstream`",
-        "stands in each `[[upstream]]`; its variable speaks of the first one.",
+        "Every key of `jackline.toml`, from the declarations in the code. Files, variables and",
+        "values are explained in [configuration.md](../configuration.md). A key under `upstream`",
+        "belongs to each `[[upstream]]`; its variable sets that of the first one. The column",
+        "*project* says what a",
+        "[project's file](../configuration.md#what-a-projects-file-may-say) may do with it.",
         "",
     ]
-    schema = json_schema()
-    lines += _table("At the top", schema, schema, ())
-    for name in Document.model_fields:
-        described = _behind(schema, schema["properties"][name])
-        if "properties" in described:
+    lines += _table(
+        "Top level", "", {name: one for name, one in ROOT.items() if not _is_table(one)}
+    )
+    for name, one in ROOT.items():
+        if _is_table(one):
+            table = one.table or one.named_table
+            assert table is not None  # noqa: S101 -- `_is_table` says so
             brackets = f"[[{name}]]" if name == "upstream" else f"[{name}]"
-            lines += _table(brackets, described, schema, (name,))
+            about = one.setting.doc or inspect.getdoc(table) or ""
+            under = (name,) if one.table else (name, "PATTERN")
+            lines += _table(brackets, about, declared_in(table), under)
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _is_table(one: Declared) -> bool:
+    return (one.table or one.named_table) is not None
+
+
 def _table(
-    heading: str, described: dict[str, Any], schema: dict[str, Any], under: tuple[str, ...]
+    heading: str, about: str, declared: Mapping[str, Declared], under: tuple[str, ...] = ()
 ) -> list[str]:
-    rows = list(_rows(described, schema, under))
-    about = [] if not under else [str(described["description"]), ""]
     return [
-        *(f"## {heading}", "", *about),
-        *("| key | what it may be | default | variable | meaning |", "|---|---|---|---|---|"),
-        *rows,
+        *(f"## {heading}", ""),
+        *([about, ""] if about else []),
+        *("| key | what it may be | default | variable | project | meaning |", "|---" * 6 + "|"),
+        *_rows(declared, under),
         "",
     ]
 
 
-def _rows(
-    described: dict[str, Any], schema: dict[str, Any], under: tuple[str, ...]
-) -> Iterator[str]:
-    for name, part in described["properties"].items():
-        key, inner = (*under, name), _behind(schema, part)
-        if "properties" in inner:
-            # A table of its own under the top, or one within this one.
-            if under:
-                yield from _rows(inner, schema, key)
+def _rows(declared: Mapping[str, Declared], under: tuple[str, ...]) -> Iterator[str]:
+    for name, one in declared.items():
+        key = (*under, name)
+        if one.table is not None:
+            yield from _rows(declared_in(one.table), key)
             continue
-        default = f"`{json.dumps(part['default'])}`" if "default" in part else "none"
-        variable = f"`{keys.variable_of(key)}`" if key in defaults() else "–"
-        words = str(part.get("description") or inner.get("description") or "").replace("|", "\\|")
-        yield f"| `{'.'.join(key)}` | {_may_be(schema, part)} | {default} | {variable} | {words} |"
+        default = "none" if one.default is None else f"`{literal(shown_value(key, one.default))}`"
+        variable = f"`{variable_of(key)}`" if key in DEFAULTS else "–"
+        words = one.setting.doc.replace("|", "\\|")
+        cells = (_may_be(one), default, variable, one.setting.in_project.value, words)
+        yield f"| `{'.'.join(key)}` | {' | '.join(cells)} |"
 
 
-def _behind(schema: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
-    """What a part of the schema says, or the part that it refers to; of a list, of its items."""
-    if part.get("type") == "array" and "$ref" in part.get("items", {}):
-        part = part["items"]
-    name = str(part.get("$ref", "")).rpartition("/")[2]
-    found: dict[str, Any] = schema["$defs"][name] if name else part
-    return found
-
-
-def _may_be(schema: dict[str, Any], part: dict[str, Any]) -> str:
+def _may_be(one: Declared) -> str:
     """The type of a value, with the words or the bounds that it has."""
-    behind = _behind(schema, part)
-    if "enum" in behind:
-        return ", ".join(f"`{each}`" for each in behind["enum"])
-    if "anyOf" in behind:
-        return " or ".join(dict.fromkeys(_may_be(schema, each) for each in behind["anyOf"]))
-    if behind.get("type") == "array":
-        return f"list of {_may_be(schema, behind.get('items', {}))}"
-    if behind.get("type") == "object":
+    if one.has_free_names:
         return "table of free names"
+    is_list = get_origin(one.kind) is tuple
+    kind = get_args(one.kind)[0] if is_list else one.kind
+    return f"list of {_one_value(kind, one.setting)}" if is_list else _one_value(kind, one.setting)
+
+
+def _one_value(kind: Any, setting: Setting) -> str:
+    choices = setting.choices or (get_args(kind) if get_origin(kind) is Literal else ())
+    if isinstance(kind, type) and issubclass(kind, StrEnum) and setting.form is Form.PLAIN:
+        choices = tuple(kind)
+    if choices:
+        return ", ".join(f"`{each}`" for each in choices)
     bounds = [
-        f"{word} {behind[name]:g}"
-        for name, word in (
-            ("minimum", "from"),
-            ("exclusiveMinimum", "above"),
-            ("maximum", "to"),
-            ("exclusiveMaximum", "below"),
+        f"{word} {duration_text(bound) if setting.form is Form.DURATION else f'{bound:g}'}"
+        for bound, word in (
+            (setting.least, "from"),
+            (setting.above, "above"),
+            (setting.most, "to"),
+            (setting.below, "below"),
         )
-        if name in behind
+        if bound is not None
     ]
-    kind = behind.get("type", "any")
-    # A duration or a size: people write it with its unit.
-    return " ".join(["15m, 512MB, or a number" if isinstance(kind, list) else str(kind), *bounds])
+    plain = {bool: "true or false", int: "whole number", float: "number"}.get(kind, "text")
+    return " ".join([plain if setting.form is Form.PLAIN else setting.form.value, *bounds])
 
 
 # --- metrics --------------------------------------------------------------------------------------

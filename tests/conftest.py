@@ -16,6 +16,8 @@ from tests.own_home import settle
 
 __all__ = ["pytest_sessionfinish"]
 
+pytest_plugins = ["tests.costs"]
+
 settle()
 
 settings.register_profile("here", deadline=None)

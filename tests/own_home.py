@@ -39,6 +39,9 @@ def settle() -> None:
         made = tempfile.mkdtemp(prefix="jackline-tests-")
         os.environ[_VARIABLE] = made
         atexit.register(shutil.rmtree, made, ignore_errors=True)
+    # Else each of the many processes that tests start would compile all of Jackline anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     home = own_home()
     os.environ["XDG_STATE_HOME"] = str(home / "state")
     os.environ["XDG_CONFIG_HOME"] = str(home / "config")

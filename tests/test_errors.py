@@ -22,7 +22,7 @@ LEAVES = [
 def test_each_error_has_its_code_statuses_and_a_place_in_the_docs(
     kind: type[JacklineError],
 ) -> None:
-    error = kind("told", next="do this")
+    error = kind("told", hint="do this")
     assert re.fullmatch(r"[a-z_]+", kind.code)
     assert 400 <= kind.http_status <= 599
     assert kind.exit_code in (1, 2, 3, 5, 75)
@@ -31,7 +31,7 @@ def test_each_error_has_its_code_statuses_and_a_place_in_the_docs(
     section = DOCS.partition(f"### {heading}\n")[2].partition("\n### ")[0]
     assert f"HTTP {kind.http_status}" in section
     assert f"exit {kind.exit_code}" in section
-    assert error.to_json()["next"] == "do this"
+    assert error.to_json()["hint"] == "do this"
 
 
 def test_codes_are_unique() -> None:

@@ -14,7 +14,7 @@ from jackline.autopsy.replica import write_replica
 from jackline.flows.api import run
 from jackline.flows.authoring.flow_definition import load_flow
 from jackline.flows.host import FlowHost
-from jackline.testing import MemoryRunStore
+from jackline.flows.store import open_run_store
 from jackline.testing.scripted_agents import ScriptedRunner
 from tests.cli.commands import jackline
 
@@ -81,7 +81,7 @@ def test_its_flow_runs(tmp_path: Path) -> None:
     (tmp_path / "review.py").write_text(block)
     flow = load_flow(str(tmp_path / "review.py"))
     runner = ScriptedRunner()
-    host = FlowHost(MemoryRunStore(), lambda _run: {"messages": runner})
+    host = FlowHost(open_run_store("sqlite:///:memory:"), lambda _run: {"messages": runner})
     outcome = event_loop.run(run(flow, ["a.py", "b.py"], host=host))
     assert outcome.ok
     assert runner.begun[:2] == ["a.py", "b.py"]

@@ -18,7 +18,7 @@ from jackline.agents.runner import JsonObject, ModelCaller, WholeAnswer
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_resume, begin_run
 from jackline.flows.settings import RunSettings
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.flows.values import encode_arguments
 
 RUN = "fan"
@@ -72,7 +72,7 @@ async def main(order: Order, kind: str) -> None:
     """Run it, or go on with what an earlier process has left."""
     fan = fan_of_agents if kind == "agents" else fan_of_steps
     WATCH.append(Stopwatch())
-    engine = SqliteRunStore(order.folder / "flows.db")
+    engine = open_run_store(run_store_url(order.folder))
     host = FlowHost(
         engine,
         lambda _run_id: {"messages": MessagesRunner(FakeModel())},
@@ -87,7 +87,7 @@ async def main(order: Order, kind: str) -> None:
             if isinstance(resumed, Outcome):
                 sys.exit("the run had finished already")
             run = resumed
-        outcome = await run.carry()
+        outcome = await run.run()
     finally:
         await engine.close()
     WATCH[0].report(outcome.value or [])

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from enum import Enum
 
 from jackline.failures import Failure, Observation, classify
+from jackline.lane_id import LaneId
 from jackline.lanes import Call as LaneCall
 from jackline.lanes import (
     CallUsage,
@@ -47,9 +48,11 @@ class Jackline(Policy):
         self, desk: Desk, draw: random.Random, settings: ControllerSettings | None = None
     ) -> None:
         super().__init__(desk, draw)
-        self._names = tuple(f"lane-{index}" for index in range(desk.lanes))
+        self._names = tuple(
+            LaneId(f"lane-{index}", account=f"lane-{index}") for index in range(desk.lanes)
+        )
         lanes = [
-            LaneSettings(name, account=name, cached_counts=counts)
+            LaneSettings(name, cached_counts=counts)
             for name, counts in zip(self._names, desk.reads_count, strict=True)
         ]
         self.controller = LaneController(lanes, draw.random, now=DEFAULT_EPOCH, settings=settings)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jackline.flows.records import CallState
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_exists, run_store_url
 from soak_bench import soak_flow
 from soak_bench.gateway_process import GatewayProcess
 from soak_bench.provider import Kill, SoakProvider, last_words
@@ -139,10 +139,10 @@ class RunLane:
 
     async def _look_into_store(self, name: str) -> str:
         """The run's id, if it has been kept; what it has finished is noted."""
-        path = self._gateway.state.flows
-        if not await asyncio.to_thread(path.exists):
+        url = run_store_url(self._gateway.state.folder)
+        if not await asyncio.to_thread(run_store_exists, url):
             return ""
-        engine = SqliteRunStore(path)
+        engine = open_run_store(url)
         try:
             for run in await engine.runs():
                 if json.loads(run.arguments).get("name") == name:

@@ -213,13 +213,13 @@ def processes_of(state: Path) -> list[int]:
 
 def _sizes(state: StateDir) -> tuple[int, int, int]:
     """Bytes of the journal, of the store of runs, and of all else in the folder."""
-    sizes = {state.journal.name: 0, state.flows.name: 0, "": 0}
+    sizes = {state.journal.name: 0, "flows.db": 0, "": 0}
     for path in state.folder.rglob("*"):
         with suppress(OSError):  # gone meanwhile
             if path.is_file():
                 base = path.name.removesuffix("-wal").removesuffix("-shm")
                 sizes[base if base in sizes else ""] += path.stat().st_size
-    return sizes[state.journal.name], sizes[state.flows.name], sizes[""]
+    return sizes[state.journal.name], sizes["flows.db"], sizes[""]
 
 
 def _resident(pid: int) -> int | None:

@@ -30,7 +30,7 @@
     └── InternalError         our bug
 
 Rules: (1) every leaf has a code, an HTTP status, a CLI exit code and an anchor in docs/errors.md;
-(2) `next` says the command or change that fixes it; (3) no message holds a prompt, key or token.
+(2) `hint` says the command or change that fixes it; (3) no message holds a prompt, key or token.
 Not here: what a vendor's answer means (failures/).
 """
 
@@ -59,14 +59,14 @@ class JacklineError(Exception):
         self,
         message: str,
         *,
-        next: str = "",  # noqa: A002 -- the word users read in every face of the product
+        hint: str = "",
         retry_at: datetime | None = None,
         sent: Sent = "no",
         attempts: Sequence[str] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.next = next
+        self.hint = hint
         self.retry_at = retry_at
         self.sent: Sent = sent
         self.attempts = tuple(attempts)
@@ -81,7 +81,7 @@ class JacklineError(Exception):
         return {
             "code": self.code,
             "message": self.message,
-            "next": self.next or None,
+            "hint": self.hint or None,
             "retry_at": None if self.retry_at is None else self.retry_at.isoformat(),
             "sent": self.sent,
             "attempts": list(self.attempts),
@@ -111,10 +111,10 @@ class BadConfigError(UsageError):
         self,
         message: str,
         *,
-        next: str = "",  # noqa: A002 -- the word users read in every face of the product
+        hint: str = "",
         faults: Sequence[str] = (),
     ) -> None:
-        super().__init__(message, next=next)
+        super().__init__(message, hint=hint)
         self.faults = tuple(faults)
 
     def to_json(self) -> dict[str, object]:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from jackline.lane_id import LaneId
+
 
 @dataclass(frozen=True, slots=True)
 class TranscriptsRead:
@@ -35,7 +37,7 @@ class CallEnded(NamedTuple):
     at: float
     call: str
     outcome: str
-    lane: str
+    lane: LaneId | None
     model: str
     session: str | None
     agent: str | None
@@ -63,7 +65,7 @@ class AttemptFailed:
 
     at: float
     call: str
-    lane: str
+    lane: LaneId
     kind: str
     sub: str | None
     status: int | None
@@ -78,7 +80,7 @@ class LaneChanged:
     """A lane is in another state than before."""
 
     at: float
-    lane: str
+    lane: LaneId
     state: str
     why: str
     until: float | None
@@ -100,7 +102,7 @@ class WindowsReported:
     """
 
     at: float
-    lane: str
+    lane: LaneId
     windows: tuple[tuple[str, float, float], ...]
 
 

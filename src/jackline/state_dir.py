@@ -79,7 +79,7 @@ def safe_files() -> Iterator[None]:
     try:
         yield
     except NotPrivateError as error:
-        raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
+        raise UnsafeFileError(f"{error.filename} {error.problem}", hint=error.fix) from error
 
 
 class StateDir:
@@ -92,11 +92,6 @@ class StateDir:
     def journal(self) -> Path:
         """The journal's file."""
         return self.folder / "journal.db"
-
-    @property
-    def flows(self) -> Path:
-        """Where runs of flows are kept."""
-        return self.folder / "flows.db"
 
     @property
     def log(self) -> Path:

@@ -20,8 +20,8 @@ def add(a: int, b: int) -> int:
 
 @server.tool()
 def fail(why: str) -> str:
-    """Fails."""
-    raise ToolError(why)
+    """Fails, and tells for which agent it works."""
+    raise ToolError(f"{why} {os.environ.get('JACKLINE_TASK', '')}")
 
 
 @server.tool()

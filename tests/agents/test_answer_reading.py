@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.answer_stream import CUT_CALL, AnswerStreamReader, answer_from_body
+from jackline.agents.gateway_model import AnswerStreamReader, answer_from_body
+from jackline.agents.runner import CUT_CALL
 
 Block = dict[str, Any]
 texts = st.text(max_size=30)
@@ -78,7 +79,7 @@ def test_an_answer_is_put_together_as_it_was(content: list[Block], pieces: int, 
         assert not reader.whole
         reader.feed(wire[at : at + chunk])
     assert reader.whole
-    answer = reader.answer(request_id="r", lane="l")
+    answer = reader.answer()
     assert answer.content == content
     assert (answer.stop_reason, answer.model, answer.usage.total) == ("end_turn", "m", 14)
 
@@ -98,7 +99,7 @@ def test_nothing_that_comes_makes_it_raise(junk: bytes) -> None:
     reader.feed(junk)
     reader.feed(b'event: message_start\ndata: {"message": 7}\n\n')
     assert not reader.whole
-    assert answer_from_body(junk, request_id=None, lane=None) is None
+    assert answer_from_body(junk) is None
 
 
 def test_a_tool_call_whose_input_was_cut_off_is_marked_and_can_not_run() -> None:
@@ -107,7 +108,7 @@ def test_a_tool_call_whose_input_was_cut_off_is_marked_and_can_not_run() -> None
     head, _, tail = wire.rpartition(b"event: content_block_delta")
     reader = AnswerStreamReader()
     reader.feed(head + tail[tail.index(b"event: content_block_stop") :])
-    answer = reader.answer(request_id=None, lane=None)
+    answer = reader.answer()
     assert reader.whole
     assert answer.content == [{"type": CUT_CALL, "name": "write"}]
 
@@ -119,4 +120,4 @@ def test_half_a_character_in_a_tools_input_does_not_break_the_answer() -> None:
     reader = AnswerStreamReader()
     reader.feed(streamed(content, pieces=1))
     assert reader.whole
-    assert reader.answer(request_id=None, lane=None).content == content
+    assert reader.answer().content == content

@@ -39,7 +39,7 @@ def test_each_call_says_what_it_will_send_before_it_asks() -> None:
 @given(st.text(), st.text())
 def test_the_upper_bound_is_at_least_a_token_for_each_byte(prompt: str, system: str) -> None:
     talk = AgentConversation()
-    talk.take("prompt", {"text": prompt})
+    talk.add("prompt", {"text": prompt})
     asked = task(prompt=prompt, system=system)
     call = next_call(request_body(asked, talk, MessagesSettings(), ()), 10, talk)
     assert call.most_input() >= len((prompt + system).encode("utf-8", "surrogatepass"))
@@ -48,18 +48,18 @@ def test_the_upper_bound_is_at_least_a_token_for_each_byte(prompt: str, system: 
 def test_a_picture_is_counted_at_its_most_and_not_by_its_bytes() -> None:
     talk = AgentConversation()
     source = {"type": "base64", "media_type": "image/png", "data": "A" * 1_000_000}
-    talk.said.append({"type": "image", "source": source})
+    talk.unanswered.append({"type": "image", "source": source})
     call = next_call(request_body(task(), talk, MessagesSettings(), ()), 10, talk)
     assert 4_784 < call.most_input() < 10_000
 
 
 def test_after_a_shortening_the_vendors_count_is_no_bound_any_more() -> None:
     talk = AgentConversation()
-    talk.take("prompt", {"text": "word " * 5_000})
+    talk.add("prompt", {"text": "word " * 5_000})
     usage = [9_000, 5, 0, 0]
     said = [{"type": "text", "text": "Yes."}]
-    talk.take("answer", {"content": said, "stop_reason": "end_turn", "usage": usage})
+    talk.add("answer", {"content": said, "stop_reason": "end_turn", "usage": usage})
     assert talk.counted == 9_005
-    talk.take("shortened", {"results_before": 1, "turns_before": 0, "context": 10})
+    talk.add("shortened", {"results_before": 1, "turns_before": 0, "context": 10})
     call = next_call(request_body(task(), talk, MessagesSettings(), ()), 10, talk)
     assert call.most_input() > 25_000

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline.agents.outcome import Ending
-from jackline.agents.runner import ModelFailedError, ended_by, ending_of
+from jackline.agents.runner import ending_of, evidence_of
 from jackline.failures import Failure, Kind, Scope
 
 EXPECTED = {
@@ -50,11 +50,10 @@ def test_limits_that_the_user_set_are_told_by_their_own_names(sub: str, ending: 
 
 def test_the_evidence_says_what_was_seen_how_often_and_until_when() -> None:
     seen = failure(Kind.ACCOUNT_QUOTA, "session")
-    error = ModelFailedError(
+    evidence = evidence_of(
         seen, says="The session limit.", status=429, request_id="req_1", attempts=3
     )
-    ending, evidence = ended_by(error)
-    assert ending is Ending.QUOTA
+    assert ending_of(seen) is Ending.QUOTA
     assert (evidence.status, evidence.failure, evidence.sub) == (429, "account_quota", "session")
     assert (evidence.attempts, evidence.request_id) == (3, "req_1")
     assert evidence.resets_at == seen.resets_at

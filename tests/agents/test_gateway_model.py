@@ -117,8 +117,8 @@ def test_a_quota_wall_is_told_at_once_with_its_reset(tmp_path: Path) -> None:
         error = failure_of(tmp_path, simulated)
     assert error.failure.kind is Kind.ACCOUNT_QUOTA
     assert error.failure.resets_at is not None
-    assert error.status == 429
-    assert error.request_id
+    assert error.evidence.status == 429
+    assert error.evidence.request_id
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_what_a_person_must_change_is_told_in_the_apis_words(
         simulated.says(reply)
         error = failure_of(tmp_path, simulated)
     assert error.failure.kind is kind
-    assert error.status == reply.status
-    assert reply.message in error.says
+    assert error.evidence.status == reply.status
+    assert reply.message in error.evidence.says
 
 
 def test_throttles_and_broken_streams_are_the_gateways_to_mend(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_wall_met_after_long_holding_is_told_with_its_proper_status(tmp_path: 
 
     error = run(main())
     assert error.failure.kind is Kind.ACCOUNT_QUOTA
-    assert error.status == 429
+    assert error.evidence.status == 429
     assert error.failure.resets_at is not None
 
 
@@ -190,7 +190,7 @@ def test_a_gateway_that_comes_back_is_waited_for() -> None:
                 asking = asyncio.ensure_future(model.ask(question(), replace(CALLER, waits=hear)))
                 await told.wait()
                 assert not asking.done()
-                assert waits == ["the gateway does not answer; it is asked again"]
+                assert waits == ["the gateway does not answer; the call is repeated"]
                 relay = await asyncio.start_server(
                     lambda r, w: _relay(r, w, simulated.url), "127.0.0.1", port
                 )
@@ -230,7 +230,7 @@ def test_a_gateway_that_stays_away_is_an_outage() -> None:
 
     error = run(main())
     assert error.failure.kind is Kind.NETWORK_EDGE
-    assert error.status is None
+    assert error.evidence.status is None
 
 
 def test_a_gateway_that_says_come_back_is_asked_again() -> None:
@@ -316,7 +316,7 @@ def test_an_error_that_is_no_utf_8_is_an_error_of_the_call() -> None:
     body = b'{"error": {"type": "invalid_request_error", "message": "max_tokens \xff"}}'
     error, _ = ask_scripted(http(400, body, (b"content-type", b"application/json")))
     assert isinstance(error, ModelFailedError)
-    assert error.status == 400
+    assert error.evidence.status == 400
 
 
 def test_what_is_no_answer_at_all_is_no_answer() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import jackline
-from jackline.agents.json_schema import LARGEST_SCHEMA, build_validator
+from jackline.agents.structured_answer import LARGEST_SCHEMA, build_validator
 from jackline.errors import BadArgumentError
 
 _SOURCES = Path(jackline.__file__).parent
-_OWNER = _SOURCES / "agents" / "json_schema.py"
+_OWNER = _SOURCES / "agents" / "structured_answer.py"
 _TYPES = {"ValidationError", "ValidationErrorKind", "Validator"}
 
 
@@ -71,7 +71,7 @@ def test_no_other_module_builds_a_validator() -> None:
         if path != _OWNER
         for line in _uses(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert not found, f"use jackline.agents.json_schema.build_validator: {found}"
+    assert not found, f"use jackline.agents.structured_answer.build_validator: {found}"
 
 
 def _uses(tree: ast.AST) -> list[int]:

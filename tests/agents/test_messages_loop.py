@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from jackline.agents.answer_stream import CUT_CALL
 from jackline.agents.messages import MessagesRunner
 from jackline.agents.messages.request import MessagesSettings
 from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
-from jackline.agents.runner import AgentTask, JsonObject, StopAgentError, WholeAnswer
+from jackline.agents.runner import CUT_CALL, AgentTask, JsonObject, StopAgentError, WholeAnswer
 from jackline.batches.tool import ToolContext, ToolOutput
 from jackline.clock import VirtualClock
 from jackline.errors import LeaseLostError
@@ -131,7 +130,7 @@ def test_a_tool_that_does_not_exist_is_told_with_those_that_do() -> None:
     model = ScriptedModel.in_turn(Say("", (("subtract", {}),)), Say("done"))
     assert carry(model, task(tools=[Counter()])).ok
     (result,) = last_said(model)
-    assert "there is no tool subtract; the tools are: add" in result["content"]
+    assert "there is no tool 'subtract'; the tools are: add" in result["content"]
 
 
 # --- structured answers ---------------------------------------------------------------------

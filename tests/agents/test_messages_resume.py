@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.conversation import ConversationLog, conversation
+from jackline.agents.messages.conversation import AgentConversation, ConversationLog
 from jackline.agents.outcome import Ending, Outcome
 from jackline.agents.runner import JsonObject, LogEntry
 from jackline.batches.tool import ToolContext
@@ -150,8 +150,8 @@ def test_what_the_loop_knows_is_what_its_notebook_says(world: World) -> None:
     world.carry(notebook)
     log = ConversationLog(MemoryNotebook())
     for entry in notebook.entries:
-        log.talk.take(entry.kind, entry.data)
-    assert log.talk == conversation(notebook.entries)
+        log.conversation.add(entry.kind, entry.data)
+    assert log.conversation == AgentConversation.from_log(notebook.entries)
 
 
 # --- what is told after a crash -----------------------------------------------------------------

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from jackline.agents.gateway_model import GatewayModel
 from jackline.agents.outcome import Ending
-from jackline.agents.runner import ModelCaller, ModelFailedError, ended_by
+from jackline.agents.runner import ModelCaller, ModelFailedError, ending_of
 from tests.agents.test_gateway_model import ask_scripted
 from tests.agents.world import run
 from tests.assembly.world import http, provider
@@ -41,7 +41,7 @@ def test_attempts_request_id_and_reset_are_those_that_the_gateway_tells() -> Non
         "x-jackline-attempts: 7",
         "x-jackline-resets-at: 2026-11-15T22:10:00+00:00",
     )
-    ending, evidence = ended_by(error)
+    ending, evidence = ending_of(error.failure), error.evidence
     assert ending is Ending.QUOTA
     assert (evidence.status, evidence.attempts, evidence.request_id) == (429, 7, "req_7")
     assert evidence.resets_at == datetime(2026, 11, 15, 22, 10, tzinfo=UTC)
@@ -49,7 +49,7 @@ def test_attempts_request_id_and_reset_are_those_that_the_gateway_tells() -> Non
 
 def test_what_a_gateway_does_not_tell_or_tells_without_sense_is_left_open() -> None:
     error = refused("x-jackline-attempts: many", "x-jackline-resets-at: tomorrow")
-    _, evidence = ended_by(error)
+    evidence = error.evidence
     assert (evidence.attempts, evidence.request_id, evidence.resets_at) == (1, None, None)
 
 

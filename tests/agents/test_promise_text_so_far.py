@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.outcome import Ending, Outcome
+from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.runner import AgentTask, JsonObject, ModelCaller, ModelFailedError, WholeAnswer
 from jackline.clock import VirtualClock
 from jackline.failures import Failure, Kind, Scope
@@ -36,7 +36,7 @@ class CutOff:
         assert caller.task_id
         self.asked.append(body)
         cut = Failure(Kind.TRUNCATED_STREAM, None, Scope.REQUEST, True, True)
-        raise ModelFailedError(cut, says="The stream broke off.", text=self.words)
+        raise ModelFailedError(cut, Evidence(says="The stream broke off."), self.words)
 
 
 def test_what_was_said_before_a_call_failed_is_the_outcomes_text() -> None:

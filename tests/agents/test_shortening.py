@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.conversation import WHOLE, Shortened, rendered, shorten
+from jackline.agents.messages.conversation import AgentConversation, Shortened
 from jackline.agents.messages.request import MessagesSettings
 from jackline.agents.runner import JsonObject
 from jackline.batches.tool import ToolContext, ToolOutput
@@ -55,10 +55,10 @@ def test_a_shortened_conversation_is_shorter_and_still_valid(
     sizes: list[int], tokens: int, share: float
 ) -> None:
     messages = talk(sizes)
-    plan = shorten(messages, WHOLE, tokens=tokens, target=int(tokens * share))
+    plan = Shortened().further(messages, tokens=tokens, target=int(tokens * share))
     if plan is None:
         return
-    shown = rendered(messages, plan)
+    shown = plan.render(messages)
     assert _size(shown) <= _size(messages) + 100  # the note itself may cost a little
     assert shown[-4:] == messages[-4:]
     first: Any = shown[0]["content"]
@@ -74,30 +74,32 @@ def test_a_shortened_conversation_is_shorter_and_still_valid(
 
 def test_the_oldest_results_go_first_with_a_note_and_turns_only_when_that_is_not_enough() -> None:
     messages = talk([4000] * 6)
-    some = shorten(messages, WHOLE, tokens=1000, target=700)
+    some = Shortened().further(messages, tokens=1000, target=700)
     assert some is not None
     assert some.turns_before == 0
-    shown: Any = rendered(messages, some)
+    shown: Any = some.render(messages)
     assert "left out to save room" in shown[2]["content"][0]["content"]
     assert shown[-1] == messages[-1]
-    more = shorten(messages, some, tokens=1000, target=10)
+    more = some.further(messages, tokens=1000, target=10)
     assert more is not None
     assert more.turns_before > 1
     assert "earlier messages of this conversation were left out" in json.dumps(
-        rendered(messages, more)
+        more.render(messages)
     )
 
 
 def test_when_nothing_is_left_to_leave_out_it_says_so() -> None:
-    assert shorten(talk([4000]), WHOLE, tokens=1000, target=10) is None
+    assert Shortened().further(talk([4000]), tokens=1000, target=10) is None
 
 
 def test_what_was_left_out_stays_the_same_bytes_between_shortenings() -> None:
     messages = talk([4000] * 4)
     plan = Shortened(3, 0)
     longer = [*messages, *talk([4000])[1:]]
-    assert rendered(longer, plan)[: len(messages)] == rendered(messages, plan)
-    assert Shortened.from_json(plan.to_json()) == plan
+    assert plan.render(longer)[: len(messages)] == plan.render(messages)
+    resumed = AgentConversation()
+    resumed.add("shortened", {"results_before": 3, "turns_before": 0, "context": 10})
+    assert resumed.shortened == plan
 
 
 class Reader(Counter):

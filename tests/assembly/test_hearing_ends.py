@@ -19,6 +19,7 @@ from jackline.control.fleet import Fleet
 from jackline.control.status import count_agents
 from jackline.events import CallEnded
 from jackline.hooks.hook_input import HookInput
+from jackline.lane_id import LaneId
 from jackline.states import AgentState
 from jackline.telemetry.client_telemetry import SUB_AGENT, ClientEvent
 
@@ -28,7 +29,9 @@ AGENTS = ("", "a1", "a2")
 
 def called(fleet: Fleet, at: float, agent: str, session: str = "s") -> None:
     who = (session, agent or None, None, None, True, 200, 1, 0.0, 1.0, None, 1, 1, 0, 0)
-    fleet.call_ended(CallEnded(at, f"c{at}{agent}", "answered", "anthropic/m#1", "m", *who))
+    fleet.call_ended(
+        CallEnded(at, f"c{at}{agent}", "answered", LaneId("anthropic", "m", "1"), "m", *who)
+    )
 
 
 def states(fleet: Fleet, clock: VirtualClock, session: str = "s") -> list[AgentState]:

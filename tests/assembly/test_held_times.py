@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from jackline.assembly import Service
-from jackline.assembly.agent_host import HeldTimes
+from jackline.assembly.gateway_process import held_times
 from jackline.clock import VirtualClock
+from jackline.flows.execution.work_time import HeldTimes
 from jackline.gateway.client_call import HeldTime
 from tests.assembly.world import config_for, run
 
@@ -31,7 +33,7 @@ def test_held_times_are_asked_of_the_gateway_once_a_second_at_most(tmp_path: Pat
         clock = VirtualClock(datetime(2026, 11, 15, tzinfo=UTC))
         config = config_for(tmp_path, "http://127.0.0.1:9", token=DOOR)
         async with Service(config) as service:
-            times = HeldTimes(service.url, clock, DOOR)
+            times = HeldTimes(partial(held_times, service.url, DOOR), clock)
             service.desk.held_time = Held(5.0)
             first, second = await asyncio.gather(times.of("t1"), times.of("t2"))
             assert (first, second) == (5.0, 0.0)

@@ -78,7 +78,8 @@ def test_a_call_is_recorded_with_who_asked_and_what_became_of_it(tmp_path: Path)
     assert (ended.tag, ended.model, ended.stream) == ("night", MODEL, False)
     assert (ended.input_tokens, ended.output_tokens) == (10, 5)
     assert ended.request_id == "req_vendor"
-    assert ended.lane.startswith(f"anthropic/{MODEL}#")
+    assert ended.lane is not None
+    assert ended.lane.label == f"anthropic/{MODEL}"
     assert 0.0 <= ended.waited <= ended.took
 
 

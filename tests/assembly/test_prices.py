@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from jackline.agents.prices import Price
-from jackline.assembly.agent_host import host_through, open_run_store
+from jackline.assembly.agent_host import host_through, open_state_store
 from jackline.clock import SystemClock
 from jackline.config import load
 from jackline.telemetry.observatory import Observatory
@@ -44,7 +44,7 @@ def test_a_host_of_flows_counts_with_them(tmp_path: Path) -> None:
         environ = {"JACKLINE_STATE": str(tmp_path / "state")}
         config = load(flags={"config": file}, environ=environ, cwd=tmp_path)
         async with AsyncExitStack() as stack:
-            engine = open_run_store(config)
+            engine = open_state_store(config)
             stack.push_async_callback(engine.close)
             clock = SystemClock()
             host = await host_through("http://127.0.0.1:1", config, engine, clock, stack)

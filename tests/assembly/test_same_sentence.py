@@ -15,7 +15,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from jackline.assembly import Service, StateDir
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.gateway.settings import HoldSettings
 from jackline.testing import SimulatedProvider
 from tests.assembly.world import ask, config_for, question, request, run, until
@@ -25,9 +25,8 @@ WAITS = "0 of 3 agents answering, 3 parked until"
 NEEDS = "1 needs you: many (9f3c) is parked until you say so: jackline resume 9f3c."
 
 
-async def a_run_that_waits_for_a_person(store: Path) -> None:
-    store.parent.mkdir(parents=True)
-    engine = SqliteRunStore(store)
+async def a_run_that_waits_for_a_person(folder: Path) -> None:
+    engine = open_run_store(run_store_url(folder))
     claim = await engine.create(RUN, owner="test", lease=600.0)
     call = CallRecord("9f3c", "k", 0, CallKind.AGENT, "the first", "", "task-0", CallState.RUNNING)
     await engine.begin_call(claim, call)
@@ -60,7 +59,7 @@ def test_who_works_until_when_others_wait_and_what_needs_you_is_said_by_every_fa
     async def main(provider: SimulatedProvider) -> None:
         provider.quota_wall(resets_in=7200.0)
         config = config_for(tmp_path, provider.url, hold=HoldSettings(quota=36000.0))
-        await a_run_that_waits_for_a_person(StateDir(config.state_dir).flows)
+        await a_run_that_waits_for_a_person(config.state_dir)
         async with Service(config) as service:
             asked = []
             for number in range(3):

@@ -20,8 +20,8 @@ from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_resume, cancel_run
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import RunSettings, WakeSettings, decode_settings, may_wake
+from jackline.flows.store import open_run_store
 from jackline.hooks.agent_deaths import DeathCause, ReportedSession, StoppedSession
-from jackline.testing import MemoryRunStore
 from jackline.testing.scripted_agents import ScriptedRunner
 from tests.assembly.world import run
 from tests.hooks.hook_requests import ended
@@ -44,7 +44,7 @@ THROTTLE = failed("API Error: Server is temporarily limiting requests (not your 
 class World:
     def __init__(self, *, consents: bool = True, settings: RunSettings | None = None) -> None:
         self.clock = VirtualClock(NOON)
-        self.engine = MemoryRunStore(wall=self.clock.wall)
+        self.engine = open_run_store("sqlite:///:memory:", wall=self.clock.wall)
         self.runner = ScriptedRunner(name="claude-code")
         self.host = FlowHost(
             self.engine,
@@ -116,7 +116,7 @@ def test_a_session_that_is_still_open_is_left_alone(is_open: bool) -> None:
         (parked,) = await world.engine.runs()
         begun = await begin_resume(world.host, parked.run_id)
         assert isinstance(begun, FlowRun)
-        return await begun.carry()
+        return await begun.run()
 
     outcome = run(main())
     if is_open:

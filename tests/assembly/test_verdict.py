@@ -21,7 +21,9 @@ COUNTS = "0 calls held and delivered, 0 passed on as failed."
 def lane(
     state: str, until: float | None = None, waiting: int = 0, *, paused: bool = False
 ) -> LaneStatus:
-    return LaneStatus("anthropic/m", state, "", until, 0, 4, waiting, {}, paused=paused)
+    return LaneStatus(
+        "anthropic/m", state, "", until, 0, 4, waiting, {}, paused=paused, upstream="anthropic"
+    )
 
 
 def picture(
@@ -154,7 +156,7 @@ def test_a_moment_that_has_passed_is_not_told_as_a_negative_time() -> None:
 
 
 def down(name: str, kind: str = "network_edge", sub: str = "refused") -> LaneStatus:
-    return LaneStatus(f"{name}/m", "down", "", None, 0, 4, 1, {}, (kind, sub))
+    return LaneStatus(f"{name}/m", "down", "", None, 0, 4, 1, {}, (kind, sub), upstream=name)
 
 
 @pytest.mark.parametrize(

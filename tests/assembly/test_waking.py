@@ -10,14 +10,14 @@ from jackline.clock import VirtualClock
 from jackline.flows.records import ResourceRecord, ResourceState, RunRecord, RunState
 from jackline.flows.run_processes import Waker
 from jackline.flows.settings import RunSettings, WakeSettings, encode_settings
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from tests.assembly.world import run
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
 async def park(path: Path, clock: VirtualClock, *runs: RunRecord) -> None:
-    engine = SqliteRunStore(path, wall=clock.wall)
+    engine = open_run_store(run_store_url(path.parent), wall=clock.wall)
     for each in runs:
         claim = await engine.create(each, owner="me", lease=30)
         await engine.let_go(claim, replace(each, state=RunState.PARKED))
@@ -34,7 +34,9 @@ def test_a_run_is_woken_at_its_reset_and_not_before(tmp_path: Path) -> None:
         clock = VirtualClock(NOON)
         woken: list[str] = []
         path = tmp_path / "flows.db"
-        waker = Waker(path, clock, lambda each: woken.append(each.run_id))
+        waker = Waker(
+            path.parent, run_store_url(path.parent), clock, lambda each: woken.append(each.run_id)
+        )
         assert await waker.look() == ()
         assert not path.exists()
         await park(path, clock, parked("r1", clock.wall() + 600), parked("r2", None))
@@ -55,13 +57,18 @@ def test_what_an_ended_run_has_left_behind_is_given_back_and_not_in_a_circle(
         clock = VirtualClock(NOON)
         path = tmp_path / "flows.db"
         times: list[float] = []
-        waker = Waker(path, clock, clean_up=lambda: times.append(clock.wall()))
-        engine = SqliteRunStore(path, wall=clock.wall)
+        waker = Waker(
+            path.parent,
+            run_store_url(path.parent),
+            clock,
+            clean_up=lambda: times.append(clock.wall()),
+        )
+        engine = open_run_store(run_store_url(path.parent), wall=clock.wall)
         record = parked("r1", None)
         claim = await engine.create(record, owner="me", lease=30)
         lease = clock.wall() + 3600
         rented = ResourceRecord("r1", "gpu", "", "true", False, lease, ResourceState.HELD, 0.0)
-        await engine.keep_resource(rented)
+        await engine.save_resource(rented)
         await engine.let_go(claim, replace(record, state=RunState.STOPPED))
         await waker.look()
         assert times == [], "a run that goes on keeps it until its lease ends"
@@ -69,7 +76,7 @@ def test_what_an_ended_run_has_left_behind_is_given_back_and_not_in_a_circle(
         await waker.look()
         await waker.look()
         assert times == [lease + 1]
-        await engine.keep_resource(replace(rented, trouble="no network"))
+        await engine.save_resource(replace(rented, trouble="no network"))
         await clock.advance(300)
         await waker.look()
         await clock.advance(300)
@@ -88,9 +95,9 @@ def test_a_run_that_someone_carries_is_left_alone(tmp_path: Path) -> None:
         clock = VirtualClock(NOON)
         path = tmp_path / "flows.db"
         await park(path, clock, parked("r1", clock.wall() - 1))
-        engine = SqliteRunStore(path, wall=clock.wall)
+        engine = open_run_store(run_store_url(path.parent), wall=clock.wall)
         await engine.claim("r1", owner="another", lease=30)
-        waker = Waker(path, clock, lambda _each: None)
+        waker = Waker(path.parent, run_store_url(path.parent), clock, lambda _each: None)
         assert await waker.look() == []
         await clock.advance(31)
         assert await waker.look() == ["r1"]
@@ -107,9 +114,9 @@ def test_the_brakes_hold(tmp_path: Path) -> None:
         asked = RunSettings(wake=WakeSettings(confirm=True))
         due = clock.wall() - 1
         await park(path, clock, parked("night", due, night), parked("asked", due, asked))
-        waker = Waker(path, clock, lambda _each: None)
+        waker = Waker(path.parent, run_store_url(path.parent), clock, lambda _each: None)
         assert await waker.look() == []
-        engine = SqliteRunStore(path, wall=clock.wall)
+        engine = open_run_store(run_store_url(path.parent), wall=clock.wall)
         await engine.allow_waking("asked")
         await engine.close()
         assert await waker.look() == ["asked"]
@@ -126,7 +133,9 @@ def test_a_run_that_stays_parked_is_tried_ever_more_rarely_until_it_has_met_anot
         clock = VirtualClock(NOON)
         path = tmp_path / "flows.db"
         times: list[float] = []
-        waker = Waker(path, clock, lambda _each: times.append(clock.wall()))
+        waker = Waker(
+            path.parent, run_store_url(path.parent), clock, lambda _each: times.append(clock.wall())
+        )
         record = parked("r1", clock.wall() - 1)
         await park(path, clock, record)
         begin = clock.wall()
@@ -134,7 +143,7 @@ def test_a_run_that_stays_parked_is_tried_ever_more_rarely_until_it_has_met_anot
             await waker.look()
             await clock.advance(60)
         assert [round(at - begin) for at in times] == [0, 300, 900, 2100, 4500]
-        engine = SqliteRunStore(path, wall=clock.wall)
+        engine = open_run_store(run_store_url(path.parent), wall=clock.wall)
         claim = await engine.claim("r1", owner="me", lease=30)
         assert claim is not None
         again = replace(record, state=RunState.PARKED, wake_at=clock.wall() - 1)

@@ -60,7 +60,7 @@ def config_for(
         listen=ListenSettings(port=0, token=token),
         upstreams=(UpstreamSettings(url=upstream),),
         hold=hold or HoldSettings(),
-        limits=limits or LimitSettings(drain_seconds=5.0),
+        limits=limits or LimitSettings(drain=5.0),
     )
     return Config(settings, folder / "state", JournalSettings(), "info", {}, ())
 

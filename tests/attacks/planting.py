@@ -32,8 +32,8 @@ from jackline.flows.records import (
     encode_outcome,
 )
 from jackline.flows.settings import RunSettings, encode_settings
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.flows.store.run_store import Claim, RunStore
-from jackline.flows.store.sqlite import SqliteRunStore
 
 FLOW = """
 from pathlib import Path
@@ -107,14 +107,14 @@ def plant_everything(store: Path, folder: Path, mark: Path) -> None:
     command = marking(mark)
 
     async def write() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         for run_id, release in (
             ("rented", command),
             ("rented2", "function planted_flow:planted"),
             ("rented3", release_of_worktree(folder / "tree")),
         ):
             await add_run(engine, run_id, RunState.FINISHED, source=source, cwd=str(folder))
-            await engine.keep_resource(overdue(run_id, release))
+            await engine.save_resource(overdue(run_id, release))
         await add_run(engine, "hooked", RunState.FINISHED, source=source, cwd=str(folder))
         told = encode_outcome(Outcome(Ending.COMPLETION, task_id="hooked"))
         await engine.end_hook(HookRecord("hooked", "hooked/1", command, told, "failed", 1))

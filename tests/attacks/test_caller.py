@@ -22,6 +22,7 @@ from jackline.events import CallEnded
 from jackline.gateway import lane_registry
 from jackline.gateway.settings import HoldSettings, LimitSettings
 from jackline.hooks.hook_input import HookInput
+from jackline.lane_id import LaneId
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.assembly.world import (
     Got,
@@ -169,7 +170,7 @@ def test_a_body_that_is_only_announced_takes_no_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_unfinished_bodies_together_stay_under_their_cap(tmp_path: Path, framing: str) -> None:
     """Who takes most for longest is told to come back; a call that is sent now passes."""
-    limits = LimitSettings(drain_seconds=1.0, unfinished_bytes=8 * MEGABYTE)
+    limits = LimitSettings(drain=1.0, unfinished_bodies=8 * MEGABYTE)
     head = announced(32 * MEGABYTE)
     if framing == "chunked":
         head = announced(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
@@ -204,7 +205,7 @@ def test_unfinished_bodies_together_stay_under_their_cap(tmp_path: Path, framing
 
 
 def test_heads_that_do_not_end_count_as_unfinished(tmp_path: Path) -> None:
-    limits = LimitSettings(drain_seconds=1.0, unfinished_bytes=256 * 1024)
+    limits = LimitSettings(drain=1.0, unfinished_bodies=256 * 1024)
 
     async def main() -> None:
         async with (
@@ -227,7 +228,7 @@ def test_heads_that_do_not_end_count_as_unfinished(tmp_path: Path) -> None:
 
 def test_requests_sent_ahead_count_as_unfinished(tmp_path: Path) -> None:
     """They wait behind one that is not answered yet."""
-    limits = LimitSettings(drain_seconds=1.0, unfinished_bytes=512 * 1024)
+    limits = LimitSettings(drain=1.0, unfinished_bodies=512 * 1024)
 
     async def main() -> None:
         async with (
@@ -258,7 +259,7 @@ async def _silent(wire: Wire) -> None:
 
 def test_a_body_that_trickles_is_given_up(tmp_path: Path) -> None:
     """Every byte comes within the pause that is allowed, and the body would take for ever."""
-    limits = LimitSettings(drain_seconds=1.0, body_pause_seconds=0.4, body_pace=64 * 1024)
+    limits = LimitSettings(drain=1.0, body_pause=0.4, body_pace=64 * 1024)
 
     async def main() -> None:
         async with (
@@ -278,7 +279,7 @@ def test_a_body_that_trickles_is_given_up(tmp_path: Path) -> None:
 
 
 def test_a_slow_body_within_the_pace_is_taken(tmp_path: Path) -> None:
-    limits = LimitSettings(drain_seconds=1.0, body_pause_seconds=5.0, body_pace=1024)
+    limits = LimitSettings(drain=1.0, body_pause=5.0, body_pace=1024)
     body = question("x" * 200_000)
 
     async def main() -> None:
@@ -563,7 +564,7 @@ def ended(at: float, session: str, agent: str, tag: str) -> CallEnded:
         at=at,
         call=f"call-{session}",
         outcome="answered",
-        lane=f"anthropic/{session}#{agent}",
+        lane=LaneId("anthropic", session, agent),
         model=session,
         session=session,
         agent=agent,
@@ -614,7 +615,7 @@ def test_a_body_in_chunks_of_a_byte_is_refused(tmp_path: Path) -> None:
 )
 def test_a_packed_request_is_unpacked_within_limits(tmp_path: Path, size: int) -> None:
     """What cannot be read here is for the vendor to judge; it costs no memory beyond the limit."""
-    limits = LimitSettings(drain_seconds=1.0, body_bytes=8 * MEGABYTE)
+    limits = LimitSettings(drain=1.0, body=8 * MEGABYTE)
     body = gzip.compress(b" " * size) if size else gzip.compress(b"") * 100_000
 
     async def main() -> int:
@@ -691,7 +692,7 @@ def test_a_caller_that_goes_while_its_request_is_unpacked_leaves_nothing(tmp_pat
 
 def test_what_is_unpacked_counts_as_held(tmp_path: Path) -> None:
     packed = gzip.compress(packing_well(6 * MEGABYTE))
-    limits = LimitSettings(drain_seconds=1.0, held_bytes=4 * MEGABYTE)
+    limits = LimitSettings(drain=1.0, held_bodies=4 * MEGABYTE)
 
     async def main() -> None:
         async with (
@@ -752,7 +753,7 @@ def test_a_conversation_of_ten_thousand_messages_is_sent_as_it_came(
 def test_bodies_that_are_unpacked_side_by_side_are_held_within_the_limit(tmp_path: Path) -> None:
     """Each finds room while it is packed; together they would grow beyond any."""
     packed = gzip.compress(packing_well(3 * MEGABYTE))
-    limits = LimitSettings(drain_seconds=1.0, held_bytes=8 * MEGABYTE)
+    limits = LimitSettings(drain=1.0, held_bodies=8 * MEGABYTE)
 
     async def main() -> None:
         async with (
@@ -784,7 +785,7 @@ def test_bodies_that_are_unpacked_side_by_side_are_held_within_the_limit(tmp_pat
 
 @pytest.mark.parametrize("path", [MESSAGES, b"/v1/files"], ids=["model calls", "relayed"])
 def test_calls_that_wait_hold_no_more_than_their_limit(tmp_path: Path, path: bytes) -> None:
-    limits = LimitSettings(drain_seconds=1.0, held_bytes=4 * MEGABYTE)
+    limits = LimitSettings(drain=1.0, held_bodies=4 * MEGABYTE)
 
     async def main() -> None:
         async with (
@@ -982,7 +983,7 @@ def test_a_refusal_names_no_account(tmp_path: Path) -> None:
             (name,) = service.carrier.controller.lanes
             service.carrier.pause_lane(name, paused=True)
             got = await ask(service.url, raw)
-            place, _, account = name.partition("#")
+            place, account = name.label, name.account
             assert got.status >= 500
             assert place in got.body.decode()
             assert account not in got.body.decode()

@@ -228,7 +228,7 @@ here, own = Path.cwd(), Path.home() / ".claude"
 try:
     definition_of("x", definition_folders(here, own), definitions_of_plugins(here, own))
 except BadArgumentError as error:
-    print(error.next)
+    print(error.hint)
 """
 
 

@@ -427,15 +427,15 @@ def test_a_wall_is_remembered_over_a_restart_by_its_date(jump: float) -> None:
         await world.pass_time(2)
         memory = export(world.carrier.controller, world.clock.steady())
         date = START.timestamp() + 2 * DAY
-        assert isinstance(memory["lanes"], dict)
-        (lane,) = memory["lanes"].values()
+        assert isinstance(memory["lanes"], list)
+        (lane,) = memory["lanes"]
         assert isinstance(lane, dict)
         assert lane["parked_until"] == pytest.approx(date)
         # A new service, whose line begins at the wall clock's time of now.
         started = world.clock.wall()
         after = LaneController([], lambda: 0.5, now=started)
-        for name, each in world.carrier.controller.lanes.items():
-            after.open_lane(started, LaneSettings(name, each.account, KnownLimits()))
+        for name in world.carrier.controller.lanes:
+            after.open_lane(started, LaneSettings(name, KnownLimits()))
         restore(after, memory, started)
         (parked,) = after.lanes.values()
         assert parked.reset_at == pytest.approx(date)

@@ -22,7 +22,7 @@ from jackline.flows.lifecycle import claim_run
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.run_processes import Waker
 from jackline.flows.settings import RunSettings, encode_settings
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.flows.store.store_rules import lease_holds
 from jackline.testing.scripted_agents import Play
 from tests.flows.world import EPOCH, World, played, world
@@ -47,7 +47,7 @@ async def one_agent() -> Any:
 async def carried(w: World, what: Flow[..., Any]) -> AsyncIterator[asyncio.Task[Outcome[Any]]]:
     """A run that is under way; whatever happens, nothing of it is left behind."""
     begun = await w.begin(what)
-    task = asyncio.create_task(begun.carry())
+    task = asyncio.create_task(begun.run())
     try:
         yield task
     finally:
@@ -223,7 +223,7 @@ def test_a_run_that_cannot_be_woken_is_not_tried_in_a_circle(tmp_path: Path, jum
     async def test() -> None:
         w = world()
         path = tmp_path / "flows.db"
-        engine = SqliteRunStore(path, wall=w.clock.wall)
+        engine = open_run_store(run_store_url(path.parent), wall=w.clock.wall)
         record = RunRecord(
             "r1", "f", "/x/f.py", b"{}", encode_settings(RunSettings()), wake_at=EPOCH.timestamp()
         )
@@ -231,7 +231,9 @@ def test_a_run_that_cannot_be_woken_is_not_tried_in_a_circle(tmp_path: Path, jum
         await engine.let_go(claim, replace(record, state=RunState.PARKED))
         await engine.close()
         woken: list[str] = []
-        waker = Waker(path, w.clock, lambda each: woken.append(each.run_id))
+        waker = Waker(
+            path.parent, run_store_url(path.parent), w.clock, lambda each: woken.append(each.run_id)
+        )
         await waker.look()
         w.clock.jump_wall(jump)
         for _ in range(4):

@@ -13,6 +13,7 @@ from jackline.cli.journal_views import LogFollower
 from jackline.clock import VirtualClock
 from jackline.events import ClockMoved, WindowsReported
 from jackline.journal import Journal, JournalReader
+from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
 from jackline.notifications.incidents import WAIT, Condition, Incidents
 from jackline.notifications.settings import IncidentKind
@@ -36,7 +37,7 @@ class _Times:
         return self.elapsed + self.ahead
 
     def journal(self, path: Path, keep_days: float = 30.0) -> Journal:
-        settings = replace(made.AT_ONCE, sweep_seconds=0.0, keep_days=keep_days)
+        settings = replace(made.AT_ONCE, sweep_seconds=0.0, keep=keep_days * 86400)
         return Journal(path, settings=settings, wall=self.wall, elapsed=lambda: self.elapsed)
 
 
@@ -165,13 +166,15 @@ def test_the_pace_of_spending_and_of_a_window_is_what_it_was(jump: float) -> Non
             watched.answered(minute)
             now = watched.clock.wall()
             windows = (("5h", 0.30 + 0.01 * minute, resets),)
-            watched.observatory.announce(WindowsReported(now, "anthropic/opus#a", windows))
+            watched.observatory.announce(
+                WindowsReported(now, LaneId("anthropic", "opus", "a"), windows)
+            )
             if minute == 20:
                 watched.jump(jump)
             await watched.clock.advance(60)
         now = watched.clock.wall()
         told = sum(
-            m.lanes["anthropic/opus"].calls
+            m.lanes[LaneId("anthropic", "opus")].calls
             for m in watched.observatory.burn.series(now, 31)
             if m.lanes
         )

@@ -18,6 +18,7 @@ from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from tests.attacks.test_clock import GOOD, numbers_in, status, throttle
 from tests.gateway.desk_world import THROTTLED, World, play
+from tests.lane_ids import lane_id
 
 TEN_YEARS = 10 * 365 * 86_400.0
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC).timestamp()
@@ -41,7 +42,7 @@ class Oracle:
 
     def __init__(self) -> None:
         self.line, self.ahead, self.slept = START, 0.0, 0.0
-        given = LaneSettings("lane", "account", KnownLimits(parallel=1))
+        given = LaneSettings(lane_id("lane"), KnownLimits(parallel=1))
         self.controller = LaneController([given], lambda: 0.5, now=self.line)
         self.calls = 0
         self.permit: int | None = None
@@ -84,7 +85,7 @@ class Oracle:
 
     def ask(self) -> None:
         self.calls += 1
-        self.heed(self.controller.submit(self.line, Call(self.calls, ("lane",))))
+        self.heed(self.controller.submit(self.line, Call(self.calls, (lane_id("lane"),))))
 
     def answer(self, how: str, seconds: float) -> None:
         """The call in flight is answered in some way."""
@@ -185,7 +186,7 @@ def test_a_lane_is_closed_for_as_long_as_its_vendor_asked_and_no_longer(
             oracle.sleep(number)
         else:
             oracle.answer(what, number)
-    lane = oracle.controller.lanes["lane"]
+    lane = oracle.controller.lanes[lane_id("lane")]
     if lane.reset_at is not None and oracle.date is not None:
         date = oracle.controller.date_of(lane.reset_at)
         assert date is not None

@@ -22,7 +22,7 @@ from jackline.gateway.settings import LimitSettings
 from tests.gateway.serving import listening
 
 async def main():
-    limits = replace(LimitSettings(), body_pause_seconds={PAUSE}, header_seconds={PAUSE})
+    limits = replace(LimitSettings(), body_pause={PAUSE}, header_time={PAUSE})
     async with listening(lambda exchange: exchange.respond(200, (), b"taken"), limits) as listener:
         print(listener.port, flush=True)
         await asyncio.Event().wait()

@@ -27,7 +27,8 @@ from jackline.flows.records import RunState
 from jackline.flows.run_events import FlowEvent, Warned
 from jackline.flows.run_processes import RunOrders, Waker
 from jackline.flows.settings import RunSettings
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
+from jackline.flows.store.run_store import RunStore
 from jackline.journal import Journal, JournalReader
 from jackline.journal.store import JournalSettings
 from jackline.simulator.reply_script import Say
@@ -75,7 +76,7 @@ async def two() -> str:
     return f"{await agent('a', label='a')} {await agent('b', label='b')}"
 
 
-def _host(engine: SqliteRunStore, runner: ScriptedRunner, heard: list[FlowEvent]) -> FlowHost:
+def _host(engine: RunStore, runner: ScriptedRunner, heard: list[FlowEvent]) -> FlowHost:
     return FlowHost(
         engine,
         lambda _run_id: {runner.name: runner},
@@ -89,10 +90,10 @@ def test_a_locked_store_pauses_a_run_and_nothing_is_paid_twice(tmp_path: Path) -
     runner, heard = ScriptedRunner(), list[FlowEvent]()
 
     async def main() -> None:
-        engine = SqliteRunStore(path, lock_seconds=0.05, patience=600)
+        engine = open_run_store(run_store_url(path.parent), lock_seconds=0.05, patience=600)
         begun = await begin_run(_host(engine, runner, heard), two, b"{}", run_id="r1")
         with locked(path):
-            carrying = asyncio.create_task(begun.carry())
+            carrying = asyncio.create_task(begun.run())
             while not any(isinstance(event, Warned) for event in heard):
                 assert not carrying.done(), carrying
                 await asyncio.sleep(0.01)
@@ -113,15 +114,15 @@ def test_beyond_its_patience_a_run_is_paused_and_can_be_resumed(tmp_path: Path) 
     runner, heard = ScriptedRunner(), list[FlowEvent]()
 
     async def main() -> None:
-        engine = SqliteRunStore(path, lock_seconds=0.05, patience=0.3)
+        engine = open_run_store(run_store_url(path.parent), lock_seconds=0.05, patience=0.3)
         host = _host(engine, runner, heard)
         begun = await begin_run(host, two, b"{}", run_id="r1")
         with locked(path):
             with pytest.raises(StoreLockedError) as caught:
-                await begun.carry()
+                await begun.run()
             assert caught.value.exit_code == 75
             await engine.close()
-        engine = SqliteRunStore(path)
+        engine = open_run_store(run_store_url(path.parent))
         host = _host(engine, runner, heard)
         run = await engine.run("r1")
         assert run is not None
@@ -131,7 +132,7 @@ def test_beyond_its_patience_a_run_is_paused_and_can_be_resumed(tmp_path: Path) 
         await engine.let_go(claim, replace(run, state=RunState.STOPPED))
         resumed = await begin_resume(host, "r1", flow=two)
         assert isinstance(resumed, FlowRun)
-        assert (await resumed.carry()).ok
+        assert (await resumed.run()).ok
         await engine.close()
 
     event_loop.run(main())
@@ -200,7 +201,7 @@ def test_the_log_of_orders_holds_no_answer(telling: World, name: str) -> None:
     (run,) = telling.json("ls")["runs"]
 
     async def order() -> None:
-        engine = SqliteRunStore(telling.folder / "state" / "flows.db")
+        engine = open_run_store(run_store_url(telling.folder / "state"))
         orders = RunOrders(telling.folder / "state")
         await orders.carry_out("resume", {"run": run["run"]}, engine)
         await engine.close()
@@ -221,14 +222,14 @@ def test_the_log_of_woken_runs_holds_no_answer(telling: World, name: str) -> Non
     store = telling.folder / "state" / "flows.db"
 
     async def wake() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         run = await engine.run(listed["run"])
         claim = await engine.claim(listed["run"], owner="me", lease=30)
         assert run is not None
         assert claim is not None
         await engine.let_go(claim, replace(run, state=RunState.PARKED, wake_at=1.0))
         await engine.close()
-        waker = Waker(store, SystemClock())
+        waker = Waker(store.parent, run_store_url(store.parent), SystemClock())
         assert await waker.look() == [listed["run"]]
         for process in waker._started:
             process.wait()
@@ -252,5 +253,5 @@ def test_the_logs_are_not_written_through_a_link(tmp_path: Path) -> None:
         (state / name).symlink_to(victim)
     RunOrders(state)._note("x")
     with pytest.raises(UnsafeFileError, match="is a link"):
-        Waker(state / "flows.db", SystemClock())._start_verb(("--version",), None)
+        Waker(state, run_store_url(state), SystemClock())._start_verb(("--version",), None)
     assert victim.read_text() == "as it was"

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from jackline.flows.records import RunRecord, RunState
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are sent as POSIX knows them")
@@ -100,7 +100,7 @@ def left_parked(world: World, started: subprocess.Popen[str]) -> str:
 
 async def _only_parked(world: World) -> str:
     # From the store itself: a process for each look takes most of these tests' time.
-    engine = SqliteRunStore(world.folder / "state" / "flows.db")
+    engine = open_run_store(run_store_url(world.folder / "state"))
     try:
         (run,) = await engine.runs(states=(RunState.PARKED,))
         return run.run_id
@@ -110,7 +110,7 @@ async def _only_parked(world: World) -> str:
 
 async def kept(world: World, run_id: str, *, reset: bool = False) -> RunRecord:
     """The run; with `reset`, at a time when its reset has passed."""
-    engine = SqliteRunStore(world.folder / "state" / "flows.db")
+    engine = open_run_store(run_store_url(world.folder / "state"))
     try:
         if reset:
             claim = await engine.claim(run_id, owner="test", lease=60)

@@ -146,8 +146,10 @@ def test_no_link_below_a_folder_leads_a_program_into_git(
 def test_a_release_command_is_judged_alike(stranger: Stranger) -> None:
     link_in_folder(stranger)
     clone = stranger.clone()
-    assert asyncio.run(denial("cp payload/config links", clone, ["cp *"])) is not None
-    assert asyncio.run(denial("cp payload/config payload/other", clone, ["cp *"])) is None
+    into_git, other = "cp payload/config links", "cp payload/config payload/other"
+    assert asyncio.run(denial(into_git, clone, ["cp *", into_git])) is not None
+    assert asyncio.run(denial(other, clone, ["cp *"])) is not None
+    assert asyncio.run(denial(other, clone, [other])) is None
 
 
 @pytest.mark.parametrize("command", ["cp -r unpacked/. .", "cp -r unpacked/clone ."])
@@ -213,10 +215,13 @@ def test_neither_do_tools_write_there(tool: Tool, layout: Path) -> None:
 
 
 def test_such_a_folder_may_be_read_and_its_work_trees_written(layout: Path) -> None:
-    allow = ("cat *", "cp *", "git log *")
+    allow = ("cat *", "git log *")
     assert "bare = true" in run(layout, allow, "cat .bare/config")
-    assert "all 1 ok" in run(layout, allow, "cp main/notes.txt main/copy.txt")
-    assert "all 1 ok" in run(layout / "main", allow, "cp notes.txt payload")
+    for folder, copy in (
+        (layout, "cp main/notes.txt main/copy.txt"),
+        (layout / "main", "cp notes.txt payload"),
+    ):
+        assert "all 1 ok" in run(folder, [copy], copy)
     assert (layout / "main" / "payload" / "notes.txt").exists()
 
 
@@ -224,7 +229,7 @@ def test_work_trees_inside_a_bare_repository_may_be_written(stranger: Stranger) 
     bare = stranger.clone("--bare")
     git(bare, "worktree", "add", "-q", "main", "main")
     assert "not allowed: " in run(bare, ("touch *",), "touch config")
-    assert "all 1 ok" in run(bare / "main", ("cp *",), "cp notes.txt payload")
+    assert "all 1 ok" in run(bare / "main", ("touch *",), "touch payload/new")
     assert not is_in_git(bare / "main" / "notes.txt", bare.resolve())
     assert is_in_git(bare / "worktrees" / "main" / "new", bare.resolve())
 
@@ -241,9 +246,8 @@ def test_links_within_git_and_within_the_project_are_no_obstacle(stranger: Stran
     stranger.link("links/notes.txt", "../notes.txt")
     clone = stranger.clone()
     (clone / ".git" / "hooks" / "x").symlink_to("../config")
-    assert "all 1 ok" in run(clone, ["cp *"], "cp payload/config .")
-    assert "all 1 ok" in run(clone, ["cp *"], "cp payload/config links")
-    assert "all 1 ok" in run(clone, ["split *"], "split payload/config")
+    for command in ("cp payload/config .", "cp payload/config links", "split payload/config"):
+        assert "all 1 ok" in run(clone, [command], command)
 
 
 @pytest.mark.parametrize("command", ["split notes.txt", "csplit notes.txt 1"])
@@ -253,6 +257,5 @@ def test_no_program_that_names_its_files_meets_a_link_that_leads_out(
     for name in ("xaa", "xx00"):
         stranger.link(name, "../.profile")
     clone = stranger.clone()
-    assert "not allowed: " in run(clone, ["split *", "csplit *"], command)
-    assert "all 1 ok" in run(clone, ["cp *"], "cp notes.txt other.txt")
+    assert "not allowed: " in run(clone, [command], command)
     assert not (stranger.root / ".profile").exists()

@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 import pytest
 from mcp import ClientSession
 
-from jackline.agents.codex.records import folder_of_thread
 from jackline.clock import SystemClock
 from jackline.errors import RefusedError, UnreadableError
 from jackline.mcp_server.model_tool import ToolCaller
@@ -28,6 +27,7 @@ from jackline.mcp_server.tools import status
 from jackline.mcp_server.tools.status import SeenStores, seen_target
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.reply_script import Reply, Say
+from jackline.transcripts.saved_conversation import folder_of_thread
 from jackline.transcripts.sources import find_path
 from tests.assembly.world import run
 from tests.mcp_server.agents_world import AgentsWorld, call, refused, until
@@ -363,7 +363,7 @@ def test_why_reads_no_file_and_no_session_of_others(tmp_path: Path) -> None:
     ):
         with pytest.raises(UnreadableError) as refusal:
             found(hidden)
-        assert "jackline why" in refusal.value.next
+        assert "jackline why" in refusal.value.hint
         assert "aaaa-own" not in refusal.value.message
     # Nor by a folder that holds both.
     assert found(str(home / ".claude" / "projects")) == [own]

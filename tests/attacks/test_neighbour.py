@@ -289,7 +289,7 @@ def test_a_word_of_a_gigabyte_is_not_read(place: Place) -> None:
 def mended(place: Place, done: Answer) -> None:
     """The advice of an error is followed to the letter, and helps."""
     assert done.code == 2, done.err
-    fix = done.err.partition("next:")[2].strip()
+    fix = done.err.partition("hint:")[2].strip()
     fix = fix.rpartition("then: ")[2].rpartition("to keep it: ")[2]
     subprocess.run(["/bin/sh", "-c", fix], check=True)
     assert place.jackline("status").code == 5, "no gateway runs, and nothing else is wrong"
@@ -358,7 +358,7 @@ def test_no_planted_file_is_used_and_the_advice_helps(name: str, how: str, tmp_p
     with pytest.raises(UnsafeFileError) as refused:
         state.make()
     assert str(path) in refused.value.message
-    fix = refused.value.next.rpartition("then: ")[2].rpartition("to keep it: ")[2]
+    fix = refused.value.hint.rpartition("then: ")[2].rpartition("to keep it: ")[2]
     subprocess.run(["/bin/sh", "-c", fix], check=True)
     state.make()
     assert (tmp_path / "victim").read_text() == "precious"
@@ -396,7 +396,7 @@ def test_nothing_of_another_user_is_used(place: Place, name: str) -> None:
 
 def test_runs_are_not_read_from_a_store_that_somebody_else_can_have_written(place: Place) -> None:
     place.state.make()
-    store = place.state.flows
+    store = place.state.folder / "flows.db"
     store.touch(0o600)
     store.chmod(0o666)
     for verb in ("ls", "resources"):
@@ -697,8 +697,8 @@ def test_a_folder_below_one_of_a_shared_group_is_not_used(tmp_path: Path) -> Non
     os.chown(outer, -1, NOBODY)
     with pytest.raises(UnsafeFileError, match="the group number 65534 may write") as refused:
         state.make()
-    assert refused.value.next is not None
-    assert os.system(refused.value.next) == 0  # noqa: S605 -- the advice must work as it stands
+    assert refused.value.hint is not None
+    assert os.system(refused.value.hint) == 0  # noqa: S605 -- the advice must work as it stands
     state.make()
     outer.chmod(0o1775)  # whoever can write there moves only what is their own
     state.make()
@@ -738,8 +738,8 @@ def test_a_folder_below_one_whose_access_list_lets_others_write_is_not_used(
         return
     with pytest.raises(UnsafeFileError, match=f"{who} may write") as refused:
         state.make()
-    assert refused.value.next is not None
-    assert os.system(refused.value.next) == 0  # noqa: S605 -- the advice must work as it stands
+    assert refused.value.hint is not None
+    assert os.system(refused.value.hint) == 0  # noqa: S605 -- the advice must work as it stands
     state.make()
 
 

@@ -20,7 +20,8 @@ from jackline.errors import JournalError
 from jackline.flows.host import FlowHost
 from jackline.flows.records import CallKind, CallRecord, CallState, EntryRecord, RunRecord, RunState
 from jackline.flows.run_processes import Waker
-from jackline.flows.store.sqlite import SqliteRunStore, store_file
+from jackline.flows.store import open_run_store, run_store_url
+from jackline.flows.store.sqlite import store_file
 from jackline.journal import Journal
 from jackline.journal.reader import JournalReader
 from jackline.journal.store import forget_runs
@@ -79,7 +80,8 @@ def test_a_service_neither_wakes_nor_cleans_up_after_planted_runs(
 
     async def main() -> None:
         waker = Waker(
-            store,
+            store.parent,
+            run_store_url(store.parent),
             SystemClock(),
             start=lambda run: started.append(run.run_id),
             clean_up=lambda: started.append("clean-up"),
@@ -111,7 +113,7 @@ def test_agents_of_a_planted_store_are_not_taken_up_by_the_service(
     arguments = json.dumps({"orders": [order]}).encode()
 
     async def plant() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         for run_id, state in (("cut", RunState.RUNNING), ("asleep", RunState.PARKED)):
             await add_run(
                 engine,
@@ -126,7 +128,10 @@ def test_agents_of_a_planted_store_are_not_taken_up_by_the_service(
         await engine.close()
 
     async def serve() -> set[str]:
-        engine, runner = SqliteRunStore(store), ScriptedRunner(name="scripted")
+        engine, runner = (
+            open_run_store(run_store_url(store.parent)),
+            ScriptedRunner(name="scripted"),
+        )
         host = FlowHost(engine, lambda _run_id: {runner.name: runner})
 
         async def opened() -> FlowHost:
@@ -134,7 +139,13 @@ def test_agents_of_a_planted_store_are_not_taken_up_by_the_service(
 
         desk = AgentManager(opened, SystemClock())
         await desk.look_after()
-        await Waker(store, SystemClock(), start=lambda _run: None, here=desk.wakes).look()
+        await Waker(
+            store.parent,
+            run_store_url(store.parent),
+            SystemClock(),
+            start=lambda _run: None,
+            here=desk.wakes,
+        ).look()
         waking = [t for t in asyncio.all_tasks() if t.get_name().startswith("waking")]
         if waking:
             await asyncio.wait(waking)
@@ -173,8 +184,8 @@ def test_cancelling_a_planted_run_runs_nothing(
     plant_everything(store, tmp_path / "repo", mark)
 
     async def add_more() -> None:
-        engine = SqliteRunStore(store)
-        await engine.keep_resource(overdue(run_id, "function main"))
+        engine = open_run_store(run_store_url(store.parent))
+        await engine.save_resource(overdue(run_id, "function main"))
         await engine.close()
 
     with another_installation(tmp_path / "repo" / "attacker"):
@@ -221,7 +232,7 @@ def plant_notebooks(store: Path, folder: Path, books: dict[str, list[tuple[str, 
     """A run of somebody else with these notebooks; only agent `t1` has a call."""
 
     async def write() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         record = RunRecord("r1", "work", str(folder / "own.py"), b"{}")
         claim = await engine.create(record, owner="elsewhere:1:x", lease=30)
         call = CallRecord("r1", "k", 0, CallKind.AGENT, "a", "", "t1", CallState.RUNNING)
@@ -299,7 +310,7 @@ def test_a_session_to_resume_is_shown_and_is_never_an_option(store: Path, tmp_pa
 
 def test_results_that_a_run_would_take_over_are_shown(store: Path, tmp_path: Path) -> None:
     async def write() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         record = RunRecord("r1", "work", "", b"{}")
         claim = await engine.create(record, owner="elsewhere:1:x", lease=30)
         call = CallRecord("r1", "k", 0, CallKind.STEP, "plan", "", "", CallState.RUNNING)
@@ -322,12 +333,12 @@ def test_a_run_in_a_cloned_folder_is_not_woken_with_that_folder_s_modules(
     (repo / "flow.py").write_text("from jackline import flow\n@flow\nasync def own(): return 1\n")
 
     async def main() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         await add_run(
             engine, "r1", RunState.PARKED, source=str(repo / "flow.py"), cwd=str(repo), wake_at=1.0
         )
         await engine.close()
-        waker = Waker(store, SystemClock())
+        waker = Waker(store.parent, run_store_url(store.parent), SystemClock())
         await waker.look()
         for process in waker._started:
             process.wait()
@@ -343,11 +354,11 @@ def ours(store: Path, tmp_path: Path, mark: Path) -> None:
     """A store of our own with one finished run that holds something harmless."""
 
     async def main() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         source = str(flow_file(tmp_path, mark))
         for run_id in ("r1", "r2"):
             await add_run(engine, run_id, RunState.FINISHED, source=source, cwd=str(tmp_path))
-            await engine.keep_resource(overdue(run_id, f"echo {run_id}"))
+            await engine.save_resource(overdue(run_id, f"echo {run_id}"))
         await add_run(engine, "p1", RunState.PARKED, source=source, cwd=str(tmp_path), wake_at=1.0)
         await engine.close()
 
@@ -356,7 +367,7 @@ def ours(store: Path, tmp_path: Path, mark: Path) -> None:
 
 def trusted(store: Path) -> dict[str, bool]:
     async def main() -> dict[str, bool]:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         found = {run.run_id: run.trusted for run in await engine.runs()}
         rented = await engine.resources()
         await engine.close()
@@ -421,7 +432,7 @@ def test_a_row_of_our_other_store_is_not_ours_here(store: Path, tmp_path: Path, 
     other.parent.mkdir(mode=0o700)
 
     async def make() -> None:
-        engine = SqliteRunStore(other)
+        engine = open_run_store(run_store_url(other.parent))
         await engine.runs()
         await engine.close()
 
@@ -437,7 +448,7 @@ def test_a_finished_result_or_a_notebook_line_of_somebody_else_is_not_gone_on_wi
     store: Path, tmp_path: Path, mark: Path
 ) -> None:
     async def main() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         source = str(flow_file(tmp_path, mark))
         for run_id in ("calls", "lines"):
             await add_run(
@@ -464,7 +475,7 @@ def test_a_finished_result_or_a_notebook_line_of_somebody_else_is_not_gone_on_wi
     assert NOT_OURS in answer.err
 
     async def look() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         assert [line.trusted for line in await engine.entries("t-lines")] == [False]
         assert [call.trusted for call in await engine.calls("calls")] == [False]
         await engine.close()
@@ -564,7 +575,7 @@ def test_a_trigger_that_comes_while_the_store_is_open_changes_nothing(
     store: Path, tmp_path: Path, mark: Path
 ) -> None:
     async def main() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         record = RunRecord("r1", "own", str(flow_file(tmp_path, mark)), b"{}")
         claim = await engine.create(record, owner="me", lease=30)
         rewrite_schema(store, planted_trigger("sqlite_stat2"))
@@ -687,7 +698,7 @@ def test_our_own_records_stay_ours_through_all_that_changes_them(
     ours(store, tmp_path, mark)
 
     async def main() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         await engine.allow_waking("p1")
         claim = await engine.claim("p1", owner="me", lease=30)
         assert claim is not None
@@ -706,9 +717,9 @@ def test_what_a_planted_record_holds_cannot_steer_the_terminal(store: Path, tmp_
     hidden = "\x1b[2K\r\u202eharmless\x9b1A"
 
     async def main() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         await add_run(engine, "r1", RunState.FINISHED, source=f"/evil{hidden}.py", flow=hidden)
-        await engine.keep_resource(overdue("r1", f"evil {hidden}", name=hidden))
+        await engine.save_resource(overdue("r1", f"evil {hidden}", name=hidden))
         await engine.note("r1", 1.0, hidden, hidden, {"says": hidden})
         await engine.close()
 
@@ -734,7 +745,7 @@ def plant_steering_names(store: Path, folder: Path) -> None:
     """A store in which every name would steer a terminal; the runs are found by their beginning."""
 
     async def write() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         for begin, state in (("aa", RunState.PARKED), ("bb", RunState.FAILED)):
             run_id = begin + STEERING
             source = f"/evil{STEERING}.py"
@@ -747,7 +758,7 @@ def plant_steering_names(store: Path, folder: Path) -> None:
             call = CallRecord(run_id, "k", 0, CallKind.AGENT, *names, CallState.RUNNING)
             await engine.begin_call(claim, call)
             await engine.let_go(claim, replace(record, state=state, why=STEERING, wake_at=None))
-            await engine.keep_resource(overdue(run_id, STEERING, name=STEERING))
+            await engine.save_resource(overdue(run_id, STEERING, name=STEERING))
         await engine.close()
 
     with another_installation(folder / "attacker"):

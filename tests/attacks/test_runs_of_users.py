@@ -29,7 +29,7 @@ from jackline.flows.records import (
 )
 from jackline.flows.run_processes import Waker
 from jackline.flows.settings import RunSettings, encode_settings
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.mcp_server.flow.started_agents import started_agents
 from tests.assembly.world import run
 from tests.mcp_server.agents_world import AgentsWorld, call, refused
@@ -64,7 +64,7 @@ class Project:
 
     async def leave(self, service: Service, state: RunState) -> None:
         """Keep the run, as the process of the user's `jackline run` has left it."""
-        engine = SqliteRunStore(service.config.state_dir / "flows.db")
+        engine = open_run_store(run_store_url(service.config.state_dir))
         record = RunRecord(
             RUN,
             self.flow,
@@ -78,14 +78,14 @@ class Project:
         await engine.begin_call(claim, call)
         for name, release in (("machine", "function give_back"), ("disk", "function helper:off")):
             rented = ResourceRecord(RUN, name, "", release, False, None, ResourceState.HELD, 0.0)
-            await engine.keep_resource(rented)
+            await engine.save_resource(rented)
         await engine.end_hook(HookRecord(RUN, f"{RUN}/1", "function give_back", b"{}"))
         wake_at = 4e9 if state is RunState.PARKED else None
         await engine.let_go(claim, replace(record, state=state, wake_at=wake_at))
         await engine.close()
 
     async def kept(self, service: Service) -> RunRecord:
-        engine = SqliteRunStore(service.config.state_dir / "flows.db")
+        engine = open_run_store(run_store_url(service.config.state_dir))
         record = await engine.run(RUN)
         await engine.close()
         assert record is not None

@@ -64,10 +64,14 @@ def test_neither_do_tools_write_there(tool: Tool, path: str, project: Path) -> N
 @pytest.mark.parametrize(
     "command", ["cp notes.txt y", "cp -r y z", "mv notes.txt kept.txt", "cp notes.txt ."]
 )
-def test_other_files_are_moved_as_before(command: str, project: Path) -> None:
+def test_other_files_are_moved_by_commands_that_are_written_out(
+    command: str, project: Path
+) -> None:
     (project / "link").unlink()
     (project / "y").mkdir()
-    assert not isinstance(judge(project, ShellTool(), command=command), Denied)
+    call = BatchCall("c", ShellTool(), {"command": command})
+    assert not isinstance(asyncio.run(permit(Policy(project, (command,)), call)), Denied)
+    assert isinstance(judge(project, ShellTool(), command=command), Denied)
 
 
 def test_the_input_of_a_models_release_command_is_empty(tmp_path: Path) -> None:

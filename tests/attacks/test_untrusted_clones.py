@@ -53,15 +53,19 @@ async def session(
         yield await stack.enter_async_context(world.client(service))
 
 
-@pytest.mark.parametrize("trusted", [False, True], ids=["cloned", "named by the user"])
-def test_an_agent_of_a_model_follows_a_clone_only_if_the_user_named_it(
-    claude: Client, tmp_path: Path, trusted: bool
+@pytest.mark.parametrize("trusts", ["nobody", "by its name", "in Claude Code"])
+def test_an_agent_of_a_model_follows_no_settings_of_any_folder(
+    claude: Client, tmp_path: Path, trusts: str
 ) -> None:
+    """An agent of Codex may have written them since the user trusted the folder."""
     world = AgentsWorld(tmp_path)
     (world.project / ".claude").mkdir(parents=True)
     (world.project / ".claude" / "settings.json").write_text('{"env": {"ANTHROPIC_BASE_URL": "x"}}')
     claude.plays(init() + result())
-    settings = AgentSettings(folders=(world.project,) if trusted else ())
+    settings = AgentSettings(folders=(world.project,) if trusts == "by its name" else ())
+    if trusts == "in Claude Code":
+        record = {"projects": {str(world.project): {"hasTrustDialogAccepted": True}}}
+        (claude.folder / ".claude.json").write_text(json.dumps(record))
 
     async def main() -> str:
         async with session(world, settings, RunSettings()) as client:
@@ -70,11 +74,11 @@ def test_an_agent_of_a_model_follows_a_clone_only_if_the_user_named_it(
 
     run_id = run(main())
     (start,) = claude.starts
-    assert ("--setting-sources user" in " ".join(start["arguments"])) is not trusted
+    assert "--setting-sources user" in " ".join(start["arguments"])
     shown = CliRunner().invoke(show, [run_id, "--json", "--state", str(tmp_path / "state")])
     assert shown.exit_code == 0, shown.output
     warnings = json.loads(shown.output)["warnings"]
-    assert [("agents.folders" in said) for said in warnings] == ([] if trusted else [True])
+    assert [("agents that work there may write" in said) for said in warnings] == [True]
 
 
 def test_models_start_no_more_processes_than_the_service_may_have(

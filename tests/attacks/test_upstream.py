@@ -38,7 +38,7 @@ from tests.planted import KEY
 from tests.upstream.loopback import Server, Wire
 
 MEGABYTE = 1024 * 1024
-LIMITS = LimitSettings(drain_seconds=1.0, answer_bytes=4 * MEGABYTE, answer_seconds=3600.0)
+LIMITS = LimitSettings(drain=1.0, answer=4 * MEGABYTE, answer_time=3600.0)
 JSON = (b"Content-Type", b"application/json")
 STREAM = (b"Content-Type", b"text/event-stream")
 GZIP = (b"Content-Encoding", b"gzip")
@@ -297,7 +297,7 @@ def test_one_event_without_an_end_is_broken_off(tmp_path: Path) -> None:
 
 
 def test_a_stream_that_only_says_that_it_lives_is_broken_off_in_time(tmp_path: Path) -> None:
-    limits = LimitSettings(drain_seconds=1.0, answer_seconds=0.3)
+    limits = LimitSettings(drain=1.0, answer_time=0.3)
     head = http(200, b"", STREAM, CHUNKED, length=False)
 
     async def main() -> None:

@@ -19,6 +19,7 @@ from jackline.states import LaneState
 from jackline.testing import Step
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import START, World, play
+from tests.lane_ids import lane_id
 
 WALL_TEXT = "You've hit your limit, resets in 39 days"
 JSON = {"content-type": "application/json"}
@@ -30,7 +31,7 @@ def _ask(
     request = CallRequest(
         "jl_words",
         UpstreamRequest(b"POST", b"/v1/messages", (), json.dumps(body).encode()),
-        ("first",),
+        (lane_id("first"),),
         stream=stream,
         dialect=dialect,
         max_tokens=100,
@@ -67,7 +68,7 @@ def test_words_of_a_caller_that_the_vendor_repeats_touch_no_lane(
             await world.clock.advance(3)
             assert task.done()
             assert isinstance(task.exception(), GaveUpError)
-        lane = world.controller.lanes["first"]
+        lane = world.controller.lanes[lane_id("first")]
         assert lane.state is LaneState.OPEN
         assert lane.health.error_share(world.clock.steady()) == 0
 
@@ -95,12 +96,12 @@ def test_no_form_of_repeated_words_parks_a_lane(status: int, text: str, packed: 
     message = UpstreamRequest(
         b"POST", b"/v1/messages", headers, gzip.compress(body) if packed else body
     )
-    request = CallRequest("jl_words", message, ("first",), stream=False, max_tokens=100)
+    request = CallRequest("jl_words", message, (lane_id("first"),), stream=False, max_tokens=100)
 
     async def scene(world: World) -> None:
         task = asyncio.create_task(complete_call(world.carrier, request))
         await world.clock.advance(3)
-        assert world.controller.lanes["first"].state is not LaneState.PARKED
+        assert world.controller.lanes[lane_id("first")].state is not LaneState.PARKED
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -130,7 +131,7 @@ def test_a_wall_in_a_stream_parks_the_lane_whatever_the_conversation_is_about() 
     async def scene(world: World) -> None:
         task = _ask(world, {"messages": [{"role": "user", "content": WALL_TEXT}]}, stream=True)
         await world.clock.advance(3)
-        assert world.controller.lanes["first"].state is LaneState.PARKED
+        assert world.controller.lanes[lane_id("first")].state is LaneState.PARKED
         assert len(world.upstream.attempts) == 1
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -145,7 +146,7 @@ def test_repeated_words_in_a_stream_park_no_lane() -> None:
     async def scene(world: World) -> None:
         task = _ask(world, {"model": WALL_TEXT, "stream": True}, stream=True)
         await world.clock.advance(3)
-        assert world.controller.lanes["first"].state is not LaneState.PARKED
+        assert world.controller.lanes[lane_id("first")].state is not LaneState.PARKED
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -161,7 +162,7 @@ def test_a_vendor_that_reports_the_spent_account_with_status_400_still_parks_the
     async def scene(world: World) -> None:
         task = _ask(world, {"model": "claude", "messages": [{"role": "user", "content": "hello"}]})
         await world.clock.advance(3)
-        assert world.controller.lanes["first"].state is LaneState.PARKED
+        assert world.controller.lanes[lane_id("first")].state is LaneState.PARKED
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -216,8 +217,8 @@ def test_a_whole_answer_is_delivered_once_whatever_it_quotes(
         await world.clock.advance(10)
         assert task.done()
         assert task.result().body == body
-        assert world.upstream.attempts == ["first"]
-        assert world.controller.lanes["first"].state is LaneState.OPEN
+        assert world.attempts == ["first"]
+        assert world.controller.lanes[lane_id("first")].state is LaneState.OPEN
 
     play({"first": [Step(headers=JSON, says=body)]}, scene)
 
@@ -253,8 +254,8 @@ def test_what_came_with_status_200_is_not_saved_as_the_words_of_a_wall() -> None
     async def scene(world: World) -> None:
         task = _ask(world, {"model": "m"}, dialect="openai-chat")
         await world.clock.advance(3)
-        assert world.controller.lanes["first"].state is LaneState.PARKED
-        assert world.carrier.walls.export() == {}
+        assert world.controller.lanes[lane_id("first")].state is LaneState.PARKED
+        assert world.carrier.walls.export() == []
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

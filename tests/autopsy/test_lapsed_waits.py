@@ -11,10 +11,13 @@ from jackline.autopsy.lapsed_caches import LapsedWait, lapsed_waits, waits_sente
 from jackline.autopsy.replica import BEGAN, SESSION_ID, write_replica
 from jackline.events import CallEnded
 from jackline.journal import Journal
+from jackline.lane_id import LaneId
 from tests.cli.commands import Answer, jackline
 
 START = BEGAN.timestamp()
 OPUS = (6.25, 0.5)
+
+LANE = LaneId("anthropic", "opus", "1")
 
 
 def call(
@@ -27,7 +30,7 @@ def call(
     session: str | None = SESSION_ID,
     agent: str | None = None,
     outcome: str = "answered",
-    lane: str = "anthropic/opus#1",
+    lane: LaneId = LANE,
 ) -> CallEnded:
     """One that ended at so many seconds after the start."""
     who = (session, agent, None, None, True, 200, 1)
@@ -69,7 +72,7 @@ def test_a_call_that_was_submitted_in_time_and_sent_too_late_is_found_with_its_p
         (call(100, 0, 64_000), call(850, 0, 20_000, took=750.0, waited=700.0)),
         # others', and other lanes'
         (call(100, 0, 64_000, agent="b"), call(850, 0, 64_000, took=750.0, waited=700.0)),
-        (call(100, 0, 64_000, lane="b"), call(850, 0, 64_000, took=750.0, waited=700.0)),
+        (call(100, 0, 64_000, lane=LaneId("b")), call(850, 0, 64_000, took=750.0, waited=700.0)),
         # nothing came of the one before, or nobody knows whose it is
         (call(100, 0, 64_000, outcome="left"), call(850, 0, 64_000, took=750.0, waited=700.0)),
         (

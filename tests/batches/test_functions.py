@@ -307,4 +307,4 @@ def test_what_no_model_could_call_is_refused_at_once(
     with pytest.raises(UsageError) as raised:
         make()
     assert says in raised.value.message
-    assert raised.value.next
+    assert raised.value.hint

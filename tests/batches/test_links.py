@@ -37,8 +37,8 @@ def project(tmp_path: Path) -> Path:
 
 
 ALLOW = (
-    *("cat *", "touch *", "cp *", "mv *", "ln -f *", "tee *", "grep *", "diff *", "zip -r *"),
-    *("cp -t *", "cp -r *", "tar -chf *", "cat --file=*", "cat -fdoor/secret", "rm -r *", "git *"),
+    *("cat *", "touch *", "grep *", "diff *"),
+    *("cat --file=*", "cat -fdoor/secret", "rm -r *", "git *"),
 )
 
 
@@ -49,6 +49,11 @@ def permitted(
     call = BatchCall("1", ShellTool(), {"command": command, "cwd": cwd})
     said = asyncio.run(permit(Policy(project, allow, windows=False), call))
     return said.why if isinstance(said, Denied) else said
+
+
+def written_out(project: Path, command: str) -> Allowed | str:
+    """The same where the user has written the whole command out."""
+    return permitted(project, command, allow=(command,))
 
 
 @pytest.mark.parametrize(
@@ -113,11 +118,11 @@ def repository(project: Path) -> Path:
         "ln -f notes.txt docs/h/pre-commit",
         "cp -t docs/h notes.txt",
         "tee docs/c",
-        "cp notes.txt .git/config",
+        "touch docs/g/config",
     ],
 )
 def test_no_link_leads_a_program_that_may_write_into_git(command: str, repository: Path) -> None:
-    assert "inside of .git" in str(permitted(repository, command))
+    assert "inside of .git" in str(written_out(repository, command))
 
 
 def test_no_program_runs_in_git(repository: Path) -> None:
@@ -139,7 +144,7 @@ def test_a_folder_that_the_file_system_takes_for_git_is_git(repository: Path) ->
     other = repository / "other"
     (other / "sub").mkdir(parents=True)
     (other / ".git").symlink_to("sub")
-    assert "inside of .git" in str(permitted(repository, "cp notes.txt other/sub/config"))
+    assert "inside of .git" in str(permitted(repository, "touch other/sub/config"))
 
 
 def test_reading_through_such_a_link_changes_nothing(repository: Path) -> None:
@@ -160,17 +165,18 @@ def test_folders_that_are_read_with_their_links_hold_none_that_leads_out(
     program.touch(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
     (project / "other").mkdir()
-    allow = tuple(f"{command.rpartition(' part')[0]} {star}" for star in ("*", "* *"))
     if steps == 2:
         (project / "part" / "twice").rename(project / "other" / "twice")
         (project / "part" / "on").symlink_to(Path("..") / "other")
-    assert "by a link" in str(permitted(project, command, allow=allow))
+    assert "by a link" in str(written_out(project, command))
     (project / ("part" if steps == 1 else "other") / "twice").unlink()
-    assert isinstance(permitted(project, command, allow=allow), Allowed)
+    for name in ("door", "file.txt"):  # `tar` names its files itself, and may write there
+        (project / name).unlink()
+    assert isinstance(written_out(project, command), Allowed)
 
 
 def test_a_word_that_is_too_long_for_a_name_is_no_folder(project: Path) -> None:
-    assert isinstance(permitted(project, f"cp notes.txt {'a' * 300}"), Allowed)
+    assert isinstance(permitted(project, f"touch notes.txt {'a' * 300}"), Allowed)
 
 
 def test_what_reads_no_links_may_meet_them(project: Path) -> None:

@@ -29,4 +29,3 @@ def test_what_others_use_is_looked_up_again_after_a_while() -> None:
     assert window.is_stale(5.0)
     (limit,) = window.account.limits
     assert (limit.unit, limit.amount, limit.used, limit.strict) == (Unit.DOLLARS, 5, 1.5, True)
-    assert window.account.refills

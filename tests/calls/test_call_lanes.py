@@ -17,6 +17,7 @@ from jackline.errors import GaveUpError
 from jackline.testing import Step
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import BROKEN, GOOD, START, WALL, World, play
+from tests.lane_ids import lane_id
 
 NO_SUCH_MODEL = Step(
     status=404,
@@ -41,15 +42,15 @@ def _call(
     request = CallRequest(
         "jl_lanes",
         UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-        tuple(lanes),
-        tuple(last_resorts),
+        tuple(map(lane_id, lanes)),
+        tuple(map(lane_id, last_resorts)),
         hold=HOLD,
     )
     return asyncio.create_task(complete_call(world.carrier, request))
 
 
 def _attempts(world: World, lane: str) -> int:
-    return world.upstream.attempts.count(lane)
+    return world.attempts.count(lane)
 
 
 @pytest.mark.parametrize("known_before", [False, True])
@@ -75,7 +76,7 @@ def test_a_lane_that_refused_a_call_is_not_tried_again_when_others_are_opened_to
     async def scene(world: World) -> None:
         task = _call(world, ["first", "second"], ["third"])
         await world.until_done([task])
-        assert task.result().lane == "third"
+        assert task.result().lane == lane_id("third")
 
     world = play(
         {"first": [NO_SUCH_MODEL] * 9, "second": [BROKEN] * 99, "third": [GOOD] * 9}, scene
@@ -88,7 +89,7 @@ def test_a_call_that_is_moved_to_lanes_that_all_refused_it_ends_with_their_refus
         task = _call(world, ["first", "second"])
         await world.clock.advance(2)
         (call,) = world.carrier.calls
-        world.carrier.reroute(call, ("first",), ())
+        world.carrier.reroute(call, (lane_id("first"),), ())
         await world.clock.advance(2)
         assert task.done()
         with pytest.raises(GaveUpError) as refused:
@@ -161,14 +162,15 @@ def test_a_call_that_no_lane_can_serve_within_its_limits_is_refused_and_says_why
                 break
             match order:
                 case ("reroute", [*chosen], [*others]):
-                    behind = tuple(str(name) for name in others if name not in chosen)
-                    world.carrier.reroute(calls[0], tuple(map(str, chosen)), behind)
+                    behind = [str(name) for name in others if name not in chosen]
+                    first = tuple(lane_id(str(name)) for name in chosen)
+                    world.carrier.reroute(calls[0], first, tuple(map(lane_id, behind)))
                     left = {*map(str, chosen), *behind}
                 case ("pause" | "open" as how, str(lane)):
-                    world.carrier.pause_lane(lane, paused=how == "pause")
+                    world.carrier.pause_lane(lane_id(lane), paused=how == "pause")
                     (paused.add if how == "pause" else paused.discard)(lane)
                 case ("probe", str(lane)):
-                    world.carrier.probe_lane(lane)
+                    world.carrier.probe_lane(lane_id(lane))
             await world.clock.advance(pause)
         was_open = not task.done()
         met = {behaviour[name] for name in left}

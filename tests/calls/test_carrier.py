@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -17,10 +17,12 @@ from jackline.calls.pending_call import _Nobody
 from jackline.calls.request import CallCompletion
 from jackline.clock import VirtualClock
 from jackline.errors import GaveUpError
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.testing import ScriptedUpstream, Step
 from jackline.testing.scripted_upstream import ScriptedAttempt
 from jackline.upstream.interface import ResponseHandler, UpstreamRequest
+from tests.lane_ids import lane_id
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
 OVERLOADED = Step(status=529, body=b'{"type":"error","error":{"type":"overloaded_error"}}')
@@ -45,22 +47,31 @@ WALL = Step(
 GOOD = Step()
 
 
+def by_lane(scripts: Mapping[str, Sequence[Step]]) -> dict[LaneId, Sequence[Step]]:
+    return {lane_id(name): steps for name, steps in scripts.items()}
+
+
 class World:
     """A carrier on a virtual clock, with three lanes and a scripted upstream."""
 
     def __init__(self, scripts: dict[str, Sequence[Step]]) -> None:
         self.clock = VirtualClock(START)
-        self.upstream = ScriptedUpstream(self.clock, scripts)
-        lanes = [LaneSettings(*each) for each in (("first", "a"), ("second", "b"), ("third", "c"))]
+        self.upstream = ScriptedUpstream(self.clock, by_lane(scripts))
+        lanes = [LaneSettings(lane_id(name)) for name in ("first", "second", "third")]
         draw = random.Random(3).random  # noqa: S311 -- seeded, so that tests repeat
         self.controller = LaneController(lanes, draw, now=START.timestamp())
         self.carrier = CallManager(self.controller, self.upstream, self.clock)
+
+    @property
+    def attempts(self) -> list[str]:
+        """The lanes of all attempts, by name."""
+        return [lane.upstream for lane in self.upstream.attempts]
 
     def call(self, *lanes: str, hold: HoldLimits | None = None) -> asyncio.Task[CallAnswer]:
         request = CallRequest(
             "jl_test",
             UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-            lanes or ("first",),
+            tuple(map(lane_id, lanes or ("first",))),
             input_tokens=100,
             max_tokens=100,
             hold=hold or HoldLimits(),
@@ -151,7 +162,7 @@ def test_an_outage_moves_calls_to_the_other_lane() -> None:
     async def scene(world: World) -> None:
         tasks = [world.call("first", "second") for _ in range(20)]
         await world.until_done(tasks, longest=120)
-        assert {task.result().lane for task in tasks} == {"second"}
+        assert {task.result().lane for task in tasks} == {lane_id("second")}
 
     play({"first": [BROKEN]}, scene)
 
@@ -229,9 +240,9 @@ def test_a_cancelled_caller_frees_its_place_at_once() -> None:
 def test_a_fault_in_our_own_code_ends_its_call_and_no_other() -> None:
     class Trapped(ScriptedUpstream):
         def start(
-            self, message: UpstreamRequest, lane: str, ear: ResponseHandler
+            self, message: UpstreamRequest, lane: LaneId, ear: ResponseHandler
         ) -> ScriptedAttempt:
-            if lane == "second":
+            if lane == lane_id("second"):
                 raise ZeroDivisionError
             return super().start(message, lane, ear)
 
@@ -252,7 +263,9 @@ def test_a_cap_lets_only_so_many_of_its_key_be_under_way() -> None:
             message = UpstreamRequest(b"POST", b"/v1/messages", (), b"{}")
             cap = ((("session", key), 2),)
             return asyncio.create_task(
-                complete_call(world.carrier, CallRequest("jl_test", message, ("first",), caps=cap))
+                complete_call(
+                    world.carrier, CallRequest("jl_test", message, (lane_id("first"),), caps=cap)
+                )
             )
 
         tasks = [capped("a") for _ in range(5)] + [capped("b")]
@@ -322,23 +335,26 @@ def test_a_call_that_cannot_be_taken_on_leaves_nothing_behind(
 ) -> None:
     async def main() -> None:
         clock = VirtualClock(START)
-        upstream = ScriptedUpstream(clock, {"first": [GOOD] * 9})
+        upstream = ScriptedUpstream(clock, by_lane({"first": [GOOD] * 9}))
         controller = BreakingController(
-            [LaneSettings("first", "a")], lambda: 0.5, now=START.timestamp()
+            [LaneSettings(lane_id("first"))], lambda: 0.5, now=START.timestamp()
         )
         carrier = CallManager(controller, upstream, clock)
         request = CallRequest(
-            "jl_test", UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"), ("first",), caps=caps
+            "jl_test",
+            UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
+            (lane_id("first"),),
+            caps=caps,
         )
         async with carrier:
-            carrier.pause_lane("first", paused=waits)
+            carrier.pause_lane(lane_id("first"), paused=waits)
             controller.breaks = True
             for _ in range(3):
                 with pytest.raises(OverflowError):
                     await complete_call(carrier, request)
                 assert carrier.under_way == 0
             controller.breaks = False
-            carrier.pause_lane("first", paused=False)
+            carrier.pause_lane(lane_id("first"), paused=False)
             task = asyncio.create_task(complete_call(carrier, request))
             for _ in range(100):
                 await clock.advance(0.5)
@@ -355,7 +371,7 @@ def test_a_receiver_that_fails_costs_no_permit() -> None:
 
     async def scene(world: World) -> None:
         message = UpstreamRequest(b"POST", b"/v1/messages", (), b"{}")
-        world.carrier.submit(CallRequest("jl_test", message, ("first",)), Failing())
+        world.carrier.submit(CallRequest("jl_test", message, (lane_id("first"),)), Failing())
         for _ in range(20):
             await world.clock.advance(0.5)
         assert world.carrier.under_way == 0
@@ -366,12 +382,12 @@ def test_a_receiver_that_fails_costs_no_permit() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("tokens", [10**400, -(10**400)], ids=["huge", "negative"])
 def test_no_number_of_tokens_breaks_the_deadlines(stream: bool, tokens: int) -> None:
-    controller = LaneController([LaneSettings("first", "a")], lambda: 0.5, now=0.0)
+    controller = LaneController([LaneSettings(lane_id("first"))], lambda: 0.5, now=0.0)
     for number in range(200):
         name = "a conversation" if number % 2 else ""
         call = Call(
             number,
-            ("first",),
+            (lane_id("first"),),
             input_tokens=tokens,
             max_tokens=tokens,
             stream=stream,

@@ -11,7 +11,8 @@ from jackline.errors import GaveUpError
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from jackline.upstream.interface import UpstreamRequest
-from tests.calls.test_carrier import GOOD, World, play
+from tests.calls.test_carrier import GOOD, World, by_lane, play
+from tests.lane_ids import lane_id
 
 PROMPT = 100_000
 BEGIN = STREAMED.replace(b'"input_tokens":100,', b'"input_tokens":%d,' % PROMPT)
@@ -33,8 +34,8 @@ def ask(
     request = CallRequest(
         "jl_test",
         UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-        lanes or ("first",),
-        last_resorts=last,
+        tuple(map(lane_id, lanes or ("first",))),
+        last_resorts=tuple(map(lane_id, last)),
         stream=stream,
         input_tokens=PROMPT,
         max_tokens=100,
@@ -95,17 +96,17 @@ def test_a_call_goes_to_its_other_upstream_before_it_waits_long(last: tuple[str,
         lanes = ("first",) if last else ("first", "second")
         task = ask(world, *lanes, last=last)
         await world.until_done([task], longest=30)
-        assert task.result().lane == "second"
+        assert task.result().lane == lane_id("second")
 
     world = play({"first": [CUT]}, scene)
-    assert world.upstream.attempts == ["first"] * 3 + ["second"]
+    assert world.attempts == ["first"] * 3 + ["second"]
 
 
 def test_a_minute_in_which_every_answer_is_cut_is_not_seen_by_anybody() -> None:
     async def scene(world: World) -> None:
         first = [world.call() for _ in range(12)]
         await world.clock.advance(60)
-        world.upstream.scripts = {"first": [GOOD]}
+        world.upstream.scripts = by_lane({"first": [GOOD]})
         await world.until_done(first, longest=600)
         assert all(task.result().body == GOOD.says for task in first)
 

@@ -14,6 +14,7 @@ from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import BROKEN, GOOD, World, play
+from tests.lane_ids import lane_id
 
 OTHER = STREAMED.replace(b"Hello", b"Other")
 PREAMBLE = STREAMED[: STREAMED.index(b"event: content_block_start")]
@@ -26,7 +27,7 @@ def test_a_slow_answer_is_waited_for_and_the_attempt_beside_it_is_hung_up_on() -
         await world.until_done([task], longest=200)
         answer = task.result()
         assert answer.body == STREAMED
-        assert world.upstream.attempts == ["first", "first"]
+        assert world.attempts == ["first", "first"]
         assert [told.why for told in answer.attempts] == [
             "silent; the call was answered by another attempt"
         ]
@@ -41,7 +42,7 @@ def test_an_answer_from_another_lane_is_taken_if_it_comes_first() -> None:
         task = world.call("first", "second")
         await world.until_done([task], longest=100)
         assert task.result().body == OTHER
-        assert task.result().lane == "second"
+        assert task.result().lane == lane_id("second")
         assert world.upstream.open_now == 0
 
     play({"first": [Step(silent=True)], "second": [Step(says=OTHER)]}, scene)
@@ -95,7 +96,7 @@ def test_if_the_first_fails_the_second_goes_on() -> None:
         task = world.call("first", "second")
         await world.until_done([task], longest=200)
         assert task.result().body == OTHER
-        assert world.upstream.attempts == ["first", "second"]
+        assert world.attempts == ["first", "second"]
 
     failing = Step(after=65.0, between=1.0, breaks=ConnectionResetError("Connection reset by peer"))
     play({"first": [failing], "second": [Step(says=OTHER, after=20.0, between=1.0)]}, scene)
@@ -121,12 +122,12 @@ def test_who_is_refused_with_a_credential_of_its_own_is_not_served_with_ours_bes
         request = CallRequest(
             "jl_test",
             UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-            ("first", "second"),
-            own_key=("second",),
+            (lane_id("first"), lane_id("second")),
+            own_key=(lane_id("second"),),
         )
         task = asyncio.create_task(complete_call(world.carrier, request))
         await world.clock.advance(62)
-        assert world.upstream.attempts == ["first", "second"], "it is asked for beside"
+        assert world.attempts == ["first", "second"], "it is asked for beside"
         await world.clock.advance(60)
         with pytest.raises(JacklineError):
             task.result()

@@ -10,7 +10,7 @@ import pytest
 from jackline import event_loop
 from jackline.assembly import StateDir
 from jackline.flows.records import RunRecord
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from tests.cli.commands import jackline
 
 ISOLATED = ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "APPDATA", "LOCALAPPDATA")
@@ -31,7 +31,7 @@ def keep_runs(tmp_path: Path, *names: str) -> None:
     folder.make()
 
     async def main() -> None:
-        engine = SqliteRunStore(folder.flows)
+        engine = open_run_store(run_store_url(folder.folder))
         for name in names:
             run = RunRecord(name, "many", "", b"{}")
             claim = await engine.create(run, owner="a test", lease=1.0)

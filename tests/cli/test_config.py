@@ -72,7 +72,7 @@ def test_check_lists_all_faults_and_leaves_with_2(tmp_path: Path) -> None:
     assert (answer.code, answer.out) == (2, "")
     assert f"{path}:1: strem: there is no such key; did you mean stream?" in answer.err
     assert f"{path}:3: listen.port: must be a whole number" in answer.err
-    assert "next:" in answer.err
+    assert "hint:" in answer.err
     document = json.loads(config(tmp_path, "check", "--json", JACKLINE_CONFIG=path).out)
     assert (document["good"], len(document["faults"])) == (False, 2)
 

@@ -125,7 +125,7 @@ def test_bad_usage_exits_2_with_a_next_step(arguments: tuple[str, ...]) -> None:
     answer = jackline(*arguments)
     assert answer.code == 2
     assert answer.out == ""
-    assert "next:" in answer.err or "--help" in answer.err or "Usage" in answer.err
+    assert "hint:" in answer.err or "--help" in answer.err or "Usage" in answer.err
 
 
 @pytest.mark.parametrize("junk", [b"\xff\xfe\x00" * 1000, b"{" * 10_000, b"\x00", b'"'])

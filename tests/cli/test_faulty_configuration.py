@@ -57,7 +57,7 @@ def test_where_none_is_found_the_fault_is_the_error(place: Place, slip: str) -> 
         assert answer.code == 2
         assert "error: the configuration has a fault:" in answer.err
         assert answer.err.count("the configuration has") == 1
-        assert "next:  correct what is named" in answer.err
+        assert "hint:  correct what is named" in answer.err
 
 
 def test_a_client_gets_its_own_settings_back(place: Place) -> None:

@@ -33,7 +33,7 @@ def test_a_gateway_that_sends_elsewhere_is_not_passed_off_as_the_requested_one(
         assert (same.code, "warning" in same.err) == (0, False)
         by_flag = place.jackline("up", "--upstream", ELSEWHERE)
         assert (by_flag.code, words in by_flag.err) == (0, True)
-        assert "next:  jackline down" in by_flag.err
+        assert "hint:  jackline down" in by_flag.err
         by_variable = jackline(
             "exec", "--", "true", env={**place.env, "JACKLINE_UPSTREAM": ELSEWHERE}
         )

@@ -154,7 +154,7 @@ STATUS_KEYS = {
     "journal_problem", "journal_lost", "journal_gap", "notes", "forecast", "cache_advice",
 }  # fmt: skip
 LANE_KEYS = {
-    "known_limits",
+    "known_limits", "upstream",
     "name", "state", "why", "until", "in_flight", "window", "waiting", "limits", "cause", "paused",
 }  # fmt: skip
 CALL_KEYS = {

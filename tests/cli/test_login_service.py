@@ -114,9 +114,9 @@ def test_each_platform_gets_its_own(tmp_path: Path) -> None:
     else:
         with pytest.raises(UsageError, match="no systemd") as caught:
             kind("linux")
-        assert "crontab -e" in caught.value.next
-        assert "(to undo it: remove)" in caught.value.next, "shown for --uninstall, too"
-        assert "@reboot" in caught.value.next
+        assert "crontab -e" in caught.value.hint
+        assert "(to undo it: remove)" in caught.value.hint, "shown for --uninstall, too"
+        assert "@reboot" in caught.value.hint
 
 
 def test_a_dry_run_shows_everything_and_does_nothing(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def watched() -> tuple[World, RunView, list[FlowEvent]]:
 def test_a_run_under_way_shows_its_phases_agents_tokens_and_cost() -> None:
     async def test() -> None:
         w, view, _ = watched()
-        task = asyncio.create_task((await w.begin(survey)).carry())
+        task = asyncio.create_task((await w.begin(survey)).run())
         await w.until(lambda: view.tokens == 2_000, task)
         # Both turns of the plan, and one of each reader; the bad one has ended.
         assert view.cost == pytest.approx(1.0)
@@ -92,7 +92,7 @@ def test_a_parked_run_shows_the_reason_and_the_reset_and_so_does_every_agent() -
     async def test() -> None:
         w, view, events = watched()
         w.runner.wall_until = RESET
-        task = asyncio.create_task((await w.begin(survey)).carry())
+        task = asyncio.create_task((await w.begin(survey)).run())
         await w.until(lambda: view.state == "parked", task)
         now = w.clock.now()
         assert view.sentence(now).startswith(
@@ -133,7 +133,7 @@ def test_a_resumed_run_shows_what_was_saved() -> None:
     async def test() -> None:
         w, view, events = watched()
         begun = await w.begin(twice)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: view.ok == 1, task)
         begun.stop_now()
         await w.through(_given(task))

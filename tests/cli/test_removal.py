@@ -14,7 +14,7 @@ import pytest
 
 from jackline import event_loop
 from jackline.flows.records import HookRecord, ResourceRecord, ResourceState, RunRecord, RunState
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.simulator.reply_script import Say
 from jackline.testing import Rule
 from tests.attacks.planting import add_run
@@ -92,7 +92,7 @@ def store(tmp_path: Path) -> Path:
 
 def keep(store: Path, *runs: tuple[str, RunState, float]) -> None:
     async def main() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         for run_id, state, at in runs:
             record = RunRecord(run_id, "f", "", b"{}", created_at=at, updated_at=at)
             claim = await engine.create(record, owner="elsewhere:1:x", lease=30)
@@ -152,8 +152,8 @@ def test_what_is_held_or_owed_is_not_forgotten_without_force(store: Path) -> Non
     keep(store, ("aa1", RunState.FINISHED, 1.0), ("bb1", RunState.FINISHED, 1.0))
 
     async def add() -> None:
-        engine = SqliteRunStore(store)
-        await engine.keep_resource(
+        engine = open_run_store(run_store_url(store.parent))
+        await engine.save_resource(
             ResourceRecord("aa1", "gpu", "", "false", False, None, ResourceState.HELD, 1.0)
         )
         await engine.end_hook(HookRecord("bb1", "bb1/1", "false", b"{}", "failed", 1))
@@ -174,7 +174,7 @@ def test_what_is_held_or_owed_is_not_forgotten_without_force(store: Path) -> Non
 @pytest.mark.skipif(os.name != "posix", reason="a live owner cannot be recognised on Windows")
 def test_a_run_with_a_live_process_is_not_deleted_even_by_force(store: Path) -> None:
     async def add() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         await add_run(engine, "aa1", RunState.FINISHED)
         assert await engine.claim("aa1", owner="elsewhere:1:y", lease=3600)
         await add_run(engine, "bb1", RunState.RUNNING)

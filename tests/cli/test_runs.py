@@ -146,7 +146,7 @@ def test_invalid_arguments_are_reported_with_a_next_step(
     got, out, err = world.jackline(*words)
     assert (got, out) == (code, ""), err
     assert reported in err
-    assert "next:" in err
+    assert "hint:" in err
 
 
 @pytest.mark.parametrize(

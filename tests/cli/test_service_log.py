@@ -17,6 +17,7 @@ from jackline.cli.journal_views import LogFollower, latest
 from jackline.control.event_lines import event_from
 from jackline.events import Event, LaneChanged, ServiceNoted
 from jackline.journal import Journal, JournalReader
+from jackline.lane_id import LaneId
 from jackline.testing import SimulatedProvider
 from tests.cli.commands import jackline
 from tests.cli.gateways import PATIENCE, Place, call, until
@@ -67,7 +68,7 @@ def test_only_the_latest_are_reported(tmp_path: Path) -> None:
 def test_following_shows_each_event_once_also_one_that_was_written_late(tmp_path: Path) -> None:
     journal = tmp_path / "journal.db"
     first, second = ServiceNoted(100.0, "first"), ServiceNoted(103.0, "second")
-    late = LaneChanged(101.0, "a/m#1", "open", "", None)
+    late = LaneChanged(101.0, LaneId("a", "m", "1"), "open", "", None)
     save(journal, first)
     following = LogFollower(100.0, [first])
 

@@ -271,7 +271,7 @@ def test_a_refused_credential_is_explained_with_where_it_is_stored(home: Home) -
         assert answer.code == 4
         assert answer.out.startswith("bad:   it (http://127.0.0.1:")
         assert "This is a rejected credential" in answer.out
-        assert "next:  check what is sent there: no credentials" in answer.out
+        assert "hint:  check what is sent there: no credentials" in answer.out
         reported = json.loads(home.run("test", "it", "--json").out)
         assert (reported["good"], reported["status"], reported["failure"]["kind"]) == (
             False,
@@ -286,7 +286,7 @@ def test_throttles_and_silence_are_distinguished(home: Home) -> None:
         provider.throttle(seconds=60)
         answer = home.run("test", "it", ITS=KEY)
         assert answer.code == 75
-        assert "next:  try again later: jackline upstream test it" in answer.out
+        assert "hint:  try again later: jackline upstream test it" in answer.out
     answer = home.run("test", "it", ITS=KEY)
     assert answer.code == 5
     assert "This is a refused connection" in answer.out

@@ -56,7 +56,7 @@ def test_orders_reach_the_gateway_and_count_from_the_next_call(tmp_path: Path) -
             answer = place.jackline("upstream", "use", "three")
             assert answer.code == 2
             assert "the gateway refuses: there is no upstream 'three'" in answer.err
-            assert "next:  use one of: one, two" in answer.err
+            assert "hint:  use one of: one, two" in answer.err
             assert place.jackline("upstream", "use", "two").code == 0
             assert place.jackline("upstream", "use", "--clear").code == 0
 

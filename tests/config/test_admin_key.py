@@ -60,7 +60,7 @@ def test_a_file_that_others_can_read_is_warned_of(machine: Machine) -> None:
 def test_the_key_must_not_stand_there_itself(machine: Machine) -> None:
     told = faults(machine, OWN.replace("env:ADMIN", SECRET))
     assert "upstream.1.admin_key" in told or "admin_key" in told
-    assert "must not stand here itself" in told
+    assert "must not be written here itself" in told
     assert SECRET not in told
 
 

@@ -22,7 +22,7 @@ def faults_of(machine: Machine, *, flags: dict[str, object] | None = None, **env
         machine.load(flags=flags, environ=env)
     error = caught.value
     assert isinstance(error, UsageError)
-    assert error.next
+    assert error.hint
     for fault in error.faults:
         assert fault in error.message
     return list(error.faults)
@@ -62,7 +62,7 @@ def test_the_nearest_key_is_looked_for_in_its_table_then_elsewhere(machine: Mach
     assert set(faults_of(machine)) == {
         f"{path}:1: port: there is no such key here; did you mean listen.port?",
         f"{path}:3: caps.sesion: there is no such key; did you mean caps.session?",
-        f"{path}:5: log.xyzzy: there is no such key; here can stand: level",
+        f"{path}:5: log.xyzzy: there is no such key; possible keys: level",
         (
             f"{path}:7: upstream.limits.paralell: there is no such key;"
             " did you mean upstream.limits.parallel?"
@@ -135,7 +135,7 @@ def test_each_wrong_value_is_told_in_our_words(machine: Machine, text: str, what
 def test_listening_to_others_needs_a_token(machine: Machine) -> None:
     assert "listen.token" in faults_of(machine, JACKLINE_HOST=EVERYWHERE)[0]
     (told,) = faults_of(machine, JACKLINE_HOST=EVERYWHERE, JACKLINE_LISTEN_TOKEN=PLANTED)
-    assert told.startswith("JACKLINE_LISTEN_TOKEN: listen.token: must not stand here itself")
+    assert told.startswith("JACKLINE_LISTEN_TOKEN: listen.token: must not be written here itself")
     config = machine.load(
         JACKLINE_HOST=EVERYWHERE,
         JACKLINE_LISTEN_TOKEN="env:KEPT",  # noqa: S106 -- a reference

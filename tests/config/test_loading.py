@@ -202,14 +202,14 @@ level = "debug"
     caps = gateway.caps
     assert (caps.session, caps.agent, caps.tags) == (4, 1, {"night": 2})
     limits = gateway.limits
-    assert (limits.header_bytes, limits.body_bytes) == (32 * 1024, 1024**2)
-    assert (limits.unfinished_bytes, limits.held_bytes) == (16 * 1024**2, 17 * 1024**2)
-    assert (limits.answer_bytes, limits.answer_seconds) == (18 * 1024**2, 19 * 60)
+    assert (limits.headers, limits.body) == (32 * 1024, 1024**2)
+    assert (limits.unfinished_bodies, limits.held_bodies) == (16 * 1024**2, 17 * 1024**2)
+    assert (limits.answer, limits.answer_time) == (18 * 1024**2, 19 * 60)
     assert limits.body_pace == 20 * 1024
     assert (limits.connections, limits.waiting_calls) == (10, 11)
-    times = (limits.header_seconds, limits.body_pause_seconds, limits.idle_seconds)
-    assert (*times, limits.drain_seconds) == (12.0, 13.0, 14.0, 15.0)
-    assert (config.journal.keep_days, config.journal.keep_bytes) == (0.5, 1024**3)
+    times = (limits.header_time, limits.body_pause, limits.idle)
+    assert (*times, limits.drain) == (12.0, 13.0, 14.0, 15.0)
+    assert (config.journal.keep, config.journal.size) == (0.5 * 86400, 1024**3)
     assert (config.log_level, config.state_dir) == ("debug", machine.folders.config / "kept")
     assert config.runs == RunSettings(
         budgets=(
@@ -332,9 +332,9 @@ def test_every_plain_key_has_a_variable(machine: Machine) -> None:
     assert config.gateway.stream is StreamMode.LIVE
     assert config.gateway.caps.session == 4
     assert config.gateway.hold.until_reset
-    assert config.journal.keep_bytes == 1024**2
+    assert config.journal.size == 1024**2
     assert config.log_level == "error"
-    assert config.gateway.limits.drain_seconds == 5
+    assert config.gateway.limits.drain == 5
 
 
 def test_flags_go_by_short_names_or_keys_and_none_is_not_given(machine: Machine) -> None:

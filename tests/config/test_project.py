@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jackline.config.document import Document, table_class
-from jackline.config.field_types import ConfigTable, InProject
+from jackline.config.declaration import SETTINGS
 from jackline.config.project import plain_ascii, rule_of
+from jackline.settings import InProject
 from tests.config.places import Machine
 
 # Whoever adds a setting to these lists has thought about what a stranger could do with it: move
@@ -32,20 +32,9 @@ CONSENT = {
 }
 
 
-def settings(
-    table: type[ConfigTable] = Document, under: tuple[str, ...] = ()
-) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
-    for name in table.model_fields:
-        inner = table_class(table, name)
-        key = (*under, name)
-        found += [key] if inner is None else settings(inner, key)
-    return found
-
-
 def test_every_setting_is_closed_to_projects_unless_it_was_decided_otherwise() -> None:
     by_rule: dict[InProject, set[str]] = {rule: set() for rule in InProject}
-    for key in settings():
+    for key in SETTINGS:
         by_rule[rule_of(key)].add(".".join(key))
     closed = by_rule.pop(InProject.NEVER)
     assert by_rule == {

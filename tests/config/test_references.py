@@ -69,7 +69,7 @@ def test_a_missing_secret_is_a_fault_that_says_where_it_was_looked_for(machine: 
     own_token(machine, "cmd:no-such-command-anywhere")
     assert "no-such-command-anywhere cannot be run" in fault_of(machine)
     own_token(machine, "cmd:")
-    assert "must not stand here itself" in fault_of(machine)
+    assert "must not be written here itself" in fault_of(machine)
 
 
 @pytest.mark.parametrize(

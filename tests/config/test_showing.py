@@ -9,16 +9,17 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from jackline.agents.prices import Price
 from jackline.config import toml_writer
-from jackline.config.document import Document, defaults, table_class
-from jackline.config.field_types import ConfigTable
+from jackline.config.declaration import DEFAULTS, SETTINGS, VARIABLES, declared_in
+from jackline.config.document import shown_value
 from jackline.config.keys import dotted, undotted
-from jackline.config.layers import known_variables
 from jackline.config.toml_writer import json_schema
 from tests.config.places import Machine
 
 DOCS = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text("utf-8")
-ROWS = re.findall(r"^\| `([a-z_.]+)` \| (.+?) \| (.+?) \|$", DOCS, re.MULTILINE)
+REFERENCE = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text("utf-8")
+ROWS = re.findall(r"^\| `([a-zA-Z_.1]+)` \| .+? \| (.+?) \|", REFERENCE, re.MULTILINE)
 
 
 NAMES = st.text(min_size=1, max_size=9)
@@ -76,42 +77,34 @@ def test_a_dotted_key_reads_back(parts: list[str]) -> None:
     assert undotted(dotted(parts)) == tuple(parts)
 
 
-def _tables(table: type[ConfigTable]) -> list[type[ConfigTable]]:
-    inner = [found for name in table.model_fields if (found := table_class(table, name))]
-    return [table, *(one for found in inner for one in _tables(found))]
-
-
 def test_the_schema_describes_every_key_and_writes_defaults_as_people_do() -> None:
     schema = json_schema()
-    tables = {**schema["$defs"], "Document": schema}
-    for table in _tables(Document):
-        described = tables[table.__name__]
+    for described in (schema, *schema["$defs"].values()):
         assert described["additionalProperties"] is False
         assert described["description"]
         for name, part in described["properties"].items():
-            assert part.get("description") or table_class(table, name), (table, name)
-    hold = schema["$defs"]["HoldTable"]["properties"]
+            is_table = "$ref" in part or "$ref" in part.get("items", {})
+            assert part.get("description") or is_table, (described["title"], name)
+    hold = schema["$defs"]["HoldSettings"]["properties"]
     assert hold["quota"]["default"] == "15m"
-    assert "default" not in schema["$defs"]["ListenTable"]["properties"]["token"]
+    assert "default" not in schema["$defs"]["ListenSettings"]["properties"]["token"]
     assert schema["properties"]["never_degrade"]["default"] == []
-    assert "ollama" in schema["$defs"]["UpstreamTable"]["properties"]["preset"]["enum"]
+    assert "ollama" in schema["$defs"]["UpstreamEntry"]["properties"]["preset"]["enum"]
     assert "null" not in str(schema)
 
 
 def test_every_key_is_documented_with_its_default_and_no_other_is() -> None:
-    documented = {key: default for key, default, _ in ROWS}
-    assert len(documented) == len(ROWS)
-    free_names = {"upstream.model_limits", "upstream.models", "upstream.headers", "caps.tags"}
-    free_names |= {"cache.tags", "cache.classes"}
-    assert documented.keys() == {dotted(key) for key in defaults()} | free_names
-    for key, value in defaults().items():
-        told = documented[dotted(key)]
-        if key == ("state",):
-            assert told == "your state folder"
-        elif value is None:
-            assert told == "none", key
+    documented = {key: default for key, default in ROWS if not key.startswith("prices.")}
+    priced = {key.removeprefix("prices.PATTERN.") for key, _ in ROWS if key.startswith("prices.")}
+    assert priced == set(declared_in(Price))
+    assert len(documented) + len(priced) == len(ROWS)
+    assert documented.keys() == {dotted(key) for key in SETTINGS} - {"prices"}
+    for key, value in DEFAULTS.items():
+        default = documented[dotted(key)]
+        if value is None:
+            assert default == "none", key
         else:
-            assert told == f"`{toml_writer.literal(toml_writer.value_of(key, value))}`", key
+            assert default == f"`{toml_writer.literal(shown_value(key, value))}`", key
 
 
 def test_the_documented_example_and_variables_work(machine: Machine) -> None:
@@ -122,4 +115,4 @@ def test_the_documented_example_and_variables_work(machine: Machine) -> None:
     assert tomllib.loads(example)["hold"]["quota"] == "30m"
     named = set(re.findall(r"`(JACKLINE_[A-Z_]+)[`=]", DOCS)) - {"JACKLINE_CONFIG"}
     assert {"JACKLINE_PORT", "JACKLINE_UPSTREAM", "JACKLINE_STATE"} <= named
-    assert named <= known_variables().keys()
+    assert named <= VARIABLES.keys()

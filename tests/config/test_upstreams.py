@@ -204,8 +204,8 @@ models = { "*" = "m" }
 """,
     ) == [
         (
-            ":5: upstream[1].kind: must be one of anthropic, bedrock, vertex, openai-chat,"
-            " openai-responses"
+            ":5: upstream[1].kind: must be one of 'anthropic', 'bedrock', 'vertex',"
+            " 'openai-chat' or 'openai-responses'"
         ),
         ":12: upstream[3].region: is no region of Google's, such as global",
         (
@@ -258,10 +258,10 @@ def test_an_upstream_is_judged_even_where_a_weaker_one_had_faults(machine: Machi
             "credential: what clients send is of no use to a cloud",
         ),
         ('kind = "vertex"\nregion = "global"', "project: kind vertex needs one"),
-        ('preset = "opnai"', "preset: must be one of anthropic, bedrock"),
+        ('preset = "opnai"', "preset: must be one of 'anthropic', 'bedrock'"),
         ('credential = "sk-ant-planted"', 'credential: must be "pass-through", "none" or a refe'),
         ('credential = "env:"', 'credential: must be "pass-through", "none" or a reference'),
-        ('headers = { Authorization = "planted" }', "the value of Authorization must not stand"),
+        ('headers = { Authorization = "planted" }', "the value of Authorization must not be"),
         ('headers = { "a b" = "c" }', "holds a name that no header can have"),
         ('headers = { host = "c" }', "host is written by Jackline itself"),
         ('headers = { x = "a\\nb" }', "the value of x must be plain text on one line"),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from jackline.control.fleet import QUIET_AFTER, WAITS, Fleet, LiveCall
 from jackline.control.status import LaneStatus, count_agents, find_needs
 from jackline.events import CallEnded
+from jackline.lane_id import LaneId
 from jackline.states import AgentState
 
 NOW = 1_794_744_000.0
@@ -15,13 +16,13 @@ NOW = 1_794_744_000.0
 
 def ended(session: str, agent: str, ago: float, outcome: str = "answered") -> CallEnded:
     return CallEnded(
-        NOW - ago, f"{session}{agent}{ago}", outcome, "anthropic/m#1", "m", session, agent, None,
-        None, True, 200, 1, 0.0, 1.0, None, 1, 1, 0, 0,
+        NOW - ago, f"{session}{agent}{ago}", outcome, LaneId("anthropic", "m", "1"), "m", session,
+        agent, None, None, True, 200, 1, 0.0, 1.0, None, 1, 1, 0, 0,
     )  # fmt: skip
 
 
 def live(agent: str, doing: AgentState, until: float | None = None) -> LiveCall:
-    return LiveCall("s", agent, "", "m", "anthropic/m#1", NOW - 5, doing, "", until)
+    return LiveCall("s", agent, "", "m", LaneId("anthropic", "m", "1"), NOW - 5, doing, "", until)
 
 
 def test_who_is_answered_waits_failed_or_is_alone_is_distinguished() -> None:
@@ -85,7 +86,8 @@ def lane(
     paused: bool = False,
     waiting: int = 0,
 ) -> LaneStatus:
-    return LaneStatus(name, state, "", None, 0, 8, waiting, {}, cause, paused)
+    place = name.partition("/")[0]
+    return LaneStatus(name, state, "", None, 0, 8, waiting, {}, cause, paused, upstream=place)
 
 
 RUN = {"run": "9f3c", "flow": "many", "wake_at": None}

@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 from jackline.agents.outcome import TokenUsage
 from jackline.control.burn import Burn
 from jackline.events import CallEnded
+from jackline.lane_id import LaneId
+
+LANE = LaneId("a", "opus")
 
 
 def ended(
-    at: float, tokens: int, *, model: str = "opus", lane: str = "a/opus", tag: str = "r"
+    at: float, tokens: int, *, model: str = "opus", lane: LaneId = LANE, tag: str = "r"
 ) -> CallEnded:
     return CallEnded(
         at, "c", "answered", lane, model, "s", None, None, tag, True, 200, 1, 0.0, 1.0, None,
@@ -26,11 +29,11 @@ def price(model: str, usage: TokenUsage) -> float | None:
 def test_tokens_and_dollars_by_minute_lane_and_run() -> None:
     burn = Burn(price)
     burn.calls_ended([ended(60, 1000)])
-    burn.calls_ended([ended(119, 500, lane="b/opus", tag="q")])
+    burn.calls_ended([ended(119, 500, lane=LaneId("b", "opus"), tag="q")])
     burn.calls_ended([ended(130, 2000)])
     series = burn.series(150, 3)
     assert [sum(s.tokens for s in minute.lanes.values()) for minute in series] == [0, 1500, 2000]
-    assert burn.by_lane["a/opus"].tokens == 3000
+    assert burn.by_lane[LaneId("a", "opus")].tokens == 3000
     assert burn.by_tag["q"].dollars == 0.5
     assert burn.since(120).dollars == 2.0
     assert burn.dollars_per_hour(150) == 3.5 * 4
@@ -57,7 +60,7 @@ def test_the_sums_agree(calls: list[tuple[float, int]]) -> None:
             st.integers(0, 300),
             st.integers(0, 9),
             st.sampled_from(["opus", "mystery"]),
-            st.sampled_from(["a/opus", "b/opus"]),
+            st.sampled_from([LANE, LaneId("b", "opus")]),
             st.sampled_from(["r", "q", ""]),
         ),
         max_size=40,
@@ -65,7 +68,7 @@ def test_the_sums_agree(calls: list[tuple[float, int]]) -> None:
     st.integers(1, 40),
 )
 def test_calls_that_are_counted_together_count_as_those_that_come_one_by_one(
-    calls: list[tuple[int, int, str, str, str]], together: int
+    calls: list[tuple[int, int, str, LaneId, str]], together: int
 ) -> None:
     events = [
         ended(at, tokens, model=model, lane=lane, tag=tag) for at, tokens, model, lane, tag in calls

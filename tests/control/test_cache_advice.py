@@ -8,6 +8,7 @@ import pytest
 
 from jackline.agents.prices import Price
 from jackline.control.forecast import CacheAdvice, advice_for, advice_sentence, cost_of_wall
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, CallUsage, ControllerSettings, KnownLimits, LaneSettings
 from jackline.lanes.lane import Lane
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE
@@ -30,7 +31,10 @@ def lane(
     """A lane on which so many conversations were answered so long ago."""
     limits = KnownLimits(input_tokens_per_minute=per_minute)
     one = Lane(
-        LaneSettings("anthropic/opus#12ab", limits=limits), ControllerSettings(), lambda: 0.5, AT
+        LaneSettings(LaneId("anthropic", "opus", "12ab"), limits=limits),
+        ControllerSettings(),
+        lambda: 0.5,
+        AT,
     )
     for number in range(conversations):
         usage = CallUsage(3, 10, 0, tokens, tokens if long else 0)
@@ -193,7 +197,7 @@ def test_a_model_without_a_known_price_is_reported_in_tokens_alone() -> None:
 
 
 def test_where_cached_tokens_count_like_any_others_there_is_nothing_to_say() -> None:
-    given = LaneSettings("openai/gpt#1", cached_counts=True)
+    given = LaneSettings(LaneId("openai", "gpt", "1"), cached_counts=True)
     one = Lane(given, ControllerSettings(), lambda: 0.5, AT)
     one.caches.answered(Call(1, (), conversation="s/0"), AT - 60, 0.0, CallUsage(3, 10, 0, 900_000))
     assert shown(parked(one, 1800.0), waiting(1)) is None

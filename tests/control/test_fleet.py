@@ -11,6 +11,7 @@ from jackline.control.board import Board, Facts, fleet_document
 from jackline.control.burn import Burn
 from jackline.control.fleet import MAX_AGENTS, QUIET_AFTER, Fleet, LiveCall
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
+from jackline.lane_id import LaneId
 from jackline.states import AgentState
 
 
@@ -25,14 +26,14 @@ def ended(
     session: str = "s",
 ) -> CallEnded:
     return CallEnded(
-        at, call, outcome, "anthropic/opus", "opus", session, agent, None, None, True, 200, 1,
-        waited, took, None, 10, 5, 0, 0,
+        at, call, outcome, LaneId("anthropic", "opus"), "opus", session, agent, None, None, True,
+        200, 1, waited, took, None, 10, 5, 0, 0,
     )  # fmt: skip
 
 
 def failed(call: str, kind: str) -> AttemptFailed:
     return AttemptFailed(
-        0.0, call, "anthropic/opus", kind, None, 429, None, 0.1, None, "the reason"
+        0.0, call, LaneId("anthropic", "opus"), kind, None, 429, None, 0.1, None, "the reason"
     )
 
 
@@ -109,7 +110,9 @@ def test_an_agent_that_was_refused_is_failed_and_says_why() -> None:
 def test_a_call_under_way_shows_its_wait_and_until_when() -> None:
     fleet = Fleet()
     fleet.call_ended(ended(100, took=10))
-    live = LiveCall("s", "", "", "opus", "anthropic/opus", 105, AgentState.PARKED, "used up", 400.0)
+    live = LiveCall(
+        "s", "", "", "opus", LaneId("anthropic", "opus"), 105, AgentState.PARKED, "used up", 400.0
+    )
     (row,) = rows(fleet, 120, (live,))
     assert (row["state"], row["why"], row["until"]) == (AgentState.PARKED, "used up", 400.0)
     assert timeline(fleet, 120, (live,))[-1] == (105, 120, "parked")
@@ -155,7 +158,7 @@ def test_stretches_never_overlap_and_are_in_order(calls: list[tuple[float, float
 
 
 def changed(at: float, state: str) -> LaneChanged:
-    return LaneChanged(at, "anthropic/opus", state, "", None)
+    return LaneChanged(at, LaneId("anthropic", "opus"), state, "", None)
 
 
 def test_a_call_that_was_never_sent_waited_for_its_lane() -> None:

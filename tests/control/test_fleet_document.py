@@ -9,6 +9,7 @@ from jackline.agents.prices import dollars
 from jackline.control.board import MAX_AGENTS_LISTED, NO_FLOW_FACTS, Facts, fleet_document
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet, LiveCall
+from jackline.lane_id import LaneId
 from jackline.states import AgentState
 from tests.telemetry.test_counters import ended
 
@@ -17,7 +18,7 @@ HEAD = {"verdict": "All is well.", "url": "http://x", "calls_in_flight": 1, "cal
 
 
 def live(agent: str, doing: AgentState, until: float | None = None) -> LiveCall:
-    return LiveCall("s", agent, "", "m", "a/m#1", NOW - 5, doing, "because", until)
+    return LiveCall("s", agent, "", "m", LaneId("a", "m", "1"), NOW - 5, doing, "because", until)
 
 
 def facts(
@@ -60,7 +61,7 @@ def test_of_a_large_fleet_those_are_listed_that_need_somebody_and_the_true_lengt
 
 
 def test_calls_without_a_session_belong_to_no_agent() -> None:
-    nobody = LiveCall("", "", "", "m", "a/m#1", NOW, AgentState.ANSWERING, "", None)
+    nobody = LiveCall("", "", "", "m", LaneId("a", "m", "1"), NOW, AgentState.ANSWERING, "", None)
     assert read(facts([nobody]))["agents"] == []
 
 

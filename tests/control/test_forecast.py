@@ -14,12 +14,13 @@ from jackline.lanes.rate_limits import SeenWindow, parse_windows
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 START = NOON.timestamp()
 RESET = START + 4 * 3600
+MAX = ("anthropic", "max")
 
 
 def watched(*points: tuple[float, float], reset: float = RESET) -> WindowWatch:
     watch = WindowWatch()
     for minutes, used in points:
-        watch.add(START + minutes * 60, "max", [SeenWindow("5h", used, reset)])
+        watch.add(START + minutes * 60, MAX, [SeenWindow("5h", used, reset)])
     return watch
 
 
@@ -38,13 +39,13 @@ def test_what_caches_cost_that_do_not_outlast_the_wall_is_reported_with_it() -> 
     watch = watched((0, 0.40), (20, 0.60))
     now = NOON.replace(minute=20)
     shown = watch.forecasts(now.timestamp())
-    costs = {"max": CacheRewriteCost(64, 4_096_000, 25.6, 2.048, 2.05)}
+    costs = {MAX: CacheRewriteCost(64, 4_096_000, 25.6, 2.048, 2.05)}
     assert forecast_sentence(shown, 9, now, costs) == (
         "At this pace the 5-hour window ends at 13:00 UTC; 9 agents would be cut; their prompt"
         " caches would lapse: 4,096,000 tokens to write again, $25.60 instead of $2.05, 2 min of"
         " its input limit."
     )
-    assert "caches" not in forecast_sentence(shown, 9, now, {"another": costs["max"]})
+    assert "caches" not in forecast_sentence(shown, 9, now, {("another", "max"): costs[MAX]})
 
 
 def test_a_window_that_refills_first_is_no_danger() -> None:
@@ -62,7 +63,7 @@ def test_nothing_is_forecast_from_one_moment() -> None:
 
 def test_a_refilled_window_begins_anew() -> None:
     watch = watched((0, 0.90), (20, 0.99))
-    watch.add(START + 1300, "max", [SeenWindow("5h", 0.01, RESET + 18000)])
+    watch.add(START + 1300, MAX, [SeenWindow("5h", 0.01, RESET + 18000)])
     (shown,) = watch.forecasts(START + 1400)
     assert (shown.used, shown.per_hour) == (0.01, 0.0)
 
@@ -89,7 +90,7 @@ def test_whatever_headers_say_a_forecast_lies_ahead_and_before_the_refill(
     watch = WindowWatch()
     latest = 0.0
     for at, used, reset in sorted(heard):
-        watch.add(at, "a", [SeenWindow("5h", used, reset)])
+        watch.add(at, MAX, [SeenWindow("5h", used, reset)])
         latest = at
     for shown in watch.forecasts(latest):
         assert shown.per_hour >= 0

@@ -9,7 +9,7 @@ from jackline.control.status import own_network
 
 
 def lane(name: str, state: str = "down", cause: tuple[str, str | None] | None = None) -> LaneStatus:
-    return LaneStatus(name, state, "", None, 0, 1, 1, {}, cause)
+    return LaneStatus(name, state, "", None, 0, 1, 1, {}, cause, upstream=name.partition("/")[0])
 
 
 @pytest.mark.parametrize("what", ["captive_portal", "tls", "dns", "proxy"])

@@ -17,7 +17,7 @@ AT = NOON.timestamp()
 
 
 def lane(name: str, state: str, until: float | None = None) -> LaneStatus:
-    return LaneStatus(name, state, "", until, 0, 4, 0, {})
+    return LaneStatus(name, state, "", until, 0, 4, 0, {}, upstream=name.partition("/")[0])
 
 
 def picture(*lanes: LaneStatus, waiting: int = 0) -> GatewayStatus:
@@ -52,8 +52,8 @@ def test_the_line_names_the_worst_trouble(shown: GatewayStatus, result: str) -> 
 
 
 def test_the_fullest_window_and_its_end_are_reported() -> None:
-    near = Forecast("max", "5h", 0.82, AT + 9000, 0.3, AT + 2160)
-    calm = Forecast("max", "7d", 0.4, AT + 90000, 0.01, None)
+    near = Forecast("anthropic", "max", "5h", 0.82, AT + 9000, 0.3, AT + 2160)
+    calm = Forecast("anthropic", "max", "7d", 0.4, AT + 90000, 0.01, None)
     assert status_line(picture(), (calm, near), NOON) == (
         "jackline ● open · 5h window 82%, ends 12:36"
     )

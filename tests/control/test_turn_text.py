@@ -9,6 +9,7 @@ import pytest
 from jackline.control.status import turn_status
 from jackline.lanes.queue import Rank
 from jackline.lanes.queue_positions import QueuePosition
+from tests.lane_ids import lane_id
 
 NOW = datetime(2026, 11, 15, 10, 0, tzinfo=UTC)
 AT = NOW.timestamp()
@@ -21,7 +22,9 @@ def turn(
 ) -> QueuePosition:
     until = None if lapses_in is None else AT - AHEAD + lapses_in
     out = None if out_in is None else AT - AHEAD + out_in
-    return QueuePosition(7, "a", 3, rank, 0 if until is None else 41_000, until, 1234.5, out)
+    return QueuePosition(
+        7, lane_id("a"), 3, rank, 0 if until is None else 41_000, until, 1234.5, out
+    )
 
 
 @pytest.mark.parametrize(

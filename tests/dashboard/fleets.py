@@ -6,8 +6,12 @@ from collections.abc import Iterator
 
 from jackline.assembly import Service
 from jackline.events import AttemptFailed, CallEnded, Event
+from jackline.lane_id import LaneId
 
-LANES = ("anthropic/claude-opus-4-8#11aa", "bedrock/claude-sonnet-4-5#22bb")
+LANES = (
+    LaneId("anthropic", "claude-opus-4-8", "11aa"),
+    LaneId("bedrock", "claude-sonnet-4-5", "22bb"),
+)
 KINDS = ("rate_limit", "account_quota", "server_error")
 
 
@@ -30,10 +34,22 @@ def _one(now: float, number: int, in_group: int, calls: int) -> Iterator[Event]:
             yield AttemptFailed(at, name, lane, kind, None, 429, None, 1.0, None, "it said no")
         outcome = "refused" if number % 50 == 3 and turn == calls - 1 else "answered"
         who = (f"session-{group:04d}", f"agent-{place:02d}", None, None, True, 200, 1)
-        model = lane.partition("/")[2].partition("#")[0]
+        model = lane.model
         took = step * 0.7
         yield CallEnded(
-            at + took, name, outcome, lane, model, *who, waited, took, None, 2000, 300, 0, 0
+            at + took,
+            name,
+            outcome,
+            lane,
+            model,
+            *who,
+            waited,
+            took,
+            None,
+            2000,
+            300,
+            0,
+            0,
         )
 
 

@@ -41,7 +41,7 @@ class ServiceThread:
             UpstreamSettings(url=first),
             *(UpstreamSettings(name=f"other{n}", url=url) for n, url in enumerate(others)),
         )
-        limits = LimitSettings(drain_seconds=0.2)
+        limits = LimitSettings(drain=0.2)
         settings = GatewaySettings(listen=listen, upstreams=given, limits=limits)
         self.folder = folder / "state"
         self._config = Config(settings, self.folder, JournalSettings(), "error", {}, ())

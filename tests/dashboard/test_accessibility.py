@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from jackline.assembly import Service
 from jackline.events import CallEnded
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.testing.simulated_provider import SimulatedProvider
 from tests.dashboard.browser import Scheme, opened
 from tests.dashboard.fleets import announce, hour_of_work
@@ -52,7 +52,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceThread]
 
 
 async def _parked_run(store: Path) -> None:
-    engine = SqliteRunStore(store)
+    engine = open_run_store(run_store_url(store.parent))
     try:
         run = RunRecord(RUN, "nightly", "nightly.py", b"{}")
         claim = await engine.create(run, owner="x", lease=60)

@@ -24,7 +24,9 @@ from jackline.control.board import (
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet, LiveCall
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
+from jackline.lane_id import LaneId
 from jackline.states import AgentState
+from tests.lane_ids import lane_id
 from tests.planted import KEY, PROMPT
 
 EPOCH = 1_000_000.0
@@ -42,7 +44,7 @@ def ended(
     took: float = 5.0,
     waited: float = 0.0,
 ) -> CallEnded:
-    lane = "anthropic/claude-opus-4-8#12ab"
+    lane = LaneId("anthropic", "claude-opus-4-8", "12ab")
     who = ("claude-opus-4-8", "s1", agent, None, "run1", True, 200, 1)
     return CallEnded(at, f"c{at}{agent}", outcome, lane, *who, waited, took, None, 100, 20, 0, 0)
 
@@ -164,7 +166,7 @@ def test_who_follows_the_changes_sees_what_a_newcomer_sees(
             world.end(ended(now, agent, took=min(after, 30.0), waited=after / 50))
         elif what == "wait":
             live = LiveCall(
-                "s1", agent, "run1", "m", "l#1", now, AgentState.PARKED, "parked", now + 60
+                "s1", agent, "run1", "m", LaneId("l#1"), now, AgentState.PARKED, "parked", now + 60
             )
             world.live = [call for call in world.live if call.agent != agent] + [live]
         follower.take(world.look(now))
@@ -181,7 +183,17 @@ def test_an_agent_that_waits_says_for_what_and_until_when() -> None:
     world = World()
     until = EPOCH + 900
     world.live = [
-        LiveCall("s1", "a", "", "m", "up/m#1", EPOCH, AgentState.PARKED, "up/m is parked", until)
+        LiveCall(
+            "s1",
+            "a",
+            "",
+            "m",
+            LaneId("up", "m", "1"),
+            EPOCH,
+            AgentState.PARKED,
+            "up/m is parked",
+            until,
+        )
     ]
     world.look(EPOCH + 30)
     row = world.page().rows["s1|a"]
@@ -193,7 +205,9 @@ def test_an_agent_that_waits_says_for_what_and_until_when() -> None:
 def test_the_wait_before_an_answer_is_drawn_as_a_wait() -> None:
     world = World()
     waited = (EPOCH, AgentState.THROTTLED)
-    call = LiveCall("s1", "a", "", "m", "l", EPOCH + 60, AgentState.ANSWERING, "", None, waited)
+    call = LiveCall(
+        "s1", "a", "", "m", lane_id("l"), EPOCH + 60, AgentState.ANSWERING, "", None, waited
+    )
     world.live = [call]
     world.look(EPOCH + 90)
     states = list(AgentState)
@@ -205,8 +219,8 @@ def test_the_wait_before_an_answer_is_drawn_as_a_wait() -> None:
 
 def test_of_several_calls_the_one_that_waits_is_shown() -> None:
     world = World()
-    answering = LiveCall("s1", "a", "", "m", "l", EPOCH, AgentState.ANSWERING, "", None)
-    waiting = LiveCall("s1", "a", "", "m", "l", EPOCH, AgentState.QUEUED, "full", None)
+    answering = LiveCall("s1", "a", "", "m", lane_id("l"), EPOCH, AgentState.ANSWERING, "", None)
+    waiting = LiveCall("s1", "a", "", "m", lane_id("l"), EPOCH, AgentState.QUEUED, "full", None)
     world.live = [answering, waiting, answering]
     world.look(EPOCH + 1)
     assert world.page().rows["s1|a"]["state"] == "queued"
@@ -281,7 +295,7 @@ def test_an_end_that_was_reported_is_shown_at_once() -> None:
 
 def test_calls_without_a_session_belong_to_nobodys_timeline() -> None:
     world = World()
-    world.live = [LiveCall("", "", "", "m", "l", EPOCH, AgentState.QUEUED, "", None)]
+    world.live = [LiveCall("", "", "", "m", lane_id("l"), EPOCH, AgentState.QUEUED, "", None)]
     world.look(EPOCH + 1)
     assert world.page().rows == {}
 
@@ -320,9 +334,10 @@ def test_burn_adds_up_to_what_the_calls_used() -> None:
 
 def test_events_are_reported_as_text_and_without_fingerprints() -> None:
     world = World()
-    why = "anthropic/m#12ab is parked: its limit is used up"
+    lane = LaneId("anthropic", "m", "12ab")
+    why = f"{lane} is parked: its limit is used up"
     world.news = [
-        LaneChanged(EPOCH, "anthropic/m#12ab", "parked", why, EPOCH + 60),
+        LaneChanged(EPOCH, lane, "parked", why, EPOCH + 60),
         ServiceNoted(EPOCH + 1, "started", "http://127.0.0.1:1"),
     ]
     world.look(EPOCH + 2)
@@ -335,6 +350,7 @@ def test_events_are_reported_as_text_and_without_fingerprints() -> None:
 def test_a_lost_call_shows_why() -> None:
     world = World()
     call = ended(EPOCH + 10, outcome="refused")
+    assert call.lane is not None
     failure = AttemptFailed(
         EPOCH + 9, call.call, call.lane, "server_error", None, 500, None, 1.0, None, "it said 500"
     )

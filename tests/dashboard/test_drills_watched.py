@@ -21,7 +21,7 @@ from jackline.drills.environment import open_gateway
 from jackline.drills.live_view import LiveView
 from jackline.drills.session_limit_flow import WallSide, as_a_flow
 from jackline.flows.records import CallState, RunRecord
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from tests.dashboard.browser import opened
 from tests.dashboard.watched_drill import Entry, WatchedDrill, ask
 from tests.dashboard.watched_page import (
@@ -171,7 +171,7 @@ def stored(drill: WatchedDrill) -> tuple[RunRecord, list[CallState], int]:
     """The one run of this drill, its calls' states, and their tokens."""
 
     async def read() -> tuple[RunRecord, list[CallState], int]:
-        engine = SqliteRunStore(drill.state.flows)
+        engine = open_run_store(run_store_url(drill.state.folder))
         try:
             (run,) = await engine.runs()
             calls = await engine.calls(run.run_id)

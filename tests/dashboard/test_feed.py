@@ -19,7 +19,7 @@ from jackline.control.fleet import Fleet
 from jackline.dashboard.feed import Feed
 from jackline.dashboard.runs import StoredRuns
 from jackline.flows.records import RunRecord, RunState
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from tests.assembly.world import until
 
 ANY_HEADERS = [(b"content-type", b"text/plain")]
@@ -79,7 +79,7 @@ class World:
         self.clock = VirtualClock(START)
         self.verdict = "Nothing is under way."
         self.ahead = 0.0
-        self.flows = StoredRuns(folder / "flows.db", self.clock)
+        self.flows = StoredRuns(run_store_url(folder), self.clock)
         self.stopping = False
         self.feed = Feed(self._facts, self.flows, self.clock, lambda: self.stopping)
         self._fleet, self._burn = Fleet(), Burn(dollars)
@@ -219,10 +219,10 @@ def test_when_the_service_ends_every_stream_ends_cleanly(tmp_path: Path) -> None
 def test_the_store_of_runs_is_read_only_when_it_was_written(tmp_path: Path) -> None:
     async def main() -> None:
         clock = VirtualClock(START)
-        book = StoredRuns(tmp_path / "flows.db", clock)
+        book = StoredRuns(run_store_url(tmp_path), clock)
         assert (await book.look()).runs == {}
         assert not (tmp_path / "flows.db").exists()
-        engine = SqliteRunStore(tmp_path / "flows.db", wall=clock.wall)
+        engine = open_run_store(run_store_url(tmp_path), wall=clock.wall)
         claim = await engine.create(RunRecord("r1", "f", "f.py", b"{}"), owner="x", lease=60)
         known = await book.look()
         assert set(known.runs) == {"r1"}

@@ -24,7 +24,7 @@ from jackline.flows.records import (
     ResourceState,
     RunRecord,
 )
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from tests.assembly.world import answered as answer_of_provider
 from tests.assembly.world import (
     ask,
@@ -224,7 +224,7 @@ def test_orders_to_runs_need_the_token(tmp_path: Path) -> None:
                 assert got.status == 401
             known = await ask(service.url, order(path, {"run": "x"}, service._token))
             assert known.status == 400
-            assert known.json["error"]["next"] == "`jackline ls` lists them"
+            assert known.json["error"]["hint"] == "`jackline ls` lists them"
             for run_id in ("--help", "", 7, "a b"):
                 got = await ask(service.url, order(path, {"run": run_id}, service._token))
                 assert got.status == 400
@@ -257,14 +257,14 @@ def test_a_read_only_service_takes_no_order_from_a_page_even_with_the_token(
 
 
 async def kept_run(folder: Path) -> None:
-    engine = SqliteRunStore(folder / "state" / "flows.db")
+    engine = open_run_store(run_store_url(folder / "state"))
     record = RunRecord("run1", "review", "", b'{"question": "asked-words"}', tokens=120)
     claim = await engine.create(record, owner="here:1:a", lease=60)
     done = CallRecord("run1", "k1", 0, CallKind.AGENT, "plan", "scope", "task-1", CallState.DONE)
     await engine.begin_call(claim, replace(done, state=CallState.RUNNING))
     await engine.end_call(claim, replace(done, value=b'"answered-words"', tokens=120))
     await engine.note("run1", 5.0, "warning", "", {"says": "four fifths are used"})
-    await engine.keep_resource(
+    await engine.save_resource(
         ResourceRecord("run1", "vm-1", "", "true", False, None, ResourceState.HELD, 5.0)
     )
     await engine.close()
@@ -293,7 +293,7 @@ def test_runs_are_reported_without_arguments_and_answers(
                 assert words not in json.dumps([first, page.json])
             none = await ask(service.url, request(b"GET", b"/_jackline/run?id=no", key=None))
             assert none.status == 404
-            assert "jackline ls" in none.json["error"]["next"]
+            assert "jackline ls" in none.json["error"]["hint"]
 
     run(main())
 
@@ -306,7 +306,7 @@ def _of_run1(result: dict[str, Any]) -> dict[str, Any]:
 def test_a_run_is_cancelled_by_order_and_the_page_shows_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with gateway(tmp_path, "http://127.0.0.1:9") as service:
-            engine = SqliteRunStore(tmp_path / "state" / "flows.db")
+            engine = open_run_store(run_store_url(tmp_path / "state"))
             claim = await engine.create(RunRecord("run1", "f", "", b"{}"), owner="x", lease=60)
             record = await engine.run("run1")
             assert record is not None

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.telemetry.client_telemetry import API_REQUEST, TOOL_RESULT, ClientEvent
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
@@ -23,7 +23,7 @@ ENDS = {"reader": CallState.RUNNING, "writer": CallState.FAILED, "critic": CallS
 
 async def a_parked_run(store: Path) -> None:
     """A run of three agents: one under way, one that failed, one that is done."""
-    engine = SqliteRunStore(store)
+    engine = open_run_store(run_store_url(store.parent))
     try:
         run = RunRecord(RUN, "survey", "survey.py", b"{}")
         claim = await engine.create(run, owner="x", lease=60)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.simulator.reply_script import Say
 from jackline.testing import Rule, SimulatedProvider
 from tests.dashboard.service_thread import PATIENCE, ServiceThread
@@ -71,7 +71,7 @@ def under_way(service: ServiceThread, process: subprocess.Popen[str]) -> str:
 
 
 async def _runs(store: Path) -> list[str]:
-    engine = SqliteRunStore(store)
+    engine = open_run_store(run_store_url(store.parent))
     try:
         return [run.run_id for run in await engine.runs()]
     finally:

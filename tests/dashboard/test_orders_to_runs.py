@@ -13,7 +13,8 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from jackline.flows.records import RunRecord, RunState
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
+from jackline.lane_id import LaneId
 from jackline.testing.simulated_provider import SimulatedProvider
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
@@ -120,7 +121,7 @@ def test_one_call_is_retried_from_its_leaf_and_a_run_resumed_and_cancelled(
 
 async def _leave_parked(store: Path) -> None:
     """A run that waits for a person."""
-    engine = SqliteRunStore(store)
+    engine = open_run_store(run_store_url(store.parent))
     try:
         run = RunRecord("parked", "later", "", b"{}")
         claim = await engine.create(run, owner="x", lease=60)
@@ -136,7 +137,9 @@ def test_a_button_stays_itself_while_the_page_is_drawn_anew(
 ) -> None:
     """A press counts also in the moment in which something changes around the button."""
     with ServiceThread(tmp_path) as service:
-        service.do(lambda running: running.desk.open_lane("anthropic/claude-opus-4-8#00"))
+        service.do(
+            lambda running: running.desk.open_lane(LaneId("anthropic", "claude-opus-4-8", "00"))
+        )
         service.wait(_leave_parked(service.folder / "flows.db"))
         with opened(browser, f"{service.url}/#token={service.token}") as page:
             expect(page.locator(".run")).to_contain_text("by request")
@@ -145,7 +148,9 @@ def test_a_button_stays_itself_while_the_page_is_drawn_anew(
             assert "cancel run parked" in names
             assert "pause anthropic/claude-opus-4-8" in names
             service.wait(_say_why(service.folder / "flows.db", ""))
-            lane = service.service.carrier.controller.lanes["anthropic/claude-opus-4-8#00"]
+            lane = service.service.carrier.controller.lanes[
+                LaneId("anthropic", "claude-opus-4-8", "00")
+            ]
             now = service.service.desk.now()
             service.do(lambda _running: lane.park(None, now + 3600, now))
             expect(page.locator(".run")).not_to_contain_text("by request")
@@ -154,7 +159,7 @@ def test_a_button_stays_itself_while_the_page_is_drawn_anew(
 
 
 async def _say_why(store: Path, why: str) -> None:
-    engine = SqliteRunStore(store)
+    engine = open_run_store(run_store_url(store.parent))
     try:
         claim = await engine.claim("parked", owner="y", lease=60)
         record = await engine.run("parked")
@@ -171,7 +176,9 @@ def test_calls_for_a_model_are_sent_elsewhere_and_back(browser: Browser, tmp_pat
         SimulatedProvider() as two,
         ServiceThread(tmp_path, one.url, two.url) as service,
     ):
-        service.do(lambda running: running.desk.open_lane("anthropic/claude-opus-4-8#00"))
+        service.do(
+            lambda running: running.desk.open_lane(LaneId("anthropic", "claude-opus-4-8", "00"))
+        )
         with opened(browser, f"{service.url}/#token={service.token}") as page:
             card = page.locator(".card[data-lane='anthropic/claude-opus-4-8']")
             card.get_by_role("button", name="use another upstream").click()

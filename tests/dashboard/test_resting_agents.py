@@ -18,12 +18,13 @@ from jackline.control.status import count_agents
 from jackline.dashboard.runs import StoredRuns
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
+from jackline.lane_id import LaneId
 from jackline.states import AgentState
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NOW = START.timestamp()
-LANE = "anthropic/claude-opus-4-8#11aa"
+LANE = LaneId("anthropic", "claude-opus-4-8", "11aa")
 
 
 def call(at: float, agent: str, **more: float) -> CallEnded:
@@ -36,7 +37,7 @@ def book_of(folder: Path, state: RunState, later: float = 0.0) -> FlowFacts:
 
     async def main() -> FlowFacts:
         clock = VirtualClock(START)
-        engine = SqliteRunStore(folder / "flows.db", wall=clock.wall)
+        engine = open_run_store(run_store_url(folder), wall=clock.wall)
         claim = await engine.create(RunRecord("r1", "f", "f.py", b"{}"), owner="x", lease=60)
         for task, state_of in zip(("working", "done", "failed"), CallState, strict=True):
             one = CallRecord("r1", task, 0, CallKind.AGENT, task, "", task, CallState.RUNNING)
@@ -50,7 +51,7 @@ def book_of(folder: Path, state: RunState, later: float = 0.0) -> FlowFacts:
             ended = replace(record, state=state, wake_at=wakes, why="the quota is gone")
             await engine.let_go(claim, ended)
         await clock.advance(later)
-        book = StoredRuns(folder / "flows.db", clock)
+        book = StoredRuns(run_store_url(folder), clock)
         shown = await book.look()
         await book.close()
         await engine.close()

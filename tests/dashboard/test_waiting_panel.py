@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from jackline.assembly import Service
 from jackline.events import CallEnded
 from jackline.gateway.caller import conversation_of
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, CallUsage
 from jackline.lanes.lane import Lane
 from jackline.testing.simulated_provider import SimulatedProvider
@@ -36,12 +37,12 @@ def remember(service: Service) -> None:
             call = Call(0, (), conversation=name)
             lane.caches.answered(call, now - age, 0.0, CallUsage(3, 10, 0, 120_000))
     service.desk.carrier.controller._caches_seen = True
-    service.desk.carrier.pause_lane(lane.name, paused=True)
+    service.desk.carrier.pause_lane(lane.id, paused=True)
 
 
 def resume(service: Service) -> None:
     (lane,) = _lanes(service)
-    service.desk.carrier.pause_lane(lane.name, paused=False)
+    service.desk.carrier.pause_lane(lane.id, paused=False)
 
 
 def _lanes(service: Service) -> list[Lane]:
@@ -89,7 +90,7 @@ def test_who_waits_is_listed_in_its_order_with_the_reason(browser: Browser, tmp_
 
 def test_an_agents_page_says_where_a_wait_cost_its_cache(browser: Browser, tmp_path: Path) -> None:
     now = time.time()
-    lane = "anthropic/claude-opus-4-8#1"
+    lane = LaneId("anthropic", "claude-opus-4-8", "1")
     who = ("claude-opus-4-8", "s1", "a1", None, None, True, 200, 1)
     first = CallEnded(now - 900, "c1", "answered", lane, *who, 0.0, 5.0, None, 3, 9, 0, 64_000)
     late = CallEnded(now - 60, "c2", "answered", lane, *who, 830.0, 835.0, None, 3, 9, 0, 64_000)

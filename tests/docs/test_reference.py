@@ -16,8 +16,7 @@ import pytest
 from jackline import events
 from jackline.agents.outcome import Ending
 from jackline.cli.main import jackline
-from jackline.config import keys
-from jackline.config.document import defaults
+from jackline.config.declaration import DEFAULTS, variable_of
 from jackline.config.keys import dotted
 from jackline.errors import JacklineError
 from jackline.failures import Kind
@@ -90,7 +89,7 @@ def test_every_setting_is_in_the_table_with_its_variable_and_no_other() -> None:
     )
     told = {key: variable.strip("`") for key, variable in rows if variable != "–"}
     assert len(told) == sum(variable != "–" for _, variable in rows)
-    assert told == {dotted(key): keys.variable_of(key) for key in defaults()}
+    assert told == {dotted(key): variable_of(key) for key in DEFAULTS}
 
 
 def test_every_metric_has_a_section_and_every_section_is_a_metric() -> None:

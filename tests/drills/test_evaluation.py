@@ -138,4 +138,4 @@ def test_every_requirement_names_a_figure_and_every_crew_can_be_started(real_cli
 def test_an_unknown_drill_is_an_error_that_lists_the_drills() -> None:
     with pytest.raises(BadArgumentError, match="no drill 'x'") as error:
         drill_named("x")
-    assert "throttle-storm, session-limit, outage-one-lane" in error.value.next
+    assert "throttle-storm, session-limit, outage-one-lane" in error.value.hint

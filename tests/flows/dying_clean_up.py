@@ -16,7 +16,7 @@ from jackline.agents.outcome import Outcome
 from jackline.event_loop import run as run_on_loop
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_run
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.testing.scripted_agents import ScriptedRunner
 
 LEDGER, DIES = "DYING_CLEAN_UP_LEDGER", "DYING_CLEAN_UP_DIES"
@@ -60,10 +60,10 @@ async def renting() -> str:
 
 
 async def carry(store: Path) -> None:
-    engine = SqliteRunStore(store)
+    engine = open_run_store(run_store_url(store.parent))
     try:
         host = FlowHost(engine, lambda _run_id: {"messages": ScriptedRunner()})
-        await (await begin_run(host, renting, b"{}", run_id="r1")).carry()
+        await (await begin_run(host, renting, b"{}", run_id="r1")).run()
     finally:
         await engine.close()
 

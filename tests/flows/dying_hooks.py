@@ -16,8 +16,9 @@ from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_resume, begin_run
 from jackline.flows.records import HookRecord
 from jackline.flows.settings import RunSettings
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.testing.scripted_agents import ScriptedRunner
+from tests.flows.world import StoreWrapper
 
 LEDGER = "DYING_HOOKS_LEDGER"
 COMMAND = f'echo "command {{}} $JACKLINE_IDEMPOTENCY_KEY" >> "${LEDGER}"'
@@ -43,17 +44,17 @@ async def hooked() -> str:
     return await agent("two", label="two", on_end=after_agent)
 
 
-class Dies(SqliteRunStore):
+class Dies(StoreWrapper):
     """The store of a process that is killed when it would keep the end of a hook's first try."""
 
     async def end_hook(self, hook: HookRecord) -> None:
         if hook.state == "done" and hook.tries == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        await super().end_hook(hook)
+        await self.store.end_hook(hook)
 
 
 async def carry(store: Path) -> None:
-    engine = Dies(store)
+    engine = Dies(open_run_store(run_store_url(store.parent)))
     try:
         host = FlowHost(
             engine,
@@ -61,11 +62,11 @@ async def carry(store: Path) -> None:
             settings=RunSettings(lease=0.05),
         )
         if await engine.run("r1") is None:
-            await (await begin_run(host, hooked, b"{}", run_id="r1")).carry()
+            await (await begin_run(host, hooked, b"{}", run_id="r1")).run()
         else:
             begun = await begin_resume(host, "r1", flow=hooked)
             if isinstance(begun, FlowRun):
-                await begun.carry()
+                await begun.run()
     finally:
         await engine.close()
 

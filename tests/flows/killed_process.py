@@ -17,7 +17,7 @@ from jackline.event_loop import run as run_on_loop
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_resume, begin_run
 from jackline.flows.settings import RunSettings
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.testing.scripted_agents import Play, ScriptedRunner
 
 LEDGER = Path(os.environ.get("LEDGER", os.devnull))
@@ -58,15 +58,15 @@ def script(task: AgentTask) -> Play:
 
 async def carry(store: Path, size: int) -> Outcome[str]:
     runner = ScriptedRunner(script)
-    engine = SqliteRunStore(store)
+    engine = open_run_store(run_store_url(store.parent))
     try:
         settings = RunSettings(lease=30.0, poll=0.1)
         host = FlowHost(engine, lambda _run_id: {"messages": runner}, settings=settings)
         if await engine.run("r1") is None:
             arguments = f'{{"size": {size}}}'.encode()
-            return await (await begin_run(host, killed, arguments, run_id="r1")).carry()
+            return await (await begin_run(host, killed, arguments, run_id="r1")).run()
         begun = await begin_resume(host, "r1", flow=killed)
-        return begun if isinstance(begun, Outcome) else await begun.carry()
+        return begun if isinstance(begun, Outcome) else await begun.run()
     finally:
         await engine.close()
 

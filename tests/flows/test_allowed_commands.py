@@ -18,26 +18,28 @@ from jackline.flows.actions import (
 )
 from jackline.flows.cleanup.reaper import Reaped, reap
 from jackline.flows.records import ResourceRecord, ResourceState, RunRecord
+from jackline.flows.store import open_run_store
 from jackline.flows.store.run_store import Claim
-from jackline.testing.memory_run_store import MemoryRunStore
+
+EVERYTHING = ("sh *", "sh look.sh", "sh read.sh", "touch *")
 
 
-def reaped(cwd: Path, releases: Sequence[str]) -> list[Reaped]:
+def reaped(cwd: Path, releases: Sequence[str], allow: Sequence[str] = EVERYTHING) -> list[Reaped]:
     """What the next process does that looks after a run whose own has died."""
 
     async def main() -> list[Reaped]:
         clock = SystemClock()
-        engine = MemoryRunStore(wall=clock.wall)
+        engine = open_run_store("sqlite:///:memory:", wall=clock.wall)
         await engine.create(RunRecord("r1", "f", "", b"{}", cwd=str(cwd)), owner="o", lease=-1.0)
         for number, release in enumerate(releases):
             name, over = f"i-{number}", clock.wall() - 1
             held = ResourceRecord("r1", name, "", release, False, over, ResourceState.HELD, over)
-            await engine.keep_resource(held)
+            await engine.save_resource(held)
 
         def take(run: RunRecord, lease: float) -> Awaitable[Claim | None]:
             return engine.claim(run.run_id, owner="me", lease=lease)
 
-        return await reap(engine, clock, lambda _run: None, take)
+        return await reap(engine, clock, lambda _run: None, take, allow=lambda: allow)
 
     return asyncio.run(main())
 
@@ -88,6 +90,20 @@ def test_what_is_not_permitted_any_more_is_kept_and_says_why(tmp_path: Path) -> 
     assert [trouble.startswith("not run: ") for trouble in troubles] == [True] * 4
     assert "by a link" in troubles[0]
     assert not list(tmp_path.rglob("made"))
+
+
+def test_what_the_user_allows_no_more_is_not_run(tmp_path: Path) -> None:
+    """It has failed once, and is tried again: by the patterns of now."""
+    release = render_allowed_command("touch made", str(tmp_path), ("touch *",))
+    for allow in ((), ("touch other",)):
+        [done] = reaped(tmp_path, [release], allow)
+        assert done.trouble.startswith("not run: ")
+        assert not (tmp_path / "made").exists()
+    # Nor what is allowed only since.
+    [done] = reaped(tmp_path, [render_allowed_command("touch made", str(tmp_path), ())])
+    assert done.trouble.startswith("not run: ")
+    [done] = reaped(tmp_path, [release])
+    assert (done.trouble, (tmp_path / "made").exists()) == ("", True)
 
 
 def test_a_programs_name_is_no_such_command() -> None:

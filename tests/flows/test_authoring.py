@@ -487,7 +487,7 @@ def test_a_user_bug_ends_the_run_as_a_crash_that_says_where() -> None:
     async def test() -> None:
         w = world()
         begun = await w.begin(buggy)
-        outcome = await w.through(begun.carry())
+        outcome = await w.through(begun.run())
         assert outcome.terminated_by is Ending.CRASH
         assert outcome.evidence.says.startswith("ZeroDivisionError: oh (test_authoring.py, line")
         assert isinstance(begun.error, ZeroDivisionError)

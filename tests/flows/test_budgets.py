@@ -85,7 +85,7 @@ def test_what_was_spent_before_a_stop_still_counts_after_the_resume() -> None:
     async def test() -> None:
         w = limited(Budget(tokens=500))
         begun = await w.begin(one_by_one(4))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 3, task)
         begun.stop_now()
         await w.through(_of(task))
@@ -112,7 +112,7 @@ def test_agents_and_turns_of_earlier_processes_count(budget: Budget, ends: list[
     async def test() -> None:
         w = limited(budget)
         begun = await w.begin(one_by_one(4))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 4, task)
         begun.stop_now()
         await w.through(_of(task))
@@ -132,7 +132,7 @@ def test_a_child_flows_budget_holds_across_processes() -> None:
     async def test() -> None:
         w = world(spending, settings=RunSettings(poll=5.0, guard=0))
         begun = await w.begin(parent)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 4, task)
         begun.stop_now()
         await w.through(_of(task))
@@ -150,7 +150,7 @@ def test_an_agent_that_was_refused_is_kept_as_failed_so_that_a_retry_finds_it() 
         outcome = await w.run(working)
         assert (outcome.exit_code, outcome.tally.failed) == (3, 1)
         again = await begin_retry(w.host, "r1", flow=working, settings=RunSettings(poll=5.0))
-        outcome = await w.through(again.carry())
+        outcome = await w.through(again.run())
         assert outcome.value == ["completion"] * 3
         assert w.runner.tasks[-1].what_happened == "", "it had not begun"
 
@@ -161,7 +161,7 @@ def test_time_at_work_counts_across_processes_and_waiting_does_not() -> None:
     async def test() -> None:
         w = limited(Budget(seconds=300))
         begun = await w.begin(one_by_one(4))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 3, task)
         begun.stop_now()
         await w.through(_of(task))
@@ -246,7 +246,7 @@ def test_three_equal_failures_stop_the_run_with_their_cause() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(ending=Ending.REFUSED, evidence=evidence, seconds=1))
         begun = await w.begin(one_by_one(50))
-        outcome = await w.through(begun.carry())
+        outcome = await w.through(begun.run())
         assert len(w.runner.begun) == 3
         assert begun.state is RunState.FAILED
         assert outcome.exit_code == 1

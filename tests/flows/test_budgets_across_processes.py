@@ -43,7 +43,7 @@ async def cut_off_after(w: World, working: Flow[[], str], answers: int) -> None:
 
 async def die_after(w: World, begun: FlowRun[str], answers: int) -> None:
     """A process dies: another has taken the run over, and nothing it does is kept any more."""
-    task = asyncio.create_task(begun.carry())
+    task = asyncio.create_task(begun.run())
     while len(w.runner.answered) < answers and not task.done():
         await w.to_next_hour()
     await w.clock.advance(25)
@@ -132,7 +132,7 @@ def test_however_often_it_is_cut_off_no_budget_gives_more_than_in_one_process(
                 break  # it was done before it could be cut off
             begun = again
         else:
-            await w.through(begun.carry())
+            await w.through(begun.run())
         answered = len(w.runner.answered)
         # A turn that is cut off costs time, and nothing else.
         assert answered == limit or (kind == "seconds" and answered < limit)
@@ -181,7 +181,7 @@ def test_time_at_a_wall_is_no_time_of_an_agent_in_any_process() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(turns=4, seconds=60))
         begun = await w.begin(long_one(Budget(seconds=310)))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 2, task)
         w.runner.wall_until = w.clock.now() + timedelta(hours=5)
         await w.until(lambda: begun.is_parked, task)
@@ -214,7 +214,7 @@ def test_a_window_knows_what_agents_of_another_process_have_used_so_far() -> Non
         await cut_off_after(w, long_one(None), 4)
         settings = RunSettings(poll=5.0, budgets=(Budget(tokens=400, window="48h"),))
         other = await begin_run(w.host, long_one(None), b"{}", settings=settings, run_id="r2")
-        waiting = asyncio.create_task(other.carry())
+        waiting = asyncio.create_task(other.run())
         await w.until(lambda: other.state is RunState.PARKED, waiting)
         assert len(w.runner.answered) == 4
         record = await w.engine.run("r2")
@@ -252,7 +252,7 @@ def test_what_a_failed_agent_cost_is_in_the_ledger_once_when_it_goes_on() -> Non
         await w.run(long_one(Budget(turns=3)))
         assert await w.engine.spent_since(0.0) == (300, 1.5)
         again = await begin_retry(w.host, "r1", flow=long_one(Budget(turns=5)))
-        await w.through(again.carry())
+        await w.through(again.run())
         assert await w.engine.spent_since(0.0) == (500, 2.5)
 
     played(test)
@@ -262,7 +262,7 @@ def test_what_a_stopped_agent_has_used_is_in_the_ledger_at_once() -> None:
     async def test() -> None:
         w = world(ten_turns)
         begun = await w.begin(long_one(None))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 2, task)
         begun.stop_now()
         await w.through(_of(task))
@@ -281,7 +281,7 @@ def test_an_agents_duration_is_its_time_at_work_in_all_processes() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(turns=4, seconds=60))
         begun = await w.begin(timed)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 2, task)
         begun.stop_now()
         await w.through(_ended(task))

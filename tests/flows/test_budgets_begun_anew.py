@@ -62,7 +62,7 @@ def failing(endings: dict[str, list[Ending]]) -> World:
 
 async def cut_off(w: World, begun: FlowRun[str], answers: int) -> None:
     """The process dies once so many more turns are answered, or ends before that."""
-    task = asyncio.create_task(begun.carry())
+    task = asyncio.create_task(begun.run())
     goal = len(w.runner.answered) + answers
     while len(w.runner.answered) < goal and not task.done():
         await w.to_next_hour()
@@ -104,7 +104,7 @@ def test_what_was_used_before_an_agent_began_anew_counts(
         await w.run(working)
         assert len(w.runner.answered) == TURNS
         again = await begin_retry(w.host, "r1", flow=working)
-        outcome = await w.through(again.carry())
+        outcome = await w.through(again.run())
         assert len(w.runner.answered) == TURNS + 1
         assert outcome.value == f"0 of 1 ok, 1 failed: 1 {'turns' if kind == 'turns' else 'budget'}"
 
@@ -121,7 +121,7 @@ def test_what_was_used_counts_though_the_process_dies_before_it_begins_anew() ->
         await cut_off(w, await begin_retry(w.host, "r1", flow=working), 0)
         again = await taken_up(w, working)
         assert again is not None
-        await w.through(again.carry())
+        await w.through(again.run())
         assert len(w.runner.answered) == TURNS + 1
 
     played(test)
@@ -141,7 +141,7 @@ def test_an_agent_that_failed_is_one_of_those_that_may_start_whatever_is_retried
         await w.run(working)
         for only in ("a", "c", "b"):
             again = await begin_retry(w.host, "r1", only=only, flow=working)
-            await w.through(again.carry())
+            await w.through(again.run())
         assert set(w.runner.begun) == {"a", "b"}
 
     played(test)
@@ -158,7 +158,7 @@ def test_agents_that_go_on_are_not_counted_again(whose: str) -> None:
         await cut_off(w, await w.begin(working), 2)
         await w.resume(working)
         again = await begin_retry(w.host, "r1", flow=working)
-        assert (await w.through(again.carry())).value == "2 of 2 ok"
+        assert (await w.through(again.run())).value == "2 of 2 ok"
 
     played(test)
 
@@ -194,12 +194,12 @@ def test_no_cuts_failures_and_retries_give_more_than_one_undisturbed_process(
             if begun is None:
                 break
             if cut is None:
-                await w.through(begun.carry())
+                await w.through(begun.run())
             else:
                 await cut_off(w, begun, cut)
             begun = await taken_up(w, working)
         if begun is not None:
-            await w.through(begun.carry())
+            await w.through(begun.run())
         answered = len(w.runner.answered)
         if kind == "agents":
             assert len(set(w.runner.begun)) <= limit
@@ -235,7 +235,7 @@ def test_a_rolling_window_keeps_what_began_anew_and_what_was_cut_off(
         for cut in [*cuts, None]:
             if begun is None:
                 break
-            task = asyncio.create_task(begun.carry())
+            task = asyncio.create_task(begun.run())
             goal = len(w.runner.answered) + (99 if cut is None else cut)
             while not (task.done() or begun.is_parked or len(w.runner.answered) >= goal):
                 await w.to_next_hour()
@@ -245,7 +245,7 @@ def test_a_rolling_window_keeps_what_began_anew_and_what_was_cut_off(
         assert len(w.runner.answered) <= limit
         if begun is not None:
             begun.cancel()
-            await w.through(begun.carry())
+            await w.through(begun.run())
 
     played(test)
 

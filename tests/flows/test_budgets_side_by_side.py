@@ -57,7 +57,7 @@ class Fleet:
         return await begin_run(self.host(budget), working, b"{}", run_id="r1")
 
     async def run(self, working: Flow[[], int], budget: Budget) -> Outcome[int]:
-        return await self.world.through((await self.begin(working, budget)).carry())
+        return await self.world.through((await self.begin(working, budget)).run())
 
 
 def fleet(*script: Rule | Reply) -> Fleet:
@@ -168,7 +168,7 @@ def test_a_parked_run_holds_no_reservations() -> None:
     async def test() -> None:
         w = one_at_a_time(Budget(tokens=10_000))
         begun = await w.begin(many(4))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 1, task)
         w.runner.wall_until = w.clock.now() + timedelta(hours=5)
         await w.until(lambda: begun.is_parked, task)
@@ -188,7 +188,7 @@ def test_a_run_that_is_stopped_or_cancelled_does_not_wait_for_those_in_line(orde
         w = one_at_a_time(Budget(tokens=10_000))
         w.runner = ScriptedRunner(lambda _task: Play(tokens=100, seconds=3600), clock=w.clock)
         begun = await w.begin(many(4))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.asked) == 1, task)
         await w.clock.advance(1)
         began = w.clock.monotonic()
@@ -234,7 +234,7 @@ def test_reservations_end_with_their_process_and_what_was_used_does_not() -> Non
     async def test() -> None:
         w = one_at_a_time(Budget(tokens=500))
         begun = await w.begin(many(4))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 1, task)
         await w.clock.advance(1)
         record = await w.engine.run("r1")
@@ -275,7 +275,7 @@ def test_agents_side_by_side_pass_a_rolling_budget_by_less_than_a_call() -> None
     async def test() -> None:
         f = fleet()
         begun = await f.begin(many(), Budget(tokens=20_000, window="5h"))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await f.world.until(lambda: begun.is_parked, task)
         spent = sum(request.answer.usage.total for request in f.model.ledger if request.answer)
         assert 20_000 <= spent < 20_000 + ANSWER + 100
@@ -328,7 +328,7 @@ def test_programs_pass_a_budget_by_no_more_than_a_turn_each(limit: int) -> None:
         runner = Program(w.clock)
         host = replace(w.host, runners=lambda _run_id: {"messages": runner}, settings=settings)
         begun = await begin_run(host, many(processes), b"{}", run_id="r1")
-        outcome = await w.through(begun.carry())
+        outcome = await w.through(begun.run())
         wanted = processes * 10 * Program.turn
         assert min(limit, wanted) <= outcome.usage.total <= limit + processes * Program.turn
         assert outcome.tally.ok == (processes if limit > wanted else 0)
@@ -366,7 +366,7 @@ def says_of(outcome_of: Flow[[], str], budget: Budget, runner: ScriptedRunner | 
             return (await w.run(outcome_of)).value or ""
         f = fleet()
         begun = await begin_run(f.host(budget), outcome_of, b"{}", run_id="r1")
-        return (await f.world.through(begun.carry())).value or ""
+        return (await f.world.through(begun.run())).value or ""
 
     return played(test)
 
@@ -425,7 +425,7 @@ def test_max_tokens_is_what_the_model_is_asked_with_and_our_own_loop_only() -> N
 
 def reserved(begun: FlowRun[int]) -> float:
     """What calls in flight have reserved of the run's budgets."""
-    return sum(limit.reserved for limit in begun._x.account.limits)
+    return sum(limit.reserved for limit in begun._x.accounting.account.limits)
 
 
 async def _of(task: asyncio.Task[Outcome[int]]) -> Outcome[int]:

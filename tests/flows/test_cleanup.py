@@ -26,8 +26,8 @@ from jackline.flows.lifecycle import cancel_run, claim_run
 from jackline.flows.records import ResourceRecord, ResourceState, RunRecord, RunState
 from jackline.flows.run_events import CleanupEnded
 from jackline.flows.settings import RunSettings
+from jackline.flows.store import open_run_store
 from jackline.flows.store.run_store import Claim
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import Play, ScriptedRunner
 from tests.flows.test_replaying import MortalEngine, calm
 from tests.flows.world import EPOCH, World, played, world
@@ -110,7 +110,7 @@ def test_a_command_is_given_the_outcome_as_json(tmp_path: Path) -> None:
     async def test() -> None:
         w = world()
         w.clock = SystemClock()  # type: ignore[assignment]
-        outcome = await (await w.begin(working)).carry()
+        outcome = await (await w.begin(working)).run()
         assert outcome.ok
         text = told.read_text()
         assert text.endswith("completion")
@@ -169,7 +169,7 @@ def test_after_a_crash_the_next_process_runs_what_is_due_and_nothing_twice(write
 
     async def test() -> None:
         clock = VirtualClock(EPOCH)
-        store = MemoryRunStore(wall=clock.wall)
+        store = open_run_store("sqlite:///:memory:", wall=clock.wall)
         runner = ScriptedRunner(clock=clock)
         w = World(clock, MortalEngine(store, writes), runner, settings=calm())
         try:
@@ -211,7 +211,7 @@ def test_cancelling_a_run_that_nobody_carries_runs_the_hooks_of_its_agents() -> 
     async def test() -> None:
         w = world(lambda _task: Play(seconds=100))
         begun = await w.begin(one())
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.clock.advance(5)
         begun.stop_now()
         await w.through(_of(task))
@@ -219,7 +219,7 @@ def test_cancelling_a_run_that_nobody_carries_runs_the_hooks_of_its_agents() -> 
         await w.through(cancel_run(w.host, "r1"))
         [row] = await w.engine.hooks("r1")
         assert row.state in ("done", "failed")
-        assert json.loads(row.told)["terminated_by"] == "cancelled"
+        assert json.loads(row.outcome)["terminated_by"] == "cancelled"
 
     played(test)
 
@@ -244,7 +244,7 @@ def test_a_flows_own_hook_runs_once_for_its_end_wherever_the_process_dies(writes
 
     async def test() -> None:
         clock = VirtualClock(EPOCH)
-        store = MemoryRunStore(wall=clock.wall)
+        store = open_run_store("sqlite:///:memory:", wall=clock.wall)
         w = World(clock, MortalEngine(store, writes), ScriptedRunner(clock=clock), settings=calm())
         try:
             await w.run(working)
@@ -273,14 +273,14 @@ def test_a_flows_own_hook_runs_when_another_process_cancels_the_run() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(seconds=100))
         begun = await w.begin(working)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.clock.advance(5)
         begun.stop_now()
         await w.through(_of(task))
         await w.through(cancel_run(w.host, "r1"))
         [row] = await w.engine.hooks("r1")
         assert row.state == "done"
-        assert json.loads(row.told)["terminated_by"] == "cancelled"
+        assert json.loads(row.outcome)["terminated_by"] == "cancelled"
 
     played(test)
 
@@ -301,7 +301,7 @@ def test_a_second_stop_breaks_a_long_clean_up_off_and_the_next_process_does_it()
         w = world()
         RELEASES[:] = [at_once, endless]
         begun = await w.begin(renting)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         while not begun.is_cleaning_up or len(RELEASES) > 1:
             await w.clock.advance(0)
         begun.stop()
@@ -401,7 +401,7 @@ def test_a_stop_keeps_what_is_rented_and_a_resume_finds_the_same() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(turns=10, seconds=60))
         begun = await w.begin(renting)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 3, task)
         begun.stop_now()
         await w.through(_of(task))
@@ -426,7 +426,7 @@ def test_parking_gives_back_what_was_taken_so_and_a_lease_ends_by_itself() -> No
         w = world(settings=RunSettings(poll=60.0))
         w.runner.wall_until = EPOCH + timedelta(hours=5)
         begun = await w.begin(renting)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: begun.is_parked, task)
         await w.clock.advance(60)
         assert HEARD == [("released", "idle")]
@@ -524,14 +524,14 @@ def test_of_two_that_clean_up_at_once_one_does_it() -> None:
 def test_the_reaper_leaves_live_runs_alone_and_takes_what_is_overdue() -> None:
     async def test() -> None:
         clock = VirtualClock(EPOCH)
-        engine = MemoryRunStore(wall=clock.wall)
+        engine = open_run_store("sqlite:///:memory:", wall=clock.wall)
         now = clock.wall()
         for run_id, lease in (("live", 1e6), ("dead", 1.0)):
             run = RunRecord(run_id, "f", "", b"{}")
             await engine.create(run, owner="o", lease=lease)
             row = ResourceRecord(run_id, "x", "", "", False, now + 60, ResourceState.HELD, now)
-            await engine.keep_resource(row)
-            await engine.keep_resource(replace(row, name="y", lease_until=None))
+            await engine.save_resource(row)
+            await engine.save_resource(replace(row, name="y", lease_until=None))
         await clock.advance(100)
 
         def take(run: RunRecord, lease: float) -> Awaitable[Claim | None]:

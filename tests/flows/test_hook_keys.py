@@ -67,7 +67,7 @@ def test_the_next_ending_of_the_same_agent_has_another_key() -> None:
         assert (await w.run(one)).value == "refused"
         again = await begin_retry(w.host, "r1", flow=one)
         assert isinstance(again, FlowRun)
-        await w.through(again.carry())
+        await w.through(again.run())
         assert len(KEYS) == 2
         assert KEYS[0] != KEYS[1]
 

@@ -36,7 +36,7 @@ def test_the_only_flow_or_the_named_one_is_found(tmp_path: Path) -> None:
     assert load_flow(f"{file}:two").name == "two"
     with pytest.raises(UsageError, match="has several flows: one, two") as caught:
         load_flow(str(file))
-    assert caught.value.next == "Say which: my_flow.py:one."
+    assert caught.value.hint == "Say which: my_flow.py:one."
     single = written(tmp_path, "@flow\nasync def only(): ...\n", "single.py")
     assert load_flow(str(single)).name == "only"
 
@@ -63,7 +63,7 @@ def test_a_missing_file_or_flow_is_said(tmp_path: Path) -> None:
     file = written(tmp_path, "@flow\nasync def only(): ...\n")
     with pytest.raises(UsageError, match="There is no flow other") as caught:
         load_flow(f"{file}:other")
-    assert caught.value.next == "It has these: only."
+    assert caught.value.hint == "It has these: only."
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_fault_in_an_argument_names_it_what_it_takes_and_how_to_write_it(
     with pytest.raises(UsageError) as caught:
         parse_arguments(survey, words)
     assert caught.value.message == says
-    assert caught.value.next.startswith(do)
+    assert caught.value.hint.startswith(do)
 
 
 def test_a_word_is_text_where_only_text_fits() -> None:

@@ -52,7 +52,7 @@ async def under_way(
     w: World, working: Flow[[], str], holds: Callable[[], bool]
 ) -> tuple[FlowRun[str], asyncio.Task[Outcome[str]]]:
     begun = await w.begin(working)
-    task = asyncio.create_task(begun.carry())
+    task = asyncio.create_task(begun.run())
     await w.until(holds, task)
     return begun, task
 
@@ -262,7 +262,7 @@ def test_neither_resume_nor_retry_begins_it_again_unless_it_is_named() -> None:
         assert isinstance(again, Outcome)
         with pytest.raises(BadArgumentError, match="but what a person cancelled") as refused:
             await begin_retry(w.host, "r1", flow=working)
-        assert "--only a`" in str(refused.value.next)
+        assert "--only a`" in str(refused.value.hint)
         outcome = await w.through(resume("r1", only="a", flow=working, host=w.host))
         assert outcome.value == "2 of 2 ok"
         assert w.runner.begun == ["a", "b", "a"]
@@ -296,7 +296,7 @@ def test_resume_by_name_goes_on_in_the_same_conversation_and_retry_begins_anew(
         assert outcome.value == f"2 of 3 ok, 1 failed: 1 {ending.value}"
         assert w.runner.answered.count("a") == 3
         again = await begin_retry(w.host, "r1", only="b", flow=working)
-        assert (await w.through(again.carry())).value == "3 of 3 ok"
+        assert (await w.through(again.run())).value == "3 of 3 ok"
         anew = ending is not Ending.OUTAGE
         assert w.runner.answered.count("b") == (5 if anew else 3)
         assert w.runner.answered.count("c") == 3
@@ -314,7 +314,7 @@ def test_a_retry_by_name_of_a_stopped_run_takes_nobody_for_done() -> None:
         begun.stop_now()
         await w.through(_of(task))
         again = await begin_retry(w.host, "r1", only="a", flow=working)
-        assert (await w.through(again.carry())).value == "2 of 2 ok"
+        assert (await w.through(again.run())).value == "2 of 2 ok"
         assert w.runner.answered.count("b") == 10
 
     played(test)
@@ -325,7 +325,7 @@ def test_what_has_ended_and_what_is_not_known_is_refused_and_leaves_no_order() -
         with pytest.raises(JacklineError) as error:
             await w.through(cancel_agents(w.host, "r1", name))
         assert await w.engine.ordered_ends("r1") == []
-        return f"{error.value.message} {error.value.next}"
+        return f"{error.value.message} {error.value.hint}"
 
     def script(task: AgentTask) -> Play:
         return Play(turns=1 if task.label == "quick" else 100, seconds=60)
@@ -412,7 +412,7 @@ def test_an_owner_that_says_nothing_in_time_leaves_the_order_standing() -> None:
         begun = await w.begin(fleet("a"))  # claimed, and nobody carries it
         came = await w.through(cancel_agents(w.host, "r1", "a"))
         assert (came.ended, came.carried) == (None, True)
-        outcome = await w.through(begun.carry())
+        outcome = await w.through(begun.run())
         assert outcome.value == "0 of 1 ok, 1 failed: 1 cancelled"
 
     played(test)
@@ -438,7 +438,7 @@ def test_whatever_is_ordered_and_cut_off_the_named_end_cancelled_and_the_others_
         w.settings = RunSettings(poll=5.0, at_once=at_once)
         cancelled: set[str] = set()
         begun = await w.begin(working)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         for what, which in steps:
             goal = len(w.runner.answered) + 1
             while len(w.runner.answered) < goal and not task.done():
@@ -463,7 +463,7 @@ def test_whatever_is_ordered_and_cut_off_the_named_end_cancelled_and_the_others_
             again = await begin_resume(w.host, "r1", flow=working)
             if isinstance(again, Outcome):
                 break
-            begun, task = again, asyncio.create_task(again.carry())
+            begun, task = again, asyncio.create_task(again.run())
         if not task.done():
             await w.through(_of(task))
         calls = await w.engine.calls("r1")

@@ -14,8 +14,8 @@ from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_run, cancel_agents
 from jackline.flows.settings import RunSettings
+from jackline.flows.store import open_run_store
 from jackline.simulator.reply_script import Say
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import ScriptedModel
 
 SCHEMA = {"type": "object", "properties": {"depth": {"type": "integer"}}, "required": ["depth"]}
@@ -25,7 +25,11 @@ ANSWER = Say("", (("StructuredOutput", {"depth": 7}),))
 def host_of(model: ScriptedModel) -> FlowHost:
     runner = MessagesRunner(model)
     settings = RunSettings(poll=0.05)
-    return FlowHost(MemoryRunStore(), lambda _run_id: {"messages": runner}, settings=settings)
+    return FlowHost(
+        open_run_store("sqlite:///:memory:"),
+        lambda _run_id: {"messages": runner},
+        settings=settings,
+    )
 
 
 def measuring(measure: Callable[..., object]) -> Flow[[], str]:
@@ -58,7 +62,7 @@ def test_what_ended_by_schema_is_asked_again_in_the_same_conversation() -> None:
         model = ScriptedModel.in_turn(Say("", (("measure", {"line": "lead"}),)), *[Say("7.")] * 5)
         host, working = host_of(model), measuring(measure)
         begun = await begin_run(host, working, b"{}", run_id="r1")
-        assert (await begun.carry()).value == "schema: None"
+        assert (await begun.run()).value == "schema: None"
         asked = len(model.ledger)
         model.says(ANSWER)
         outcome: Outcome[str] = await resume("r1", only="sounder", flow=working, host=host)
@@ -86,7 +90,7 @@ def test_a_tool_that_was_at_work_when_its_agent_was_cancelled_is_not_run_again()
 
         model = ScriptedModel.in_turn(Say("", (("measure", {"line": "lead"}),)), ANSWER)
         host, working = host_of(model), measuring(measure)
-        task = asyncio.create_task((await begin_run(host, working, b"{}", run_id="r1")).carry())
+        task = asyncio.create_task((await begin_run(host, working, b"{}", run_id="r1")).run())
         await at_work.wait()
         await cancel_agents(host, "r1", "sounder")
         assert (await task).value == "cancelled: None"

@@ -104,7 +104,7 @@ def test_a_parked_run_tells_what_is_finished_and_what_is_parked_and_what_that_ha
     async def test() -> None:
         w = world(three_turns, settings=RunSettings(poll=60.0, at_once=4))
         begun = await w.begin(crew(10))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) == 16, task)
         w.runner.wall_until = EPOCH + timedelta(hours=5)
         await w.until(lambda: begun.is_parked, task)
@@ -127,7 +127,7 @@ def test_one_agent_goes_first_and_the_others_follow_spread_out() -> None:
     async def test() -> None:
         w = walled(run_settings=RunSettings(poll=60.0))
         begun = await w.begin(crew(20))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: bool(w.of(RunWoke)), task)
         assert begun.state is RunState.RUNNING
         assert (await w.through(_of(task))).value == 20
@@ -142,7 +142,7 @@ def test_a_probe_that_meets_the_wall_parks_the_run_again() -> None:
     async def test() -> None:
         w = walled(run_settings=RunSettings(poll=60.0))
         begun = await w.begin(crew(10))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: begun.is_parked, task)
         asked = len(w.runner.asked)
         w.runner.wall_until = EPOCH + timedelta(hours=9)  # the vendor meant something else
@@ -188,7 +188,7 @@ def test_billing_waits_for_a_person() -> None:
         w = walled(run_settings=RunSettings(poll=60.0))
         w.runner.wall_is_billing = True
         begun = await w.begin(crew(3))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: begun.is_parked, task)
         assert w.of(RunParked)[0].wake_at is None
         await w.clock.advance(48 * HOURS)
@@ -205,7 +205,7 @@ def test_brakes_delay_the_waking() -> None:
         wake = WakeSettings(hours="22:00-07:00", confirm=True)
         w = walled(run_settings=RunSettings(poll=60.0, wake=wake), hours=1)
         begun = await w.begin(crew(3))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: begun.is_parked, task)
         await w.clock.advance(24 * HOURS)
         assert begun.is_parked, "nobody has confirmed"
@@ -225,7 +225,7 @@ def test_abort_ends_the_run_keeps_what_is_finished_and_starts_nothing() -> None:
         w = walled(run_settings=RunSettings(poll=60.0, on_quota="abort", at_once=4))
         w.runner.wall_until = None
         begun = await w.begin(crew(50))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) >= 15, task)
         w.runner.wall_until = EPOCH + timedelta(hours=5)
         outcome = await w.through(_of(task))
@@ -247,7 +247,7 @@ def test_stopping_while_parked_leaves_it_parked_and_a_resume_goes_on_with_one_pr
     async def test() -> None:
         w = walled(run_settings=RunSettings(poll=60.0))
         begun = await w.begin(crew(10))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: begun.is_parked, task)
         begun.stop()
         outcome = await w.through(_of(task))
@@ -289,7 +289,7 @@ def test_a_stop_in_the_moment_of_the_wall_leaves_it_parked() -> None:
         w.runner = Stopping(clock=w.clock)
         w.runner.wall_until = EPOCH + timedelta(hours=5)
         runs.append(await w.begin(crew(1)))
-        outcome = await w.through(runs[0].carry())
+        outcome = await w.through(runs[0].run())
         assert outcome.parked
         record = await w.engine.run("r1")
         assert record is not None
@@ -339,7 +339,7 @@ def test_a_run_of_any_size_gets_through_a_wall_that_comes_late(size: int) -> Non
     async def test() -> None:
         w = world(three_turns, settings=RunSettings(poll=60.0, at_once=3))
         begun = await w.begin(crew(size))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.answered) >= 2, task)
         w.runner.wall_until = w.clock.now() + timedelta(hours=2)
         assert (await w.through(_of(task))).value == size
@@ -379,7 +379,7 @@ def test_whatever_walls_come_every_turn_is_paid_once_and_nothing_starts_while_pa
         w.runner = Windows(three_turns, clock=w.clock)
         w.runner.closed = tuple((begin, begin + length) for begin, length in walls)
         begun = await w.begin(crew(size))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         while not task.done() and (stop_at is None or w.clock.monotonic() < stop_at):
             await w.to_next_hour()
         begun.stop()

@@ -15,9 +15,8 @@ from jackline.agents.outcome import Ending, Outcome
 from jackline.agents.runner import AgentLog, AgentTask, CallGate, StopAgentError
 from jackline.flows.execution.execution import scope_for
 from jackline.flows.flow_run import FlowRun
-from jackline.flows.host import FlowHost
+from jackline.flows.host import FlowHost, ProcessSlot, ProcessSlots
 from jackline.flows.lifecycle import begin_run
-from jackline.flows.process_slots import ProcessSlot, ProcessSlots
 from jackline.flows.records import RunState
 from jackline.flows.run_events import AgentWaits
 from tests.flows.world import World, played, world
@@ -76,7 +75,7 @@ def test_no_more_processes_live_than_the_host_may_have_whatever_runs_they_are_of
         host = host_of(w, programs, 3)
         names = [f"r{number:02}" for number in range(12)]
         runs = [await begin(host, name) for name in names]
-        tasks = [asyncio.create_task(run.carry()) for run in runs]
+        tasks = [asyncio.create_task(run.run()) for run in runs]
         for ended, task in zip(names, tasks, strict=True):
             at_least = min(len(names), names.index(ended) + 3)
             await w.until(lambda need=at_least: len(programs.begun) >= need, tasks[-1])  # type: ignore[misc]
@@ -107,7 +106,7 @@ def test_one_that_waits_for_other_things_holds_no_place() -> None:
 
         programs.meanwhile = at_a_wall
         host = host_of(w, programs, 1)
-        tasks = [asyncio.create_task((await begin(host, name)).carry()) for name in ("first", "b")]
+        tasks = [asyncio.create_task((await begin(host, name)).run()) for name in ("first", "b")]
         await w.until(lambda: "first" in programs.alive, tasks[0])
         programs.alive["first"].set()
         await w.until(lambda: "b" in programs.alive, tasks[1])
@@ -124,7 +123,7 @@ def test_agents_that_an_agent_has_started_do_not_wait_for_it() -> None:
         w, programs = world(), Programs()
         host = host_of(w, programs, 1)
         outer, inner = await begin(host, "outer"), await begin(host, "inner", ', "level": 2')
-        tasks = [asyncio.create_task(run.carry()) for run in (outer, inner)]
+        tasks = [asyncio.create_task(run.run()) for run in (outer, inner)]
         await w.until(lambda: len(programs.alive) == 2, tasks[0])
         for event in list(programs.alive.values()):
             event.set()
@@ -138,12 +137,12 @@ def test_in_line_a_deadline_holds_and_a_stop_is_heard_at_once() -> None:
     async def main() -> None:
         w, programs = world(), Programs()
         host = host_of(w, programs, 1)
-        first = asyncio.create_task((await begin(host, "first")).carry())
+        first = asyncio.create_task((await begin(host, "first")).run())
         await w.until(lambda: "first" in programs.alive, first)
-        late = await w.through((await begin(host, "late", ', "deadline": 60.0')).carry())
+        late = await w.through((await begin(host, "late", ', "deadline": 60.0')).run())
         assert late.value == Ending.DEADLINE
         stopped = await begin(host, "stopped")
-        stopping = asyncio.create_task(stopped.carry())
+        stopping = asyncio.create_task(stopped.run())
         await w.until(lambda: LINE in str(w.of(AgentWaits)[-1].why), stopping)
         before = w.clock.monotonic()
         stopped.stop("The test stops it.")
@@ -163,9 +162,9 @@ def test_places_are_neither_lost_nor_made_however_they_are_given_back(seed: int)
     slots, here = ProcessSlots(3), list[ProcessSlot]()
     for _ in range(300):
         if here and draw.random() < 0.5:
-            slots.give_back(here.pop(draw.randrange(len(here))))
+            slots.release(here.pop(draw.randrange(len(here))))
         else:
-            here.append(slots.ask(draw.randrange(2)))
+            here.append(slots.request(draw.randrange(2)))
         for level in range(2):
             asked = [slot for slot in here if slot.level == level]
             granted = [slot for slot in asked if slot.granted.is_set()]

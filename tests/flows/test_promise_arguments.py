@@ -35,7 +35,7 @@ def asked_of_the_runner(call: dict[str, object], *, cwd: str = "") -> AgentTask:
     async def test() -> AgentTask:
         w = world(lambda _task: {"place": "Kiel"})
         begun = await begin_run(w.host, one, b"{}", run_id="r1", cwd=cwd)
-        assert (await w.through(begun.carry())).ok
+        assert (await w.through(begun.run())).ok
         (task,) = w.runner.tasks
         return task
 
@@ -103,7 +103,7 @@ def test_the_named_runner_carries_an_agent_and_the_runs_own_the_others() -> None
             w.engine, lambda _id: {"messages": w.runner, other.name: other}, clock=w.clock
         )
         begun = await begin_run(host, two, b"{}")
-        assert (await w.through(begun.carry())).ok
+        assert (await w.through(begun.run())).ok
         assert (w.runner.begun, other.begun) == (["here"], ["there"])
         # It brings its own tools, so that it is told their names.
         assert (other.tasks[0].tools, other.tasks[0].tool_names) == ((), ("Read",))
@@ -154,4 +154,4 @@ def test_an_argument_that_cannot_be_meant_is_told_where_it_is_written(
     played(test)
     (error,) = told
     assert error.message.endswith(".")
-    assert error.next
+    assert error.hint

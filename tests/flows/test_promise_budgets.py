@@ -67,7 +67,7 @@ def test_a_window_counts_what_other_runs_have_spent_until_it_has_rolled_past() -
         assert not w.of(RunParked)
         spent_at = w.clock.wall()
         other = await begin_run(w.host, one, b"{}", run_id="r2")
-        assert (await w.through(other.carry())).ok
+        assert (await w.through(other.run())).ok
         assert w.of(RunParked)[0].why == "200 of 150 tokens in 5 h are used"
         assert w.clock.wall() - spent_at >= 5 * 3600
 

@@ -9,16 +9,15 @@ import pytest
 from jackline import agent, ctx, flow, step
 from jackline.flows.records import CallRecord, EntryRecord, ResourceRecord
 from jackline.flows.store.run_store import Claim
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import Play
-from tests.flows.world import World, played, world
+from tests.flows.world import StoreWrapper, World, played, world
 
 
-class SlowStore(MemoryRunStore):
+class SlowStore(StoreWrapper):
     """A store whose disk takes its time: what it is given is kept when `disk` is set."""
 
     def __init__(self, w: World, slow: str) -> None:
-        super().__init__(wall=w.clock.wall)
+        super().__init__(w.engine)
         self.disk = asyncio.Event()
         self.waiting = 0
         self._slow = slow
@@ -26,17 +25,17 @@ class SlowStore(MemoryRunStore):
     async def end_call(self, claim: Claim, call: CallRecord) -> None:
         if self._slow == "end":
             await self._on_disk()
-        await super().end_call(claim, call)
+        await self.store.end_call(claim, call)
 
     async def write_entry(self, claim: Claim, entry: EntryRecord) -> None:
         if self._slow == entry.kind:
             await self._on_disk()
-        await super().write_entry(claim, entry)
+        await self.store.write_entry(claim, entry)
 
-    async def keep_resource(self, resource: ResourceRecord) -> None:
+    async def save_resource(self, resource: ResourceRecord) -> None:
         if self._slow == "resource":
             await self._on_disk()
-        await super().keep_resource(resource)
+        await self.store.save_resource(resource)
 
     async def _on_disk(self) -> None:
         self.waiting += 1
@@ -59,7 +58,7 @@ def test_a_result_is_kept_before_the_flow_sees_it(kind: str) -> None:
     async def test() -> None:
         w = world(lambda _task: Play(3))
         w.engine = store = SlowStore(w, "end")
-        task = asyncio.create_task((await w.begin(one)).carry())
+        task = asyncio.create_task((await w.begin(one)).run())
         await w.until(lambda: store.waiting == 1, task)
         for _ in range(20):
             await w.to_next_hour()
@@ -82,7 +81,7 @@ def test_a_models_answer_is_kept_before_the_next_turn_begins() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(turns=2))
         w.engine = store = SlowStore(w, "turn")
-        task = asyncio.create_task((await w.begin(one)).carry())
+        task = asyncio.create_task((await w.begin(one)).run())
         await w.until(lambda: store.waiting == 1, task)
         for _ in range(20):
             await w.to_next_hour()
@@ -105,7 +104,7 @@ def test_what_was_rented_is_on_the_ledger_before_its_user_goes_on() -> None:
     async def test() -> None:
         w = world()
         w.engine = store = SlowStore(w, "resource")
-        task = asyncio.create_task((await w.begin(renting)).carry())
+        task = asyncio.create_task((await w.begin(renting)).run())
         await w.until(lambda: store.waiting == 1, task)
         for _ in range(20):
             await w.to_next_hour()

@@ -15,8 +15,7 @@ from jackline.flows.records import CallRecord, HookRecord
 from jackline.flows.run_events import CleanupEnded
 from jackline.flows.settings import RunSettings
 from jackline.flows.store.run_store import Claim
-from jackline.testing.memory_run_store import MemoryRunStore
-from tests.flows.world import World, played, world
+from tests.flows.world import StoreWrapper, World, played, world
 
 WORLDS: list[World] = []
 SEEN: list[str] = []
@@ -95,7 +94,7 @@ def test_what_a_hook_gives_to_be_awaited_is_awaited() -> None:
     played(test)
 
 
-class DiesBeforeHooks(MemoryRunStore):
+class DiesBeforeHooks(StoreWrapper):
     """A store that the process loses at the moment at which its first hook would run."""
 
     dead = False
@@ -104,7 +103,7 @@ class DiesBeforeHooks(MemoryRunStore):
         if not self.dead:
             self.dead = True
             raise JournalError("The process died here.")
-        return await super().begin_hook(hook, again=again)
+        return await self.store.begin_hook(hook, again=again)
 
 
 def test_after_a_crash_the_hook_runs_before_the_flow_hears_of_the_end() -> None:
@@ -117,7 +116,7 @@ def test_after_a_crash_the_hook_runs_before_the_flow_hears_of_the_end() -> None:
     async def test() -> None:
         SEEN.clear()
         w = world()
-        w.engine = DiesBeforeHooks(wall=w.clock.wall)
+        w.engine = DiesBeforeHooks(w.engine)
         with pytest.raises(JournalError):
             await w.run(one)
         assert SEEN == []
@@ -129,7 +128,7 @@ def test_after_a_crash_the_hook_runs_before_the_flow_hears_of_the_end() -> None:
     played(test)
 
 
-class DiesBeforeAgents(MemoryRunStore):
+class DiesBeforeAgents(StoreWrapper):
     """A store that the process loses when its first agent would begin, its hook promised."""
 
     dead = False
@@ -138,7 +137,7 @@ class DiesBeforeAgents(MemoryRunStore):
         if not self.dead:
             self.dead = True
             raise JournalError("The process died here.")
-        await super().begin_call(claim, call)
+        await self.store.begin_call(claim, call)
 
 
 def test_an_agent_that_never_began_owes_no_hook_once_its_run_has_ended() -> None:
@@ -149,7 +148,7 @@ def test_an_agent_that_never_began_owes_no_hook_once_its_run_has_ended() -> None
     async def test() -> None:
         SEEN.clear()
         w = world()
-        w.engine = DiesBeforeAgents(wall=w.clock.wall)
+        w.engine = DiesBeforeAgents(w.engine)
         with pytest.raises(JournalError):
             await w.run(one)
         assert await w.engine.owing_hooks() == ["r1"]

@@ -55,7 +55,7 @@ def test_a_cancelled_run_leaves_them_too() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(seconds=1000))
         begun = await w.begin(leaving(last_word))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: w.runner.asked == ["a"], task)
         begun.cancel()
         await w.through(_of(task))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jackline import agent, flow, parallel, step
 from jackline.flows.records import outcome_of
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from tests.flows.world import played, world
 
 KB = 1024
@@ -29,7 +29,7 @@ async def pages() -> list[int]:
 def test_a_result_over_64_kb_is_a_blob_and_equal_ones_are_the_same(tmp_path: Path) -> None:
     async def test() -> None:
         w = world()
-        w.engine = SqliteRunStore(tmp_path / "flows.db", wall=w.clock.wall)
+        w.engine = open_run_store(run_store_url(tmp_path), wall=w.clock.wall)
         try:
             outcome = await w.run(pages)
             again = await w.resume(pages)
@@ -54,7 +54,7 @@ def test_a_long_answer_in_words_is_kept_once_and_is_the_outcomes_text_again(
 ) -> None:
     async def test() -> None:
         w = world()
-        w.engine = SqliteRunStore(tmp_path / "flows.db", wall=w.clock.wall)
+        w.engine = open_run_store(run_store_url(tmp_path), wall=w.clock.wall)
         try:
             await w.run(long_answer)
             (run,) = await w.engine.runs()

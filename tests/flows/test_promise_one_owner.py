@@ -11,9 +11,8 @@ from jackline.errors import JournalError, LeaseLostError
 from jackline.flows.run_events import RunStopping
 from jackline.flows.settings import RunSettings
 from jackline.flows.store.run_store import Claim
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import Play
-from tests.flows.world import played, world
+from tests.flows.world import StoreWrapper, played, world
 
 HOURS = 10 * 3600.0
 
@@ -27,7 +26,7 @@ def test_who_lost_the_run_in_the_middle_of_a_long_turn_stops_within_a_lease() ->
     async def test() -> None:
         settings = RunSettings(poll=5.0, lease=30.0)
         w = world(lambda _task: Play(seconds=HOURS), settings=settings)
-        task = asyncio.create_task((await w.begin(one_long_turn)).carry())
+        task = asyncio.create_task((await w.begin(one_long_turn)).run())
         await w.until(lambda: w.runner.asked == ["a"], task)
         w.clock._elapsed += 1_000  # the machine slept, and nobody renewed
         began = w.clock.wall()
@@ -41,7 +40,7 @@ def test_who_lost_the_run_in_the_middle_of_a_long_turn_stops_within_a_lease() ->
     played(test)
 
 
-class DeadDisk(MemoryRunStore):
+class DeadDisk(StoreWrapper):
     """A store that can be read, and in which no lease can be held any more."""
 
     async def renew(self, claim: Claim, *, lease: float) -> None:
@@ -52,7 +51,7 @@ def test_who_cannot_hold_its_lease_stops_once_another_might_have_taken_the_run()
     async def test() -> None:
         settings = RunSettings(poll=5.0, lease=30.0)
         w = world(lambda _task: Play(seconds=HOURS), settings=settings)
-        w.engine = DeadDisk(wall=w.clock.wall)
+        w.engine = DeadDisk(w.engine)
         began = w.clock.wall()
         with pytest.raises(JournalError, match="cannot be kept"):
             await w.run(one_long_turn)

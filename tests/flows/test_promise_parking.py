@@ -55,7 +55,7 @@ def test_a_call_that_is_made_while_the_run_is_parked_starts_at_the_reset() -> No
         async def two() -> int:
             return len((await parallel([agent("first", label="first"), late()])).values)
 
-        task = asyncio.create_task((await w.begin(two)).carry())
+        task = asyncio.create_task((await w.begin(two)).run())
         await w.until(lambda: bool(w.of(RunWoke)), task)
         assert w.clock.now() >= RESET
         # There was room for it for hours, and it was not even begun.
@@ -76,7 +76,7 @@ def test_who_is_in_the_middle_of_a_turn_ends_it_and_asks_no_more_until_the_reset
         # The long one's turn was let in before the wall stood.
         w.runner.wall_until = None
         times = times_of_asking(w)
-        task = asyncio.create_task((await w.begin(two)).carry())
+        task = asyncio.create_task((await w.begin(two)).run())
         await w.until(lambda: set(w.runner.asked) == {"long", "walled"}, task)
         w.runner.wall_until = RESET
         await w.until(lambda: bool(w.of(RunParked)), task)
@@ -100,7 +100,7 @@ def test_a_parked_run_is_kept_as_parked_with_its_reason_and_its_reset() -> None:
 
     async def test() -> None:
         w = walled({})
-        task = asyncio.create_task((await w.begin(one)).carry())
+        task = asyncio.create_task((await w.begin(one)).run())
         await w.until(lambda: bool(w.of(RunParked)), task)
         kept = await w.engine.run("r1")
         assert kept is not None
@@ -123,7 +123,7 @@ def test_after_the_probes_answer_the_others_follow_over_some_time_and_not_at_onc
         draws = itertools.cycle(each / 40 for each in range(1, 41))
         host = replace(w.host, draw=lambda: next(draws))
         begun = await begin_run(host, many, b"{}", run_id="r1")
-        assert (await w.through(begun.carry())).value == 40
+        assert (await w.through(begun.run())).value == 40
         woke = w.of(RunWoke)[0].at
         after = [at for at in times if at >= woke]
         assert after.count(woke) == 1, "one goes first"

@@ -20,9 +20,8 @@ from jackline.flows.cleanup.action_runner import CLEANUP_SCOPE, CleanupScope, Ow
 from jackline.flows.cleanup.reaper import Reaped, is_overdue, reap
 from jackline.flows.lifecycle import module_of
 from jackline.flows.records import NoteRecord, RunRecord
-from jackline.flows.store.run_store import Claim
-from jackline.flows.store.sqlite import SqliteRunStore
-from jackline.testing.memory_run_store import MemoryRunStore
+from jackline.flows.store import open_run_store, run_store_url
+from jackline.flows.store.run_store import Claim, RunStore
 from tests.flows import dying_clean_up
 from tests.flows.dying_clean_up import DIES, LEDGER
 from tests.flows.world import EPOCH, played
@@ -35,9 +34,9 @@ def later() -> VirtualClock:
     return VirtualClock(datetime.now(UTC) + timedelta(days=1))
 
 
-def on_store(path: Path, story: Callable[[SqliteRunStore], Awaitable[T]]) -> T:
+def on_store(path: Path, story: Callable[[RunStore], Awaitable[T]]) -> T:
     async def told() -> T:
-        engine = SqliteRunStore(path)
+        engine = open_run_store(run_store_url(path.parent))
         try:
             return await story(engine)
         finally:
@@ -67,7 +66,7 @@ def test_after_a_kill_in_the_clean_up_hooks_and_releases_know_whom_they_clean_up
     store = died_in_its_clean_up(tmp_path)
     monkeypatch.setenv(LEDGER, str(tmp_path / "ledger"))
 
-    async def story(engine: SqliteRunStore) -> tuple[list[Reaped], list[NoteRecord], bool]:
+    async def story(engine: RunStore) -> tuple[list[Reaped], list[NoteRecord], bool]:
         clock = later()
         assert await is_overdue(engine, clock.wall())
 
@@ -104,7 +103,9 @@ def test_after_a_kill_in_the_clean_up_hooks_and_releases_know_whom_they_clean_up
 def test_what_is_not_known_without_a_live_run_is_said_with_what_to_use_instead() -> None:
     async def test() -> None:
         clock = VirtualClock(EPOCH)
-        left = OwnerlessRun("r1", MemoryRunStore(wall=clock.wall), clock, lambda: None)
+        left = OwnerlessRun(
+            "r1", open_run_store("sqlite:///:memory:", wall=clock.wall), clock, lambda: None
+        )
         token = CLEANUP_SCOPE.set(CleanupScope("r1", "", left))
         try:
             with pytest.raises(UsageError) as told:
@@ -112,6 +113,6 @@ def test_what_is_not_known_without_a_live_run_is_said_with_what_to_use_instead()
         finally:
             CLEANUP_SCOPE.reset(token)
         assert "no process carries" in told.value.message
-        assert "the outcome has usage and cost" in (told.value.next or "")
+        assert "the outcome has usage and cost" in (told.value.hint or "")
 
     played(test)

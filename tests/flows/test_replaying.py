@@ -28,9 +28,9 @@ from jackline.flows.lifecycle import begin_run
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.run_events import AgentReplayed
 from jackline.flows.settings import RunSettings
-from jackline.flows.store.run_store import Claim
+from jackline.flows.store import open_run_store
+from jackline.flows.store.run_store import Claim, RunStore
 from jackline.flows.values import Shape
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import Play, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world
 
@@ -89,15 +89,15 @@ class Ledger:
 class MortalEngine:
     """An engine whose owner loses it after so many writes, as a killed process would."""
 
-    def __init__(self, engine: MemoryRunStore, writes: int) -> None:
+    def __init__(self, engine: RunStore, writes: int) -> None:
         self._engine = engine
         self._left = writes
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._engine, name)
-        reads = {"run", "runs", "calls", "entries", "hooks", "resources", "notes", "asked_to_stop"}
+        reads = {"run", "runs", "calls", "entries", "hooks", "resources", "notes", "stop_request"}
         reads |= {"find_session", "find_task", "spent_since", "ordered_ends"}
-        reads |= {"untrusted_rows", "tell_of_locks", "hurry"}
+        reads |= {"untrusted_rows", "on_lock_wait", "hurry"}
         if name in reads:
             return method
 
@@ -173,7 +173,7 @@ def test_a_run_killed_anywhere_and_resumed_gives_the_same_and_repeats_nothing_fi
     async def test() -> None:
         undisturbed = await _undisturbed(tree)
         clock = VirtualClock(EPOCH)
-        store = MemoryRunStore(wall=clock.wall)
+        store = open_run_store("sqlite:///:memory:", wall=clock.wall)
         runner = ScriptedRunner(answer, clock=clock)
         drawn = flow_of(tree, clock)
         finished: dict[tuple[str, int], CallRecord] = {}
@@ -202,7 +202,7 @@ async def _undisturbed(tree: Leaf | Branch) -> Outcome[str]:
 
 
 async def _nothing_finished_was_touched(
-    store: MemoryRunStore,
+    store: RunStore,
     finished: dict[tuple[str, int], CallRecord],
     runner: ScriptedRunner,
     before: Counter[str],
@@ -229,7 +229,7 @@ def test_an_agent_that_was_underway_goes_on_at_its_last_whole_turn() -> None:
 
     async def test() -> None:
         clock = VirtualClock(EPOCH)
-        store = MemoryRunStore(wall=clock.wall)
+        store = open_run_store("sqlite:///:memory:", wall=clock.wall)
         runner = ScriptedRunner(lambda _task: Play(value="v", turns=10, seconds=1), clock=clock)
         # create, begin, session line, then a turn and what it cost, twice each
         w = World(clock, MortalEngine(store, 3 + 2 * 4 + 4), runner, settings=calm())
@@ -361,10 +361,10 @@ def test_asyncios_own_timeout_ends_an_agent_as_cancelled() -> None:
 
     async def test() -> None:
         clock = SystemClock()
-        store = MemoryRunStore(wall=clock.wall)
+        store = open_run_store("sqlite:///:memory:", wall=clock.wall)
         runner = ScriptedRunner(lambda _task: Play(seconds=3600), clock=clock)
         host = FlowHost(store, lambda _run_id: {"messages": runner}, clock=clock)
-        outcome = await (await begin_run(host, hasty, b"{}", run_id="r1")).carry()
+        outcome = await (await begin_run(host, hasty, b"{}", run_id="r1")).run()
         assert outcome.value == "late"
         assert outcome.tally.endings == ((Ending.CANCELLED, 1),)
         assert outcome.exit_code == 3
@@ -575,7 +575,7 @@ def test_an_agent_that_is_cut_off_goes_on_from_where_the_other_stood_when_it_beg
     async def test() -> None:
         w = world(lambda _task: Play(turns=3, seconds=60))
         begun = await w.begin(chain)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: w.runner.answered == ["first", "second"], task)
         begun.stop_now()
         await w.through(asyncio.wait_for(task, None))

@@ -39,7 +39,7 @@ def begun_after(used: float, reserve: Reserve | None) -> dict[str, float]:
     async def story() -> None:
         host = replace(there.host, window_used=window_used)
         run = await begin_run(host, two, b"{}", run_id="r1")
-        outcome = await there.through(run.carry())
+        outcome = await there.through(run.run())
         assert outcome.value == ["later", "first"]
 
     played(story)

@@ -37,7 +37,7 @@ def five_turns(_task: AgentTask) -> Play:
 
 async def started(w: World, size: int = 6) -> tuple[FlowRun[int], asyncio.Task[Outcome[int]]]:
     begun = await w.begin(crew(size))
-    task = asyncio.create_task(begun.carry())
+    task = asyncio.create_task(begun.run())
     await w.until(lambda: len(w.runner.answered) >= size, task)
     return begun, task
 
@@ -84,7 +84,7 @@ def test_a_stop_waits_no_longer_than_the_grace_time() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(seconds=10_000), settings=RunSettings(grace=30.0))
         begun = await w.begin(crew(2))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.clock.advance(5)
         begun.stop()
         await w.through(_of(task))
@@ -113,7 +113,7 @@ def test_an_agent_that_the_stop_itself_broke_has_not_ended() -> None:
     async def test() -> None:
         nonlocal stopping
         begun = await w.begin(crew(2))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.clock.advance(5)
         begun.stop()
         await w.through(_of(task))
@@ -128,7 +128,7 @@ def test_a_flow_that_finishes_while_it_stops_is_finished() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(seconds=10))
         begun = await w.begin(crew(3))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.clock.advance(5)
         begun.stop()
         outcome = await w.through(_of(task))
@@ -156,7 +156,7 @@ def test_another_process_can_ask_the_owner(word: str, state: str) -> None:
     async def test() -> None:
         w = world(five_turns)
         begun, task = await started(w)
-        await w.engine.ask_to_stop("r1", word)
+        await w.engine.request_stop("r1", word)
         await w.through(_of(task))
         assert begun.state.value == state
         calls = await w.engine.calls("r1")
@@ -206,7 +206,7 @@ def test_a_run_cancelled_at_rest_still_counts_the_agents_that_had_ended() -> Non
     async def test() -> None:
         w = world(lambda task: Play(seconds=1 if task.prompt == "short" else 100))
         begun = await w.begin(two)
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         await w.until(lambda: len(w.runner.begun) == 2, task)
         begun.stop_now()
         await w.through(_of(task))
@@ -277,7 +277,7 @@ def test_a_keeper_that_dies_stops_the_run_instead_of_losing_it_unseen() -> None:
         async def broken(_run_id: str) -> str:
             raise RuntimeError("a bug")
 
-        w.engine.asked_to_stop = broken  # type: ignore[assignment,method-assign]
+        w.engine.stop_request = broken  # type: ignore[assignment,method-assign]
         with pytest.raises(InternalError, match="keeper of r1 raised RuntimeError"):
             await w.through(_of(task))
         assert begun.state is RunState.RUNNING
@@ -289,7 +289,7 @@ def test_the_lease_is_held_through_a_long_run() -> None:
     async def test() -> None:
         w = world(lambda _task: Play(turns=3, seconds=5000), settings=RunSettings(poll=5.0))
         begun = await w.begin(crew(1))
-        task = asyncio.create_task(begun.carry())
+        task = asyncio.create_task(begun.run())
         for _ in range(20):
             await w.clock.advance(500)
             if not task.done():
@@ -341,10 +341,10 @@ def test_retry_runs_the_failed_ones_again_or_only_one_of_them() -> None:
         broken.clear()
         w.runner.begun.clear()
         retried = await begin_retry(w.host, "r1", only="a3", flow=crew(5))
-        outcome = await w.through(retried.carry())
+        outcome = await w.through(retried.run())
         assert (outcome.value, w.runner.begun) == (4, ["a3"])
         assert outcome.tally.failed == 1, "the other one stays failed"
-        outcome = await w.through((await begin_retry(w.host, "r1", flow=crew(5))).carry())
+        outcome = await w.through((await begin_retry(w.host, "r1", flow=crew(5))).run())
         assert (outcome.value, w.runner.begun) == (5, ["a3", "a1"])
         assert outcome.exit_code == 0
         with pytest.raises(UsageError, match="Nothing failed in r1"):
@@ -372,7 +372,7 @@ def test_fork_keeps_what_came_before_the_label_and_leaves_the_old_run_alone() ->
         await w.run(steps)
         versions[0] = "new"
         forked = await begin_fork(w.host, "r1", "three", flow=steps)
-        outcome = await w.through(forked.carry())
+        outcome = await w.through(forked.run())
         assert outcome.value == ["one old", "2", "three new", "four new"]
         assert forked.run_id != "r1"
         old = await w.engine.run("r1")
@@ -383,6 +383,6 @@ def test_fork_keeps_what_came_before_the_label_and_leaves_the_old_run_alone() ->
         assert new.forked_from == "r1"
         with pytest.raises(UsageError, match="is labelled 'nine'") as caught:
             await begin_fork(w.host, "r1", "nine", flow=steps)
-        assert caught.value.next.startswith("Its labels are: one, ")
+        assert caught.value.hint.startswith("Its labels are: one, ")
 
     played(test)

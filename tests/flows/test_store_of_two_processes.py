@@ -8,14 +8,14 @@ from pathlib import Path
 
 from jackline import event_loop
 from jackline.flows.records import RunRecord
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 
 LOOKING = (
-    "import asyncio, pathlib, sys\n"
-    "from jackline.flows.store.sqlite import SqliteRunStore\n"
+    "import asyncio, sys\n"
+    "from jackline.flows.store import open_run_store\n"
     "async def main():\n"
-    "    engine = SqliteRunStore(pathlib.Path(sys.argv[1]))\n"
-    "    await engine.ask_to_stop('aaaaaaaaaa', 'stop')\n"
+    "    engine = open_run_store(sys.argv[1])\n"
+    "    await engine.request_stop('aaaaaaaaaa', 'stop')\n"
     "    await engine.close()\n"
     "asyncio.run(main())\n"
 )
@@ -27,19 +27,20 @@ def test_what_the_other_wrote_is_seen_and_what_is_written_after_it_left_is_kept(
     store = tmp_path / "flows.db"
 
     async def main() -> None:
-        engine = SqliteRunStore(store)
+        engine = open_run_store(run_store_url(store.parent))
         run = RunRecord("aaaaaaaaaa", "flow", "", b"{}")
         claim = await engine.create(run, owner="me", lease=30)
-        assert await engine.asked_to_stop("aaaaaaaaaa") == ""
+        assert await engine.stop_request("aaaaaaaaaa") == ""
         for number in range(2):
             # SQLite deletes the log of a file that nobody else has open, by its locks.
-            other = await asyncio.create_subprocess_exec(sys.executable, "-c", LOOKING, str(store))
+            url = run_store_url(store.parent)
+            other = await asyncio.create_subprocess_exec(sys.executable, "-c", LOOKING, url)
             assert await other.wait() == 0
-            assert await engine.asked_to_stop("aaaaaaaaaa") == "stop"
+            assert await engine.stop_request("aaaaaaaaaa") == "stop"
             assert store.with_name("flows.db-wal").exists()
             await engine.note("aaaaaaaaaa", float(number), "mine", "", {})
         await engine.renew(claim, lease=30)
-        fresh = SqliteRunStore(store)
+        fresh = open_run_store(run_store_url(store.parent))
         assert [note.at for note in await fresh.notes("aaaaaaaaaa")] == [0.0, 1.0]
         await fresh.close()
         await engine.close()

@@ -58,7 +58,7 @@ def one_at_a_time(seconds: float, turns: int = 1, budget: Budget | None = None) 
 
 
 def reserved(begun: FlowRun[T]) -> float:
-    return sum(limit.reserved for limit in begun._x.account.limits)
+    return sum(limit.reserved for limit in begun._x.accounting.account.limits)
 
 
 def test_waiting_for_room_in_a_budget_is_no_work() -> None:
@@ -81,7 +81,7 @@ def test_a_deadline_ends_an_agent_that_waits_for_room_and_leaves_no_reservation(
             return [end.terminated_by.value for end in ends]
 
         begun = await w.begin(both)
-        outcome = await w.through(begun.carry())
+        outcome = await w.through(begun.run())
         assert outcome.value == ["completion", "deadline"]
         ended = {event.label: event.at for event in w.of(AgentEnded)}
         assert ended["b"] <= (EPOCH + timedelta(seconds=101)).timestamp()
@@ -129,7 +129,7 @@ def test_who_is_cancelled_as_room_is_granted_leaves_no_reservation(moments: int)
 
     async def test() -> None:
         begun = await begin(w, carry, Budget(tokens=10_000), both)
-        assert (await w.through(begun.carry())).value == "done"
+        assert (await w.through(begun.run())).value == "done"
         assert reserved(begun) == 0
 
     played(test)
@@ -167,7 +167,7 @@ def test_a_program_that_works_on_while_its_next_call_waits_for_room_is_timed() -
     async def test() -> None:
         # 600 are left after the first call; the slow one reserves 400 of them, like the next.
         begun = await begin(w, carry, Budget(tokens=1_000), both)
-        assert (await w.through(begun.carry())).value == "timeout after 300 s"
+        assert (await w.through(begun.run())).value == "timeout after 300 s"
         assert reserved(begun) == 0
 
     played(test)

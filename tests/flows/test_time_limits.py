@@ -15,7 +15,7 @@ from jackline.agents.runner import AgentTask
 from jackline.budgets.budget import Duration
 from jackline.clock import VirtualClock
 from jackline.flows.authoring.flow_definition import Flow
-from jackline.flows.budget.usage import WorkTime
+from jackline.flows.execution.work_time import WorkTime
 from jackline.flows.settings import RunSettings
 from jackline.testing.scripted_agents import Play, Script, ScriptedRunner
 from tests.flows.world import EPOCH, World, played, world
@@ -158,7 +158,7 @@ def test_the_pause_between_two_attempts_is_no_work() -> None:
 async def interrupted(w: World, what: Flow[[], list[str]], after: float) -> None:
     """The process dies after so much time, and another one goes on a day later."""
     begun = await w.begin(what)
-    task = asyncio.create_task(begun.carry())
+    task = asyncio.create_task(begun.run())
     until = w.clock.monotonic() + after
     await w.until(lambda: w.clock.monotonic() >= until, task)
     begun.stop_now()

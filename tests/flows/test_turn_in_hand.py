@@ -15,8 +15,8 @@ from jackline.errors import LeaseLostError
 from jackline.flows.flow_run import FlowRun
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_resume, begin_run
+from jackline.flows.store import open_run_store
 from jackline.simulator.reply_script import Say
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import ScriptedModel
 from tests.flows.world import EPOCH, World, played, world
 
@@ -50,7 +50,7 @@ async def killed(
     w: World, begun: FlowRun[str], asked: list[tuple[ModelCaller, JsonObject]]
 ) -> None:
     """The process is gone while its second call is under way: another has taken the run."""
-    task = asyncio.create_task(begun.carry())
+    task = asyncio.create_task(begun.run())
     await w.until(lambda: len(asked) == 2, task)
     record = await w.engine.run("r1")
     assert record is not None
@@ -66,14 +66,14 @@ def test_the_first_call_of_a_resumed_agent_is_the_one_that_was_in_hand() -> None
         clock = VirtualClock(EPOCH)
         model = Hanging(ScriptedModel.in_turn(Say("", (("depth", {"place": "A"}),)), Say("12 m.")))
         w = world()
-        w.clock, w.engine = clock, MemoryRunStore(wall=clock.wall)
+        w.clock, w.engine = clock, open_run_store("sqlite:///:memory:", wall=clock.wall)
         runner = MessagesRunner(model, clock=clock)
         host = FlowHost(w.engine, lambda _run_id: {"messages": runner}, clock=clock)
         await killed(w, await begin_run(host, sounding, b"{}", run_id="r1"), model.asked)
         model.hangs = False
         again = await begin_resume(host, "r1", flow=sounding)
         assert isinstance(again, FlowRun)
-        outcome = await w.through(again.carry())
+        outcome = await w.through(again.run())
         assert outcome.value == "12 m."
         (_, _), (in_hand, body), (caller, asked_again) = model.asked
         assert asked_again == body

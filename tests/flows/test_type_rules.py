@@ -38,7 +38,7 @@ def answered(*numbers: int) -> tuple[str, ScriptedModel]:
         place = world()
         runner = MessagesRunner(model, clock=place.clock)
         host = FlowHost(place.engine, lambda _run_id: {runner.name: runner}, place.clock)
-        return await place.through((await begin_run(host, asks, b"{}")).carry())
+        return await place.through((await begin_run(host, asks, b"{}")).run())
 
     return str(played(carried).value), model
 

@@ -64,7 +64,7 @@ async def left(w: World, source: Path, state: RunState) -> RunRecord:
         await w.engine.end_call(claim, replace(call, state=CallState.FAILED, ended_at=1.0))
     for name, release in enumerate(RELEASES):
         kept = ResourceRecord("r1", str(name), "", release, False, None, ResourceState.HELD, 0.0)
-        await w.engine.keep_resource(kept)
+        await w.engine.save_resource(kept)
     await w.engine.end_hook(HookRecord("r1", "r1/1", "function give_back", b"{}"))
     await w.engine.let_go(claim, replace(record, state=state))
     found = await w.engine.run("r1")
@@ -106,7 +106,7 @@ def test_an_order_that_needs_the_flow_is_left_to_another_process(
         assert not mark.exists()
         assert sys.path == path
         assert await w.engine.run("r1") == before, "whoever may do it finds it as it was"
-        assert await w.engine.asked_to_stop("r1") == ""
+        assert await w.engine.stop_request("r1") == ""
         assert await w.engine.ordered_ends("r1") == []
 
     try:

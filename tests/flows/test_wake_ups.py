@@ -57,7 +57,7 @@ async def until_it_stops(w: World, what: Flow[[], str], *, resumed: bool = False
         assert not isinstance(begun, Outcome)
     else:
         begun = await w.begin(what)
-    task = asyncio.create_task(begun.carry())
+    task = asyncio.create_task(begun.run())
     await w.until(lambda: bool(w.of(RunParked)) and w.of(RunParked)[-1].wake_at is None, task)
     begun.stop()
     return await w.through(_of(task))
@@ -111,7 +111,7 @@ def test_other_processes_count_on() -> None:
         begun = await w.begin(one)
         waits = []
         while True:
-            task = asyncio.create_task(begun.carry())
+            task = asyncio.create_task(begun.run())
             seen = len(w.of(RunParked))
             await w.until(lambda seen=seen: len(w.of(RunParked)) > seen, task)  # type: ignore[misc]
             event = w.of(RunParked)[-1]

@@ -17,13 +17,23 @@ from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_resume, begin_run
 from jackline.flows.run_events import FlowEvent
 from jackline.flows.settings import RunSettings
+from jackline.flows.store import open_run_store
 from jackline.flows.store.run_store import RunStore
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import Script, ScriptedRunner
 
 T = TypeVar("T")
 PATIENCE = 120.0  # real seconds; only a test that fails ever waits so long
 EPOCH = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+class StoreWrapper:
+    """A store that passes every call on to another; a test overrides what is to fail."""
+
+    def __init__(self, store: RunStore) -> None:
+        self.store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
 
 
 @dataclass
@@ -55,14 +65,14 @@ class World:
         )
 
     async def run(self, flow: Flow[..., T], arguments: bytes = b"{}") -> Outcome[T]:
-        return await self.through((await self.begin(flow, arguments)).carry())
+        return await self.through((await self.begin(flow, arguments)).run())
 
     async def begin(self, flow: Flow[..., T], arguments: bytes = b"{}") -> FlowRun[T]:
         return await begin_run(self.host, flow, arguments, run_id="r1")
 
     async def resume(self, flow: Flow[..., T], run_id: str = "r1") -> Outcome[T]:
         begun = await begin_resume(self.host, run_id, flow=flow)
-        return begun if isinstance(begun, Outcome) else await self.through(begun.carry())
+        return begun if isinstance(begun, Outcome) else await self.through(begun.run())
 
     async def through(self, work: Coroutine[Any, Any, T]) -> T:
         """What `work` gives, with time moving whenever everybody waits for it."""
@@ -96,7 +106,7 @@ class World:
 def world(script: Script | None = None, *, settings: RunSettings | None = None) -> World:
     clock = VirtualClock(EPOCH)
     runner = ScriptedRunner(clock=clock) if script is None else ScriptedRunner(script, clock=clock)
-    made = World(clock, MemoryRunStore(wall=clock.wall), runner)
+    made = World(clock, open_run_store("sqlite:///:memory:", wall=clock.wall), runner)
     if settings is not None:
         made.settings = settings
     return made

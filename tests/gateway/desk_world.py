@@ -13,9 +13,10 @@ from jackline.clock import VirtualClock
 from jackline.events import CallEnded, Event
 from jackline.gateway.call_intake import CallIntake, look_after
 from jackline.gateway.connection import Bytes, Exchange
-from jackline.gateway.lane_registry import LaneRegistry, shown
+from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.settings import GatewaySettings
 from jackline.http1.requests import parse_head
+from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.testing import ScriptedUpstream, Step
@@ -151,7 +152,7 @@ class World:
                 for model in {MODEL, *each.models.values()}
             }
         else:
-            scripts = {f"{LANE}#{account}": script} if script else {}
+            scripts = {LaneId("anthropic", MODEL, account): script} if script else {}
         self.upstream = ScriptedUpstream(self.clock, scripts)
         self.carrier = CallManager(controller, self.upstream, self.clock, self.events.append)
         self.desk = CallIntake(
@@ -163,15 +164,15 @@ class World:
             self.clock.monotonic,
         )
 
-    def lane_of(self, upstream: UpstreamSettings, model: str) -> str:
+    def lane_of(self, upstream: UpstreamSettings, model: str) -> LaneId:
         """The lane of a model there, for the one account of these tests."""
         passes = upstream.credential is Credential.PASS_THROUGH
         who = b"sk-ant-one" if passes else (upstream.secret or "").encode()
-        return f"{upstream.name}/{model}#{self.book.fingerprint(upstream, who)}"
+        return LaneId(upstream.name, model, self.book.fingerprint(upstream, who))
 
     def asked(self) -> list[str]:
         """The lanes that attempts went to, as people see them."""
-        return [shown(lane) for lane in self.upstream.attempts]
+        return [lane.label for lane in self.upstream.attempts]
 
     @property
     def ended(self) -> list[CallEnded]:

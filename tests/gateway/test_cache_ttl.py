@@ -20,6 +20,7 @@ from jackline.gateway.call_intake import CallIntake, look_after
 from jackline.gateway.connection import Exchange
 from jackline.gateway.settings import CacheSettings, GatewaySettings
 from jackline.http1.requests import parse_head
+from jackline.lane_id import LaneId
 from jackline.lanes import CacheTtl
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.provider import Provider
@@ -68,14 +69,14 @@ class CachingVendor(ProvidedUpstream):
         self,
         provider: Provider,
         message: UpstreamRequest,
-        lane: str,
+        lane: LaneId,
         model: str,
         ear: ResponseHandler,
     ) -> UpstreamAttempt:
         rendered = provider.render(message, model)
         self.sent.append(rendered)
         status, body = 529, b'{"type":"error","error":{"type":"overloaded_error","message":"x"}}'
-        if lane.partition("/")[0] not in self.down:
+        if lane.upstream not in self.down:
             status, body = self._answer(rendered)
         return Spoken(status, body, ear)
 

@@ -15,6 +15,7 @@ from jackline.gateway.placement import RouteChooser, RouteOverride
 from jackline.gateway.settings import GatewaySettings
 from jackline.gateway.status_picture import picture
 from jackline.journal import JournalHealth
+from jackline.lane_id import LaneId
 from jackline.providers.settings import CostClass, Credential, UpstreamKind, UpstreamSettings
 from jackline.testing import Step
 from tests.gateway.desk_world import MODEL, THROTTLED, World, play, wall
@@ -166,7 +167,7 @@ def test_another_family_is_the_last_resort_and_is_visible() -> None:
         assert client.headers["x-jackline-lane"] == "gpt/gpt-5.5"
 
     world = play({"first": [BROKEN], "second": [REFUSED]}, scene, settings(FIRST, SECOND, GPT))
-    assert world.ended[0].lane.startswith("gpt/gpt-5.5#")
+    assert str(world.ended[0].lane) == "gpt/gpt-5.5"
 
 
 def test_a_throttle_is_no_reason_for_another_model() -> None:
@@ -185,7 +186,7 @@ def test_an_overload_moves_calls_to_the_same_model_elsewhere_at_once(agents: int
         await world.until_over(before)
         clients = [world.ask(agent=f"a{n}") for n in range(agents)]
         await world.until_over(*clients, longest=10)
-        assert {each.lane.partition("/")[0] for each in world.ended[1:]} == {"second"}
+        assert {each.lane and each.lane.upstream for each in world.ended[1:]} == {"second"}
 
     play({"first": [Step(), OVERLOADED]}, scene, settings(FIRST, SECOND, GPT))
 
@@ -196,9 +197,11 @@ def test_an_overload_that_passes_is_no_reason_for_another_model_and_one_that_las
         await world.until_over(client, longest=200)
 
     world = play({"first": [*[OVERLOADED] * 4, Step()]}, scene, settings(FIRST, GPT))
-    assert world.ended[0].lane.startswith("first/")
+    assert world.ended[0].lane is not None
+    assert world.ended[0].lane.upstream == "first"
     world = play({"first": [OVERLOADED]}, scene, settings(FIRST, GPT))
-    assert world.ended[0].lane.startswith("gpt/")
+    assert world.ended[0].lane is not None
+    assert world.ended[0].lane.upstream == "gpt"
 
 
 def test_never_degraded_means_waiting_instead() -> None:
@@ -235,7 +238,8 @@ def test_an_order_moves_calls_that_wait_already_and_survives_a_restart() -> None
         orders.use({"upstream": "gpt", "seconds": 3600})
         await world.until_over(client, longest=5)
         # It was held already: only the lane of its end tells where it came from.
-        assert world.ended[0].lane.startswith("gpt/")
+        assert world.ended[0].lane is not None
+        assert world.ended[0].lane.upstream == "gpt"
         again = OperatorOrders(world.desk, kept.append)
         orders.back({})
         assert not world.desk.chooser.orders
@@ -358,7 +362,7 @@ def test_a_key_of_ours_that_is_configured_later_is_withheld_from_an_unknown_clie
     """It was taken in when there was nothing to withhold."""
 
     async def scene(world: World) -> None:
-        junk = f"first/{MODEL}#{world.book.fingerprint(FIRST, b'junk')}"
+        junk = LaneId("first", MODEL, world.book.fingerprint(FIRST, b"junk"))
         world.upstream.scripts = {junk: [BROKEN] * 12 + [Step()]}
         client = world.ask(headers={"x-api-key": "junk"})
         await world.pass_time(3)

@@ -106,7 +106,7 @@ def test_a_client_that_asks_before_it_sends_is_told_to_go_on() -> None:
 
 def test_a_client_that_asks_before_it_sends_too_much_is_refused_instead() -> None:
     async def main() -> None:
-        limits = LimitSettings(body_bytes=10)
+        limits = LimitSettings(body=10)
         async with listening(echo, limits) as listener, client_of(listener) as client:
             await client.send(post(b"x" * 11, extra=b"Expect: 100-continue\r\n")[:-11])
             assert (await client.answer()).status == 413
@@ -116,7 +116,7 @@ def test_a_client_that_asks_before_it_sends_too_much_is_refused_instead() -> Non
 
 def test_a_body_of_exactly_the_limit_is_taken() -> None:
     async def main() -> None:
-        limits = LimitSettings(body_bytes=10)
+        limits = LimitSettings(body=10)
         async with listening(echo, limits) as listener, client_of(listener) as client:
             for request in (post(b"x" * 10), CHUNKED + chunks(b"x" * 5, b"x" * 5)):
                 await client.send(request)
@@ -136,7 +136,7 @@ def test_a_body_of_exactly_the_limit_is_taken() -> None:
 )
 def test_a_body_over_the_limit_is_refused_and_the_reason_arrives(request_bytes: bytes) -> None:
     async def main() -> None:
-        limits = LimitSettings(body_bytes=1_000_000)
+        limits = LimitSettings(body=1_000_000)
         async with listening(echo, limits) as listener, client_of(listener) as client:
             client.writer.write(request_bytes)
             answer = await client.answer()

@@ -243,8 +243,8 @@ def test_the_next_request_waits_until_the_client_has_taken_the_last_answer(loop:
 
 
 IMPATIENT = {
-    "header_time": LimitSettings(header_seconds=0.05),
-    "body_pause": LimitSettings(body_pause_seconds=0.05),
+    "header_time": LimitSettings(header_time=0.05),
+    "body_pause": LimitSettings(body_pause=0.05),
 }
 
 
@@ -303,7 +303,7 @@ def test_headers_that_drip_in_do_not_buy_more_time_but_a_body_that_goes_on_does(
 @pytest.mark.parametrize("before", [b"", get()], ids=["new", "used"])
 def test_an_idle_connection_is_closed_without_a_word(before: bytes, loop: str) -> None:
     async def main() -> None:
-        limits = LimitSettings(idle_seconds=0.5)
+        limits = LimitSettings(idle=0.5)
         async with listening(echo, limits) as listener, client_of(listener) as client:
             if before:
                 await client.send(before)
@@ -318,7 +318,7 @@ def test_waiting_for_an_answer_has_no_limit_of_its_own() -> None:
     owner = Owner()
 
     async def main() -> None:
-        limits = LimitSettings(header_seconds=0.2, body_pause_seconds=0.2, idle_seconds=0.2)
+        limits = LimitSettings(header_time=0.2, body_pause=0.2, idle=0.2)
         async with listening(owner.take, limits) as listener, client_of(listener) as client:
             await client.send(get())
             exchange = await owner.first()
@@ -337,7 +337,7 @@ def test_a_client_that_takes_nothing_of_its_answer_is_cut_in_the_end(
     owner = Owner()
 
     async def main() -> None:
-        async with listening(owner.take, LimitSettings(idle_seconds=0.1)) as listener:
+        async with listening(owner.take, LimitSettings(idle=0.1)) as listener:
             with socket.create_connection(("127.0.0.1", listener.port)) as client:
                 client.sendall(get())
                 exchange = await owner.first()

@@ -29,7 +29,7 @@ VALUE = st.text("abc ,;=/\u00e9", max_size=12).map(lambda text: text.strip().enc
 HEADERS = st.lists(st.tuples(TOKEN, VALUE), max_size=4)
 BODY = st.binary(max_size=300)
 CUTS = st.lists(st.integers(0, 5000), max_size=20)
-SMALL = LimitSettings(header_bytes=2000, body_bytes=2000)
+SMALL = LimitSettings(headers=2000, body=2000)
 
 
 @st.composite

@@ -155,7 +155,7 @@ def test_a_header_whose_name_only_ends_like_one_that_frames_does_not_frame() -> 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "endless"])
 def test_headers_over_the_limit_are_refused(whole: bool) -> None:
     async def main() -> None:
-        limits = LimitSettings(header_bytes=2000)
+        limits = LimitSettings(headers=2000)
         async with listening(echo, limits) as listener, client_of(listener) as client:
             await client.send(get(extra=b"X-A: %b\r\n" % (b"a" * 1900)))
             assert (await client.answer()).status == 200
@@ -213,7 +213,7 @@ def test_far_too_many_clients_are_cut_without_a_word(loop: str) -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_refused_client_that_goes_on_sending_is_cut_in_the_end(loop: str) -> None:
     async def main() -> None:
-        limits = LimitSettings(body_bytes=10)
+        limits = LimitSettings(body=10)
         async with listening(echo, limits) as listener, client_of(listener) as client:
             await client.send(post(b"x" * 11)[:-11])
             assert (await client.answer()).status == 413

@@ -95,7 +95,8 @@ def test_while_home_recovers_no_conversation_changes_its_place_in_the_middle_of_
                 while not client.over:
                     await world.clock.sleep(0.25)
                 ended = next(each for each in reversed(world.ended) if each.agent == name)
-                places.append(ended.lane.partition("/")[0])
+                assert ended.lane is not None
+                places.append(ended.lane.upstream)
                 await world.clock.sleep(10 * draw.random())
             turns.append(places)
 
@@ -123,12 +124,13 @@ def test_whoever_stays_with_what_breaks_again_goes_to_the_same_model_and_no_othe
         first = say(world, "begin")
         await world.until_over(first)
         lanes = world.carrier.controller.lanes
-        home = next(lane for name, lane in lanes.items() if name.startswith("first/"))
+        home = next(lane for name, lane in lanes.items() if name.upstream == "first")
         # As after an outage.
         home.state = LaneState.RECOVERING
         then = say(world, TOOL_RESULT)
         await world.until_over(then, longest=20)
-        assert world.ended[-1].lane.startswith("second/")
+        assert world.ended[-1].lane is not None
+        assert world.ended[-1].lane.upstream == "second"
 
     world = play({"first": [Step(), BROKEN]}, scene, settings(FIRST, SECOND, GPT))
     assert world.asked().count(f"first/{MODEL}") > 1, "it was tried where it was"
@@ -140,7 +142,7 @@ def test_whoever_waits_too_long_where_its_conversation_is_may_go_elsewhere() -> 
         await world.until_over(first)
         assert first.headers["x-jackline-lane"] == f"first/{MODEL}"
         lanes = world.carrier.controller.lanes
-        home = next(lane for name, lane in lanes.items() if name.startswith("first/"))
+        home = next(lane for name, lane in lanes.items() if name.upstream == "first")
         # As after an outage, with a throttle that holds everybody up.
         home.state = LaneState.RECOVERING
         home.hold_until = world.clock.wall() + 300
@@ -148,6 +150,7 @@ def test_whoever_waits_too_long_where_its_conversation_is_may_go_elsewhere() -> 
         await world.pass_time(15)
         assert not then.over
         await world.until_over(then, longest=20)
-        assert world.ended[-1].lane.startswith("second/")
+        assert world.ended[-1].lane is not None
+        assert world.ended[-1].lane.upstream == "second"
 
     play({}, scene, settings(FIRST, SECOND))

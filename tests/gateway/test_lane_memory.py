@@ -17,7 +17,7 @@ from jackline.failures.wording import redact
 from jackline.gateway.lane_memory import LaneMemory, redacted_walls
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.settings import HoldSettings
-from jackline.lanes import LaneController
+from jackline.lanes import LaneController, LaneId
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.providers.settings import UpstreamSettings
 from tests.assembly.world import ask, gateway, http, provider, question, request, run
@@ -126,11 +126,12 @@ def test_of_the_headers_at_a_wall_only_limits_are_saved() -> None:
         ["x-ratelimit-limit", "x" * 60_000],
     ]
     body = b64encode(b"{}").decode()
-    [saved] = redacted_walls({"a": {"status": 429, "headers": pairs, "body": body}}).values()
+    lane = LaneId("anthropic", "m", "a")._asdict()
+    [saved] = redacted_walls([{**lane, "status": 429, "headers": pairs, "body": body}])
     assert isinstance(saved, dict)
     assert saved["headers"] == pairs[:4]
     many: list[Json] = [["x-ratelimit-limit", "1"]] * 500
-    [saved] = redacted_walls({"a": {"status": 429, "headers": many, "body": body}}).values()
+    [saved] = redacted_walls([{**lane, "status": 429, "headers": many, "body": body}])
     assert isinstance(saved, dict)
     assert isinstance(saved["headers"], list)
     assert len(saved["headers"]) <= 40

@@ -15,6 +15,7 @@ from jackline.calls import CallRequest
 from jackline.clock import VirtualClock
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.outage_evidence import OutageEvidence
+from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
 from jackline.lanes.lane import Lane
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
@@ -27,7 +28,7 @@ from tests.upstream.loopback import Handler, Server, Wire
 
 UP, DOWN = http(401, b"{}"), http(503, b"{}")
 KNOWN, UNKNOWN = b"known", b"unknown"
-PLACE = "theirs/claude-x"
+MODEL = "claude-x"
 
 
 class World:
@@ -48,23 +49,22 @@ class World:
         self.other = self.lane("other")
 
     def lane(self, account: str, model: str = "claude-x") -> Lane:
-        name = f"theirs/{model}#{account}"
-        self.book.open(name, self.clock.steady())
-        return self.controller.lanes[name]
+        opened = LaneId("theirs", model, account)
+        self.book.open(opened, self.clock.steady())
+        return self.controller.lanes[opened]
 
     def _changed(self) -> None:
         self.changes += 1
 
-    def fails(self, credential: bytes, times: int = 1, place: str = PLACE) -> None:
+    def fails(self, credential: bytes, times: int = 1, model: str = MODEL) -> None:
         headers = ((b"x-api-key", credential),)
-        request = CallRequest(
-            "c", UpstreamRequest(b"POST", b"/v1/messages", headers), (f"{place}#mine",)
-        )
+        mine = LaneId("theirs", model, "mine")
+        request = CallRequest("c", UpstreamRequest(b"POST", b"/v1/messages", headers), (mine,))
         for _ in range(times):
-            self.evidence.failed(request, f"{place}#mine", self.clock.steady())
+            self.evidence.failed(request, mine, self.clock.steady())
 
-    def is_down(self, place: str = PLACE) -> bool:
-        return self.evidence.is_down(f"{place}#other", self.clock.steady())
+    def is_down(self, model: str = MODEL) -> bool:
+        return self.evidence.is_down(LaneId("theirs", model, "other"), self.clock.steady())
 
     async def probed(self) -> bool:
         """The verdict once the probes that this asks for are over."""

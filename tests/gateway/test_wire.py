@@ -512,7 +512,7 @@ def test_what_is_too_large_is_refused_and_never_sent(
     tmp_path: Path, raw: bytes, status: int
 ) -> None:
     async def main() -> None:
-        limits = LimitSettings(body_bytes=1000, header_bytes=2000)
+        limits = LimitSettings(body=1000, headers=2000)
         async with (
             provider(answered()) as (scripted, url),
             gateway(tmp_path, url, limits=limits) as service,

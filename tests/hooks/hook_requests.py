@@ -19,9 +19,11 @@ from jackline.control.http_handler import ServiceRequest
 from jackline.events import AttemptFailed, CallEnded
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.endpoint import HooksEndpoint
+from jackline.lane_id import LaneId
 
 # Real seconds; only a test that fails ever waits so long.
 PATIENCE = 60.0
+OPUS = LaneId("anthropic", "opus", "acc")
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 WALL = "You've hit your session limit · resets 3pm (UTC)"
 TOKEN = "of-the-plugin"  # noqa: S105 -- a test's
@@ -96,7 +98,7 @@ class World:
         """A call of session s1 has ended."""
         self.calls.on_event(ended(outcome, at=self.clock.wall(), agent=agent, **facts))
 
-    def wall(self, call: str = "c1", lane: str = "anthropic/opus#acc") -> None:
+    def wall(self, call: str = "c1", lane: LaneId = OPUS) -> None:
         """An attempt has met a wall that falls at 15:00."""
         resets = NOON.replace(hour=15).timestamp()
         self.calls.on_event(
@@ -115,7 +117,7 @@ def ended(outcome: str, *, at: float, agent: str | None, **facts: Any) -> CallEn
     """The end of a call, ordinary except for these facts."""
     usual: Mapping[str, Any] = {
         "call": "c1",
-        "lane": "anthropic/opus#acc",
+        "lane": OPUS,
         "model": "opus",
         "session": "s1",
         "parent": None,

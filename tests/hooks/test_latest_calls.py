@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from jackline.events import CallEnded
 from jackline.failures import Kind
 from jackline.hooks.agent_deaths import DeathCause, LatestCalls
+from jackline.lane_id import LaneId
 from tests.assembly.world import run
 from tests.hooks.hook_requests import NOON, World, ended
 
@@ -29,9 +30,11 @@ def test_an_error_that_was_passed_on_is_known_with_its_reset() -> None:
 
 def test_a_call_that_was_never_sent_shares_the_wall_of_its_account() -> None:
     world = World()
-    world.wall(call="of another", lane="anthropic/opus#acc")
-    world.call("refused", call="c9", lane="anthropic/sonnet#acc", attempts=0)
-    world.call("refused", call="c10", agent="a2", lane="anthropic/sonnet#other", attempts=0)
+    world.wall(call="of another", lane=LaneId("anthropic", "opus", "acc"))
+    world.call("refused", call="c9", lane=LaneId("anthropic", "sonnet", "acc"), attempts=0)
+    world.call(
+        "refused", call="c10", agent="a2", lane=LaneId("anthropic", "sonnet", "other"), attempts=0
+    )
     ours, theirs = world.calls.of("s1", "a1"), world.calls.of("s1", "a2")
     assert ours is not None
     assert theirs is not None

@@ -17,7 +17,7 @@ from tests.journal import made
 
 SETTINGS = {
     "roomy": JournalSettings(),
-    "cramped": JournalSettings(keep_bytes=150_000, sweep_seconds=0.0, sweep_records=100),
+    "cramped": JournalSettings(size=150_000, sweep_seconds=0.0, sweep_records=100),
 }
 
 

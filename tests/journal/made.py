@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, LanesLearned, ServiceNoted
 from jackline.journal import Journal, JournalReader, JournalSettings
+from jackline.lane_id import LaneId
 
 NOON = 1_800_000_000.0
 FOREVER = 1e18
@@ -23,7 +24,7 @@ def call(number: int = 0, *, at: float = NOON, outcome: str = "answered") -> Cal
         at=at,
         call=f"call-{number}",
         outcome=outcome,
-        lane="anthropic/opus",
+        lane=LaneId("anthropic", "opus"),
         model="claude-opus",
         session="a session",
         agent=None,
@@ -49,7 +50,7 @@ def attempt(number: int = 0, *, at: float = NOON) -> AttemptFailed:
     return AttemptFailed(
         at,
         f"call-{number}",
-        "anthropic/opus",
+        LaneId("anthropic", "opus"),
         "throttled",
         None,
         429,
@@ -61,7 +62,7 @@ def attempt(number: int = 0, *, at: float = NOON) -> AttemptFailed:
 
 
 def change(*, at: float = NOON, state: str = "parked") -> LaneChanged:
-    return LaneChanged(at, "anthropic/opus", state, "a wall", at + 60)
+    return LaneChanged(at, LaneId("anthropic", "opus"), state, "a wall", at + 60)
 
 
 def written(journal: Journal) -> None:
@@ -93,12 +94,13 @@ _time = st.floats(-1e12, 1e12)
 _whole = st.integers(-(2**63), 2**63 - 1)
 _tokens = st.integers(0, 2**40)
 
+_lane = st.builds(LaneId, _text.filter(bool), _text, _text)
 any_call = st.builds(
     CallEnded,
     at=_time,
     call=_text,
     outcome=_text,
-    lane=_text,
+    lane=st.none() | _lane,
     model=_text,
     session=_maybe_text,
     agent=_maybe_text,
@@ -122,7 +124,7 @@ any_attempt = st.builds(
     AttemptFailed,
     at=_time,
     call=_text,
-    lane=_text,
+    lane=_lane,
     kind=_text,
     sub=_maybe_text,
     status=st.none() | _whole,
@@ -132,7 +134,7 @@ any_attempt = st.builds(
     why=_text,
 )
 any_change = st.builds(
-    LaneChanged, at=_time, lane=_text, state=_text, why=_text, until=st.none() | _time
+    LaneChanged, at=_time, lane=_lane, state=_text, why=_text, until=st.none() | _time
 )
 any_memory = st.builds(LanesLearned, at=_time, memory=st.binary(max_size=200))
 any_note = st.builds(ServiceNoted, at=_time, what=_text, detail=_text)

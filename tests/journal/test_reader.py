@@ -171,7 +171,7 @@ def test_what_is_no_readable_journal_is_refused_with_a_reason_and_advice(
     make(tmp_path / "journal.db")
     with pytest.raises(JournalError, match=words) as refused:
         JournalReader(tmp_path / "journal.db")
-    assert refused.value.next
+    assert refused.value.hint
 
 
 def test_damage_found_while_reading_is_reported_too(tmp_path: Path) -> None:

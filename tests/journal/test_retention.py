@@ -26,7 +26,7 @@ def test_records_older_than_the_limit_are_deleted_in_every_table_and_no_younger_
     path = tmp_path / "journal.db"
     now = made.NOON
     with Journal(
-        path, settings=replace(BITES, keep_days=2), wall=lambda: now, elapsed=lambda: now
+        path, settings=replace(BITES, keep=2 * DAY), wall=lambda: now, elapsed=lambda: now
     ) as journal:
         for hours in range(96):
             at = made.NOON + hours * 3600
@@ -52,7 +52,7 @@ def test_records_older_than_the_limit_are_deleted_in_every_table_and_no_younger_
 
 def test_one_sweep_is_small_and_returns_whether_another_should_follow(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    with closing(JournalStore(path, replace(BITES, keep_days=1))) as store:
+    with closing(JournalStore(path, replace(BITES, keep=DAY))) as store:
         store.write({CALLS: [made.call(n, at=made.NOON + n) for n in range(450)]})
         assert not store.sweep(made.NOON)
         for left, more in ((350, True), (250, True), (150, True), (50, True), (0, False)):
@@ -64,7 +64,7 @@ def test_sweeps_follow_one_another_by_themselves(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     now = made.NOON
     with Journal(
-        path, settings=replace(BITES, keep_days=1), wall=lambda: now, elapsed=lambda: now
+        path, settings=replace(BITES, keep=DAY), wall=lambda: now, elapsed=lambda: now
     ) as journal:
         for number in range(450):
             journal.announce(made.call(number))
@@ -86,7 +86,7 @@ def test_when_space_is_short_the_oldest_are_deleted_and_the_file_shrinks(tmp_pat
                 made.written(journal)
     before = path.stat().st_size
     keep = before // 4
-    with Journal(path, settings=replace(BITES, keep_bytes=keep), wall=lambda: made.NOON) as journal:
+    with Journal(path, settings=replace(BITES, size=keep), wall=lambda: made.NOON) as journal:
         _swept(journal)
     assert path.stat().st_size <= keep
     saved = made.saved_numbers(path)
@@ -100,7 +100,7 @@ def test_when_space_is_short_the_oldest_are_deleted_and_the_file_shrinks(tmp_pat
 
 def test_a_single_record_larger_than_the_limit_does_not_keep_the_sweep_busy(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    settings = replace(BITES, keep_bytes=100_000)
+    settings = replace(BITES, size=100_000)
     with Journal(path, settings=settings, wall=lambda: made.NOON) as journal:
         journal.announce(LanesLearned(made.NOON, b"x" * 400_000))
         _swept(journal)

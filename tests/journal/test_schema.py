@@ -12,6 +12,7 @@ import pytest
 from jackline.errors import JournalError
 from jackline.journal import Journal, JournalReader, JournalSettings
 from jackline.journal.store import FILE, MIGRATIONS, JournalStore
+from jackline.lane_id import LaneId
 from tests.journal import made
 
 NEXT = replace(
@@ -32,6 +33,10 @@ def _file(path: Path) -> sqlite3.Connection:
 
 def _columns(file: sqlite3.Connection, table: str) -> list[str]:
     return [row[1] for row in file.execute(f"PRAGMA table_info({table})")]
+
+
+def _insert(table: str, columns: int) -> str:
+    return f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})"  # noqa: S608 -- our own names
 
 
 def test_an_older_journal_is_migrated_and_keeps_its_records(tmp_path: Path) -> None:
@@ -55,13 +60,48 @@ def test_calls_of_the_first_version_have_wasted_nothing_that_is_known(tmp_path: 
         )
     with pytest.raises(JournalError) as refused, JournalReader(path):
         pass
-    assert "jackline up" in refused.value.next
+    assert "jackline up" in refused.value.hint
     with Journal(path):
         pass
     with JournalReader(path) as reader:
         (call,) = reader.calls(0.0, made.FOREVER, 9)
     assert (call.call, call.wasted_input_tokens, call.wasted_output_tokens) == ("old", 0, 0)
     assert call.cache_write_1h_tokens == 0
+    assert call.lane == LaneId("l")
+
+
+@pytest.mark.parametrize(
+    ("text", "lane"),
+    [
+        ("anthropic/claude-opus#12ab", LaneId("anthropic", "claude-opus", "12ab")),
+        ("router/openai/gpt#5#12ab", LaneId("router", "openai/gpt#5", "12ab")),
+        ("anthropic/#12ab", LaneId("anthropic", "", "12ab")),
+        ("up/model", LaneId("up", "model")),
+        ("", None),
+    ],
+)
+def test_the_lane_of_an_older_journal_becomes_three_columns(
+    tmp_path: Path, text: str, lane: LaneId | None
+) -> None:
+    path = tmp_path / "journal.db"
+    with closing(_file(path)) as file:
+        replace(FILE, steps=MIGRATIONS[:3]).migrate(file)
+        call = (made.NOON, "old", "answered", text, "m", *(None,) * 4, 1, 200, 1, 0.0, 1.0, None)
+        file.execute(_insert("calls", 22), (*call, *range(7)))
+        attempt = (made.NOON, "old", text, "throttled", None, 429, None, 0.1, None, "why")
+        file.execute(_insert("attempts", 10), attempt)
+        change = (made.NOON, text, "parked", "why", None)
+        file.execute(_insert("lane_changes", 5), change)
+    with Journal(path, settings=JournalSettings(keep=1e6 * 86_400)):
+        pass
+    with JournalReader(path) as reader:
+        (call_read,) = reader.calls(0.0, made.FOREVER, 9)
+        (attempt_read,) = reader.attempts("old")
+        (change_read,) = reader.lane_changes(0.0)
+    assert call_read.lane == attempt_read.lane == change_read.lane == lane
+    assert call_read[4:15] == call[4:15]
+    assert call_read[15:] == tuple(range(7))
+    assert (attempt_read.kind, change_read.state) == ("throttled", "parked")
 
 
 def test_a_step_that_fails_leaves_the_journal_as_it_was(tmp_path: Path) -> None:

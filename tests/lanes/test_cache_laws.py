@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, CallUsage, LaneDecision
 from jackline.lanes.prompt_caches import SIBLINGS_WAIT, CacheState
 from jackline.lanes.queue import AGED_AFTER, CLOSING_WITHIN, QueueEntry, Rank
@@ -49,7 +50,7 @@ class CachedLanes(Lanes):
         tokens=st.sampled_from([500, 5_000, 150_000]),
     )
     def submit_turns(
-        self, count: int, lanes: tuple[str, ...], conversation: str, prefix: str, tokens: int
+        self, count: int, lanes: tuple[LaneId, ...], conversation: str, prefix: str, tokens: int
     ) -> None:
         for _ in range(count):
             self.next_call += 1

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jackline.lane_id import LaneId
 from jackline.lanes import CacheTtl, Call, CallUsage, LaneController, LaneSettings
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, CachedConversation, HourCaches, pays
 
-LANE = "up/model#a"
+LANE = LaneId("up", "model", "a")
 AUTO, HOUR, CLIENT = CacheTtl.AUTO, CacheTtl.HOUR, CacheTtl.CLIENT
 TALK = Call(1, (LANE,), conversation="s/")
 
@@ -125,20 +126,20 @@ def test_no_cache_that_lives_is_lost_by_a_change_and_nobody_goes_back(
 
 
 def test_the_controller_tells_with_each_attempt_whether_its_marks_ask_for_an_hour() -> None:
-    lanes = LaneController([LaneSettings(LANE, "a", cache_ttl=AUTO)], lambda: 0.5)
+    lanes = LaneController([LaneSettings(LANE, cache_ttl=AUTO)], lambda: 0.5)
     asked = []
     for number, now in enumerate((0.0, 10.0, 400.0, 410.0)):
         (send,) = lanes.submit(now, Call(number, (LANE,), conversation="s/")).sends
         asked.append(send.hour_marks)
         lanes.finished(now + 1, send.permit, CallUsage(10, 10, cache_written=5_000))
     assert asked == [False, False, True, True]
-    lanes.limit_lane(420.0, LaneSettings(LANE, "a", cache_ttl=CLIENT))
+    lanes.limit_lane(420.0, LaneSettings(LANE, cache_ttl=CLIENT))
     (send,) = lanes.submit(430.0, Call(9, (LANE,), conversation="s/")).sends
     assert not send.hour_marks
 
 
 def test_whether_cached_tokens_count_can_change_while_a_lane_is_open() -> None:
-    lanes = LaneController([LaneSettings(LANE, "a")], lambda: 0.5)
+    lanes = LaneController([LaneSettings(LANE)], lambda: 0.5)
     assert not lanes.lanes[LANE].caches.reads_count
-    lanes.limit_lane(1.0, LaneSettings(LANE, "a", cached_counts=True))
+    lanes.limit_lane(1.0, LaneSettings(LANE, cached_counts=True))
     assert lanes.lanes[LANE].caches.reads_count

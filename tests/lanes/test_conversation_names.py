@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from jackline.lane_id import LaneId
 from jackline.lanes.call import Call, CallUsage
 from jackline.lanes.prompt_caches import CacheState, PromptCaches
 
-LANE = "anthropic/opus#1"
+LANE = LaneId("anthropic", "opus", "1")
 PROMPT = 10_000
 
 

@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.failures import Failure
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings, Send
 from jackline.lanes.breaker import LaneHealth
 from jackline.lanes.settings import ControllerSettings
 from jackline.states import LaneState
+from tests.lane_ids import lane_id
 from tests.lanes import failures_made as made
 
 # What becomes of an attempt: after so many seconds it is accepted, and so many later it ends with
@@ -36,17 +38,17 @@ class World:
         self.fate = fate
         self.now = made.START
         self.controller = LaneController(
-            [LaneSettings(name, name) for name in lanes],
+            [LaneSettings(lane_id(name)) for name in lanes],
             random.Random(5).random,  # noqa: S311 -- a seeded draw, so that traces repeat
             now=self.now,
         )
-        self.names = lanes
+        self.names = tuple(map(lane_id, lanes))
         self._order = itertools.count()
         self._events: list[tuple[float, int, Callable[[], LaneDecision | None]]] = []
         self._wake_at: float | None = None
         self.sent: list[tuple[float, Send]] = []
         self.lost: dict[int, list[float]] = defaultdict(list)
-        self.lost_on: dict[int, list[str]] = defaultdict(list)
+        self.lost_on: dict[int, list[LaneId]] = defaultdict(list)
         self.answered: dict[int, float] = {}
         # What was said of lanes that were left alone, each time that anything happened.
         self.broken: list[str] = []
@@ -84,7 +86,7 @@ class World:
             self._at(accepted_after + ends_after, partial(self._end, send, failure))
         self._wake_at = decision.wake_at
         self.broken += [
-            lane.waiting(Call(99, ("a",)), self.now).why
+            lane.waiting(Call(99, (lane_id("a"),)), self.now).why
             for lane in self.controller.lanes.values()
             if lane.state is LaneState.DOWN
         ]
@@ -180,11 +182,11 @@ def test_answers_that_are_cut_all_at_once_are_one_event_and_asked_for_again_at_o
 
 
 def test_a_call_that_one_lane_loses_again_and_again_goes_to_another_before_it_waits_long() -> None:
-    world = World(lambda send, _: CUT if send.lane == "a" else WHOLE, ("a", "b"))
+    world = World(lambda send, _: CUT if send.lane == lane_id("a") else WHOLE, ("a", "b"))
     world.submit(1)
     world.run(MINUTE)
     assert list(world.answered) == [1]
-    assert world.lost_on[1] == ["a"] * 6
+    assert world.lost_on[1] == [lane_id("a")] * 6
 
 
 def test_what_waits_after_losses_says_what_happened_and_what_it_has_cost() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from jackline.failures import Failure
+from jackline.lane_id import LaneId
 from jackline.lanes import LaneController, LaneSettings
 from jackline.lanes.call import Call, CallUsage
 from jackline.states import LaneState
 from tests.lanes.failures_made import START, server_error, throttled, wall
 
-LANE = "anthropic/claude"
+LANE = LaneId("anthropic", "claude")
 RESET = START + 3600
 
 

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.settings import ConcurrencyWindowSettings, ControllerSettings, KnownLimits
 from jackline.states import LaneState
+from tests.lane_ids import lane_id
 from tests.lanes import failures_made as made
 from tests.lanes.test_slow import NOW, Delay, World
 
@@ -28,7 +30,7 @@ def _world(delay: Delay, parallel: int, *, local: bool = False) -> World:
     world = World(("opus",), delay)
     limits = KnownLimits(parallel=parallel)
     world.controller = LaneController(
-        [LaneSettings("opus", "opus", limits, local=local)],
+        [LaneSettings(lane_id("opus"), limits, local=local)],
         random.Random(3).random,  # noqa: S311 -- a seeded draw, so that traces repeat
         now=NOW,
         settings=ControllerSettings(window=ConcurrencyWindowSettings(start=float(parallel))),
@@ -108,7 +110,7 @@ def test_a_server_of_ones_own_lends_no_places() -> None:
 def test_a_lane_never_has_more_than_twice_its_places_open(parallel: int, hangs: list[bool]) -> None:
     most = 0
 
-    def delay(call: int, _lane: str, _at: float) -> float:
+    def delay(call: int, _lane: LaneId, _at: float) -> float:
         nonlocal most
         most = max(most, world.controller.calls_in_flight)
         return NEVER if call < len(hangs) and hangs[call] else 1.5
@@ -124,11 +126,11 @@ def test_a_lane_never_has_more_than_twice_its_places_open(parallel: int, hangs: 
 
 def test_an_answer_that_never_comes_does_not_keep_a_throttled_lane_closed() -> None:
     """What a soak met: the one call that was to find out whether a throttle has ended hung."""
-    controller = LaneController([LaneSettings("opus", "opus")], lambda: 0.5, now=NOW)
-    (send,) = controller.submit(NOW, Call(0, ("opus",), stream=False)).sends
+    controller = LaneController([LaneSettings(lane_id("opus"))], lambda: 0.5, now=NOW)
+    (send,) = controller.submit(NOW, Call(0, (lane_id("opus"),), stream=False)).sends
     decision = controller.failed(NOW + 0.3, send.permit, made.throttled(2))
     for number in range(1, 8):
-        controller.submit(NOW + 1, Call(number, ("opus",), stream=False))
+        controller.submit(NOW + 1, Call(number, (lane_id("opus"),), stream=False))
     now = NOW + 1
     sent_at: list[float] = []
     while now < NOW + 60 and len(sent_at) < 8:
@@ -171,38 +173,40 @@ def _sends_until(
 def test_silent_answers_do_not_fill_a_window_that_has_shrunk_below_their_number() -> None:
     """What an hour's soak met: fourteen hung, a throttle left six places, 43 were refused."""
     controller = LaneController(
-        [LaneSettings("opus", "opus")],
+        [LaneSettings(lane_id("opus"))],
         lambda: 0.5,
         now=NOW,
         settings=ControllerSettings(window=ConcurrencyWindowSettings(start=15.0)),
     )
     for number in range(14):
-        controller.submit(NOW, Call(number, ("opus",), stream=False))
-    controller.lanes["opus"].window.restart(6.0, 6.0, NOW + 1)
-    decision = controller.submit(NOW + 1, Call(14, ("opus",), stream=False))
+        controller.submit(NOW, Call(number, (lane_id("opus"),), stream=False))
+    controller.lanes[lane_id("opus")].window.restart(6.0, 6.0, NOW + 1)
+    decision = controller.submit(NOW + 1, Call(14, (lane_id("opus"),), stream=False))
     assert not decision.sends
     sent_at = _sends_until(controller, decision, NOW + 1, NOW + LEAVES_AFTER)
     assert len(sent_at) == 1
     # Whoever hangs on the smaller window adds no more places than that has.
     for number in range(15, 60):
-        decision = controller.submit(NOW + LEAVES_AFTER, Call(number, ("opus",), stream=False))
+        decision = controller.submit(
+            NOW + LEAVES_AFTER, Call(number, (lane_id("opus"),), stream=False)
+        )
     _sends_until(controller, decision, NOW + LEAVES_AFTER, NOW + 850)
-    assert len(controller.lanes["opus"].attempts) <= 14 + 6
+    assert len(controller.lanes[lane_id("opus")].attempts) <= 14 + 6
 
 
 def test_a_probe_without_a_stream_that_never_answers_makes_way_for_another() -> None:
     """What the same soak met: one probe hung, and its lane was left alone for six minutes."""
-    controller = LaneController([LaneSettings("opus", "opus")], lambda: 0.5, now=NOW)
+    controller = LaneController([LaneSettings(lane_id("opus"))], lambda: 0.5, now=NOW)
     now = NOW
     permits: list[int] = []
     for number in range(4):
-        decision = controller.submit(now, Call(number, ("opus",), stream=False))
+        decision = controller.submit(now, Call(number, (lane_id("opus"),), stream=False))
         permits += [send.permit for send in decision.sends]
     # All fail until the lane is left alone, and the rest of them then.
     while permits:
         now += 0.5
         decision = controller.failed(now, permits.pop(), made.server_error())
         permits += [send.permit for send in (*decision.sends, *controller.tick(now).sends)]
-    assert controller.lanes["opus"].state is LaneState.DOWN
+    assert controller.lanes[lane_id("opus")].state is LaneState.DOWN
     first, second, *_ = _sends_until(controller, controller.tick(now), now, now + 600)
     assert second - first < LEAVES_AFTER

@@ -11,13 +11,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from jackline.failures import Failure, Kind
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
 from jackline.states import LaneState
 from tests.lanes import failures_made as made
 
-LANES = ("opus", "opus-elsewhere", "haiku")
+LANES = (
+    LaneId("up", "opus", "a"),
+    LaneId("elsewhere", "opus", "b"),
+    LaneId("up", "haiku", "a"),
+)
 FAILURES: dict[str, Callable[[float], Failure]] = {
     "throttled": lambda _: made.throttled(),
     "throttled for a while": lambda _: made.throttled(20),
@@ -56,20 +61,16 @@ class Lanes(RuleBasedStateMachine):
         super().__init__()
         self.now = made.START
         self.controller = LaneController(
-            [
-                LaneSettings("opus", "a"),
-                LaneSettings("opus-elsewhere", "b"),
-                LaneSettings("haiku", "a"),
-            ],
+            [LaneSettings(lane) for lane in LANES],
             random.Random(7).random,  # noqa: S311 -- a seeded draw, so that traces repeat
             now=self.now,
         )
         self.next_call = 0
         self.alive: set[int] = set()
         self.ended: set[int] = set()
-        self.flying: dict[int, tuple[int, str]] = {}
+        self.flying: dict[int, tuple[int, LaneId]] = {}
         self.closed: list[int] = []
-        self.resets: dict[str, float] = {}
+        self.resets: dict[LaneId, float] = {}
         self.decreases: dict[str, int] = {}
 
     def follow(self, decision: LaneDecision) -> None:
@@ -128,7 +129,7 @@ class Lanes(RuleBasedStateMachine):
     def submit(
         self,
         count: int,
-        lanes: tuple[str, ...],
+        lanes: tuple[LaneId, ...],
         remaining: float,
         tokens: int,
         leaves: float,
@@ -195,10 +196,10 @@ class Lanes(RuleBasedStateMachine):
         self.closed.append(permit)
         failure = FAILURES[name](self.now)
         if failure.resets_at is not None:
-            account = self.controller.lanes[lane].account
+            account = lane.account
             for each in self.controller.lanes.values():
-                if each.account == account:
-                    self.resets[each.name] = failure.resets_at.timestamp()
+                if each.id.account == account:
+                    self.resets[each.id] = failure.resets_at.timestamp()
         known = self.controller.lanes[lane]
         in_episode, size = known.episode.refusals > 0, known.window.size
         decision = self.controller.failed(self.now, permit, failure, headers)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.settings import ConcurrencyWindowSettings, ControllerSettings, KnownLimits
+from tests.lane_ids import lane_id
 
 NOW = 1_800_000_000.0
 ANSWER_TAKES = 20.0
@@ -23,7 +24,7 @@ AGEING = ControllerSettings().routing.ageing
 
 def _controller(parallel: int) -> LaneController:
     return LaneController(
-        [LaneSettings("opus", "a", KnownLimits(parallel=parallel))],
+        [LaneSettings(lane_id("opus"), KnownLimits(parallel=parallel))],
         random.Random(3).random,  # noqa: S311 -- a seeded draw, so that traces repeat
         now=NOW,
         settings=ControllerSettings(window=ConcurrencyWindowSettings(start=float(parallel))),
@@ -77,7 +78,7 @@ class Clients:
         self.ids[self.next_id] = client
         call = Call(
             self.next_id,
-            ("opus",),
+            (lane_id("opus"),),
             stream=math.isinf(leaves_at),
             since=NOW + 2.0 if math.isfinite(leaves_at) else None,
             leaves_at=leaves_at,
@@ -111,11 +112,11 @@ def test_no_sdk_gives_up_behind_streams_that_can_wait() -> None:
 
 def test_whoever_comes_back_stands_where_it_stood() -> None:
     controller = _controller(1)
-    first = controller.submit(NOW, Call(1, ("opus",))).sends
+    first = controller.submit(NOW, Call(1, (lane_id("opus"),))).sends
     for number in (2, 3):
-        controller.submit(NOW + number, Call(number, ("opus",)))
+        controller.submit(NOW + number, Call(number, (lane_id("opus"),)))
     controller.aborted(NOW + 10, 2)
-    controller.submit(NOW + 11, Call(4, ("opus",), since=NOW + 2))
+    controller.submit(NOW + 11, Call(4, (lane_id("opus"),), since=NOW + 2))
     decision = controller.finished(NOW + 12, first[0].permit, CallUsage(1, 1))
     assert [send.call for send in decision.sends] == [4]
 
@@ -134,12 +135,14 @@ def test_the_order_is_by_urgency_but_for_every_second_one_that_hurries(
 ) -> None:
     """And who has no deadline alone is sent exactly by urgency."""
     controller, now = _controller(1), NOW
-    permit = controller.submit(now, Call(0, ("opus",))).sends[0].permit
+    permit = controller.submit(now, Call(0, (lane_id("opus"),))).sends[0].permit
     waiting: dict[int, tuple[float, float, float]] = {}
     for number, (later, remaining, leaves, ahead) in enumerate(calls, start=1):
         now += later
         leaves_at = now + leaves
-        call = Call(number, ("opus",), remaining, leaves_at=leaves_at, hurries_at=leaves_at - ahead)
+        call = Call(
+            number, (lane_id("opus"),), remaining, leaves_at=leaves_at, hurries_at=leaves_at - ahead
+        )
         assert not controller.submit(now, call).sends
         waiting[number] = (AGEING * now - remaining, leaves_at, leaves_at - ahead)
     owes = False
@@ -165,12 +168,14 @@ def test_all_deadlines_are_met_where_every_second_place_suffices(
     """One place, a second for each answer: every other one may go to those that leave."""
     due = sorted(2.0 * position + leave for position, leave in enumerate(leaves))
     controller, now = _controller(1), NOW
-    permit = controller.submit(now, Call(0, ("opus",))).sends[0].permit
+    permit = controller.submit(now, Call(0, (lane_id("opus"),))).sends[0].permit
     for number in range(1, streams + 1):
-        controller.submit(now, Call(number, ("opus",), remaining=1e6))
+        controller.submit(now, Call(number, (lane_id("opus"),), remaining=1e6))
     for number, leave in enumerate(due, start=1000):
         leaves_at = now + leave
-        controller.submit(now, Call(number, ("opus",), leaves_at=leaves_at, hurries_at=now))
+        controller.submit(
+            now, Call(number, (lane_id("opus"),), leaves_at=leaves_at, hurries_at=now)
+        )
     waiting = streams + len(due)
     while waiting:
         now += 1.0
@@ -183,12 +188,12 @@ def test_all_deadlines_are_met_where_every_second_place_suffices(
 
 def test_a_large_call_whose_client_leaves_makes_nobody_wait_until_it_can_be_paid_for() -> None:
     limits = KnownLimits(input_tokens_per_minute=60_000)
-    controller = LaneController([LaneSettings("opus", "a", limits)], lambda: 0.5, now=NOW)
-    controller.lanes["opus"].buckets["input"].correct(0.0, NOW)
+    controller = LaneController([LaneSettings(lane_id("opus"), limits)], lambda: 0.5, now=NOW)
+    controller.lanes[lane_id("opus")].buckets["input"].correct(0.0, NOW)
     for number in range(1, 6):
-        call = Call(number, ("opus",), input_tokens=1_000)
+        call = Call(number, (lane_id("opus"),), input_tokens=1_000)
         assert not controller.submit(NOW, call).sends
-    large = Call(9, ("opus",), input_tokens=60_000, leaves_at=NOW + 60, hurries_at=NOW)
+    large = Call(9, (lane_id("opus"),), input_tokens=60_000, leaves_at=NOW + 60, hurries_at=NOW)
     decision = controller.submit(NOW, large)
     sent: list[int] = []
     now = NOW

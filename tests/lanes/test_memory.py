@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jackline.failures import Json
 from jackline.lanes import Call, CallUsage, LaneController, LaneSettings, export, restore
 from jackline.states import LaneState
+from tests.lane_ids import lane_id
 from tests.lanes import failures_made as made
 
 NOW = made.START
@@ -20,22 +21,24 @@ HEADERS = {
     "anthropic-ratelimit-requests-remaining": "3",
 }
 
+OPUS = lane_id("opus")
+
 
 def controller() -> LaneController:
     draw = random.Random(1).random  # noqa: S311 -- seeded, so that tests repeat
-    return LaneController([LaneSettings("opus", "a")], draw, now=NOW)
+    return LaneController([LaneSettings(OPUS)], draw, now=NOW)
 
 
 def test_a_parked_lane_stays_parked_until_its_reset() -> None:
     old = controller()
-    (send,) = old.submit(NOW, Call(1, ("opus",))).sends
+    (send,) = old.submit(NOW, Call(1, (OPUS,))).sends
     old.failed(NOW + 1, send.permit, made.wall(NOW + 1, 3600))
     memory = json.loads(json.dumps(export(old, NOW + 2)))
 
     fresh = controller()
-    assert restore(fresh, memory, NOW + 60) == ["opus"]
-    assert fresh.lanes["opus"].state is LaneState.PARKED
-    decision = fresh.submit(NOW + 61, Call(1, ("opus",)))
+    assert restore(fresh, memory, NOW + 60) == [OPUS]
+    assert fresh.lanes[OPUS].state is LaneState.PARKED
+    decision = fresh.submit(NOW + 61, Call(1, (OPUS,)))
     assert decision.sends == []
     assert decision.wake_at is not None
     assert decision.wake_at >= NOW + 3601
@@ -43,20 +46,20 @@ def test_a_parked_lane_stays_parked_until_its_reset() -> None:
 
 
 def test_a_reset_that_has_passed_meanwhile_is_forgotten() -> None:
-    memory: Json = {"version": 1, "at": NOW, "lanes": {"opus": {"parked_until": NOW + 10}}}
+    memory: Json = {"version": 2, "at": NOW, "lanes": [OPUS._asdict() | {"parked_until": NOW + 10}]}
     fresh = controller()
     restore(fresh, memory, NOW + 20)
-    assert fresh.lanes["opus"].state is LaneState.OPEN
+    assert fresh.lanes[OPUS].state is LaneState.OPEN
 
 
 def test_limits_are_known_before_the_first_call() -> None:
     old = controller()
-    (send,) = old.submit(NOW, Call(1, ("opus",))).sends
+    (send,) = old.submit(NOW, Call(1, (OPUS,))).sends
     old.first_byte(NOW + 1, send.permit, HEADERS)
     old.finished(NOW + 2, send.permit, CallUsage(10, 10))
     fresh = controller()
     restore(fresh, export(old, NOW + 2), NOW + 2)
-    sends = [fresh.submit(NOW + 2, Call(n, ("opus",))).sends for n in range(1, 10)]
+    sends = [fresh.submit(NOW + 2, Call(n, (OPUS,))).sends for n in range(1, 10)]
     assert sum(len(each) for each in sends) == 4, "as many as the bucket still holds"
 
 
@@ -66,7 +69,18 @@ json_values = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["version", "at", "lanes", "opus", "window", "limits", "requests", "limit"]
+                [
+                    "version",
+                    "at",
+                    "lanes",
+                    "upstream",
+                    "model",
+                    "account",
+                    "window",
+                    "limits",
+                    "requests",
+                    "limit",
+                ]
             ),
             inner,
             max_size=4,
@@ -80,13 +94,13 @@ json_values = st.recursive(
 def test_a_memory_that_makes_no_sense_is_ignored(memory: object) -> None:
     fresh = controller()
     restore(fresh, memory, NOW)  # type: ignore[arg-type]
-    decision = fresh.submit(NOW, Call(1, ("opus",)))
+    decision = fresh.submit(NOW, Call(1, (OPUS,)))
     assert decision.sends or decision.wake_at is not None
 
 
-@pytest.mark.parametrize("version", [0, 2, None, "1"])
+@pytest.mark.parametrize("version", [0, 1, 3, None, "2"])
 def test_another_version_is_not_read(version: object) -> None:
-    memory = {"version": version, "at": NOW, "lanes": {"opus": {"parked_until": NOW + 10}}}
+    memory = {"version": version, "at": NOW, "lanes": [OPUS._asdict() | {"parked_until": NOW + 10}]}
     assert restore(controller(), memory, NOW) == []  # type: ignore[arg-type]
 
 
@@ -98,5 +112,5 @@ def test_restarting_again_and_again_forgets_no_more_than_restarting_once() -> No
         fresh = controller()
         restore(fresh, export(lane, NOW + restarts), NOW + restarts)
         lane = fresh
-        sizes.append(lane.lanes["opus"].window.size)
+        sizes.append(lane.lanes[OPUS].window.size)
     assert len(set(sizes)) == 1, sizes

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.failures import Kind
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, CallUsage, LaneController, LaneSettings
 from jackline.lanes.breaker import FLOWING, TRANSITIONS, LaneEvent, after, diagram
 from jackline.lanes.queue import Queue, QueueEntry
@@ -19,13 +20,14 @@ from jackline.lanes.reactions import _BY_KIND
 from jackline.lanes.settings import ConcurrencyWindowSettings
 from jackline.lanes.window import ConcurrencyWindow
 from jackline.states import LaneState
+from tests.lane_ids import lane_id
 from tests.lanes import failures_made as made
 
 NOW = made.START
 
 
 def controller(*names: str) -> LaneController:
-    lanes = [LaneSettings(name, name) for name in names or ("opus",)]
+    lanes = [LaneSettings(lane_id(name)) for name in names or ("opus",)]
     draw = random.Random(1).random  # noqa: S311 -- seeded, so that tests repeat
     return LaneController(lanes, draw, now=NOW)
 
@@ -97,7 +99,7 @@ def test_a_queue_gives_both_ends_in_order_whatever_leaves_in_between(
 ) -> None:
     queue, waiting = Queue(), []
     for number, (urgency, leaves) in enumerate(steps):
-        entry = QueueEntry(Call(number, ("opus",)), ("opus",), urgency)
+        entry = QueueEntry(Call(number, (lane_id("opus"),)), (lane_id("opus"),), urgency)
         queue.push(entry)
         waiting.append(entry)
         if leaves:
@@ -114,7 +116,7 @@ def test_a_queue_gives_both_ends_in_order_whatever_leaves_in_between(
 
 def test_three_identical_declines_end_the_call_with_their_cause() -> None:
     world, now = controller(), NOW
-    (send,) = world.submit(now, Call(1, ("opus",))).sends
+    (send,) = world.submit(now, Call(1, (lane_id("opus"),))).sends
     for attempt in (1, 2, 3):
         decision = world.failed(now, send.permit, made.declined())
         if attempt == 3:
@@ -130,14 +132,14 @@ def test_three_identical_declines_end_the_call_with_their_cause() -> None:
 
 def test_a_prompt_of_150k_tokens_may_think_for_a_minute_longer() -> None:
     world = controller()
-    world.submit(NOW, Call(1, ("opus",), input_tokens=150_000))
+    world.submit(NOW, Call(1, (lane_id("opus"),), input_tokens=150_000))
     assert not world.tick(NOW + 119).sends
     assert [send.beside for send in world.tick(NOW + 121).sends] == [True]
 
 
 def test_a_stream_that_pings_is_never_given_up() -> None:
     world = controller()
-    (send,) = world.submit(NOW, Call(1, ("opus",))).sends
+    (send,) = world.submit(NOW, Call(1, (lane_id("opus"),))).sends
     world.first_byte(NOW + 1, send.permit)
     for second in range(2, 3000, 15):
         world.heard(NOW + second, send.permit)
@@ -146,14 +148,14 @@ def test_a_stream_that_pings_is_never_given_up() -> None:
 
 def test_more_remaining_work_goes_first_and_waiting_long_overtakes() -> None:
     world = controller()
-    first = [world.submit(NOW, Call(n, ("opus",))).sends[0] for n in range(8)]
-    world.submit(NOW, Call(100, ("opus",), remaining=10))
-    world.submit(NOW, Call(101, ("opus",), remaining=500))
+    first = [world.submit(NOW, Call(n, (lane_id("opus"),))).sends[0] for n in range(8)]
+    world.submit(NOW, Call(100, (lane_id("opus"),), remaining=10))
+    world.submit(NOW, Call(101, (lane_id("opus"),), remaining=500))
     sent = world.finished(NOW + 1, first[0].permit, CallUsage()).sends
     assert [send.call for send in sent] == [101, 100], "one place came free, and the window grew"
-    world.submit(NOW + 2, Call(103, ("opus",), remaining=10))
+    world.submit(NOW + 2, Call(103, (lane_id("opus"),), remaining=10))
     late = NOW + 100_000
-    world.submit(late, Call(102, ("opus",), remaining=400))
+    world.submit(late, Call(102, (lane_id("opus"),), remaining=400))
     sent = world.finished(late, first[1].permit, CallUsage()).sends
     assert sent[0].call == 103
 
@@ -168,16 +170,16 @@ OUTPUT_HEADERS = {
 def promising() -> tuple[LaneController, list[int]]:
     """A lane with 700 tokens of output left and 100 a second, and the permits in flight on it."""
     world = controller()
-    sends = world.submit(NOW, Call(0, ("opus",))).sends
+    sends = world.submit(NOW, Call(0, (lane_id("opus"),))).sends
     world.first_byte(NOW, sends[0].permit, OUTPUT_HEADERS)
     for number in range(1, 30):
-        sends += world.submit(NOW, Call(number, ("opus",))).sends
+        sends += world.submit(NOW, Call(number, (lane_id("opus"),))).sends
     return world, [send.permit for send in sends]
 
 
 def test_output_that_comes_in_while_answers_are_written_may_be_promised() -> None:
     world, permits = promising()
-    lane = world.lanes["opus"]
+    lane = world.lanes[lane_id("opus")]
     promised = sum(attempt.expected_output for attempt in lane.attempts.values())
     refill = lane.buckets["output"].rate * lane.allowance.average_service
     assert len(permits) > 1, "not only what the bucket holds"
@@ -197,7 +199,7 @@ def test_nothing_is_sent_while_the_output_bucket_holds_less_than_an_answer() -> 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4_000), st.floats(0, 10)), max_size=60))
 def test_what_was_promised_is_what_is_in_flight(steps: list[tuple[int, int, float]]) -> None:
     world, _ = promising()
-    lane, now = world.lanes["opus"], NOW
+    lane, now = world.lanes[lane_id("opus")], NOW
     for what, output, pause in steps:
         now += pause
         if permit := next(iter(lane.attempts), 0):
@@ -217,13 +219,17 @@ def test_what_was_promised_is_what_is_in_flight(steps: list[tuple[int, int, floa
 def test_a_wall_of_the_account_parks_its_other_models_too() -> None:
     draw = random.Random(1).random  # noqa: S311
     world = LaneController(
-        [LaneSettings("opus", "me"), LaneSettings("haiku", "me"), LaneSettings("other", "you")],
+        [
+            LaneSettings(LaneId("up", "opus", "me")),
+            LaneSettings(LaneId("up", "haiku", "me")),
+            LaneSettings(LaneId("up", "other", "you")),
+        ],
         draw,
         now=NOW,
     )
-    (send,) = world.submit(NOW, Call(1, ("opus",))).sends
+    (send,) = world.submit(NOW, Call(1, (LaneId("up", "opus", "me"),))).sends
     world.failed(NOW, send.permit, made.wall(NOW, 3600))
-    states = {name: lane.state for name, lane in world.lanes.items()}
+    states = {name.model: lane.state for name, lane in world.lanes.items()}
     assert states == {"opus": LaneState.PARKED, "haiku": LaneState.PARKED, "other": LaneState.OPEN}
     waiting = world.waiting(NOW, 1)
     assert waiting is not None
@@ -233,12 +239,12 @@ def test_a_wall_of_the_account_parks_its_other_models_too() -> None:
 def sent_after_a_wall(resets_in: float | None, seconds: float) -> int:
     """How many of 40 waiting calls go within so many seconds of the probe that was accepted."""
     world = controller()
-    lane = world.lanes["opus"]
+    lane = world.lanes[lane_id("opus")]
     lane.window.size = 30.0
-    (first,) = world.submit(NOW, Call(0, ("opus",))).sends
+    (first,) = world.submit(NOW, Call(0, (lane_id("opus"),))).sends
     world.failed(NOW, first.permit, made.wall(NOW, resets_in))
     for number in range(1, 40):
-        world.submit(NOW, Call(number, ("opus",)))
+        world.submit(NOW, Call(number, (lane_id("opus"),)))
     now = NOW
     while not (decision := world.tick(now)).sends:
         now = max(now + 1, decision.wake_at or now)
@@ -261,10 +267,10 @@ def test_after_a_wall_that_told_no_reset_the_window_has_to_grow_again() -> None:
 
 
 def test_same_seed_same_trace() -> None:
-    def trace() -> list[tuple[float, int, str]]:
+    def trace() -> list[tuple[float, int, LaneId]]:
         world = controller("a", "b")
-        sent: list[tuple[float, int, str]] = []
-        decisions = [world.submit(NOW, Call(n, ("a", "b"))) for n in range(40)]
+        sent: list[tuple[float, int, LaneId]] = []
+        decisions = [world.submit(NOW, Call(n, (lane_id("a"), lane_id("b")))) for n in range(40)]
         now = NOW
         for step in range(60):
             for decision in decisions:
@@ -284,7 +290,7 @@ def test_same_seed_same_trace() -> None:
 def test_a_stream_that_froze_once_froze_by_chance_and_one_that_freezes_again_is_slow() -> None:
     lanes = controller()
     now, waits = NOW, []
-    decision = lanes.submit(now, Call(1, ("opus",)))
+    decision = lanes.submit(now, Call(1, (lane_id("opus"),)))
     for _ in range(4):
         assert len(decision.sends) == 1
         sent = now

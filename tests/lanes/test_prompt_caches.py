@@ -10,10 +10,11 @@ from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSe
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, CacheState, PromptCaches
 from jackline.lanes.queue import AGED_AFTER, CLOSING_WITHIN, DelayedCalls, QueueEntry
 from jackline.lanes.settings import KnownLimits
+from tests.lane_ids import lane_id
 from tests.lanes import failures_made as made
 
 NOW = made.START
-LANE = "sonnet"
+LANE = lane_id("sonnet")
 
 
 def turn(number: int, conversation: str, tokens: int, prefix: str = "") -> Call:
@@ -324,10 +325,12 @@ def test_a_refused_prompt_above_the_limit_closes_the_lane_for_a_minute_at_most()
 
 def test_a_sibling_that_is_held_on_another_lane_goes_when_that_prefix_is_written() -> None:
     resting = DelayedCalls()
-    entry = QueueEntry(turn(1, "a", 12_000, prefix="tools"), ("one", "two"), 0.0)
-    assert resting.hold_sibling(entry, "one", NOW, NOW + 20)
-    assert resting.siblings("one", "tools") == [entry]
+    entry = QueueEntry(turn(1, "a", 12_000, prefix="tools"), (lane_id("one"), lane_id("two")), 0.0)
+    assert resting.hold_sibling(entry, lane_id("one"), NOW, NOW + 20)
+    assert resting.siblings(lane_id("one"), "tools") == [entry]
     # There the prefix has been under way for longer.
-    assert resting.hold_sibling(entry, "two", NOW + 1, NOW + 8)
-    assert resting.siblings("two", "tools") == [entry]
-    assert not resting.hold_sibling(entry, "one", NOW + 9, NOW + 29), "8 s were left of its 20"
+    assert resting.hold_sibling(entry, lane_id("two"), NOW + 1, NOW + 8)
+    assert resting.siblings(lane_id("two"), "tools") == [entry]
+    assert not resting.hold_sibling(entry, lane_id("one"), NOW + 9, NOW + 29), (
+        "8 s were left of its 20"
+    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from jackline.failures import Failure
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, KnownLimits, LaneController, LaneSettings
 from tests.lanes.failures_made import START, failure, throttled
 
-LANE = "up/model#a"
+LANE = LaneId("up", "model", "a")
 LIMITS = KnownLimits(
     requests_per_minute=60, input_tokens_per_minute=1000, output_tokens_per_minute=1000
 )
@@ -23,7 +24,7 @@ OF_THE_CALL = {
 
 def refused(why: Failure, *, heard: bool = False) -> dict[str, float]:
     """What is left of the limits when a call was refused, perhaps after its answer had begun."""
-    lanes = LaneController([LaneSettings(LANE, "a", LIMITS)], lambda: 0.5, now=START)
+    lanes = LaneController([LaneSettings(LANE, LIMITS)], lambda: 0.5, now=START)
     (send,) = lanes.submit(START, Call(1, (LANE,), input_tokens=900)).sends
     if heard:
         lanes.first_byte(START, send.permit, {})

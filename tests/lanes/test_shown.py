@@ -9,6 +9,7 @@ import pytest
 from jackline.failures import Failure, Observation, classify
 from jackline.lanes import Call, ControllerSettings, LaneSettings
 from jackline.lanes.lane import Lane
+from tests.lane_ids import lane_id
 from tests.lanes import failures_made as made
 
 CALL = Call(0, ())
@@ -19,7 +20,7 @@ def classified(error: Exception) -> Failure:
 
 
 def lane() -> Lane:
-    return Lane(LaneSettings("lane"), ControllerSettings(), lambda: 0.5, 0.0)
+    return Lane(LaneSettings(lane_id("lane")), ControllerSettings(), lambda: 0.5, 0.0)
 
 
 def test_a_lane_that_takes_calls_holds_nobody_up() -> None:

@@ -15,13 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.settings import ControllerSettings, PatienceSettings
 from jackline.states import LaneState
+from tests.lane_ids import lane_id
 from tests.lanes import failures_made as made
 
 NOW = made.START
-Delay = Callable[[int, str, float], float]
+Delay = Callable[[int, LaneId, float], float]
 
 
 class World:
@@ -36,9 +38,9 @@ class World:
         local: bool = False,
     ) -> None:
         self.now = NOW
-        self.lanes = lanes
+        self.lanes = tuple(map(lane_id, lanes))
         self.controller = LaneController(
-            [LaneSettings(name, name, local=local) for name in lanes],
+            [LaneSettings(lane_id(name), local=local) for name in lanes],
             random.Random(3).random,  # noqa: S311 -- a seeded draw, so that traces repeat
             now=NOW,
             settings=given,
@@ -49,10 +51,10 @@ class World:
         self.streams = True
         # The provider says at once that it has taken the call, and then thinks.
         self.thinks = False
-        self.sent: list[tuple[float, int, str, bool]] = []
+        self.sent: list[tuple[float, int, LaneId, bool]] = []
         self.completed: list[tuple[int, float]] = []
         self.aborts = 0
-        self._flying: dict[int, tuple[int, str]] = {}
+        self._flying: dict[int, tuple[int, LaneId]] = {}
         self._events: list[tuple[float, int, int, str]] = []
         self._count = 0
         self._wake: float | None = None
@@ -173,14 +175,16 @@ def test_silence_of_one_call_on_the_only_lane_is_asked_beside_and_the_first_answ
     assert 10 in world.answered
     assert [beside for _, call, _, beside in world.sent if call == 10] == [False, True]
     assert not world.controller.calls_in_flight, "the lost attempt was hung up on"
-    assert world.controller.lanes["opus"].state is LaneState.OPEN
+    assert world.controller.lanes[lane_id("opus")].state is LaneState.OPEN
 
 
 def test_a_call_that_another_lane_can_take_is_asked_there_beside_its_own() -> None:
-    world = World(("opus", "elsewhere"), lambda _, lane, __: 100.0 if lane == "opus" else 3.0)
+    world = World(
+        ("opus", "elsewhere"), lambda _, lane, __: 100.0 if lane.upstream == "opus" else 3.0
+    )
     world.submit(1)
     world.run(70)
-    assert [(lane, beside) for _, _, lane, beside in world.sent] == [
+    assert [(lane.upstream, beside) for _, _, lane, beside in world.sent] == [
         ("opus", False),
         ("elsewhere", True),
     ]
@@ -190,7 +194,9 @@ def test_a_call_that_another_lane_can_take_is_asked_there_beside_its_own() -> No
 
 
 def test_the_silent_attempt_wins_if_it_speaks_first() -> None:
-    world = World(("opus", "elsewhere"), lambda _, lane, __: 61.0 if lane == "opus" else 30.0)
+    world = World(
+        ("opus", "elsewhere"), lambda _, lane, __: 61.0 if lane.upstream == "opus" else 30.0
+    )
     world.submit(1)
     world.run(200)
     ((call, at),) = world.completed
@@ -242,7 +248,7 @@ def test_a_lane_that_is_heard_is_alive_however_many_are_silent() -> None:
     for number in range(7 + 30):
         world.submit(number)
         world.run(5 if number >= 7 else 0)
-    assert world.controller.lanes["opus"].state is not LaneState.DOWN
+    assert world.controller.lanes[lane_id("opus")].state is not LaneState.DOWN
 
 
 def test_a_lane_on_which_everything_stops_in_mid_answer_is_left_alone_and_nobody_is_cut() -> None:
@@ -252,9 +258,11 @@ def test_a_lane_on_which_everything_stops_in_mid_answer_is_left_alone_and_nobody
     for number in range(8):
         world.submit(number)
     world.run(12)
-    assert world.controller.lanes["opus"].is_silent
+    assert world.controller.lanes[lane_id("opus")].is_silent
     world.run(30)
-    assert world.controller.lanes["opus"].state is LaneState.OPEN, "it was slow, and not dead"
+    assert world.controller.lanes[lane_id("opus")].state is LaneState.OPEN, (
+        "it was slow, and not dead"
+    )
     assert len(world.completed) == 8
     assert world.aborts == 0
 
@@ -273,7 +281,7 @@ def test_calls_of_a_silent_lane_are_asked_for_elsewhere_at_once() -> None:
 
 def test_a_probe_is_as_patient_as_any_call_and_another_may_ask_meanwhile() -> None:
     world = World(("opus",), lambda *_: 40.0)
-    lane = world.controller.lanes["opus"]
+    lane = world.controller.lanes[lane_id("opus")]
     lane.break_down(None, NOW)
     for number in range(3):
         world.submit(number)
@@ -292,7 +300,7 @@ def test_time_in_which_this_process_stood_still_is_no_silence() -> None:
     world.now += 30
     world.controller.stood_still(world.now, 30)
     world.follow(world.controller.tick(world.now))
-    assert not world.controller.lanes["opus"].is_silent
+    assert not world.controller.lanes[lane_id("opus")].is_silent
     assert world.aborts == 0
 
 

@@ -8,21 +8,24 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, CallUsage, KnownLimits, LaneController, LaneSettings
 from jackline.lanes.prompt_caches import CacheState
 from jackline.lanes.queue import AGED_AFTER, CallQueues, QueueEntry, Rank
 from jackline.lanes.queue_positions import QueuePosition, in_order
+from tests.lane_ids import lane_id
 
 NOW = 10_000.0
 SENT = {"old": 0.0, "closing": 740.0, "warm": 950.0}
-A = ("a",)
+A = (lane_id("a"),)
+B = (lane_id("b"),)
 _ENTRIES = st.lists(
     st.tuples(
         st.sampled_from(CacheState),
         st.floats(0, 1000),
         st.sampled_from([0.0, 300.0, AGED_AFTER, 900.0]),
         st.sampled_from([-30.0, 0.0, 40.0, 119.0, 121.0, 280.0]),
-        st.sampled_from([("a",), ("a", "b"), ("b", "a")]),
+        st.sampled_from([A, (*A, *B), (*B, *A)]),
     ),
     max_size=20,
 )
@@ -32,9 +35,11 @@ def entry(
     number: int, standing: CacheState, urgency: float, waited: float, left: float
 ) -> QueueEntry:
     until = NOW + left if standing is CacheState.WARM else 0.0
-    call = Call(number, ("a",))
+    call = Call(number, (lane_id("a"),))
     since = NOW - waited
-    return QueueEntry(call, ("a",), urgency, since=since, standing=standing, cached_until=until)
+    return QueueEntry(
+        call, (lane_id("a"),), urgency, since=since, standing=standing, cached_until=until
+    )
 
 
 @given(_ENTRIES, st.booleans())
@@ -44,19 +49,19 @@ def entry(
 )
 @example([(CacheState.WARM, 9, 900, 40, A), (CacheState.NEW, 1, 900, 0, A)] * 2, True)
 def test_the_order_that_is_told_is_the_order_in_which_calls_go(
-    drawn: list[tuple[CacheState, float, float, float, tuple[str, ...]]], may_age: bool
+    drawn: list[tuple[CacheState, float, float, float, tuple[LaneId, ...]]], may_age: bool
 ) -> None:
     room = CallQueues()
-    room.open_lane("a")
-    room.open_lane("b")
+    room.open_lane(lane_id("a"))
+    room.open_lane(lane_id("b"))
     for number, (standing, urgency, waited, left, lanes) in enumerate(drawn):
         room.push(entry(number, standing, urgency, waited, left), lanes)
     next_aged = NOW - 1 if may_age else NOW + 1
-    told = in_order(room.everyone_for("a"), NOW, next_aged, len(drawn))
+    told = in_order(room.everyone_for(lane_id("a")), NOW, next_aged, len(drawn))
     ranks = {each.call.id: rank for rank, each in told}
     gone: list[int] = []
     while True:
-        head, queue = room.first("a", NOW, next_aged)
+        head, queue = room.first(lane_id("a"), NOW, next_aged)
         if head is None or queue is None:
             break
         queue.remove(head.entry)
@@ -71,17 +76,17 @@ def test_the_order_that_is_told_is_the_order_in_which_calls_go(
 def full_lane() -> LaneController:
     """One lane with a limit of 60,000 input tokens a minute, all used up at 1,000."""
     limits = KnownLimits(input_tokens_per_minute=60_000)
-    made = LaneController([LaneSettings("a", limits=limits)], lambda: 0.5, now=0.0)
+    made = LaneController([LaneSettings(lane_id("a"), limits=limits)], lambda: 0.5, now=0.0)
     for number, (name, sent_at) in enumerate(SENT.items(), 1):
-        call = Call(number, ("a",), input_tokens=20_000, conversation=name)
+        call = Call(number, (lane_id("a"),), input_tokens=20_000, conversation=name)
         (send,) = made.submit(sent_at, call).sends
         made.finished(sent_at + 1, send.permit, CallUsage(100, 10, 0, 20_000))
-    made.lanes["a"].buckets["input"].correct(-60_000, 1000.0)
+    made.lanes[lane_id("a")].buckets["input"].correct(-60_000, 1000.0)
     return made
 
 
 def waits(made: LaneController, number: int, conversation: str, now: float = 1000.0) -> None:
-    call = Call(number, ("a",), input_tokens=21_000, conversation=conversation)
+    call = Call(number, (lane_id("a"),), input_tokens=21_000, conversation=conversation)
     assert not made.submit(now, call).sends
 
 
@@ -117,28 +122,30 @@ def test_who_has_waited_for_very_long_goes_first_and_others_are_told_when_they_m
     waits(made, 10, "old", 1000.0)
     waits(made, 11, "unheard-of", 1001.0)
     now = 1000.0 + AGED_AFTER + 5
-    made.lanes["a"].buckets["input"].correct(-60_000, now)
+    made.lanes[lane_id("a")].buckets["input"].correct(-60_000, now)
     first, second = made.turns(now, 50)
     assert (first.call, first.rank) == (10, Rank.AGED)
     assert (second.call, second.rank) == (11, Rank.NORMAL), "nobody else lost a cache"
-    made.lanes["a"].caches.next_aged = now + 300
+    made.lanes[lane_id("a")].caches.next_aged = now + 300
     first, second = made.turns(now, 50)
     assert (first.call, first.rank) == (10, Rank.LAPSED)
     assert first.out_of_turn_at == now + 300
 
 
 def test_where_nothing_is_known_of_caches_everyone_is_normal_and_ages_by_urgency_alone() -> None:
-    made = LaneController([LaneSettings("a"), LaneSettings("b")], lambda: 0.5, now=0.0)
-    made.pause(0.0, "a", paused=True)
-    made.pause(0.0, "b", paused=True)
-    made.submit(1.0, Call(1, ("a", "b")))
-    made.submit(1.0, Call(2, ("a",), remaining=50.0))
-    made.submit(1.0, Call(3, ("b", "a"), remaining=99.0))
+    made = LaneController(
+        [LaneSettings(lane_id("a")), LaneSettings(lane_id("b"))], lambda: 0.5, now=0.0
+    )
+    made.pause(0.0, lane_id("a"), paused=True)
+    made.pause(0.0, lane_id("b"), paused=True)
+    made.submit(1.0, Call(1, (lane_id("a"), lane_id("b"))))
+    made.submit(1.0, Call(2, (lane_id("a"),), remaining=50.0))
+    made.submit(1.0, Call(3, (lane_id("b"), lane_id("a")), remaining=99.0))
     turns = made.turns(2.0, 50)
     assert [(turn.call, turn.lane, turn.place) for turn in turns] == [
-        (3, "b", 1),
-        (2, "a", 2),
-        (1, "a", 3),
+        (3, lane_id("b"), 1),
+        (2, lane_id("a"), 2),
+        (1, lane_id("a"), 3),
     ]
     assert {turn.rank for turn in turns} == {Rank.NORMAL}
     assert {turn.out_of_turn_at for turn in turns} == {None}
@@ -161,14 +168,14 @@ def test_whose_client_leaves_is_told_every_second_place(drawn: list[tuple[float,
     for number, (remaining, leaves) in enumerate(drawn, 10):
         hurries = 1000.0 if leaves < math.inf else math.inf
         at = 1000.0 + leaves
-        call = Call(number, ("a",), remaining, 90_000, leaves_at=at, hurries_at=hurries)
+        call = Call(number, (lane_id("a"),), remaining, 90_000, leaves_at=at, hurries_at=hurries)
         assert not made.submit(1000.0, call).sends
     told = made.turns(1000.0, 1000)
     room, gone = made._room, []
     while True:
-        head, queue = room.first("a", 1000.0, math.inf)
+        head, queue = room.first(lane_id("a"), 1000.0, math.inf)
         if head is None or queue is None:
             break
-        room.admit(head, queue, "a")
+        room.admit(head, queue, lane_id("a"))
         gone.append((head.id, head.rank))
     assert [(each.call, each.rank) for each in told] == gone

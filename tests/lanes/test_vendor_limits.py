@@ -5,11 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, KnownLimits, LaneController, LaneSettings, LimitOrigin
 from jackline.lanes.lane import Lane
 from jackline.lanes.memory import export, restore
 
-LANE = "up/model#a"
+LANE = LaneId("up", "model", "a")
 NOTHING = KnownLimits()
 FIFTY = KnownLimits(requests_per_minute=50)
 HEADERS = {
@@ -19,7 +20,7 @@ HEADERS = {
 
 
 def given_lane(written: KnownLimits = NOTHING, vendor: KnownLimits = NOTHING) -> LaneSettings:
-    return LaneSettings(LANE, "a", written, vendor_limits=vendor)
+    return LaneSettings(LANE, written, vendor_limits=vendor)
 
 
 def controller(written: KnownLimits = NOTHING, vendor: KnownLimits = NOTHING) -> LaneController:

@@ -107,6 +107,7 @@ class AgentsWorld:
         service: Service,
         logging: Any = None,
         session: str = "the-session-of-the-client",
+        parent_task: str = "",
         folder: Path | None = None,
     ) -> AsyncIterator[ClientSession]:
         """A client that works in `folder`, by default the project."""
@@ -116,6 +117,7 @@ class AgentsWorld:
             "x-jackline-control": running.token,
             "x-jackline-folder": quote(str(folder or self.project)),
             "x-jackline-client-session": session,
+            "x-jackline-parent-task": parent_task,
         }
         async with (
             httpx2.AsyncClient(headers=headers, timeout=240) as http,

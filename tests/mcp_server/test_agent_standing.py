@@ -124,11 +124,11 @@ def test_agents_start_agents_only_so_deep(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with world.provider(), world.service() as service:
-            session = "a person's"
+            session, task = "a person's", ""
             for depth in (1, 2, 3):
                 async with world.client(service, session=session) as client:
                     _, data = await call(client, "agent", prompt=f"depth {depth}")
-                    session = data["session_id"]
+                    session, task = data["session_id"], data["task_id"]
             async with world.client(service, session=session) as client:
                 for tool, given in (
                     ("agent", {"prompt": "deeper"}),
@@ -137,10 +137,19 @@ def test_agents_start_agents_only_so_deep(tmp_path: Path) -> None:
                     text, _ = await refused(client, tool, **given)
                     assert "3 deep" in text
                     assert "agents.depth = 4" in text
+            # By the agent for whose program it works: Codex tells its servers no session.
+            async with world.client(service, parent_task=task) as client:
+                assert "3 deep" in (await refused(client, "agent", prompt="deeper"))[0]
+            async with world.client(service, parent_task="of another state folder") as client:
+                _, data = await call(client, "agent", prompt="depth 2")
+            async with world.client(service, parent_task=data["task_id"]) as client:
+                _, data = await call(client, "agent", prompt="depth 3")
+            async with world.client(service, parent_task=data["task_id"]) as client:
+                assert "3 deep" in (await refused(client, "agent", prompt="deeper"))[0]
             # Whoever is not so deep still may.
             async with world.client(service) as client:
                 await call(client, "agent", prompt="again")
-            await until(lambda: len(world.heard) == 4)
+            await until(lambda: len(world.heard) == 6)
             assert "deeper" not in world.prompts()
 
     run(main())

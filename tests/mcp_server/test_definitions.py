@@ -99,7 +99,7 @@ def test_the_projects_definition_goes_before_the_users(tmp_path: Path) -> None:
     assert definition_of("general-purpose", folders).system is None
     with pytest.raises(BadArgumentError) as refusal:
         definition_of("c", folders)
-    assert "a, b, general-purpose" in refusal.value.next
+    assert "a, b, general-purpose" in refusal.value.hint
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a right there")
@@ -118,7 +118,7 @@ def test_nothing_outside_the_project_is_read_through_its_links(tmp_path: Path) -
     (tmp_path / "clone" / ".claude" / "agents").symlink_to(notes)
     with pytest.raises(BadArgumentError) as refusal:
         definition_of("diary", definition_folders(project, claude))
-    assert "subagent_type: general-purpose, own;" in refusal.value.next
+    assert "subagent_type: general-purpose, own;" in refusal.value.hint
     assert definition_of("own", definition_folders(project, claude)).name == "own"
     # The user's own folder may be anything, links to a folder of notes, too.
     (claude).mkdir(parents=True)
@@ -199,7 +199,7 @@ def test_the_agents_of_enabled_plugins_are_found_by_the_clients_names(tmp_path: 
     assert (found.model, found.system) == ("haiku", f"Look in {folder}/rules.")
     with pytest.raises(BadArgumentError) as refusal:
         definition_of("tidy", [], brought)
-    assert "formatter:tidy" in refusal.value.next
+    assert "formatter:tidy" in refusal.value.hint
 
 
 def test_the_nearest_settings_decide_which_plugins_are_enabled(tmp_path: Path) -> None:

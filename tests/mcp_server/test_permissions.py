@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
-from jackline.agents.claude_code import runner as claude_code
+from jackline.agents.claude_code.runner import ClaudeCodeRunner
 from jackline.agents.claude_code.tool_rules import is_offered_only, offered_only
-from jackline.agents.codex import runner as codex
+from jackline.agents.codex.runner import CodexRunner
 from jackline.agents.process.program import StartRequest
 from jackline.agents.runner import AgentTask
 from jackline.clock import SystemClock
@@ -54,7 +54,7 @@ def test_no_tool_is_allowed_that_the_user_did_not_allow(
 class _NoDesk:
     """As much of a desk as an order for a first agent needs."""
 
-    async def depth_of(self, _session: str) -> int:
+    async def depth_of(self, _session: str, _task: str) -> int:
         return 0
 
 
@@ -74,8 +74,8 @@ def _task(order: dict[str, Any]) -> AgentTask:
 
 def _claude_words(order: dict[str, Any]) -> list[str]:
     """The command line of Claude Code for an order."""
-    place = claude_code.ClaudeCodeSetup("http://127.0.0.1:1", "claude", {})
-    with claude_code.start_for(place, _task(order), StartRequest(None, None), "s") as begun:
+    runner = ClaudeCodeRunner("http://127.0.0.1:1", environment={})
+    with runner.start(_task(order), StartRequest(None, None)) as begun:
         return list(begun.command)
 
 
@@ -118,10 +118,9 @@ def test_a_model_that_names_no_usable_tool_is_refused_and_none_at_all_is_none(
     words = _claude_words(order)
     assert words[words.index("--tools") + 1] == ""
     settings = AgentSettings("codex")
-    place = codex.CodexSetup("http://127.0.0.1:1", "codex", {"HOME": str(tmp_path)})
+    runner = CodexRunner("http://127.0.0.1:1", environment={"HOME": str(tmp_path)})
     task = _task(_taken(project, settings, tools=[]))
-    trust = codex.folder_trust(task.cwd, place.environment)
-    with codex.start_for(place, task, StartRequest(None, None), trust) as go:
+    with runner.start(task, StartRequest(None, None)) as go:
         assert 'sandbox_mode="read-only"' in go.command
 
 
@@ -145,7 +144,7 @@ def test_a_model_chooses_only_a_runner_that_the_user_named(tmp_path: Path, runne
     default = "messages" if runner == "claude-code" else "claude-code"
     with pytest.raises(RefusedError) as refusal:
         _taken(project, AgentSettings(default), runner=runner)
-    assert f'agents.runners = ["{runner}"]' in refusal.value.next
+    assert f'agents.runners = ["{runner}"]' in refusal.value.hint
     named = AgentSettings(default, runners=(runner,))
     assert _taken(project, named, runner=runner)["runner"] == runner
     assert _taken(project, AgentSettings(runner))["runner"] == runner
@@ -180,7 +179,7 @@ def test_tools_are_offered_by_what_was_named_and_allowed() -> None:
 def test_what_a_model_writes_in_brackets_is_refused(rule: str, allowed: tuple[str, ...]) -> None:
     with pytest.raises(BadArgumentError) as refusal:
         offered(["Read", rule], "claude-code", AgentSettings(tools=allowed))
-    assert f'agents.tools = ["{rule}"]' in refusal.value.next
+    assert f'agents.tools = ["{rule}"]' in refusal.value.hint
 
 
 def test_what_a_definition_says_in_brackets_widens_nothing_and_is_told() -> None:
@@ -216,7 +215,7 @@ def test_a_call_works_in_the_folder_of_its_client_or_below_or_in_a_configured_on
     for outside in ("..", "link", str(other), "part/../../other"):
         with pytest.raises(BadArgumentError) as refusal:
             working_folder(outside, project, settings)
-        assert "agents.folders" in refusal.value.next
+        assert "agents.folders" in refusal.value.hint
     wider = AgentSettings(folders=(other,))
     assert working_folder("link", project, wider) == other.resolve()
     assert working_folder(str(other), None, wider) == other.resolve()

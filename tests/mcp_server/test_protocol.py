@@ -62,7 +62,7 @@ def test_bad_arguments_and_unknown_tools_are_told_in_words(tmp_path: Path) -> No
             assert "nonsense" in text_of(wrong)
             missing = await client.call_tool("why", {"id": "00000000-nobody"})
             assert missing.is_error
-            assert "next: " in text_of(missing)
+            assert "hint: " in text_of(missing)
             unknown = await client.call_tool("fly", {})
             assert unknown.is_error
             assert "status" in text_of(unknown)

@@ -17,6 +17,7 @@ NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 @dataclass
 class Counted:
+    upstream: str
     outcomes: dict[str, int] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
 
@@ -24,7 +25,7 @@ class Counted:
 def lane(name: str, state: str = "open", **more: Any) -> dict[str, Any]:
     place = name.partition("/")[0]
     row = {"name": name, "state": state, "until": None, "waiting": 0, "cause": None}
-    return {**row, "upstream": place, **more}
+    return {**row, "upstream": place, "account": "abc", **more}
 
 
 def run(state: str, **more: Any) -> dict[str, Any]:
@@ -50,13 +51,13 @@ def test_all_lanes_of_one_account_are_one_incident_with_its_hour_and_who_waits()
         for model in ("opus", "haiku")
     }
     found = ConditionFinder().look(facts(lanes), {}, NOW)
-    assert [(each.about, each.key) for each in found] == [(IncidentKind.PARKED, "anthropic#abc")]
+    assert [(each.about, each.key) for each in found] == [(IncidentKind.PARKED, "anthropic abc")]
     assert "until 12:13 UTC" in found[0].text
     assert "6 calls wait" in found[0].text
 
 
 def test_two_accounts_are_two_incidents() -> None:
-    lanes = {f"a/m#{account}": lane("a/m", "parked") for account in ("1", "2")}
+    lanes = {account: lane("a/m", "parked", account=account) for account in ("1", "2")}
     assert len(ConditionFinder().look(facts(lanes), {}, NOW)) == 2
 
 
@@ -68,14 +69,14 @@ def test_an_unpaid_bill_needs_a_person() -> None:
 
 
 def test_a_refused_key_needs_a_person_and_old_refusals_are_no_news() -> None:
-    noticing, tally = ConditionFinder(), {"a/m": Counted(failures={"auth": 1})}
+    noticing, tally = ConditionFinder(), {"a/m": Counted("a", failures={"auth": 1})}
     assert [e.about for e in noticing.look(facts(), tally, NOW)] == [IncidentKind.NEEDS_YOU]
     assert noticing.look(facts(), tally, NOW) == []
 
 
 def test_calls_that_another_upstream_answers_while_the_first_is_closed_have_moved() -> None:
     noticing = ConditionFinder()
-    tally = {"bedrock/m": Counted(outcomes={"answered": 2})}
+    tally = {"bedrock/m": Counted("bedrock", outcomes={"answered": 2})}
     down = {"anthropic/m#1": lane("anthropic/m", "down")}
     found = noticing.look(facts(down), tally, NOW)
     assert [each.about for each in found] == [IncidentKind.UPSTREAM_MOVED]
@@ -83,7 +84,7 @@ def test_calls_that_another_upstream_answers_while_the_first_is_closed_have_move
 
 
 def test_calls_that_go_to_another_upstream_by_choice_have_not_moved() -> None:
-    tally = {"bedrock/m": Counted(outcomes={"answered": 2})}
+    tally = {"bedrock/m": Counted("bedrock", outcomes={"answered": 2})}
     up = {"anthropic/m#1": lane("anthropic/m")}
     assert ConditionFinder().look(facts(up), tally, NOW) == []
 
@@ -126,7 +127,8 @@ def test_a_budget_is_near_from_its_share_on() -> None:
 
 
 def test_a_window_that_will_end_before_it_refills_is_a_budget_too() -> None:
-    shown = {"account": "x", "window": "5h", "resets_at": 9e9, "used": 0.9, "ends_at": 1794748000.0}
+    shown = {"upstream": "a", "account": "x", "window": "5h", "resets_at": 9e9, "used": 0.9}
+    shown["ends_at"] = 1794748000.0
     assert len(ConditionFinder().look(facts(forecast=[shown]), {}, NOW)) == 1
     assert ConditionFinder().look(facts(forecast=[shown | {"used": 1.0}]), {}, NOW) == []
     assert ConditionFinder().look(facts(forecast=[shown | {"ends_at": None}]), {}, NOW) == []

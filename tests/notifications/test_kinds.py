@@ -15,7 +15,7 @@ from jackline.config import Config
 from jackline.drills.drill_clock import DrillClock
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import RunSettings, encode_settings
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.gateway.settings import HoldSettings
 from jackline.notifications.delivery import HEADER, signature
 from jackline.notifications.settings import NotifySettings
@@ -66,7 +66,7 @@ async def kept_run(config: Config, *records: RunRecord) -> None:
     """A run as its process left it, state after state."""
     folder = StateDir(config.state_dir)
     folder.make()
-    engine = SqliteRunStore(folder.flows)
+    engine = open_run_store(run_store_url(folder.folder))
     try:
         first, *rest = records
         claim = await engine.create(first, owner="test", lease=3600.0)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from jackline.lane_id import LaneId
 from jackline.providers.provider import Provider
 from jackline.upstream import UpstreamRequest
 from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, DecompressionTurns
@@ -95,7 +96,7 @@ async def exchange(
         rendered = provider.render(message, model)
         listening = provider.wrap_handler(handler, message, model)
         bounded = BoundedAnswer(listening, AnswerLimits(1 << 26, 3600.0), DecompressionTurns())
-        bounded.attempt = upstream.start(rendered, "a/model", bounded)
+        bounded.attempt = upstream.start(rendered, LaneId("a", "model"), bounded)
         await handler.last_word()
     return Exchanged(got[-1], handler)
 

@@ -148,7 +148,7 @@ def test_settings_that_cannot_work_are_reported_when_the_provider_is_made(
 ) -> None:
     with pytest.raises(UsageError) as reported:
         provider_for(given, {})
-    assert reported.value.next
+    assert reported.value.hint
     assert "lines" not in str(reported.value)
 
 

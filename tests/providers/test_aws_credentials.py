@@ -166,7 +166,7 @@ def test_without_a_login_the_error_says_what_to_do() -> None:
         provider = signed("http://127.0.0.1:1")
         with pytest.raises(UsageError) as reported:
             await provider.prepare()
-        assert "aws sso login" in reported.value.next
+        assert "aws sso login" in reported.value.hint
 
     run(main())
 
@@ -180,7 +180,7 @@ def test_a_login_that_fails_is_reported_with_what_to_do_and_without_its_text(no_
         with pytest.raises(UsageError, match="CredentialRetrievalError") as reported:
             await signed("http://127.0.0.1:1").prepare()
         assert "PRIVATE" not in str(reported.value)
-        assert "aws sso login" in reported.value.next
+        assert "aws sso login" in reported.value.hint
 
     run(main())
 
@@ -208,5 +208,5 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "botocore", None)
     with pytest.raises(UsageError) as reported:
         signed("http://127.0.0.1:1")
-    assert reported.value.next == "Run: pip install 'jackline[bedrock]'"
+    assert reported.value.hint == "Run: pip install 'jackline[bedrock]'"
     assert provider_for(settings(Credential.BEARER), {}).is_ready, "a Bedrock key needs no library"

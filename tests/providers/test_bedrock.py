@@ -212,7 +212,7 @@ def test_the_region_is_found_in_the_settings_the_address_or_the_environment(
 def test_an_upstream_without_a_region_cannot_be_made(region: str | None) -> None:
     with pytest.raises(UsageError) as reported:
         provider_for(settings(url="http://127.0.0.1:1", region=region), {})
-    assert reported.value.next
+    assert reported.value.hint
 
 
 def test_the_clients_credentials_never_go_to_a_cloud() -> None:

@@ -12,6 +12,7 @@ from jackline.dialects import AnthropicStreamReader, EventSplitter
 from jackline.dialects.sse import name_and_data
 from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
+from jackline.lane_id import LaneId
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.simulator.faults import Effect, Fault
@@ -66,7 +67,7 @@ async def send(kind: UpstreamKind, url: str, messages: list[Any], *, stream: boo
     )
     handler = Recorder()
     model = MODELS.get(kind, "claude-opus-4-8")
-    upstream.start(message, f"far/{model}#account", handler)
+    upstream.start(message, LaneId("far", model, "account"), handler)
     try:
         await handler.last_word()
     finally:

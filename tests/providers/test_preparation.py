@@ -10,6 +10,7 @@ import pytest
 
 from jackline.errors import JacklineError, UsageError
 from jackline.event_loop import run
+from jackline.lane_id import LaneId
 from jackline.providers.anthropic import AnthropicProvider
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.providers.settings import UpstreamSettings
@@ -17,7 +18,7 @@ from jackline.upstream import Origin, UpstreamRequest
 from tests.providers.exchanges import call
 from tests.upstream.loopback import Recorder
 
-LANE = "far/claude-opus-4-8#account"
+LANE = LaneId("far", "claude-opus-4-8", "account")
 
 
 class SlowToPrepare(AnthropicProvider):
@@ -65,7 +66,7 @@ def record(fails: Callable[[], Exception | None], *, hang_up: bool = False) -> R
     ("error", "status", "words"),
     [
         (ValueError("a header with a line end: sk-secret"), 400, "the request cannot be sent"),
-        (UsageError("The login has run out.", next="log in again"), 401, "log in again"),
+        (UsageError("The login has run out.", hint="log in again"), 401, "log in again"),
     ],
 )
 def test_a_request_that_cannot_be_sent_is_answered_with_an_error(

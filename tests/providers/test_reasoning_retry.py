@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jackline.event_loop import run
+from jackline.lane_id import LaneId
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.reasoning import RefusedSignatures
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
@@ -16,7 +17,7 @@ from jackline.upstream import UpstreamRequest
 from tests.providers.exchanges import CLIENT, answer
 from tests.upstream.loopback import Recorder, Server, Wire
 
-LANE = "claude/claude-opus-4-8#account"
+LANE = LaneId("claude", "claude-opus-4-8", "account")
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "RWFybGllcg=="}
 HIDDEN = {"type": "redacted_thinking", "data": "SGlkZGVu"}
 FRESH = {"type": "thinking", "thinking": "Oh.", "signature": "TGF0ZXI="}
@@ -49,7 +50,7 @@ class World:
         claude = UpstreamSettings("claude", url)
         gpt = UpstreamSettings("gpt", url, kind, Credential.NONE)
         made = {each.name: provider_for(each, {}) for each in (claude, gpt)}
-        self.told: list[tuple[str, str]] = []
+        self.told: list[tuple[LaneId, str]] = []
         self.upstream = ProvidedUpstream(made, {"gpt"}, lambda *each: self.told.append(each))
         self.requests: list[dict[str, Any]] = []
 
@@ -195,7 +196,7 @@ def test_reasoning_of_another_server_is_left_out_once_it_was_refused() -> None:
         for _ in range(2):
             handler = Recorder()
             message = UpstreamRequest(b"POST", b"/v1/responses", headers, body)
-            world.upstream.start(message, "gpt/gpt-5.5#account", handler)
+            world.upstream.start(message, LaneId("gpt", "gpt-5.5", "account"), handler)
             await handler.last_word()
             assert (handler.status, handler.body) == (200, GOOD)
             assert b"x-jackline-translated" in dict(handler.headers)

@@ -166,7 +166,7 @@ def test_settings_that_cannot_work_are_reported_when_the_provider_is_made() -> N
     ):
         with pytest.raises(UsageError) as reported:
             provider_for(given, {})
-        assert reported.value.next
+        assert reported.value.hint
     provider = provider_for(settings(project=None), {"GOOGLE_CLOUD_PROJECT": "theirs"})
     assert b"/projects/theirs/" in provider.render(call(), MODEL).target
 
@@ -255,7 +255,7 @@ def test_a_refused_token_is_reported_with_what_to_do_and_without_its_text(
             with pytest.raises(UsageError, match="RefreshError") as reported:
                 await vendor().prepare()
             assert "PRIVATE" not in str(reported.value)
-            assert "gcloud auth" in reported.value.next
+            assert "gcloud auth" in reported.value.hint
         with pytest.raises(ConnectionError, match="TransportError"):
             await vendor().prepare()
 
@@ -267,7 +267,7 @@ def test_without_a_login_the_error_says_what_to_do() -> None:
     async def main() -> None:
         with pytest.raises(UsageError) as reported:
             await vendor().prepare()
-        assert "gcloud auth application-default login" in reported.value.next
+        assert "gcloud auth application-default login" in reported.value.hint
 
     run(main())
 
@@ -279,5 +279,5 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UsageError) as reported:
         vendor()
-    assert reported.value.next == "Run: pip install 'jackline[vertex]'"
+    assert reported.value.hint == "Run: pip install 'jackline[vertex]'"
     assert provider_for(settings(), {}).is_ready, "a token of one's own needs no library"

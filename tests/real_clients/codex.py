@@ -36,6 +36,13 @@ def codex_binary() -> Path:
     return next(folder.rglob(_CLIENT))
 
 
+def sandbox_folder() -> Path:
+    """A folder for the PATH, with the program by which the client makes its sandbox on Linux."""
+    package = f"@openai/codex@{VERSION}-{platform_name()}"
+    kept = "package/vendor/*/codex-resources/bwrap"
+    return next(unpacked(package, f"codex-{VERSION}-sandbox", keep=kept).rglob("bwrap")).parent
+
+
 @dataclass(frozen=True)
 class Told:
     """What one run of the client said, event by event, and its exit code."""

@@ -19,7 +19,7 @@ import pytest
 
 from jackline.assembly import StateDir
 from jackline.flows.records import RunRecord
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.ledger import RequestLedger
 from jackline.simulator.provider import ProviderSettings
@@ -181,7 +181,7 @@ class ParentWorld:
 
     async def runs(self) -> list[RunRecord]:
         """What is kept of all agents that were started, the newest first."""
-        engine = SqliteRunStore(self.state.flows)
+        engine = open_run_store(run_store_url(self.state.folder))
         try:
             return list(await engine.runs())
         finally:

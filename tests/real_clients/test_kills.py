@@ -23,7 +23,7 @@ from jackline.assembly import StateDir
 from jackline.clients.plugin import plugin_files
 from jackline.drills.power_cut import PaidAnswer, paid_again
 from jackline.flows.records import CallState, RunState
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_url
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.ledger import RequestOutcome
 from jackline.simulator.provider import ProviderSettings
@@ -207,7 +207,7 @@ class KillWorld:
 
     async def runs_of(self, label: str) -> list[tuple[str, RunState, list[CallState]]]:
         """All runs that were ever begun for this agent: there must never be two."""
-        engine = SqliteRunStore(self.state.flows)
+        engine = open_run_store(run_store_url(self.state.folder))
         try:
             return [
                 (run.run_id, run.state, [call.state for call in await engine.calls(run.run_id)])

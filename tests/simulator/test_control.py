@@ -32,7 +32,7 @@ def test_a_scenario_is_named_over_http_and_never_a_file(
     ]
     assert {got.status for got in answers} == {404}
     assert len({got.body for got in answers}) == 1, "nothing tells whether a file exists"
-    assert "outage" in answers[0].json["error"]["next"]
+    assert "outage" in answers[0].json["error"]["hint"]
     assert "from-a-file" not in send(provider, "GET", "/_control/settings").json["models"]
 
 

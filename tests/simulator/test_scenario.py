@@ -98,7 +98,7 @@ def test_errors_name_the_key(text: str, complaint: str) -> None:
 def test_a_missing_file_lists_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError) as caught:
         load(str(tmp_path / "none.toml"))
-    assert "throttle-storm" in caught.value.next
+    assert "throttle-storm" in caught.value.hint
     odd = tmp_path / "odd.toml"
     odd.write_bytes(b"\xff\xfe")
     with pytest.raises(BadArgumentError):

@@ -8,12 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.events import AttemptFailed, CallEnded
+from jackline.lane_id import LaneId
 from jackline.telemetry.scrape import MOST_LANES, NO_LANE, OTHERS, CallCounters
 
 OUTCOMES = ("answered", "shortened", "refused", "broken", "come_back", "left")
 
 
-def ended(lane: str = "a/m#1", outcome: str = "answered", number: int = 0) -> CallEnded:
+LANE = LaneId("a", "m", "1")
+MORE_LANES = (LANE, LaneId("a", "m", "2"), LaneId("b", "n", "1"), None)
+
+
+def ended(lane: LaneId | None = LANE, outcome: str = "answered", number: int = 0) -> CallEnded:
     return CallEnded(
         at=100.0,
         call=f"call-{number}",
@@ -39,20 +44,18 @@ def ended(lane: str = "a/m#1", outcome: str = "answered", number: int = 0) -> Ca
     )
 
 
-def failed(status: int | None, lane: str = "a/m#1") -> AttemptFailed:
+def failed(status: int | None, lane: LaneId = LANE) -> AttemptFailed:
     return AttemptFailed(1.0, "c", lane, "overloaded", None, status, None, 1.0, None, "why")
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(["a/m#1", "a/m#2", "b/n#1", ""]), st.sampled_from(OUTCOMES)))
-)
+@given(st.lists(st.tuples(st.sampled_from(MORE_LANES), st.sampled_from(OUTCOMES))))
 def test_every_call_is_counted_once_under_the_name_that_people_know(
-    calls: list[tuple[str, str]],
+    calls: list[tuple[LaneId | None, str]],
 ) -> None:
     tally = CallCounters()
     for lane, outcome in calls:
         tally.call_ended(ended(lane, outcome))
-    names = Counter((lane.partition("#")[0] or NO_LANE, outcome) for lane, outcome in calls)
+    names = Counter((str(lane or NO_LANE), outcome) for lane, outcome in calls)
     shown = {(n, how): x for n, lane in tally.lanes.items() for how, x in lane.outcomes.items()}
     assert shown == dict(names)
     assert sum(lane.held.count for lane in tally.lanes.values()) == len(calls)
@@ -68,7 +71,7 @@ def test_tokens_are_added_by_kind() -> None:
 def test_ever_new_lanes_share_one_place() -> None:
     tally = CallCounters()
     for number in range(5000):
-        tally.call_ended(ended(f"a/model-{number}#{number}"))
+        tally.call_ended(ended(LaneId("a", f"model-{number}", str(number))))
     assert len(tally.lanes) == MOST_LANES + 1
     assert sum(tally.lanes[OTHERS].outcomes.values()) == 5000 - MOST_LANES
     assert len(tally._found) <= 2 * MOST_LANES

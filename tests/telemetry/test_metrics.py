@@ -6,6 +6,7 @@ import asyncio
 import re
 from pathlib import Path
 
+from jackline.lane_id import LaneId
 from jackline.telemetry.metrics import METRICS
 from tests.assembly.world import answered, ask, gateway, http, provider, question, request, run
 from tests.planted import KEY
@@ -98,10 +99,10 @@ def test_counters_begin_at_zero_with_every_start_so_that_nothing_is_counted_twic
 def test_ten_thousand_sessions_make_no_more_series_than_one(tmp_path: Path) -> None:
     async def main() -> tuple[str, str]:
         async with provider(answered()) as (_, url), gateway(tmp_path, url) as service:
-            service.observatory.announce(ended("anthropic/m#1", number=0))
+            service.observatory.announce(ended(LaneId("anthropic", "m", "1"), number=0))
             one = await scraped(service.url)
             for number in range(10_000):
-                service.observatory.announce(ended("anthropic/m#1", number=number))
+                service.observatory.announce(ended(LaneId("anthropic", "m", "1"), number=number))
             return one, await scraped(service.url)
 
     one, many = run(main())

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.events import AttemptFailed, CallEnded
+from jackline.lane_id import LaneId
 from jackline.telemetry import span_names as names
 from jackline.telemetry.otlp_export import encode_spans
 from jackline.telemetry.spans import SILENT, Span, SpanKind, Tracer, parent_of
@@ -28,7 +29,9 @@ def call(**more: Any) -> CallEnded:
 
 
 def failed(at: float = 99.0) -> AttemptFailed:
-    return AttemptFailed(at, "c1", "a/m#1", "overloaded", None, 529, "req", 0.5, None, "busy")
+    return AttemptFailed(
+        at, "c1", LaneId("a", "m", "1"), "overloaded", None, 529, "req", 0.5, None, "busy"
+    )
 
 
 def test_flow_agent_call_and_attempts_hang_together() -> None:

@@ -77,7 +77,7 @@ def test_the_environment_moves_the_stores(home: Path, tmp_path: Path) -> None:
 def test_a_machine_without_sessions_gets_advice(tmp_path: Path) -> None:
     with pytest.raises(NothingFoundError) as caught:
         find([], stores=stores(tmp_path))
-    assert "jackline why PATH" in caught.value.next
+    assert "jackline why PATH" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_session_an_agent_or_a_run_is_found_by_the_beginning_of_its_id(
 def test_an_unknown_id_says_where_was_looked(home: Path) -> None:
     with pytest.raises(UnreadableError) as caught:
         find(["99999"], stores=stores(home))
-    assert str(home / ".claude") in caught.value.next
+    assert str(home / ".claude") in caught.value.hint
 
 
 def test_an_id_that_fits_several_sessions_asks_for_more_of_it(home: Path) -> None:
@@ -108,7 +108,7 @@ def test_an_id_that_fits_several_sessions_asks_for_more_of_it(home: Path) -> Non
     with pytest.raises(UnreadableError) as caught:
         find(["1111"], stores=stores(home))
     assert "2 ids start with 1111" in caught.value.message
-    assert caught.value.next == "Write more of the id."
+    assert caught.value.hint == "Write more of the id."
 
 
 def test_a_path_that_does_not_exist_is_a_usage_error(home: Path) -> None:

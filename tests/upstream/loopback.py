@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TypeAlias
 
+from jackline.lane_id import LaneId
 from jackline.upstream import Headers, HttpUpstream, Origin, UpstreamRequest
 
 PATIENCE = 30.0  # only a test that hangs ever waits so long
@@ -163,7 +164,7 @@ def get(method: bytes = b"GET") -> UpstreamRequest:
 async def ask(upstream: HttpUpstream, message: UpstreamRequest | None = None) -> Recorder:
     """Send the message on lane `a/model` and wait for the last word."""
     ear = Recorder()
-    upstream.start(message or post(), "a/model", ear)
+    upstream.start(message or post(), LaneId("a", "model"), ear)
     await ear.last_word()
     return ear
 

@@ -186,8 +186,8 @@ def test_an_origin_knows_its_parts(url: str, host: str, port: int, header: str, 
 def test_an_address_that_cannot_be_used_is_refused_without_being_repeated(url: str) -> None:
     with pytest.raises(BadArgumentError) as told:
         Origin(url)
-    assert told.value.next
-    assert "pw" not in f"{told.value}{told.value.next}"
+    assert told.value.hint
+    assert "pw" not in f"{told.value}{told.value.hint}"
 
 
 @pytest.mark.parametrize("proxy", ["https://p.test", "socks5://p.test", "p.test:80", "http://"])

@@ -9,6 +9,7 @@ import pytest
 
 from jackline.errors import InternalError
 from jackline.http1.responses import CutShortError
+from jackline.lane_id import LaneId
 from jackline.upstream import Headers, HttpUpstream, Origin, UpstreamAttempt, UpstreamRequest
 from jackline.upstream.interface import ClosedHereError, NoAnswerError
 from tests.upstream.conftest import Run
@@ -47,9 +48,9 @@ def test_a_next_request_may_be_started_from_the_last_word_of_the_one_before(run:
 
             class First(Recorder):
                 def ended(self) -> None:
-                    upstream.start(post(), "a/model", second)
+                    upstream.start(post(), LaneId("a", "model"), second)
 
-            upstream.start(post(), "a/model", First())
+            upstream.start(post(), LaneId("a", "model"), First())
             assert await second.last_word() == "ended"
             assert server.connections == 1
 
@@ -65,7 +66,7 @@ def test_the_connection_used_last_is_used_first(run: Run) -> None:
         async with Server(handler) as server, Asking(server.url) as upstream:
             ears = [Recorder() for _ in range(3)]
             for ear in ears:
-                upstream.start(post(), "a/model", ear)
+                upstream.start(post(), LaneId("a", "model"), ear)
             for ear in ears:
                 await ear.last_word()
             assert upstream.idle_connections == 3
@@ -80,7 +81,7 @@ def test_start_tells_nothing_before_it_returns(run: Run) -> None:
         async with Server(answering(OK)) as server, Asking(server.url) as upstream:
             await ask(upstream)
             ear = Recorder()
-            upstream.start(post(), "a/model", ear)
+            upstream.start(post(), LaneId("a", "model"), ear)
             assert ear.words == []
             await ear.last_word()
 
@@ -263,7 +264,7 @@ def test_idle_connections_are_dropped_after_their_time(run: Run) -> None:
         ):
             ears = [Recorder() for _ in range(3)]
             for ear in ears:
-                upstream.start(post(), "a/model", ear)
+                upstream.start(post(), LaneId("a", "model"), ear)
             for ear in ears:
                 await ear.last_word()
             await until(lambda: upstream.open_connections == 0)
@@ -285,7 +286,7 @@ def test_after_hanging_up_nothing_is_heard_and_the_server_knows(run: Run) -> Non
     async def main() -> None:
         async with Server(handler) as server, Asking(server.url) as upstream:
             ear = Recorder()
-            attempt = upstream.start(post(), "a/model", ear)
+            attempt = upstream.start(post(), LaneId("a", "model"), ear)
             await ear.begun.wait()
             before = list(ear.words)
             attempt.hang_up()
@@ -315,7 +316,7 @@ def test_an_ear_may_hang_up_in_the_middle_of_what_it_is_told(run: Run, when: str
                     attempt.hang_up()
 
             ear = Impatient()
-            attempt = upstream.start(post(), "a/model", ear)
+            attempt = upstream.start(post(), LaneId("a", "model"), ear)
             await ear.begun.wait()
             await until(lambda: upstream.open_connections == 0)
             assert ear.words == (["began"] if when == "began" else ["began", "heard"])
@@ -331,7 +332,7 @@ def test_hanging_up_at_any_turn_of_connecting_leaves_nothing(run: Run, host: str
             for turns in range(40):
                 async with Asking(f"http://{host}:{server.port}") as upstream:
                     ear = Recorder()
-                    attempt = upstream.start(post(), "a/model", ear)
+                    attempt = upstream.start(post(), LaneId("a", "model"), ear)
                     for _ in range(turns):
                         await asyncio.sleep(0)
                     words = list(ear.words)
@@ -353,7 +354,7 @@ def test_a_paused_attempt_is_told_no_more_and_goes_on_when_resumed(run: Run) -> 
     async def main() -> None:
         async with Server(handler) as server, Asking(server.url) as upstream:
             ear = Recorder()
-            attempt = upstream.start(post(), "a/model", ear)
+            attempt = upstream.start(post(), LaneId("a", "model"), ear)
             await ear.begun.wait()
             attempt.pause()
             await asyncio.sleep(0.05)
@@ -381,7 +382,7 @@ def test_an_attempt_that_is_paused_at_its_end_ends_and_leaves_a_reading_connecti
 
             for _ in range(3):
                 ear = Pausing()
-                attempts.append(upstream.start(post(), "a/model", ear))
+                attempts.append(upstream.start(post(), LaneId("a", "model"), ear))
                 assert await ear.last_word() == "ended"
             assert server.connections == 1
 
@@ -392,7 +393,7 @@ def test_an_attempt_paused_before_it_is_connected_hears_nothing_until_resumed(ru
     async def main() -> None:
         async with Server(answering(OK)) as server, Asking(server.url) as upstream:
             ear = Recorder()
-            attempt = upstream.start(post(), "a/model", ear)
+            attempt = upstream.start(post(), LaneId("a", "model"), ear)
             attempt.pause()
             await until(lambda: upstream.open_connections == 1)
             await asyncio.sleep(0.05)
@@ -443,7 +444,7 @@ def test_an_ear_that_raises_reaches_the_loops_handler_and_its_attempt_still_ends
 
 
 async def ask_with(upstream: HttpUpstream, ear: Recorder) -> Recorder:
-    upstream.start(post(), "a/model", ear)
+    upstream.start(post(), LaneId("a", "model"), ear)
     await ear.last_word()
     return ear
 
@@ -459,14 +460,14 @@ def test_closing_breaks_off_everything_and_leaves_no_task(run: Run) -> None:
         async with Server(silent) as server:
             upstream = HttpUpstream({"a": Origin(server.url)})
             for ear in upstream_ears[:2]:
-                upstream.start(post(), "a/model", ear)
+                upstream.start(post(), LaneId("a", "model"), ear)
             await until(lambda: server.connections == 2)
             for ear in upstream_ears[2:]:  # still connecting
-                upstream.start(post(), "a/model", ear)
+                upstream.start(post(), LaneId("a", "model"), ear)
             await upstream.close()
             assert upstream.open_connections == 0
             late = Recorder()
-            upstream.start(post(), "a/model", late)
+            upstream.start(post(), LaneId("a", "model"), late)
             assert late.words == []
             for ear in (*upstream_ears, late):
                 assert await ear.last_word() == "broke"
@@ -477,17 +478,21 @@ def test_closing_breaks_off_everything_and_leaves_no_task(run: Run) -> None:
     run(main())
 
 
-def test_each_lane_goes_to_the_origin_that_its_name_begins_with(run: Run) -> None:
+def test_each_lane_goes_to_the_origin_of_its_upstream(run: Run) -> None:
     async def main() -> None:
         async with Server(answering(OK)) as one, Server(answering(OK)) as two:
             upstream = HttpUpstream({"one": Origin(one.url), "two": Origin(two.url)})
-            for lane in ("one/claude#1", "two/claude/x#2", "two"):
+            for lane in (
+                LaneId("one", "claude", "1"),
+                LaneId("two", "claude/x", "2"),
+                LaneId("two"),
+            ):
                 ear = Recorder()
                 upstream.start(post(), lane, ear)
                 await ear.last_word()
             assert (one.connections, two.connections) == (1, 1)
             with pytest.raises(InternalError, match="three/claude"):
-                upstream.start(post(), "three/claude", Recorder())
+                upstream.start(post(), LaneId("three", "claude"), Recorder())
             await upstream.close()
 
     run(main())
@@ -498,7 +503,7 @@ def test_what_would_break_the_head_is_refused_before_anything_is_sent(run: Run) 
         async with Server(answering(OK)) as server, Asking(server.url) as upstream:
             bad = UpstreamRequest(b"POST", b"/v1/messages", [(b"x", b"y\r\nhost: elsewhere")], b"")
             with pytest.raises(ValueError, match="line end"):
-                upstream.start(bad, "a/model", Recorder())
+                upstream.start(bad, LaneId("a", "model"), Recorder())
             await asyncio.sleep(0.01)
             assert server.connections == 0
 
@@ -511,7 +516,7 @@ def test_finished_attempts_need_no_garbage_collector(run: Run) -> None:
 
     async def one(upstream: HttpUpstream) -> None:
         ear = Holding()
-        ear.held = upstream.start(post(), "a/model", ear)
+        ear.held = upstream.start(post(), LaneId("a", "model"), ear)
         await ear.last_word()
 
     async def main() -> None:

@@ -7,6 +7,7 @@ import ssl
 
 import pytest
 
+from jackline.lane_id import LaneId
 from jackline.upstream import Origin
 from jackline.upstream.interface import ProxyRefusedError
 from tests.upstream.conftest import Certified, Run
@@ -106,10 +107,10 @@ def test_hanging_up_on_tls_leaves_nothing(run: Run, certified: Certified) -> Non
             Asking(Origin(server.url, ca_file=certified.ca_file)) as upstream,
         ):
             ear = Recorder()
-            attempt = upstream.start(post(), "a/model", ear)
+            attempt = upstream.start(post(), LaneId("a", "model"), ear)
             await ear.begun.wait()
             attempt.hang_up()
-            early = [upstream.start(post(), "a/model", Recorder()) for _ in range(10)]
+            early = [upstream.start(post(), LaneId("a", "model"), Recorder()) for _ in range(10)]
             for turns, started in enumerate(early):
                 for _ in range(turns):
                     await asyncio.sleep(0.001)

@@ -3,9 +3,11 @@
 Rules: (1) a call ends in exactly one of three ways: a whole answer, one classified
 `ModelFailedError`, or its cancellation, which frees the connection at once; (2) waits, retries and
 other upstreams are the gateway's; a call is repeated here only where the gateway left it open: it
-was not there, it said to come back, or it cut a stream that it had begun; (3) no credential is
-shown or stored except in the headers that are sent.
-Not here: parsing the events (answer_stream.py), the reaction to a failure (messages/).
+was not there, it wants the call later, or it cut a stream that it had begun; (3) no credential is
+shown or stored except in the headers that are sent; (4) a streamed answer is whole only when
+`AnthropicStreamReader` says so, its blocks have the form that the API returns in one piece, so that
+they can be sent again in the next turn, and no input raises; (5) a tool call whose input was cut
+off is never returned, because it must not run.
 """
 
 from __future__ import annotations
@@ -22,38 +24,51 @@ from typing import Self
 import msgspec
 
 from jackline import __version__
-from jackline.agents.answer_stream import AnswerStreamReader, answer_from_body
+from jackline.agents.outcome import TokenUsage
 from jackline.agents.runner import (
+    CUT_CALL,
     TOOLS_HEADER,
     JsonObject,
     ModelCaller,
     ModelFailedError,
     WholeAnswer,
+    evidence_of,
 )
 from jackline.clock import Clock, SystemClock
+from jackline.dialects import HOLD_ID, AnthropicStreamReader, EventSplitter, TokensUsed
+from jackline.dialects.sse import name_and_data
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.sentences import name_of
 from jackline.failures.wording import redact
+from jackline.lane_id import LaneId
 from jackline.upstream import Headers, HttpUpstream, Origin, UpstreamRequest
 
-_LANE = "gateway"
+_LANE = LaneId("gateway")
 _PATH = "/v1/messages"
 _VERSION = "2023-06-01"
 # A gateway that is restarted is back within seconds; one that is upgraded within a minute or two.
 _PATIENCE = 120.0
-_GONE = "the gateway does not answer; it is asked again"
-_COMES_BACK = "the gateway asks for patience"
+_GONE = "the gateway does not answer; the call is repeated"
+_LATER = "the gateway wants the call later"
 _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 5.0
 # A stream that the gateway had begun and could not end, though it has tried to.
 _MOST_BROKEN = 3
-# A call that was under way for so long had a gateway all that time.
+# A call that was in progress for so long had a gateway all that time.
 _ALIVE = 30.0
 _LONGEST_WORDS = 200
 _LARGEST_BODY = 64 << 20
 # What a gateway takes as a tag; another word would be taken for a path that it does not have.
 _NOT_IN_TAGS = re.compile(r"[^A-Za-z0-9._~-]")
 _LONGEST_TAG = 64
+# By the type of a delta: the field of its block that it extends, and the delta's own field.
+_DELTA_FIELDS = {
+    "text_delta": ("text", "text"),
+    "thinking_delta": ("thinking", "thinking"),
+    "input_json_delta": ("input", "partial_json"),
+}
+# Everything that an answer of an unexpected form raises.
+_INVALID = (ValueError, TypeError, KeyError, RecursionError)
 
 
 def credentials_from(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -83,7 +98,7 @@ class GatewayModel:
         self._clock = clock or SystemClock()
         self._headers = tuple(headers)
         self._patience = patience
-        self._upstream = HttpUpstream({_LANE: Origin(base_url)})
+        self._upstream = HttpUpstream({_LANE.upstream: Origin(base_url)})
 
     async def __aenter__(self) -> Self:
         return self
@@ -97,45 +112,45 @@ class GatewayModel:
         await self.close()
 
     async def close(self) -> None:
-        """Break off whatever goes on; returns when no connection is left."""
+        """Break off all calls; returns when no connection is left."""
         await self._upstream.close()
 
     async def ask(self, body: JsonObject, caller: ModelCaller) -> WholeAnswer:
         """The whole answer; ModelFailedError when there is none."""
-        message = self._message(body, caller)
-        patience = _Patience(self._patience)
+        request = self._request(body, caller)
+        retries = _Retries(self._patience)
         waited = False
         try:
             while True:
                 began = self._clock.monotonic()
-                told = await self._try(message)
-                if told.answer is not None:
-                    return told.answer
-                wait = patience.wait(told, began, self._clock.monotonic())
+                reply = await self._send(request)
+                if reply.answer is not None:
+                    return reply.answer
+                wait = retries.wait(reply, began, self._clock.monotonic())
                 if wait is None:
-                    raise self._failed(told)
+                    raise reply.error(self._clock.now())
                 if wait and not waited:
                     waited = True
-                    caller.waits(_GONE if told.gone else _COMES_BACK, None)
+                    caller.waits(_GONE if reply.gone else _LATER, None)
                 await self._clock.sleep(wait)
         finally:
             if waited:
                 caller.waits("", None)
 
-    async def _try(self, message: UpstreamRequest) -> _Told:
-        future: asyncio.Future[_Told] = asyncio.get_running_loop().create_future()
-        attempt = self._upstream.start(message, _LANE, _Listener(future))
+    async def _send(self, request: UpstreamRequest) -> _Reply:
+        future: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
+        attempt = self._upstream.start(request, _LANE, _ReplyReader(future))
         answered = False
         try:
-            told = await future
-            answered = told.answer is not None
+            reply = await future
+            answered = reply.answer is not None
         finally:
             # After a whole answer the connection is about to be free for the next call.
             if not answered:
                 attempt.hang_up()
-        return told
+        return reply
 
-    def _message(self, body: JsonObject, caller: ModelCaller) -> UpstreamRequest:
+    def _request(self, body: JsonObject, caller: ModelCaller) -> UpstreamRequest:
         tag = f"/t/{_NOT_IN_TAGS.sub('-', caller.tag)[:_LONGEST_TAG]}" if caller.tag else ""
         pairs = [
             ("content-type", "application/json"),
@@ -146,35 +161,27 @@ class GatewayModel:
             ("x-claude-code-agent-id", caller.task_id),
             ("x-jackline-task", caller.task_id),
             *([("x-jackline-class", caller.class_)] if caller.class_ else ()),
-            *([(TOOLS_HEADER, ran)] if (ran := caller.tools.taken()) else ()),
+            *([(TOOLS_HEADER, ran)] if (ran := caller.tools.take_header()) else ()),
             *self._headers,
             *caller.headers,
         ]
+        streamed = {**body, "stream": True}
+        try:
+            encoded = msgspec.json.encode(streamed)
+        except UnicodeEncodeError:
+            # Half of a surrogate pair, from a tool's output or a file's name: no API takes it.
+            encoded = json.dumps(streamed, ensure_ascii=False).encode("utf-8", "replace")
         return UpstreamRequest(
             b"POST",
             f"{tag}{_PATH}".encode("ascii"),
             [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in pairs],
-            _encoded({**body, "stream": True}),
-        )
-
-    def _failed(self, told: _Told) -> ModelFailedError:
-        failure = classify(told.seen, now=self._clock.now())
-        if failure.resets_at is None and told.resets_at is not None:
-            # The gateway knows it from an earlier answer; this one's words do not say it.
-            failure = replace(failure, resets_at=told.resets_at)
-        return ModelFailedError(
-            failure,
-            says=_in_words(failure, told),
-            status=told.status,
-            request_id=told.request_id,
-            attempts=told.attempts,
-            text=told.text,
+            encoded,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What came of one request to the gateway."""
+class _Reply:
+    """The gateway's reply to one request."""
 
     answer: WholeAnswer | None = None
     seen: Observation = field(default_factory=lambda: Observation.of_text(""))
@@ -184,38 +191,62 @@ class _Told:
     gone: bool = False
     """The gateway was not there, or went before anything of an answer came."""
     cut: bool = False
-    """The answer had begun, and did not end: the gateway expects to be asked again."""
+    """The answer had begun, and did not end: the gateway expects the call again."""
     undecided: bool = False
-    """The stream ended in an error before the model spoke: its proper status is still to be had."""
-
-    @property
-    def request_id(self) -> str | None:
-        return self.headers.get("request-id")
-
-    @property
-    def attempts(self) -> int:
-        told = self.headers.get("x-jackline-attempts", "")
-        return max(1, int(told)) if told.isdigit() else 1
-
-    @property
-    def resets_at(self) -> datetime | None:
-        try:
-            told = datetime.fromisoformat(self.headers.get("x-jackline-resets-at", ""))
-        except ValueError:
-            return None
-        return None if told.tzinfo is None else told
+    """The stream ended in an error before the model spoke: a repeated call gets its status."""
 
     @property
     def comes_back(self) -> float | None:
-        """In how many seconds the gateway wants to be asked again, when it does."""
+        """In how many seconds the gateway wants the call again, when it does."""
         if self.headers.get("x-should-retry") != "true":
             return None
         wait = self.headers.get("retry-after", "")
         return float(wait) if wait.isdigit() else _FIRST_WAIT
 
+    def error(self, now: datetime) -> ModelFailedError:
+        """The classified failure, with one sentence for a person."""
+        failure = classify(self.seen, now=now)
+        if failure.resets_at is None:
+            # The gateway may know it from an earlier answer.
+            failure = replace(failure, resets_at=self._resets_at())
+        number = self.headers.get("x-jackline-attempts", "")
+        attempts = max(1, int(number)) if number.isdigit() else 1
+        request_id = self.headers.get("request-id")
+        name = name_of(failure)
+        if failure.kind is Kind.ACCOUNT_QUOTA:
+            # It becomes the reason of a parked run, which is shown again and again.
+            says = f"{name[0].upper()}{name[1:]} is reached."
+        else:
+            tries = f" after {attempts} attempts" if attempts > 1 else ""
+            by_id = f" (request {request_id})" if request_id else ""
+            says = f"The model call failed{tries}: {name}{by_id}." + self._vendor_message(failure)
+        evidence = evidence_of(
+            failure, says=says, status=self.status, attempts=attempts, request_id=request_id
+        )
+        return ModelFailedError(failure, evidence, self.text)
 
-class _Patience:
-    """How long this call goes on asking a gateway that gives no answer and no refusal."""
+    def _resets_at(self) -> datetime | None:
+        try:
+            at = datetime.fromisoformat(self.headers.get("x-jackline-resets-at", ""))
+        except ValueError:
+            return None
+        return None if at.tzinfo is None else at
+
+    def _vendor_message(self, failure: Failure) -> str:
+        """The vendor's own words, only where a person has to act on them."""
+        body = self.seen.body
+        if failure.retry_same or failure.kind is Kind.CONTENT_POLICY or not isinstance(body, bytes):
+            return ""
+        try:
+            message = str(_object(_object(_decoded(body))["error"])["message"])
+        except _INVALID:
+            return ""
+        words = redact(" ".join(message.split()))[:_LONGEST_WORDS]
+        return f" The API says: {words}" if words else ""
+
+
+class _Retries:
+    """How long one call is repeated to a gateway that sends no answer and no refusal."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -224,133 +255,226 @@ class _Patience:
         self._broken = 0
         self._was_undecided = False
 
-    def wait(self, told: _Told, began: float, now: float) -> float | None:
-        """In how many seconds to ask again after a try; None when what was told is final."""
-        if told.undecided and not self._was_undecided:
+    def wait(self, reply: _Reply, began: float, now: float) -> float | None:
+        """In how many seconds to repeat the call after this reply; None when it is final."""
+        if reply.undecided and not self._was_undecided:
             self._was_undecided = True
             return 0.0
-        if told.cut and self._broken < _MOST_BROKEN - 1:
+        if reply.cut and self._broken < _MOST_BROKEN - 1:
             self._broken += 1
             return 0.0
-        if not told.gone and told.comes_back is None:
+        if not reply.gone and reply.comes_back is None:
             return None
         if self._missed_since is None or now - began > _ALIVE:
             self._missed_since, self._wait = now, _FIRST_WAIT
-        wait = self._wait if told.comes_back is None else told.comes_back
+        wait = self._wait if reply.comes_back is None else reply.comes_back
         self._wait = min(2 * self._wait, _LONGEST_WAIT)
         return wait if now + wait - self._missed_since <= self._seconds else None
 
 
-class _Listener:
-    """Hears one attempt; an `Ear`."""
+class _ReplyReader:
+    """Reads the response to one attempt; a `ResponseHandler`."""
 
-    def __init__(self, future: asyncio.Future[_Told]) -> None:
+    def __init__(self, future: asyncio.Future[_Reply]) -> None:
         self._future = future
         self._status: int | None = None
         self._headers: dict[str, str] = {}
-        self._reader: AnswerStreamReader | None = None
+        self._stream: AnswerStreamReader | None = None
         self._body = bytearray()
 
     def began(self, status: int, headers: Headers) -> None:
-        """The head of the answer."""
+        """The head of the response."""
         self._status = status
         self._headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in headers}
         if self._headers.get("content-type", "").startswith("text/event-stream"):
-            self._reader = AnswerStreamReader()
+            self._stream = AnswerStreamReader()
 
     def heard(self, data: bytes) -> None:
-        """Bytes of the answer."""
-        reader = self._reader
-        if reader is None:
+        """Bytes of the body."""
+        stream = self._stream
+        if stream is None:
             self._body += data[: _LARGEST_BODY - len(self._body)]
             return
-        reader.feed(data)
-        if reader.whole or reader.broken:
-            self._end_stream(reader)
+        stream.feed(data)
+        if stream.whole or stream.broken:
+            self._end_stream(stream)
 
     def ended(self) -> None:
         """The HTTP message is complete."""
-        if self._reader is not None:
-            self._end_stream(self._reader)
+        if self._stream is not None:
+            self._end_stream(self._stream)
             return
         status, body = self._status or 0, bytes(self._body)
-        answer = answer_from_body(body, request_id=self._request_id, lane=self._lane)
         seen = Observation.of_response(status, self._headers, body)
-        self._tell(_Told(answer, seen, status, self._headers))
+        self._finish(_Reply(self._identified(answer_from_body(body)), seen, status, self._headers))
 
     def broke(self, error: OSError) -> None:
         """The connection failed."""
-        self._unfinished(Observation.of_exception(error))
+        self._finish_early(error)
 
-    def _end_stream(self, reader: AnswerStreamReader) -> None:
-        error = reader.error_event
-        if reader.whole:
-            answer = reader.answer(request_id=self._request_id, lane=self._lane)
-            self._tell(_Told(answer))
+    def _end_stream(self, stream: AnswerStreamReader) -> None:
+        error = stream.error_event
+        if stream.whole:
+            self._finish(_Reply(self._identified(stream.answer())))
         elif error is None:
-            early = EOFError("the stream ended before the response was complete")
-            self._unfinished(Observation.of_exception(early))
+            self._finish_early(EOFError("the stream ended before the response was complete"))
         else:
-            told = self._told(Observation.of_stream(error))
-            self._tell(replace(told, undecided=not reader.began))
+            reply = self._reply(Observation.of_stream(error))
+            self._finish(replace(reply, undecided=not stream.began))
 
-    def _unfinished(self, seen: Observation) -> None:
-        begun = self._reader is not None and self._reader.began
-        self._tell(replace(self._told(seen), gone=not begun, cut=begun))
+    def _finish_early(self, error: Exception) -> None:
+        begun = self._stream is not None and self._stream.began
+        reply = self._reply(Observation.of_exception(error))
+        self._finish(replace(reply, gone=not begun, cut=begun))
 
-    def _told(self, seen: Observation) -> _Told:
-        text = "" if self._reader is None else self._reader.text
-        return _Told(None, seen, self._status, self._headers, text)
+    def _reply(self, seen: Observation) -> _Reply:
+        text = "" if self._stream is None else self._stream.text
+        return _Reply(None, seen, self._status, self._headers, text)
 
-    @property
-    def _request_id(self) -> str | None:
-        return self._headers.get("request-id")
+    def _identified(self, answer: WholeAnswer | None) -> WholeAnswer | None:
+        if answer is None:
+            return None
+        request_id, lane = self._headers.get("request-id"), self._headers.get("x-jackline-lane")
+        return replace(answer, request_id=request_id, lane=lane)
 
-    @property
-    def _lane(self) -> str | None:
-        return self._headers.get("x-jackline-lane")
-
-    def _tell(self, told: _Told) -> None:
+    def _finish(self, reply: _Reply) -> None:
         if not self._future.done():
-            self._future.set_result(told)
+            self._future.set_result(reply)
 
 
-def _encoded(body: JsonObject) -> bytes:
+@dataclass(slots=True)
+class _Block:
+    """One content block as it began, and the pieces that came for one of its fields."""
+
+    start: JsonObject
+    grows: str = ""
+    pieces: list[str] = field(default_factory=list)
+
+    def add(self, delta: JsonObject) -> None:
+        kind = str(delta.get("type"))
+        if kind in _DELTA_FIELDS:
+            self.grows, piece = _DELTA_FIELDS[kind]
+            self.pieces.append(str(delta[piece]))
+        elif kind == "signature_delta":
+            self.start["signature"] = delta["signature"]
+        elif kind == "citations_delta":
+            known = self.start.get("citations")
+            cited = known if isinstance(known, list) else []
+            self.start["citations"] = [*cited, delta["citation"]]
+
+    def finished(self) -> JsonObject:
+        """The block as it would be in an answer of one piece."""
+        if not self.grows or (self.grows == "input" and not any(self.pieces)):
+            return self.start
+        if self.grows != "input":
+            return {**self.start, self.grows: self.text}
+        try:
+            return {**self.start, "input": _object(_decoded("".join(self.pieces)))}
+        except _INVALID:
+            return {"type": CUT_CALL, "name": self.start.get("name", "")}
+
+    @property
+    def text(self) -> str:
+        """Its text so far."""
+        return str(self.start.get(self.grows or "text", "")) + "".join(self.pieces)
+
+
+class AnswerStreamReader:
+    """Builds an answer from the bytes of its event stream; it ends whole, broken, or cut short."""
+
+    def __init__(self) -> None:
+        self._splitter = EventSplitter()
+        self._reader = AnthropicStreamReader()
+        self._model = ""
+        self._blocks: list[_Block] = []
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is here."""
+        return self._reader.whole
+
+    @property
+    def broken(self) -> bool:
+        """Whether it cannot become whole any more."""
+        return self._reader.broken
+
+    @property
+    def began(self) -> bool:
+        """Whether the model has begun to speak."""
+        return self._reader.started
+
+    @property
+    def error_event(self) -> bytes | None:
+        """The vendor's error inside of the stream."""
+        error = self._reader.error_event
+        return None if error is None else b"event: error\ndata: " + error + b"\n\n"
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(each.text for each in self._blocks if each.start.get("type") == "text")
+
+    def feed(self, data: bytes) -> None:
+        """Read the next bytes."""
+        try:
+            for event in self._splitter.feed(data):
+                self._read(event)
+        except _INVALID:
+            # What cannot be followed is no answer, whatever it is.
+            self._reader.give_up()
+
+    def answer(self) -> WholeAnswer:
+        """The whole answer; only when `whole`."""
+        return WholeAnswer(
+            content=[block.finished() for block in self._blocks],
+            stop_reason=self._reader.stop_reason or "",
+            usage=TokenUsage.of(self._reader.usage),
+            model=self._model,
+        )
+
+    def _read(self, event: bytes) -> None:
+        name, data = name_and_data(event)
+        if name == b"message_start":
+            message = _object(_object(_decoded(data))["message"])
+            if message.get("id") == HOLD_ID:
+                return  # a gateway's sign of life; the real one comes after it
+            self._model = str(message.get("model", ""))
+        self._reader.feed(event)
+        if self._reader.broken:
+            return
+        if name == b"content_block_start":
+            self._blocks.append(_Block(dict(_object(_object(_decoded(data))["content_block"]))))
+        elif name == b"content_block_delta":
+            self._blocks[-1].add(_object(_object(_decoded(data))["delta"]))
+
+
+def answer_from_body(body: bytes) -> WholeAnswer | None:
+    """An answer that came in one piece; None when the body is none."""
     try:
-        return msgspec.json.encode(body)
-    except UnicodeEncodeError:
-        # Half of a surrogate pair, from a tool's output or a file's name: no API takes it.
-        return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+        message = _object(_decoded(body))
+        content = message["content"]
+        if message.get("type") != "message" or not isinstance(content, list):
+            return None
+        usage = msgspec.Raw(msgspec.json.encode(_object(message.get("usage") or {})))
+        return WholeAnswer(
+            content=[_object(block) for block in content],
+            stop_reason=str(message.get("stop_reason") or ""),
+            usage=TokenUsage.of(TokensUsed().updated(usage)),
+            model=str(message.get("model", "")),
+        )
+    except _INVALID:
+        return None
 
 
-def _in_words(failure: Failure, told: _Told) -> str:
-    """One sentence for a person; the vendor's own words only where a person has to act on them."""
-    if failure.kind is Kind.ACCOUNT_QUOTA:
-        # It becomes the reason of a parked run, which is shown again and again.
-        name = name_of(failure)
-        return f"{name[0].upper()}{name[1:]} is reached."
-    tries = f" after {told.attempts} attempts" if told.attempts > 1 else ""
-    by_id = f" (request {told.request_id})" if told.request_id else ""
-    sentence = f"The model call failed{tries}: {name_of(failure)}{by_id}."
-    if failure.retry_same or failure.kind is Kind.CONTENT_POLICY:
-        return sentence
-    words = _vendors_words(told.seen.body)
-    return f"{sentence} The API says: {words}" if words else sentence
-
-
-def _vendors_words(body: object) -> str:
-    if not isinstance(body, bytes):
-        return ""
+def _decoded(data: bytes | str) -> object:
     try:
-        error = msgspec.json.decode(body, type=_ErrorBody).error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
-    return redact(" ".join(error.message.split()))[:_LONGEST_WORDS]
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        # Models now and then write half of a surrogate pair, which only the lenient reader takes.
+        return json.loads(data)
 
 
-class _Error(msgspec.Struct):
-    message: str = ""
-
-
-class _ErrorBody(msgspec.Struct):
-    error: _Error
+def _object(value: object) -> JsonObject:
+    if not isinstance(value, dict):
+        raise TypeError("an object was expected")
+    return value

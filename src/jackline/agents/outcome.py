@@ -3,19 +3,25 @@
 Rules: (1) `terminated_by` is `completion` exactly when the answer is there and whole; (2) any other
 ending has its evidence: what was seen, how often, and until when; (3) text from before the end is
 in `text`, and counts as no answer.
-Not here: which failure means which ending (runner.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jackline.autopsy.figures import counted
 
+if TYPE_CHECKING:
+    from jackline.dialects import TokensUsed
+
 T_co = TypeVar("T_co", covariant=True)
+_JSON_NAMES = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
+
+RUNNERS = ("messages", "claude-code", "codex")
+"""The names of the runners that agents can have."""
 
 
 class Ending(StrEnum):
@@ -38,9 +44,9 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """Tokens as the vendor counts them; cached ones apart, since they cost otherwise.
+    """Tokens as the vendor counts them; cached ones apart, because their price differs.
 
-    `cache_write_1h_tokens` are the part of those written that is kept for an hour.
+    `cache_write_1h_tokens` are the part of those written that lives for an hour.
     """
 
     input_tokens: int = 0
@@ -49,6 +55,28 @@ class TokenUsage:
     cache_write_tokens: int = 0
     cache_write_1h_tokens: int = 0
 
+    @classmethod
+    def of(cls, tokens: TokensUsed) -> TokenUsage:
+        """The wire's counts as an agent's."""
+        return cls(
+            tokens.input,
+            tokens.output,
+            tokens.cache_read,
+            tokens.cache_creation,
+            tokens.cache_creation_1h,
+        )
+
+    @classmethod
+    def from_json(cls, data: object) -> TokenUsage:
+        """The counts that `to_json` wrote; what is missing or no number is zero."""
+        found = data if isinstance(data, dict) else {}
+        counts = [found.get(name) for name in _JSON_NAMES]
+        return cls(*(count if isinstance(count, int) else 0 for count in counts))
+
+    def to_json(self) -> dict[str, object]:
+        """The counts by short names, for logs."""
+        return dict(zip(_JSON_NAMES, astuple(self), strict=True))
+
     def __add__(self, other: TokenUsage) -> TokenUsage:
         return TokenUsage(
             self.input_tokens + other.input_tokens,
@@ -56,6 +84,16 @@ class TokenUsage:
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
             self.cache_write_1h_tokens + other.cache_write_1h_tokens,
+        )
+
+    def __sub__(self, other: TokenUsage) -> TokenUsage:
+        # What of each kind goes beyond the other: never below zero.
+        return TokenUsage(
+            max(0, self.input_tokens - other.input_tokens),
+            max(0, self.output_tokens - other.output_tokens),
+            max(0, self.cache_read_tokens - other.cache_read_tokens),
+            max(0, self.cache_write_tokens - other.cache_write_tokens),
+            max(0, self.cache_write_1h_tokens - other.cache_write_1h_tokens),
         )
 
     @property
@@ -98,7 +136,7 @@ class Tally:
     endings: tuple[tuple[Ending, int], ...] = ()
     """The failed ones by ending, the most frequent first."""
     unfinished: int = 0
-    """Not among `agents`: those that have not ended, and go on when the run does."""
+    """Not among `agents`: those that have not ended, and continue when the run does."""
 
     def in_words(self, unfinished: str = "not finished") -> str:
         """For a person: "17 of 20 agents ok, 1 failed: 1 schema, 2 parked (5 kept from before)"."""
@@ -117,7 +155,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T_co]):
-    """How it ended, what came of it, what it cost, and the ids to go on with."""
+    """How it ended, its result, its cost, and the ids to continue with."""
 
     terminated_by: Ending
     value: T_co | None = None
@@ -134,7 +172,7 @@ class Outcome(Generic[T_co]):
     transcript: str | None = None
     tally: Tally = field(default_factory=Tally)
     parked: bool = False
-    """A run that waits for `evidence.resets_at` and goes on: it has not ended."""
+    """A run that waits for `evidence.resets_at` and then continues: it has not ended."""
 
     @property
     def ok(self) -> bool:

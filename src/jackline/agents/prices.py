@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from jackline.agents.outcome import TokenUsage
+from jackline.settings import setting
 
 LOOKED_UP = "2026-11-15"
 """When the list below was last compared with the vendor's."""
@@ -25,14 +26,22 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Dollars for a million tokens of each kind."""
+    """What a model costs, in dollars for a million tokens."""
 
-    input: float
-    output: float
-    cache_read: float
-    cache_write: float
-    # Of what is kept for an hour.
-    cache_write_1h: float
+    input: float = setting(MISSING, "A million tokens that are sent.", least=0)
+    output: float = setting(MISSING, "A million tokens that are answered.", least=0)
+    cache_read: float = setting(
+        MISSING, "A million from the vendor's cache; not set: as `input`.", least=0
+    )
+    cache_write: float = setting(
+        MISSING, "A million into the vendor's cache; not set: as `input`.", least=0
+    )
+    cache_write_1h: float = setting(
+        MISSING,
+        "A million into the vendor's cache for an hour; not set: twice `input`, or as `cache_write`"
+        " where that is more.",
+        least=0,
+    )
 
 
 _LISTED: Mapping[str, Price] = {

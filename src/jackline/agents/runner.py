@@ -8,8 +8,6 @@ has one ending in one table: a throttle is never a quota, nor the reverse; (5) a
 work is cancelled and has ended before the limit is raised, and a result that came first counts; (6)
 the list of finished tools that goes to the gateway holds names, times and success, never content,
 and is bounded.
-Not here: the implementations (flows/, gateway_model.py, testing/), how a run reacts to an ending
-(flows/), classification (failures/).
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from jackline.failures import Failure, Kind
 
 JsonObject: TypeAlias = dict[str, object]
 Check: TypeAlias = Callable[[object], Sequence[tuple[str, str]]]
-"""Gives the faults of an answer that fits the schema: where each is, and what is wrong there."""
+"""Returns the faults of an answer that fits the schema: where each is, and what is wrong there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +56,17 @@ class AgentTask:
     max_turns: int | None = None
     max_dollars: float | None = None
     prices: Mapping[str, Price] = field(default_factory=dict, compare=False, repr=False)
-    """The user's own, for runners that are not told what a call cost."""
+    """The user's own, for runners that do not learn what a call cost."""
     resume_session: str | None = None
-    """Go on with this session of an earlier agent instead of beginning one."""
+    """Continue this session of an earlier agent instead of starting one."""
     what_happened: str = ""
-    """What cut the last attempt off, for a runner to tell where the agent must know it."""
+    """What interrupted the last attempt, for the prompt of an agent that must know it."""
     class_: str | None = None
-    """The class of traffic, for ladders and `never-degrade`."""
+    """The class of traffic, for fallback orders and `never-degrade`."""
 
 
+TASK_VARIABLE = "JACKLINE_TASK"
+"""By it, servers that an agent starts know for which one they work (quick/mcp_link.py)."""
 TOOLS_HEADER = "x-jackline-tools"
 _MOST = 32
 _LONGEST = 64
@@ -83,42 +83,41 @@ class ToolRun(NamedTuple):
 
 
 class ToolRuns:
-    """The tools of one agent that nobody was told of yet."""
+    """The finished tools of one agent that no header has reported yet."""
 
     def __init__(self) -> None:
         self._ran: deque[ToolRun] = deque(maxlen=_MOST)
 
     def add(self, tool: ToolRun) -> None:
-        """One more has ended."""
-        words = (tool.name[:_LONGEST], tool.ended_by[:_LONGEST])
+        """Add one that has ended."""
+        name, ended_by = tool.name[:_LONGEST], tool.ended_by[:_LONGEST]
         times = (round(tool.begins, 3), round(tool.seconds, 3))
-        self._ran.append(ToolRun(words[0], *times, tool.ok, words[1]))
+        self._ran.append(ToolRun(name, *times, tool.ok, ended_by))
 
-    def taken(self) -> str:
+    def take_header(self) -> str:
         """The header's value, once; empty when nothing ran."""
-        told, self._ran = self._ran, deque(maxlen=_MOST)
-        return json.dumps(list(told), separators=(",", ":")) if told else ""
+        ran, self._ran = self._ran, deque(maxlen=_MOST)
+        return json.dumps(list(ran), separators=(",", ":")) if ran else ""
 
 
 def parse_tool_runs(value: bytes) -> list[ToolRun]:
-    """The tools that a header tells."""
+    """The tools in a header's value; none where that is invalid."""
     try:
-        told = json.loads(value)
         return [
             ToolRun(str(name)[:_LONGEST], float(begins), float(took), bool(ok), str(by)[:_LONGEST])
-            for name, begins, took, ok, by in told[:_MOST]
+            for name, begins, took, ok, by in json.loads(value)[:_MOST]
         ]
     except (ValueError, TypeError, RecursionError):
         return []
 
 
 WaitListener: TypeAlias = Callable[[str, float | None], None]
-"""Hears what is waited for and until when; an empty reason says that it goes on."""
+"""Gets what is waited for and until when; an empty reason means that work continues."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One line of a notebook: `kind` is the runner's own word, `data` plain JSON."""
+    """One entry of a log: `kind` is the runner's own word, `data` plain JSON."""
 
     kind: str
     data: JsonObject
@@ -126,24 +125,24 @@ class LogEntry:
 
 
 class AgentLog(Protocol):
-    """What one agent has done so far, append-only, kept by task id across processes."""
+    """What one agent has done so far, append-only, saved by task id across processes."""
 
     @property
     def entries(self) -> Sequence[LogEntry]:
-        """All lines so far, the oldest first; those of an earlier process included."""
+        """All entries so far, the oldest first; those of an earlier process included."""
         ...
 
     async def write(self, kind: str, data: JsonObject) -> None:
-        """Add a line; it is durable when this returns."""
+        """Add an entry; it is durable when this returns."""
         ...
 
     def jot(self, kind: str, data: JsonObject) -> None:
-        """Add a line that need not be waited for (a tool's output so far); durable soon."""
+        """Add an entry that need not be waited for (a tool's output so far); durable soon."""
         ...
 
 
 class StopAgentError(Exception):
-    """Raised by `Leave` into a runner: this agent must end now, in this way."""
+    """Raised by the call gate into a runner: this agent must end now, in this way."""
 
     def __init__(self, ending: Ending, evidence: Evidence) -> None:
         super().__init__(evidence.says)
@@ -172,11 +171,11 @@ class TimeLimit(Protocol):
 
 
 class CallGate(Protocol):
-    """Whether and when an agent may call the model; it also hears what calls cost."""
+    """Whether and when an agent may call the model; it also counts what calls cost."""
 
     @property
     def time_limit(self) -> TimeLimit | None:
-        """What ends the agent's work, if anything does; waiting for leave is limited by `Leave`."""
+        """What ends the agent's work, if anything does; waits here are limited by the gate."""
         ...
 
     async def before_call(
@@ -188,28 +187,28 @@ class CallGate(Protocol):
         of a budget; being cancelled while it waits loses nothing. What the call is expected to
         cost stays reserved until `spent`, or until the runner returns. `call` is left out by
         runners that do not know it: programs that call the model by themselves. Such a program
-        goes on while its runner waits here: `works_meanwhile`, so that its time is counted.
+        continues while its runner waits here: `works_meanwhile`, so that its time is counted.
         """
         ...
 
     def spent(self, model: str, usage: TokenUsage, cost: float | None = None) -> None:
-        """A call was answered and paid for; `cost` where the runner was told it."""
+        """A call was answered and paid for; `cost` where the runner knows it."""
         ...
 
     async def wall(self, failure: Failure, says: str) -> None:
-        """A quota was met: parks the whole run; returns when it is time to ask again.
+        """A quota was met: parks the whole run; returns when it is time to repeat the call.
 
-        The same call is then asked again without another `before_call`. StopAgentError when the
-        run is to be aborted instead.
+        The same call is then repeated without another `before_call`. StopAgentError when the run
+        is to be aborted instead.
         """
         ...
 
     def waits(self, why: str, until: float | None) -> None:
-        """Report what this agent waits for; an empty `why` says that it goes on working."""
+        """Report what this agent waits for; an empty `why` means that it continues."""
         ...
 
     def warn(self, says: str) -> None:
-        """Tell the user something that does not stop the work; said once in a run."""
+        """Show the user something that does not stop the work, once in a run."""
         ...
 
     def process(self) -> AbstractAsyncContextManager[None]:
@@ -217,9 +216,13 @@ class CallGate(Protocol):
         ...
 
 
+CUT_CALL = "jackline_cut_call"
+"""The type of the block in place of a tool call that the output limit cut off."""
+
+
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
-    """One whole answer of a model, Anthropic's words."""
+    """One whole answer of a model, in the form of Anthropic's API."""
 
     content: list[JsonObject]
     stop_reason: str
@@ -232,46 +235,31 @@ class WholeAnswer:
 class ModelFailedError(Exception):
     """A model call came to no answer; the gateway has tried all that was worth trying."""
 
-    def __init__(
-        self,
-        failure: Failure,
-        *,
-        says: str,
-        status: int | None = None,
-        request_id: str | None = None,
-        attempts: int = 1,
-        text: str = "",
-    ) -> None:
-        super().__init__(says)
+    def __init__(self, failure: Failure, evidence: Evidence, text: str = "") -> None:
+        super().__init__(evidence.says)
         self.failure = failure
-        self.says = says
-        self.status = status
-        self.request_id = request_id
-        self.attempts = attempts
+        self.evidence = evidence
         self.text = text
-
-
-def _nobody_listens(_why: str, _until: float | None) -> None:
-    """Nobody wants to know what is waited for."""
+        """Of the answer, as far as it came."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCaller:
-    """Who asks: becomes the headers by which a gateway knows session, agent and class."""
+    """Who calls: becomes the headers by which a gateway knows session, agent and class."""
 
     session_id: str
     task_id: str
     tag: str | None = None
     class_: str | None = None
     headers: tuple[tuple[str, str], ...] = field(default=())
-    waits: WaitListener = field(default=_nobody_listens, compare=False)
-    """Hears what the call waits for outside of any vendor, such as a gateway that is gone."""
+    waits: WaitListener = field(default=lambda _why, _until: None, compare=False)
+    """Gets what the call waits for outside of any vendor, such as a gateway that is gone."""
     tools: ToolRuns = field(default_factory=ToolRuns, compare=False)
     """What the agent has run since its last call."""
 
 
 class Model(Protocol):
-    """Asks a model once; waits, retries and other upstreams are behind it."""
+    """Calls a model once; waits, retries and other upstreams are behind it."""
 
     async def ask(self, body: JsonObject, caller: ModelCaller) -> WholeAnswer:
         """The whole answer; ModelFailedError when there is none."""
@@ -279,16 +267,16 @@ class Model(Protocol):
 
 
 class Runner(Protocol):
-    """One way to carry an agent to its end."""
+    """One way to run an agent to its end."""
 
     name: str
 
     async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
-        """How it ended. Goes on where the notebook ends; cancelling it loses at most a turn.
+        """How it ended. Continues where the log ends; cancelling it loses at most a turn.
 
         `Outcome.value` is the answer as plain JSON (or text when there is no schema). Only
-        CancelledError leaves it, and the FlowError of a notebook that cannot be written any more:
-        every other trouble is an ending.
+        CancelledError leaves it, and the FlowError of a log that cannot be written any more: every
+        other trouble is an ending.
         """
         ...
 
@@ -335,7 +323,7 @@ ENDINGS: Mapping[Kind, Ending] = {
     # It ended without an answer, and nothing says why.
     Kind.NOT_A_FAILURE: Ending.CRASH,
 }
-# Some cancels are limits that the user has set, and are told by their own names.
+# Some cancels are limits that the user has set, and have their own names.
 _BY_SUB: Mapping[tuple[Kind, str], Ending] = {
     (Kind.CLIENT_CANCEL, "max_turns"): Ending.TURNS,
     (Kind.CLIENT_CANCEL, "budget"): Ending.BUDGET,
@@ -343,7 +331,7 @@ _BY_SUB: Mapping[tuple[Kind, str], Ending] = {
 
 
 def ending_of(failure: Failure) -> Ending:
-    """What an agent ends with when this failure is the last word."""
+    """What an agent ends with when this failure is final."""
     return _BY_SUB.get((failure.kind, failure.sub or ""), ENDINGS[failure.kind])
 
 
@@ -355,7 +343,7 @@ def evidence_of(
     attempts: int = 0,
     request_id: str | None = None,
 ) -> Evidence:
-    """What is kept of the failure."""
+    """What an outcome says of the failure."""
     return Evidence(
         status=status,
         failure=failure.kind.value,
@@ -365,15 +353,3 @@ def evidence_of(
         request_id=request_id,
         resets_at=failure.resets_at,
     )
-
-
-def ended_by(error: ModelFailedError) -> tuple[Ending, Evidence]:
-    """The ending and its evidence for a model call that came to nothing."""
-    evidence = evidence_of(
-        error.failure,
-        says=error.says,
-        status=error.status,
-        attempts=error.attempts,
-        request_id=error.request_id,
-    )
-    return ending_of(error.failure), evidence

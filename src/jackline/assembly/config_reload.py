@@ -44,7 +44,7 @@ def foreign_upstreams(upstreams: Sequence[UpstreamSettings]) -> frozenset[str]:
 
 def answer_limits(limits: LimitSettings) -> AnswerLimits:
     """How large an upstream's answer may be, and how long it may take."""
-    return AnswerLimits(limits.answer_bytes, limits.answer_seconds)
+    return AnswerLimits(limits.answer, limits.answer_time)
 
 
 def limit_lanes(book: LaneRegistry, carrier: CallManager) -> None:

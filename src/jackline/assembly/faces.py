@@ -29,7 +29,6 @@ from jackline.dashboard.runs import StoredRuns
 from jackline.errors import JacklineError
 from jackline.flows.records import RunState
 from jackline.flows.settings import parse_hours
-from jackline.flows.store.sqlite.store_file import runs_by_state
 from jackline.hooks.agent_deaths import LatestCalls
 from jackline.hooks.endpoint import HooksEndpoint, SessionStopped
 from jackline.journal import Journal
@@ -67,14 +66,12 @@ class ServiceMetrics:
         facts: Callable[[FlowFacts], Facts],
         observatory: Observatory,
         journal: Journal,
-        flows: Path,
         book: StoredRuns,
         clock: Clock,
     ) -> None:
         self._facts = facts
         self._observatory = observatory
         self._journal = journal
-        self._store = flows
         self._book = book
         self._flows = NO_FLOW_FACTS
         self._runs: RunFigures | None = None
@@ -99,13 +96,13 @@ class ServiceMetrics:
 
     async def _refresh(self) -> None:
         self._flows = await self._book.look()
-        self._runs = await asyncio.to_thread(self._count_runs)
+        self._runs = await self._count_runs()
 
-    def _count_runs(self) -> RunFigures | None:
+    async def _count_runs(self) -> RunFigures | None:
         try:
-            found = runs_by_state(self._store)
+            found = await self._book.count()
         except JacklineError as error:
-            _log.warning("metrics do not tell how runs stand: %s", error.message)
+            _log.warning("metrics do not have the states of runs: %s", error.message)
             return None
         _, need_you = found.get(RunState.PARKED, (0, 0))
         return RunFigures({state: count for state, (count, _) in found.items()}, need_you)

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from jackline.assembly.agent_host import host_through, open_run_store
+from jackline.assembly.agent_host import host_through, open_state_store
 from jackline.assembly.gateway_process import find_lasting, start_in_background, was_killed
 from jackline.assembly.service import Service
 from jackline.clock import Clock, SystemClock
@@ -28,8 +28,7 @@ from jackline.config import Config, load
 from jackline.errors import JacklineError
 from jackline.flows.host import FlowHost
 from jackline.flows.run_events import Listener, ignore_event
-from jackline.flows.store.sqlite import SqliteRunStore
-from jackline.flows.store.sqlite.store_file import RUN_PATIENCE
+from jackline.flows.store.run_store import RUN_PATIENCE, RunStore
 from jackline.gateway.settings import ListenSettings
 from jackline.state_dir import StateDir
 
@@ -44,7 +43,7 @@ async def open_flow_host(
     listener: Listener = ignore_event,
     clock: Clock | None = None,
     in_background: bool = False,
-    first: Callable[[SqliteRunStore], Awaitable[None]] | None = None,
+    first: Callable[[RunStore], Awaitable[None]] | None = None,
 ) -> AsyncIterator[FlowHost]:
     """The host of this machine's flows; `in_background` starts a gateway that outlives us.
 
@@ -53,7 +52,7 @@ async def open_flow_host(
     config = config or load(environ=os.environ, cwd=Path.cwd())
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
-        engine = open_run_store(config, patience=RUN_PATIENCE)
+        engine = open_state_store(config, patience=RUN_PATIENCE)
         stack.push_async_callback(engine.close)
         if first is not None:
             await first(engine)
@@ -64,9 +63,14 @@ async def open_flow_host(
 @asynccontextmanager
 async def open_quiet_host(config: Config) -> AsyncIterator[FlowHost]:
     """A host for orders that start no agent (cancel, clean up): it needs no gateway."""
-    engine = open_run_store(config)
+    engine = open_state_store(config)
     try:
-        yield FlowHost(engine, lambda _run_id: {}, settings=config.runs)
+        yield FlowHost(
+            engine,
+            lambda _run_id: {},
+            settings=config.runs,
+            allow=lambda: config.tools.batch.allow,
+        )
     finally:
         await engine.close()
 

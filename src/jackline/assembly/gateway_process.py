@@ -147,7 +147,7 @@ def _unproven(url: str, error: UnprovenError) -> UntrustedGatewayError:
 
 
 def _untrusted(url: str, why: str, fix: str) -> UntrustedGatewayError:
-    return UntrustedGatewayError(f"the gateway at {url} {why}", next=fix)
+    return UntrustedGatewayError(f"the gateway at {url} {why}", hint=fix)
 
 
 def find_lasting(state: StateDir, listen: ListenSettings) -> RunningGateway | None:
@@ -207,7 +207,7 @@ def reading_of(running: RunningGateway, name: str) -> dict[str, object]:
         raise _unproven(running.url, error) from error
     except (*_NO_ANSWER, _RefusalError) as error:
         raise UnreachableError(
-            f"the gateway at {running.url} does not answer", next="start it with: jackline up"
+            f"the gateway at {running.url} does not answer", hint="start it with: jackline up"
         ) from error
 
 
@@ -253,13 +253,13 @@ def order(
             # Its folder could not be written to, so that its token is known to nobody.
             raise UnreachableError(
                 f"the gateway at {running.url} does not know us: its token was not kept",
-                next=f"end its process by hand: {running.pid}",
+                hint=f"end its process by hand: {running.pid}",
             ) from error
         raise _refused(error) from error
     except _NO_ANSWER as error:
         raise UnreachableError(
             f"the gateway at {running.url} did not take the order: {error}",
-            next=f"end its process by hand: {running.pid}",
+            hint=f"end its process by hand: {running.pid}",
         ) from error
 
 
@@ -307,7 +307,7 @@ def start_in_background(
         raise UnreachableError(
             f"no gateway can be started: the installation key cannot be kept in {error.filename}"
             f" ({error.strerror})",
-            next="make that folder writable, or name another one with XDG_STATE_HOME; a gateway in"
+            hint="make that folder writable, or name another one with XDG_STATE_HOME; a gateway in"
             " the foreground serves without it: jackline up",
         ) from error
     try:
@@ -316,7 +316,7 @@ def start_in_background(
     except OSError as error:
         raise UnreachableError(
             f"no gateway can be started: {state.folder} cannot be written to ({error.strerror})",
-            next="name another folder with --state or JACKLINE_STATE",
+            hint="name another folder with --state or JACKLINE_STATE",
         ) from error
     with log:
         begin = log.tell()
@@ -347,7 +347,7 @@ def start_in_background(
     why, what_to_do = _last_words(state.log, begin)
     raise UnreachableError(
         f"the gateway did not start: {why}",
-        next=what_to_do
+        hint=what_to_do
         or f"run it in the foreground to see more: jackline up; its log is {state.log}",
     )
 
@@ -406,7 +406,7 @@ def _last_words(log: Path, begin: int) -> tuple[str, str]:
         file.seek(begin)
         lines = file.read().decode(errors="replace").strip().splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
-    told = [line.removeprefix("next:").strip() for line in lines if line.startswith("next:")]
+    told = [line.removeprefix("hint:").strip() for line in lines if line.startswith("hint:")]
     why = (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")
     return why, told[-1] if errors and told else ""
 
@@ -453,16 +453,16 @@ def _ask(
 def _refused(error: _RefusalError) -> UsageError:
     try:
         told = json.loads(error.body)["error"]
-        return UsageError(f"the gateway refuses: {told['message']}", next=told.get("next") or "")
+        return UsageError(f"the gateway refuses: {told['message']}", hint=told.get("hint") or "")
     except (ValueError, KeyError, TypeError):  # not in our words: its status has to do
         return UsageError(
             f"the gateway refuses with HTTP status {error.status}",
-            next="it may be of another version: jackline down, then jackline up",
+            hint="it may be of another version: jackline down, then jackline up",
         )
 
 
 def not_running(state: StateDir) -> JacklineError:
     """The error that says that there is no gateway."""
     return UnreachableError(
-        f"no gateway runs for {state.folder}", next="start one with: jackline up"
+        f"no gateway runs for {state.folder}", hint="start one with: jackline up"
     )

@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -61,11 +62,12 @@ from jackline.events import (
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.flow_sources import no_user_code
 from jackline.flows.run_processes import RunOrders, Waker
+from jackline.flows.store import run_store_exists, run_store_url
 from jackline.gateway.call_intake import CallIntake, look_after
 from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import ControlPaths, OperatorOrders
 from jackline.gateway.lane_memory import LaneMemory
-from jackline.gateway.lane_registry import LaneRegistry, shown
+from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.listener import Listener
 from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.router import Router
@@ -75,6 +77,7 @@ from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.hook_input import hook_token
 from jackline.journal import Journal
+from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
@@ -112,6 +115,7 @@ class Service:
         self._clock = clock or SystemClock()
         self._reload = reload
         self._state = StateDir(config.state_dir)
+        self._run_store_url = run_store_url(config.state_dir)
         self._stack = AsyncExitStack()
         self._notes: dict[str, str] = {}
         self._patient = True
@@ -168,7 +172,7 @@ class Service:
         self._listener.draining = True
         self.desk.send_home()
         ticks = asyncio.get_running_loop().time
-        until = ticks() + self.config.gateway.limits.drain_seconds
+        until = ticks() + self.config.gateway.limits.drain
         while self._patient and self.desk.calls and ticks() < until:  # noqa: ASYNC110 -- below
             # Once in a gateway's life; an event would be one more thing for every call to do.
             await asyncio.sleep(_LOOK_EVERY)
@@ -248,7 +252,7 @@ class Service:
 
     def _build_report(self) -> None:
         """What the service says of itself."""
-        self._flow_book = StoredRuns(self._state.flows, self._clock)
+        self._flow_book = StoredRuns(self._run_store_url, self._clock)
         self._live = LiveCalls(self.desk)
         sources = ReportSources(
             self.desk,
@@ -316,7 +320,7 @@ class Service:
             clients.book,
         )
         self._agents = BackgroundAgents(
-            lambda: self.config, lambda: self.url, self._state.flows, self._clock
+            lambda: self.config, lambda: self.url, self._run_store_url, self._clock
         )
         self._continuing = SessionResumer(
             lambda: self.config.continue_sessions, self._agents.host, self._clock, draw
@@ -328,7 +332,6 @@ class Service:
             watching.facts,
             self.observatory,
             self._journal,
-            self._state.flows,
             self._flow_book,
             self._clock,
         )
@@ -372,8 +375,9 @@ class Service:
             self._keep(work())
         self._stack.push_async_callback(self._agents.close)
         self._keep(self._agents.serve())
-        self._keep(self._continuing.watch(self._state.flows.exists))
-        self._keep(Waker(self._state.flows, self._clock, here=self._agents.wakes).watch())
+        self._keep(self._continuing.watch(partial(run_store_exists, self._run_store_url)))
+        waker = Waker(self._state.folder, self._run_store_url, self._clock, here=self._agents.wakes)
+        self._keep(waker.watch())
         self._keep(self.observatory.keep_settling())
         self._keep(self._memory.keep_remembering())
         if self._reload is not None:
@@ -423,10 +427,10 @@ class Service:
         self._fates.on_event(event)
         if isinstance(event, LaneChanged):
             until = "" if event.until is None else f" until {_hour(event.until, self._clock)}"
-            _log.info("%s is %s%s. %s", shown(event.lane), event.state, until, event.why)
+            _log.info("%s is %s%s. %s", event.lane, event.state, until, event.why)
             self._memory.remember_soon()
         elif isinstance(event, AttemptFailed):
-            _log.info("%s: %s on %s", event.call, event.why, shown(event.lane))
+            _log.info("%s: %s on %s", event.call, event.why, event.lane)
 
     def _tell_clock(self, event: ClockMoved) -> None:
         """Say that the wall clock was set or the machine slept; small corrections are no news."""
@@ -455,9 +459,9 @@ class Service:
     def _adopt(self, config: Config) -> None:
         self.config = config
 
-    def _note_repair(self, lane: str, words: str) -> None:
-        _log.info("%s: %s", shown(lane), words)
-        self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{shown(lane)}: {words}"))
+    def _note_repair(self, lane: LaneId, words: str) -> None:
+        _log.info("%s: %s", lane, words)
+        self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{lane}: {words}"))
 
     def _session_stopped(self, stopped: StoppedSession) -> None:
         words = f"session {stopped.session.id} stopped: {stopped.cause.name}"

@@ -34,15 +34,15 @@ from jackline.control.status import NO_AGENTS, AgentCounts, count_agents, find_n
 from jackline.control.text import limit_text, whole_second
 from jackline.dashboard.runs import StoredRuns
 from jackline.gateway.call_intake import CallIntake
-from jackline.gateway.lane_registry import shown
 from jackline.gateway.listener import Listener
 from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.status_picture import LiveCalls, picture
 from jackline.journal import Journal
+from jackline.lane_id import LaneId, Payer
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
 from jackline.states import LaneState
-from jackline.telemetry.observatory import Observatory, account_of_lane
+from jackline.telemetry.observatory import Observatory
 
 
 class CacheWatch:
@@ -61,7 +61,7 @@ class CacheWatch:
         ahead = self._desk.carrier.controller.wall_ahead
         found: list[tuple[CacheAdvice, str]] = []
         for lane in lanes:
-            names = waiting.get(lane.name, set())
+            names = waiting.get(lane.id, set())
             if not names and (lane.state in FLOWING or lane.paused):
                 continue
             price = self._price(lane)
@@ -70,17 +70,17 @@ class CacheWatch:
                 found.append((told, advice_sentence(told, now)))
         return found
 
-    def costs(self, forecasts: Iterable[Forecast]) -> dict[str, CacheRewriteCost]:
+    def costs(self, forecasts: Iterable[Forecast]) -> dict[Payer, CacheRewriteCost]:
         """What the walls that are forecast_sentence will cost, by account, where that matters."""
-        found: dict[str, CacheRewriteCost] = {}
+        found: dict[Payer, CacheRewriteCost] = {}
         for each in forecasts:
             if each.ends_at is None or each.used >= 1.0:
                 continue
-            lanes = [e for e in self._lanes() if account_of_lane(e.name) == each.account]
+            lanes = [e for e in self._lanes() if e.id.payer == each.payer]
             priced = [(lane, self._price(lane)) for lane in lanes]
             cost = cost_of_wall(priced, self._desk.now(), begins=each.ends_at, ends=each.resets_at)
             if cost is not None:
-                found[each.account] = cost
+                found[each.payer] = cost
         return found
 
     def _lanes(self) -> list[Lane]:
@@ -88,11 +88,11 @@ class CacheWatch:
         return [lane for lane in lanes if lane.caches.in_use]
 
     def _price(self, lane: Lane) -> Price | None:
-        return self._price_of(shown(lane.name).partition("/")[2])
+        return self._price_of(lane.id.model)
 
-    def _waiting(self) -> dict[str, set[str]]:
+    def _waiting(self) -> dict[LaneId, set[str]]:
         """The conversations that wait, by each lane that they may go to."""
-        found: dict[str, set[str]] = {}
+        found: dict[LaneId, set[str]] = {}
         for call in self._desk.calls:
             if call.carried is None or not call.waiting or not call.request.conversation:
                 continue
@@ -111,7 +111,7 @@ _AGENTS_A_SECOND = 1000.0
 def in_trouble(desk: CallIntake, upstream: str) -> bool:
     """Whether a lane of this upstream is closed for a reason that its vendor may explain."""
     lanes = desk.carrier.controller.lanes.values()
-    return any(e.name.startswith(f"{upstream}/") and e.state in _TROUBLED for e in lanes)
+    return any(e.id.upstream == upstream and e.state in _TROUBLED for e in lanes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +166,8 @@ class StatusReport:
             **drawn.to_json(f"{sentence} {told}" if told else sentence),
             "upstreams": [each.url for each in self._from.desk.settings.upstreams],
             "forecast": [
-                each.to_json() | {"caches": asdict(costs[each.account])}
-                if each.account in costs
+                each.to_json() | {"caches": asdict(costs[each.payer])}
+                if each.payer in costs
                 else each.to_json()
                 for each in forecasts
             ],
@@ -241,7 +241,7 @@ class StatusReport:
     def _reported(self) -> list[str]:
         """What vendors say about the lanes that are in trouble."""
         lanes = self._from.desk.carrier.controller.lanes.values()
-        places = {shown(e.name).partition("/")[::2] for e in lanes if e.state is not LaneState.OPEN}
+        places = {e.id[:2] for e in lanes if e.state is not LaneState.OPEN}
         notes = (self._from.pages.note(upstream, model) for upstream, model in sorted(places))
         return list(dict.fromkeys(note for note in notes if note))
 
@@ -298,16 +298,16 @@ class PageFacts:
     def _lanes(self, status: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
         upstreams = {each.name: each for each in self._desk.settings.upstreams}
         lanes = self._desk.carrier.controller.lanes
-        for (name, lane), told in zip(lanes.items(), status["lanes"], strict=True):
-            place, _, model = shown(name).partition("/")
-            upstream = upstreams.get(place)
+        for (lane_id, lane), told in zip(lanes.items(), status["lanes"], strict=True):
+            upstream = upstreams.get(lane_id.upstream)
             limits = {each: round(share, 2) for each, share in told["limits"].items()}
             why, until = told["why"], told["until"]
             if not why and told["waiting"] and (held := lane.held_up(self._clock.steady())):
                 why = held.why
                 until = self._desk.carrier.controller.date_of(held.until)
             yield (
-                name,
+                # Only a key that no other row has.
+                " ".join(lane_id),
                 told
                 | {
                     "limits": limits,
@@ -316,10 +316,11 @@ class PageFacts:
                     "until": None if until is None else whole_second(until),
                     "aim": aim(lane),
                     "first_byte": round(lane.first_byte, 1),
-                    "upstream": place,
-                    "model": model,
+                    "upstream": lane_id.upstream,
+                    "model": lane_id.model,
+                    "account": lane_id.account,
                     "sort": "" if upstream is None else upstream.kind.value,
-                    "reported": self._reported(place, model) or "",
+                    "reported": self._reported(lane_id.upstream, lane_id.model) or "",
                 },
             )
 

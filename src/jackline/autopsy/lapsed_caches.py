@@ -14,6 +14,7 @@ from datetime import timedelta
 
 from jackline.autopsy.figures import counted, duration
 from jackline.events import CallEnded
+from jackline.lane_id import LaneId
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE
 
 # This part of what was cached must have been written again.
@@ -37,7 +38,7 @@ def lapsed_waits(
 ) -> list[LapsedWait]:
     """Those among these calls; `price_of` gives dollars for a million tokens written, and read."""
     found: list[LapsedWait] = []
-    before: dict[tuple[str, str, str], CallEnded] = {}
+    before: dict[tuple[str, str, LaneId | None], CallEnded] = {}
     for call in sorted(calls, key=lambda each: each.at):
         if not call.session or call.outcome not in ("answered", "shortened"):
             continue

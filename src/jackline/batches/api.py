@@ -69,7 +69,7 @@ async def batch(
         _close_unrun(calls)
         raise BadArgumentError(
             f"`needs` speaks of {', '.join(strangers)}, which is none of the items",
-            next="name items by the keys of the mapping, or by '1', '2', … in their order",
+            hint="name items by the keys of the mapping, or by '1', '2', … in their order",
         )
     calls = [
         replace(
@@ -108,7 +108,7 @@ def _call(name: str, item: Item, shell: ShellTool) -> BatchCall:
         return BatchCall(name, _Called(item, ()), {})
     raise BadArgumentError(
         f"item {name} of the batch is a {type(item).__name__}, which cannot be run",
-        next="give a command line, a function, (function, arguments), an awaitable or a BatchCall",
+        hint="give a command line, a function, (function, arguments), an awaitable or a BatchCall",
     )
 
 

@@ -75,7 +75,7 @@ def function_tool(
     if not _NAME.fullmatch(called):
         raise BadArgumentError(
             f"{called!r} cannot be the name of a tool",
-            next="give it one of letters, digits, '_' and '-': function_tool(…, name='look_up')",
+            hint="give it one of letters, digits, '_' and '-': function_tool(…, name='look_up')",
         )
     told = description if description is not None else inspect.getdoc(function)
     return FunctionTool(
@@ -148,7 +148,7 @@ def _model(called: str, fields: dict[str, Any]) -> type[BaseModel]:
     except PydanticUserError as error:
         raise BadArgumentError(
             f"a parameter of {called} has a type that JSON cannot carry: {error.message}",
-            next="use str, int, float, bool, lists, dicts, dataclasses or pydantic models",
+            hint="use str, int, float, bool, lists, dicts, dataclasses or pydantic models",
         ) from error
     return model
 
@@ -165,7 +165,7 @@ def _hints(function: Callable[..., object], called: str) -> dict[str, object]:
     except NameError as error:
         raise BadArgumentError(
             f"the annotations of {called} name {error.name!r}, which cannot be found",
-            next="import that name where the function is defined, not only for type checking",
+            hint="import that name where the function is defined, not only for type checking",
         ) from error
 
 
@@ -173,10 +173,10 @@ def _refuse(parameter: inspect.Parameter, hint: object, called: str) -> None:
     if parameter.kind in _NOT_NAMED:
         raise BadArgumentError(
             f"{called} takes `*{parameter.name}`, which a model cannot be told about",
-            next="give the tool's function named parameters only",
+            hint="give the tool's function named parameters only",
         )
     if hint is None:
         raise BadArgumentError(
             f"the parameter `{parameter.name}` of {called} has no annotation",
-            next=f"say its type: {parameter.name}: str",
+            hint=f"say its type: {parameter.name}: str",
         )

@@ -80,6 +80,19 @@ OTHER_WRAPPERS = frozenset(
     unbuffer unshare valgrind watch xargs xvfb-run
     """.split()  # noqa: SIM905 -- a table to be read
 )
+# Programs whose words say what is written where, unpacked or fetched, and `ps`, whose words are
+# clusters of letters. No `*` stands for such words (docs/decisions/075).
+NAME_THEIR_FILES = frozenset(
+    """
+    7z 7za ar bsdtar cpio csplit curl gtar gunzip gzip patch rar rsync scp sftp split tar unrar
+    unzip wget xz
+    """.split()  # noqa: SIM905 -- a table to be read
+)
+WRITTEN_OUT = NAME_THEIR_FILES | frozenset(
+    """
+    chgrp chmod chown cp dd install link ln mv ps shred tee truncate unlink zip
+    """.split()  # noqa: SIM905 -- a table to be read
+)
 _NUMBERED = re.compile(r"-[A-Za-z]?[0-9]{1,9}")
 _LEADS_ELSEWHERE = re.compile(r"-|(?:GIT_\w*|HOME|XDG_\w*|PATH|LD_\w*|DYLD_\w*)=")
 
@@ -290,17 +303,10 @@ _FOLLOWS_NOTHING = frozenset(_CHECKERS) | _names(
     " npm npx pnpm pre-commit prettier pyright python python3 rm rmdir ruby touch tox tsc uv yarn"
 )
 
-# They write to places that their words name, and to no others.
-_WRITE_WORDS = _names("chgrp chmod chown cp install ln mv tee truncate zip")
-# They write files in their working folder whose names no word says.
-_NAME_FILES = _names("csplit curl split wget")
-
 # Their first operand is a program in a language of their own: no `*` stands for it.
 _READ_A_PROGRAM = _names(
     "awk bc dc ed ex gawk gsed jq m4 mawk mysql nawk osascript psql sed sqlite sqlite3 yq"
 )
-# The first word behind them is a cluster of options, with or without a dash.
-_READ_A_CLUSTER = _names("7z 7za ar bsdtar gtar ps tar unrar rar")
 _READ_SETTINGS = _names("bmake gmake just make nmake task")
 """An operand with a `=` sets a variable, by which they start any program."""
 
@@ -361,25 +367,14 @@ def is_known_option(words: Sequence[str], option: str) -> bool:
 
 
 def reads_links(words: Sequence[str]) -> bool:
-    """Whether it may read, or write, what links below a folder lead to."""
-    name = _name(words[0])
-    if name in _FOLLOWS_NOTHING:
-        return False
-    return name == "diff" or not is_harmless(words)
+    """Whether it may read, or write, what links below a folder lead to.
 
-
-def may_name_files(words: Sequence[str]) -> bool:
-    """Whether it may write files in its working folder whose names no word says.
-
-    A program of the project's own does as its user trusts it to.
+    A program that is named by its path is the project's or the user's own: it does as it likes.
     """
     name = _name(words[0])
-    return name is not None and reads_links(words) and name not in _WRITE_WORDS
-
-
-def names_files(words: Sequence[str]) -> bool:
-    """Whether it is known to do so."""
-    return _name(words[0]) in _NAME_FILES
+    if name is None or name in _FOLLOWS_NOTHING:
+        return False
+    return name == "diff" or not is_harmless(words)
 
 
 def follows_folder(words: Sequence[str]) -> bool:
@@ -392,9 +387,7 @@ def follows_folder(words: Sequence[str]) -> bool:
 
 def takes_operand(words: Sequence[str], written: Sequence[str], operand: str) -> bool:
     """Whether it takes a free operand for data, given the words behind it that were written out."""
-    name = (PurePosixPath(words[0]).name).lower().removesuffix(".exe")
-    if name in _READ_A_CLUSTER:
-        return bool(written)
+    name = program_name(words[0])
     if name in _READ_A_PROGRAM:
         return any(word[:1] != "-" for word in written)
     return name not in _READ_SETTINGS or "=" not in operand

@@ -22,19 +22,18 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from itertools import permutations
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from jackline.batches.known_commands import (
+    NAME_THEIR_FILES,
     GitCall,
     UnjudgedGitError,
     follows_folder,
     git_call,
     is_harmless,
-    may_name_files,
-    names_files,
+    program_name,
     reads_links,
 )
 from jackline.batches.policy import (
@@ -106,69 +105,26 @@ _MOST_ENTRIES = 100_000
 _PATIENCE_S = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Habits:
-    """What the program of a command does with files."""
-
-    looking: bool
-    """It changes nothing."""
-    walks: bool = False
-    """It may read or write what links below a folder lead to."""
-    may_name_files: bool = False
-    """It may write files in its working folder that no word names."""
-    names_files: bool = False
-    """It is known to."""
-    written: bool = False
-    """The user wrote the whole command out: what links it reads is their word."""
-
-
-def trouble_on_disk(
-    folder: Path, place: Path, words: Sequence[str], habits: Habits
-) -> Denied | None:
-    """Why these operands and options mean another place than they say; None where they do not."""
-    look = _Look(folder, place, habits)
-    try:
-        return look.at_words(words) or look.at_working_folder() or look.below_folders()
-    except _TooMuchError as error:
-        return Denied(f"{error.word!r} {error.why}", "name single files, or a smaller folder")
-
-
 class _TooMuchError(Exception):
+    """What a word names cannot be looked at within bounds."""
+
     def __init__(self, word: str, why: str) -> None:
         super().__init__(why)
-        self.word = word
-        self.why = why
-
-
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    word: str
-    part: str
-    """The text in the word that may be a path."""
-    path: Path
-
-
-@dataclass(slots=True)
-class _Walked:
-    """A folder among the words, and the git folders in it, from there."""
-
-    operand: _Operand
-    git_folders: list[Path] = field(default_factory=list)
+        self.denied = Denied(f"{word!r} {why}", "name single files, or a smaller folder")
 
 
 class _Look:
-    """One look at the words of a command."""
+    """One look at where the words of a command lead; `harmless` programs change nothing."""
 
-    def __init__(self, folder: Path, place: Path, habits: Habits) -> None:
-        self._root, self._place, self._habits = folder.resolve(), place, habits
+    def __init__(self, folder: Path, place: Path, *, harmless: bool) -> None:
+        self._root, self._place, self._harmless = folder.resolve(), place, harmless
         self._end = time.monotonic() + _PATIENCE_S
         # A word may name the folder as its user does, or as the file system does.
         self._inside = (Path(os.path.abspath(folder)), self._root)  # noqa: PTH100 -- without links
-        self._operands: list[_Operand] = []
-        self._folders: list[_Operand] = []
+        self._folders: list[tuple[str, Path]] = []
 
     def at_words(self, words: Sequence[str]) -> Denied | None:
-        """Where the words themselves lead."""
+        """Why these operands and options mean another place than they say."""
         for word in words:
             for part in paths_in(word):
                 self._check_time(word)
@@ -176,70 +132,32 @@ class _Look:
                 text = Path(os.path.normpath(path))
                 if not any(text.is_relative_to(each) for each in self._inside):
                     continue  # by its text: it was written out, or the policy has refused it
-                if denied := self._trouble_at(word, path, by_text=_is_named_protected(part)):
+                by_text = _is_named_protected(part)  # the policy has judged it
+                if denied := self._trouble_at(word, path, writes=not by_text):
                     return denied
-                operand = _Operand(word, part, path)
-                self._operands.append(operand)
                 if os.path.isdir(path):  # noqa: PTH112 -- Path's own fails for too long names
-                    self._folders.append(operand)
+                    self._folders.append((word, path))
         return None
 
     def at_working_folder(self) -> Denied | None:
-        """What a program that names its files may write there."""
-        if self._habits.looking or not self._habits.may_name_files:
-            return None
+        """Why a program must not write files there whose names no word says."""
         for entry in _entries(self._place):
             self._check_time(".")
-            path = Path(entry.path)
-            if not entry.is_symlink() or _ends_nowhere(path):
+            link = Path(entry.path)
+            if not entry.is_symlink() or _ends_nowhere(link):
                 continue
-            if denied := _into_protected(entry.name, path, self._root):
+            if denied := self._trouble_at(entry.name, link, writes=True):
                 return denied
-            if self._habits.names_files and not path.is_dir() and _leaves(path, self._root):
-                return _by_link(entry.name)
         return None
 
     def below_folders(self) -> Denied | None:
-        """What the program may meet below the folders among its words."""
-        if not self._habits.walks:
-            return None
-        if not self._habits.looking and (denied := self._put_into_folders()):
-            return denied
-        walked = []
-        for operand in self._folders:
-            found = _Walked(operand)
-            walked.append(found)
-            try:
-                if denied := self._walk(found):
-                    return denied
-            except _TooMuchError:
-                if not self._habits.written:
-                    raise
-        known = self._habits.looking or self._habits.written
-        return None if known else _laid_over(walked)
-
-    def _put_into_folders(self) -> Denied | None:
-        """Why what one word names must not come into the folder that another names."""
-        # What is named as such was written out, or the policy has refused it.
-        for into in (each for each in self._folders if not _is_named_protected(each.part)):
-            for each in self._operands:
-                self._check_time(each.word)
-                for name in {each.path.name, each.part} if each is not into else ():
-                    place = Path(into.part, name)
-                    if denied := self._trouble_at(str(place), into.path / name):
-                        return denied
+        """Why a program that follows links must not go through the folders among its words."""
+        for word, folder in self._folders:
+            if denied := self._walk(word, folder.resolve()):
+                return denied
         return None
 
-    def _trouble_at(self, word: str, path: Path, *, by_text: bool = False) -> Denied | None:
-        """`by_text`: the policy has judged that it names a git folder or settings."""
-        if _leaves(path, self._root):
-            return _by_link(word)
-        if self._habits.looking or by_text:
-            return None
-        return _into_protected(word, path, self._root)
-
-    def _walk(self, found: _Walked) -> Denied | None:
-        word, start = found.operand.word, found.operand.path.resolve()
+    def _walk(self, word: str, start: Path) -> Denied | None:
         waiting, seen, entries = [start], set[Path](), 0
         while waiting:
             folder = waiting.pop()
@@ -249,42 +167,24 @@ class _Look:
             for entry in _entries(folder):
                 entries += 1
                 if entries > _MOST_ENTRIES:
-                    why = f"holds too many files ({_MOST_ENTRIES:,} may be)"
-                    raise _TooMuchError(word, why)
+                    raise _TooMuchError(word, f"holds too many files ({_MOST_ENTRIES:,} may be)")
                 self._check_time(word)
                 path = Path(entry.path)
-                if self._brings_settings(folder, entry.name, start):
-                    return into_settings(f"{word}/…/{entry.name}")
                 if entry.is_symlink():
-                    if denied := self._trouble_by(word, path):
+                    # Git has links of its own in its folder.
+                    writes = not is_in_git(folder, self._root)
+                    if denied := self._trouble_at(f"{word}/…/{entry.name}", path, writes=writes):
                         return denied
-                    real = path.resolve()
-                    if real.is_dir():
-                        waiting.append(real)
-                elif entry.is_dir(follow_symlinks=False):
+                    path = path.resolve()
+                if path.is_dir():
                     waiting.append(path)
-                    if folder.is_relative_to(start) and _is_git(path):
-                        found.git_folders.append(path.relative_to(start))
-                elif names_git(entry.name) and folder.is_relative_to(start):
-                    found.git_folders.append(path.relative_to(start))
         return None
 
-    def _trouble_by(self, word: str, link: Path) -> Denied | None:
-        """Why no program that follows links may meet this one."""
-        if not self._habits.written and _leaves(link, self._root):
-            return _by_link(word)
-        if self._habits.looking:
-            return None
-        denied = _into_protected(f"{word}/…/{link.name}", link, self._root)
-        # Git has links of its own in its folder.
-        return denied and (None if is_in_git(link.parent, self._root) else denied)
-
-    def _brings_settings(self, folder: Path, name: str, start: Path) -> bool:
-        """Whether a folder that may be copied or moved would bring settings to another place."""
-        may_move = not (self._habits.looking or self._habits.written)
-        # What is in the folder in which the program runs is there already.
-        moved = may_move and not self._place.resolve().is_relative_to(start)
-        return moved and folder.is_relative_to(start) and names_settings(name)
+    def _trouble_at(self, word: str, path: Path, *, writes: bool) -> Denied | None:
+        if _leaves(path, self._root):
+            denied = outside(word)
+            return Denied(f"{denied.why} by a link", denied.hint)
+        return _into_protected(word, path, self._root) if writes and not self._harmless else None
 
     def _check_time(self, word: str) -> None:
         if time.monotonic() > self._end:
@@ -318,26 +218,6 @@ def _into_protected(word: str, path: Path, root: Path) -> Denied | None:
     return into_settings(word) if names_settings(str(below)) or is_in_settings(real, root) else None
 
 
-def _is_git(path: Path) -> bool:
-    return names_git(path.name) or is_git_folder(path)
-
-
-def _laid_over(walked: Sequence[_Walked]) -> Denied | None:
-    """Whether one folder holds a git folder and another what would be written over it.
-
-    A program may put the other folder's content there, the folder itself, or all its path.
-    """
-    for into, other in permutations(walked, 2):
-        source = other.operand
-        for held in into.git_folders:
-            for above in {Path(), Path(source.path.name), Path(source.part)}:
-                if held.is_relative_to(above) and os.path.lexists(
-                    source.path / held.relative_to(above)
-                ):
-                    return into_git(str(Path(into.operand.part, held)))
-    return None
-
-
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
@@ -360,11 +240,6 @@ def _ends_nowhere(link: Path) -> bool:
     except OSError as error:
         return error.errno == errno.ELOOP
     return False
-
-
-def _by_link(word: str) -> Denied:
-    denied = outside(word)
-    return Denied(f"{denied.why} by a link", denied.next)
 
 
 _WRITING = frozenset({"write", "edit"})
@@ -395,7 +270,7 @@ async def permit(policy: Policy, call: BatchCall) -> CallPermission:
             "give git as a call of its own, with all its words",
         )
     except ForeignRepositoryError as error:
-        return Denied(error.why, error.next)
+        return Denied(error.why, error.hint)
 
 
 async def _aside(work: Callable[[], _T]) -> _T:
@@ -408,13 +283,24 @@ def _by_disk(policy: Policy, place: Path, said: Allowed) -> CallPermission:
     program, *words = said.argv
     if not place.is_relative_to(root):
         return outside(str(place))
-    habits = _habits(said)
-    if is_in_dot_git(place) or (not habits.looking and is_in_git(place, root)):
+    harmless = is_harmless(said.argv)
+    if is_in_dot_git(place) or (not harmless and is_in_git(place, root)):
         return into_git(str(place))
     trusted = {each.resolve() for each in policy.trusted or (policy.folder,)}
     if follows_folder(said.argv) and place not in trusted:
         return _elsewhere(program, place)
-    if denied := trouble_on_disk(policy.folder, place, words, habits):
+    look = _Look(policy.folder, place, harmless=harmless)
+    try:
+        denied = look.at_words(words)
+        inner = said.argv[said.inner :]
+        if denied is None and program_name(inner[0]) in NAME_THEIR_FILES:
+            denied = look.at_working_folder()
+        if denied is None and reads_links(inner):
+            denied = look.below_folders()
+    except _TooMuchError as error:
+        # What a user has written out may be as large as it is.
+        denied = None if said.written else error.denied
+    if denied is not None:
         return denied
     named_by_path = os.path.dirname(program)  # noqa: PTH120 -- `./x` has one, which Path drops
     found = str(place / program) if named_by_path else find_program(program)
@@ -424,17 +310,6 @@ def _by_disk(policy: Policy, place: Path, said: Allowed) -> CallPermission:
             "name another program, or one of the project as './NAME'",
         )
     return replace(said, argv=(found, *words))
-
-
-def _habits(said: Allowed) -> Habits:
-    program = said.argv[said.inner :]
-    return Habits(
-        looking=is_harmless(said.argv),
-        walks=reads_links(program),
-        may_name_files=may_name_files(program),
-        names_files=names_files(program),
-        written=said.written,
-    )
 
 
 def _elsewhere(program: str, place: Path) -> Denied:

@@ -39,6 +39,7 @@ from jackline.batches.commands import (
 from jackline.batches.known_commands import (
     OTHER_WRAPPERS,
     PLAIN_WRAPPERS,
+    WRITTEN_OUT,
     git_at,
     is_git,
     is_harmless,
@@ -92,10 +93,10 @@ class Allowed:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The call may not run: `why`, and `next`, what would change that."""
+    """The call may not run: `why`, and `hint`, what would change that."""
 
     why: str
-    next: str
+    hint: str
 
 
 CallPermission: TypeAlias = Allowed | Denied
@@ -223,8 +224,8 @@ class Policy:
     ) -> Denied | str | None:
         """Why no `*` stands for this word; None where one does.
 
-        `written` are the words before the first `*`; `valued` says that the pattern has the name of
-        this option, and a `*` for its value.
+        `written` are the words before the first `*`; `valued`: the pattern has the name of this
+        option, and a `*` for its value.
         """
         name = _cut(program[0])
         if word[:1] in ("-", "+"):
@@ -262,7 +263,7 @@ class Policy:
             said = None
         if isinstance(said, Allowed):
             return f"the user may add {_quoted(pattern)} to batch.allow"
-        return self._whole(words) if said is None else said.next
+        return self._whole(words) if said is None else said.hint
 
     def _whole(self, words: Sequence[str]) -> str:
         command = _quoted(" ".join(words) if self.windows else shlex.join(words))
@@ -325,6 +326,8 @@ def _inner_program(pattern: _Pattern) -> int:
         name = program_name(pattern[at][0])
         if name in OTHER_WRAPPERS and name != "find":
             raise NotSimpleError(f"a `*` behind `{name}`, which starts what its words say")
+        if name in WRITTEN_OUT:
+            raise NotSimpleError(f"a `*` behind `{name}`, which must be written out whole")
         if name not in PLAIN_WRAPPERS:
             if pattern[at][0][:1] == "-":
                 break

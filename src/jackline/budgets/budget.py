@@ -6,8 +6,7 @@ the budget is made; (3) what an agent uses also counts in the accounts of its fl
 run; (4) a limit is used up when as much was used as it allows, and the
 call that did it is not undone; (5) in a rolling window, what this process uses counts at once,
 what others use counts when the store is read next.
-Not here: reservations (ledger.py), the size of the next call (estimates.py), reading the store
-(flows/budget/reservations.py).
+Reservations are in ledger.py; a run's accounts live in flows/execution/accounting.py.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def seconds_of(duration: Duration) -> float:
         except ValueError:
             seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise BadArgumentError(f"{duration!r} is no duration.", next='Write 90, "15m" or "2h".')
+        raise BadArgumentError(f"{duration!r} is no duration.", hint='Write 90, "15m" or "2h".')
     return seconds
 
 
@@ -92,20 +91,20 @@ class Budget:
             limit = getattr(self, unit)
             if limit is not None and not 0 <= limit < float("inf"):
                 raise BadArgumentError(
-                    f"A budget's {unit} cannot be {limit!r}.", next="Write a number, 0 or more."
+                    f"A budget's {unit} cannot be {limit!r}.", hint="Write a number, 0 or more."
                 )
         if self.window is not None:
             if not self.window_seconds:
-                raise BadArgumentError("A budget's window cannot be empty.", next='Write "5h".')
+                raise BadArgumentError("A budget's window cannot be empty.", hint='Write "5h".')
             if self.tokens is None and self.dollars is None:
                 raise BadArgumentError(
                     "A budget's window needs tokens or dollars to count.",
-                    next='Write Budget(dollars=20, window="5h").',
+                    hint='Write Budget(dollars=20, window="5h").',
                 )
         if self.strict and self.tokens is None and self.dollars is None:
             raise BadArgumentError(
                 "A strict budget needs tokens or dollars: nothing else is reserved.",
-                next="Write Budget(dollars=5, strict=True).",
+                hint="Write Budget(dollars=5, strict=True).",
             )
 
     @property
@@ -184,7 +183,7 @@ class BudgetLeft:
 class Account:
     """What one agent, child flow or run has used, and may use.
 
-    `name` begins sentences about it ("The run"). `refills` is set where waiting helps.
+    `name` begins sentences about it ("The run").
     """
 
     def __init__(
@@ -198,7 +197,6 @@ class Account:
             for budget in budgets
             for unit, amount in budget.own_limits
         ]
-        self.refills = False
 
     @property
     def tokens(self) -> int:
@@ -276,7 +274,6 @@ class BudgetWindow:
     def __init__(self, budget: Budget) -> None:
         self.seconds = budget.window_seconds or 0.0
         self.account = Account(f"The last {self.seconds / 3600:g} h")
-        self.account.refills = True
         self.account.limits = [
             BudgetLimit(self.account, unit, amount, strict=budget.strict)
             for unit, amount in budget.rolling_limits

@@ -23,7 +23,8 @@ from jackline.calls.pending_call import PendingCall
 from jackline.calls.request import Cap, VendorRejection
 from jackline.events import Announce, LaneChanged
 from jackline.failures import Failure, Json
-from jackline.lanes import Call, LaneController
+from jackline.lane_id import LaneId
+from jackline.lanes import Call, LaneController, saved_lane
 from jackline.lanes.breaker import FLOWING
 from jackline.states import LaneState
 
@@ -109,9 +110,9 @@ class QuotaWalls:
 
     def __init__(self, controller: LaneController) -> None:
         self._controller = controller
-        self._words: dict[str, VendorRejection] = {}
+        self._words: dict[LaneId, VendorRejection] = {}
 
-    def remember(self, lane: str, failure: Failure, rejection: VendorRejection | None) -> None:
+    def remember(self, lane: LaneId, failure: Failure, rejection: VendorRejection | None) -> None:
         """Keep what was said to one call, for the others that wait for the same account."""
         if rejection is None or rejection.status < 400 or len(rejection.body) > _LONGEST_WORDS:
             return
@@ -119,12 +120,14 @@ class QuotaWalls:
         words = VendorRejection(rejection.status, lasting, rejection.body, lane)
         lanes = self._controller.lanes
         self._words = {name: known for name, known in self._words.items() if name in lanes}
-        account = lanes[lane].account
+        account = lane.account
         for each in self._controller.lanes.values():
-            if each.name == lane or (each.account == account and each.cause is failure):
-                self._words[each.name] = words
+            if each.id == lane or (each.id.account == account and each.cause is failure):
+                self._words[each.id] = words
 
-    def hopeless(self, carried: PendingCall, names: Iterable[str], now: float) -> Hopeless | None:
+    def hopeless(
+        self, carried: PendingCall, names: Iterable[LaneId], now: float
+    ) -> Hopeless | None:
         """Why waiting is hopeless for a call with these lanes left; None while it is not."""
         lanes = [self._controller.lanes[name] for name in names]
         waited = now - carried.submitted
@@ -140,7 +143,7 @@ class QuotaWalls:
                 if self._is_held(carried, nearest.reset_at, now):
                     return None
                 why = f"{nearest.label} is parked: its limit is used up"
-                words = self._words.get(nearest.name)
+                words = self._words.get(nearest.id)
                 return Hopeless(why, nearest.reset_at, nearest.cause, words)
             # The reset has passed and no probe was sent, as on a lane that is paused by hand.
             waited = min(waited, -left)
@@ -163,24 +166,21 @@ class QuotaWalls:
 
     # --- over a restart -----------------------------------------------------------------------
 
-    def export(self) -> dict[str, Json]:
+    def export(self) -> list[Json]:
         """What to keep over a restart, as JSON."""
-        parked = [
-            (name, words)
-            for name, words in self._words.items()
-            if name in self._controller.lanes
-            and self._controller.lanes[name].state is LaneState.PARKED
+        lanes = self._controller.lanes
+        return [
+            {**lane_id._asdict(), **_as_json(words)}
+            for lane_id, words in self._words.items()
+            if lane_id in lanes and lanes[lane_id].state is LaneState.PARKED
         ]
-        return {name: _as_json(words) for name, words in parked}
 
     def restore(self, memory: Json) -> None:
         """Take back what was exported; anything odd in it is left out."""
-        if not isinstance(memory, dict):
-            return
-        for name, saved in memory.items():
-            words = _from_json(saved)
-            if words is not None and name in self._controller.lanes:
-                self._words[name] = replace(words, lane=name)
+        for saved in memory if isinstance(memory, list) else ():
+            lane_id, words = saved_lane(saved), _from_json(saved)
+            if lane_id is not None and words is not None and lane_id in self._controller.lanes:
+                self._words[lane_id] = replace(words, lane=lane_id)
 
 
 def _is_same(held: tuple[float, float] | None, date: float) -> bool:
@@ -188,7 +188,7 @@ def _is_same(held: tuple[float, float] | None, date: float) -> bool:
     return held is not None and abs(held[0] - date) <= 1.0
 
 
-def _as_json(words: VendorRejection) -> Json:
+def _as_json(words: VendorRejection) -> dict[str, Json]:
     headers: list[Json] = [[n.decode("latin-1"), v.decode("latin-1")] for n, v in words.headers]
     return {"status": words.status, "headers": headers, "body": b64encode(words.body).decode()}
 
@@ -218,7 +218,7 @@ class LaneChanges:
         self._controller = controller
         self._announce = announce
         self._wall = wall
-        self._emitted: dict[str, LaneState] = {}
+        self._emitted: dict[LaneId, LaneState] = {}
 
     def look(self, now: float) -> bool:
         """Whether anything has changed on any lane; it has been announced then."""
@@ -229,7 +229,7 @@ class LaneChanges:
             changed |= self.look_at(name, now)
         return changed
 
-    def look_at(self, name: str, now: float) -> bool:
+    def look_at(self, name: LaneId, now: float) -> bool:
         """The same for one lane."""
         lane = self._controller.lanes[name]
         state = lane.state

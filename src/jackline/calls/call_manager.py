@@ -33,6 +33,7 @@ from jackline.clock import Clock, ClockWatch
 from jackline.events import Announce, AttemptFailed, ClockMoved, WindowsReported, to_nobody
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.sentences import explain, name_of
+from jackline.lane_id import LaneId
 from jackline.lanes import (
     Call,
     CallUsage,
@@ -251,7 +252,7 @@ class CallManager:
         request.last_resorts = ()
         self._send_to(carried, lanes, now)
 
-    def _any_open(self, names: tuple[str, ...]) -> bool:
+    def _any_open(self, names: tuple[LaneId, ...]) -> bool:
         """Whether one of them takes calls, and nobody has paused it by hand."""
         lanes = [self.controller.lanes[name] for name in names]
         return any(lane.state in FLOWING and not lane.paused for lane in lanes)
@@ -277,9 +278,9 @@ class CallManager:
     def reroute(
         self,
         carried: PendingCall,
-        lanes: tuple[str, ...],
-        last: tuple[str, ...],
-        own_key: tuple[str, ...] = (),
+        lanes: tuple[LaneId, ...],
+        last: tuple[LaneId, ...],
+        own_key: tuple[LaneId, ...] = (),
         *,
         unproven: bool = False,
     ) -> None:
@@ -298,22 +299,22 @@ class CallManager:
         # What is left to it may be hopeless.
         self._review(carried, now)
 
-    def _send_to(self, carried: PendingCall, lanes: tuple[str, ...], now: float) -> None:
+    def _send_to(self, carried: PendingCall, lanes: tuple[LaneId, ...], now: float) -> None:
         """Open other lanes to a call; before it is submitted, only its request names them."""
         carried.request.lanes = lanes
         self._obey(self.controller.reroute(now, carried.number, lanes))
 
-    def lanes_of(self, carried: PendingCall) -> tuple[str, ...]:
+    def lanes_of(self, carried: PendingCall) -> tuple[LaneId, ...]:
         """The lanes that are left to a call: the controller's word, once it knows the call."""
         return self.controller.lanes_of(carried.number) or carried.request.lanes
 
-    def pause_lane(self, name: str, *, paused: bool) -> None:
+    def pause_lane(self, name: LaneId, *, paused: bool) -> None:
         """Somebody wants nothing, or something again, to be sent on a lane."""
         now = self._clock.steady()
         self._obey(self.controller.pause(now, name, paused=paused))
         self.review()
 
-    def probe_lane(self, name: str) -> None:
+    def probe_lane(self, name: LaneId) -> None:
         """Somebody wants to know at once whether a lane still stands before its wall."""
         self._obey(self.controller.probe(self._clock.steady(), name))
 
@@ -334,8 +335,8 @@ class CallManager:
         for lane in idle:
             if len(lanes) <= most and now - lane.used_at < OUTDATED_AFTER:
                 break
-            if lane.name not in used:
-                self.controller.close_lane(lane.name)
+            if lane.id not in used:
+                self.controller.close_lane(lane.id)
 
     def close_unproven_lanes(self, now: float, most: int) -> None:
         """Forget shut lanes that nobody was ever answered on, until there are no more than `most`.
@@ -350,10 +351,10 @@ class CallManager:
         for lane in unproven:
             if len(lanes) <= most:
                 break
-            if lane.name not in used:
-                self.controller.close_lane(lane.name)
+            if lane.id not in used:
+                self.controller.close_lane(lane.id)
 
-    def _lanes_in_use(self) -> set[str]:
+    def _lanes_in_use(self) -> set[LaneId]:
         used = self.controller.lanes_in_use()
         for carried in self._carried.values():
             used.update(carried.request.lanes, carried.request.last_resorts)

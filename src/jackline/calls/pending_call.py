@@ -28,6 +28,7 @@ from jackline.dialects import TokensUsed, read_answer
 from jackline.dialects.answer_facts import is_openai_answer
 from jackline.failures import Failure, Kind, Observation
 from jackline.http1.headers import Headers
+from jackline.lane_id import LaneId
 from jackline.outside_names import cut_name
 from jackline.upstream.interface import UpstreamAttempt
 
@@ -45,7 +46,7 @@ def _stitch(request: CallRequest) -> AnthropicStitch | OpenAiStitch:
 class _Nobody:
     """Receives for a call that is over."""
 
-    def answer_began(self, status: int, headers: Headers, lane: str) -> None:
+    def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:
         """Nobody listens."""
 
     def answer_heard(self, data: bytes) -> None:
@@ -68,7 +69,7 @@ class InFlight(Protocol):
     """An attempt that a call has in flight."""
 
     permit: int
-    lane: str
+    lane: LaneId
     handle: UpstreamAttempt | None
     stitch: AnthropicStitch | OpenAiStitch
 
@@ -123,12 +124,12 @@ class PendingCall:
         self.beside: InFlight | None = None
         self.rejection: VendorRejection | None = None
         # The lane that has refused its client's own credential.
-        self.rejected_on: str | None = None
+        self.rejected_on: LaneId | None = None
         # The lane that knows its client's account, and the one that works and did not accept it.
-        self.accepted_on: str | None = None
-        self.doubted_on: str | None = None
+        self.accepted_on: LaneId | None = None
+        self.doubted_on: LaneId | None = None
         # The lanes and last resorts that it has once its client may use those with a key of ours.
-        self.withheld: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        self.withheld: tuple[tuple[LaneId, ...], tuple[LaneId, ...]] | None = None
         self.usage: TokensUsed = _NOTHING_USED
         # Whether what came whole was an answer of a model, and no other document.
         self.has_read_answer = False
@@ -175,7 +176,7 @@ class PendingCall:
         """Whether what its client was given was read as an answer of a model."""
         return self.has_read_answer or (self.request.stream and self.stitch.delivered)
 
-    def deliver(self, status: int, headers: Headers, lane: str, data: bytes) -> None:
+    def deliver(self, status: int, headers: Headers, lane: LaneId, data: bytes) -> None:
         """Pass bytes of the answer on."""
         if self.over:
             return
@@ -184,7 +185,7 @@ class PendingCall:
             self.receiver.answer_began(status, headers, lane)
         self.receiver.answer_heard(data)
 
-    def end(self, lane: str, *, shortened: bool) -> TokensUsed:
+    def end(self, lane: LaneId, *, shortened: bool) -> TokensUsed:
         """The answer is delivered; what it cost."""
         stitch = self.stitch
         usage = stitch.usage if stitch.delivered else self.usage
@@ -285,7 +286,12 @@ class InFlightAttempt:
     )
 
     def __init__(
-        self, judge: AttemptObserver, carried: PendingCall, permit: int, lane: str, began_at: float
+        self,
+        judge: AttemptObserver,
+        carried: PendingCall,
+        permit: int,
+        lane: LaneId,
+        began_at: float,
     ) -> None:
         self._judge = judge
         self.carried = carried

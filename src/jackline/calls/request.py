@@ -22,6 +22,7 @@ from jackline.dialects import TokensUsed
 from jackline.failures import Failure
 from jackline.failures.sentences import duration_in_words, name_of
 from jackline.http1.headers import Headers
+from jackline.lane_id import LaneId
 from jackline.lanes import CacheTtl
 from jackline.upstream.interface import UpstreamRequest
 
@@ -30,7 +31,7 @@ from jackline.upstream.interface import UpstreamRequest
 class FailedAttempt:
     """One attempt that did not succeed: where, when, how long, and what came of it."""
 
-    lane: str
+    lane: LaneId
     began: float
     ended: float
     failure: Failure | None
@@ -50,7 +51,7 @@ class CallAnswer:
     body: bytes
     headers: Headers
     usage: TokensUsed
-    lane: str
+    lane: LaneId
     attempts: tuple[FailedAttempt, ...] = ()
 
 
@@ -83,8 +84,8 @@ class CallRequest(msgspec.Struct):
 
     id: str
     message: UpstreamRequest
-    lanes: tuple[str, ...]
-    last_resorts: tuple[str, ...] = ()
+    lanes: tuple[LaneId, ...]
+    last_resorts: tuple[LaneId, ...] = ()
     stream: bool = True
     mode: Mode = "block"
     dialect: Dialect = "anthropic"
@@ -95,7 +96,7 @@ class CallRequest(msgspec.Struct):
     hold: HoldLimits = msgspec.field(default_factory=HoldLimits)
     caps: tuple[Cap, ...] = ()
     since: float | None = None
-    own_key: tuple[str, ...] = ()
+    own_key: tuple[LaneId, ...] = ()
     unproven: bool = False
     conversation: str = ""
     prefix: str = ""
@@ -114,7 +115,7 @@ class VendorRejection:
     status: int
     headers: Headers
     body: bytes
-    lane: str = ""
+    lane: LaneId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class CallCompletion(NamedTuple):
     delivered all that was needed.
     """
 
-    lane: str
+    lane: LaneId
     usage: TokensUsed
     shortened: bool
     attempts: Sequence[FailedAttempt]
@@ -145,7 +146,7 @@ class CallCompletion(NamedTuple):
 class Receiver(Protocol):
     """Who wants the answer."""
 
-    def answer_began(self, status: int, headers: Headers, lane: str) -> None:
+    def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:
         """From here on bytes of the answer come."""
         ...
 
@@ -169,11 +170,11 @@ class Receiver(Protocol):
 class Outages(Protocol):
     """Knows which upstreams are down, whatever an unknown client meets there."""
 
-    def failed(self, request: CallRequest, lane: str, now: float) -> None:
+    def failed(self, request: CallRequest, lane: LaneId, now: float) -> None:
         """A lane's upstream has shown a call that it is down: by a 5xx."""
         ...
 
-    def is_down(self, lane: str, now: float) -> bool:
+    def is_down(self, lane: LaneId, now: float) -> bool:
         """Whether the lane's upstream is down, also for others than whoever asks."""
         ...
 
@@ -181,9 +182,9 @@ class Outages(Protocol):
 class NoEvidence:
     """Knows nothing: for carriers without a gateway around them."""
 
-    def failed(self, request: CallRequest, lane: str, now: float) -> None:
+    def failed(self, request: CallRequest, lane: LaneId, now: float) -> None:
         """Nothing is learned."""
 
-    def is_down(self, lane: str, now: float) -> bool:  # noqa: ARG002 -- the protocol
+    def is_down(self, lane: LaneId, now: float) -> bool:  # noqa: ARG002 -- the protocol
         """Never, as far as is known."""
         return False

@@ -14,6 +14,7 @@ from jackline.calls.call_manager import CallManager
 from jackline.calls.request import CallAnswer, CallCompletion, CallRefusal, CallRequest
 from jackline.errors import GaveUpError
 from jackline.http1.headers import Headers
+from jackline.lane_id import LaneId
 
 
 class _Collector:
@@ -24,7 +25,7 @@ class _Collector:
         self.headers: Headers = ()
         self.body = bytearray()
 
-    def answer_began(self, status: int, headers: Headers, lane: str) -> None:  # noqa: ARG002
+    def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:  # noqa: ARG002
         self.headers = headers
 
     def answer_heard(self, data: bytes) -> None:
@@ -60,7 +61,7 @@ def gave_up(refusal: CallRefusal) -> GaveUpError:
     retry_at = refusal.retry_at
     return GaveUpError(
         refusal.why,
-        next="see the attempts for what was tried",
+        hint="see the attempts for what was tried",
         retry_at=None if retry_at is None else datetime.fromtimestamp(retry_at, UTC),
         sent="unknown" if refusal.attempts else "no",
         attempts=[each.in_words(number) for number, each in enumerate(refusal.attempts, 1)],

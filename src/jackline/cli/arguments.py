@@ -27,7 +27,7 @@ def parse_now_option(option: str | None, clock: SystemClock) -> datetime:
     except ValueError as error:
         raise BadArgumentError(
             f"--now {option!r} is not an ISO 8601 time",
-            next="write it like 2026-11-15T09:00:00+02:00",
+            hint="write it like 2026-11-15T09:00:00+02:00",
         ) from error
     return clock.in_host_zone(moment) if moment.tzinfo is None else moment
 
@@ -43,17 +43,20 @@ def run_ids(
 
     def look() -> Iterable[tuple[str, str]]:
         from jackline import event_loop  # noqa: PLC0415 -- rule 4
-        from jackline.assembly import StateDir  # noqa: PLC0415
         from jackline.cli.gateway_flags import configured  # noqa: PLC0415
-        from jackline.flows.store.sqlite import SqliteRunStore  # noqa: PLC0415
+        from jackline.flows.store import (  # noqa: PLC0415
+            open_run_store,
+            run_store_exists,
+            run_store_url,
+        )
 
         folder = configured({"state": ctx.params.get("state")}, with_secrets=False).state_dir
-        store = StateDir(folder).flows
-        if not store.is_file():
+        url = run_store_url(folder)
+        if not run_store_exists(url):
             return []
 
         async def read() -> list[tuple[str, str]]:
-            engine = SqliteRunStore(store)
+            engine = open_run_store(url)
             try:
                 runs = await engine.runs(limit=_MOST)
             finally:

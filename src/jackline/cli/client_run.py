@@ -86,7 +86,7 @@ def exec_(afk: bool, command: tuple[str, ...]) -> int:
     if command[:1] == ("--",):
         command = command[1:]
     if not command:
-        raise BadArgumentError("there is no command to run", next="jackline exec -- CMD [ARGS…]")
+        raise BadArgumentError("there is no command to run", hint="jackline exec -- CMD [ARGS…]")
     return _run_client(command, afk=afk)
 
 
@@ -96,7 +96,7 @@ def _run_client(command: Sequence[str], *, afk: bool) -> int:
     if program is None:
         raise UnreadableError(
             f"there is no program {command[0]!r} on the PATH",
-            next="npm install -g @anthropic-ai/claude-code"
+            hint="npm install -g @anthropic-ai/claude-code"
             if command[0] == "claude"
             else "check its name",
         )

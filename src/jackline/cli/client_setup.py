@@ -89,14 +89,14 @@ def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
     if listen.token is not None:
         raise BadArgumentError(
             "this gateway requires a token, which must not be in a client's settings",
-            next="connect by variables instead: jackline env --help",
+            hint="connect by variables instead: jackline env --help",
         )
     folder = StateDir(config.state_dir)
     running = find(folder, listen)
     if running is None and listen.port == 0:
         raise BadArgumentError(
             "the gateway takes another port at each start, so no settings can name it",
-            next="set listen.port in jackline.toml",
+            hint="set listen.port in jackline.toml",
         )
     url = local_url(listen.host, listen.port) if running is None else running.url
     path = _settings_path(client, project=project)
@@ -210,7 +210,7 @@ def _report(
 def _settings_path(client: str, *, project: bool) -> Path:
     if client == "codex":
         if project:
-            raise BadArgumentError("Codex has no settings for a project", next="omit --project")
+            raise BadArgumentError("Codex has no settings for a project", hint="omit --project")
         return codex.settings_file(os.environ)
     if not project:
         return claude_code.settings_file(os.environ)
@@ -221,7 +221,7 @@ def _settings_path(client: str, *, project: bool) -> Path:
     if path.is_symlink() or os.path.normcase(target) != os.path.normcase(plain):
         raise UsageError(
             f"{path} leads to {target} by a link, which is not followed in a project",
-            next="remove the link, then run it again; or omit --project",
+            hint="remove the link, then run it again; or omit --project",
         )
     return path
 
@@ -259,7 +259,7 @@ class PluginFolder:
         except OSError as error:
             raise UsageError(
                 f"{self._state.folder} cannot be created: {error.strerror}",
-                next="name another folder with JACKLINE_STATE",
+                hint="name another folder with JACKLINE_STATE",
             ) from error
 
     def build(self) -> Path:
@@ -270,7 +270,7 @@ class PluginFolder:
         except OSError as error:
             raise UsageError(
                 f"the plugin cannot be written to {self.path}: {error.strerror}",
-                next="name another folder with JACKLINE_STATE",
+                hint="name another folder with JACKLINE_STATE",
             ) from error
         return self.path / FOLDER
 
@@ -383,7 +383,7 @@ def _claude() -> str:
     if found is None:
         raise NothingFoundError(
             "there is no Claude Code on the PATH",
-            next="npm install -g @anthropic-ai/claude-code; or load the plugin with"
+            hint="npm install -g @anthropic-ai/claude-code; or load the plugin with"
             " `claude --plugin-dir`, as `jackline claude` does",
         )
     return found
@@ -403,6 +403,6 @@ def _listed(claude: str, *words: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(
             f"{claude} does not answer: {type(error).__name__}",
-            next=f"see its output: {claude} plugin {' '.join(words)}",
+            hint=f"see its output: {claude} plugin {' '.join(words)}",
         ) from error
     return done.stdout.decode("utf-8", "replace")

@@ -110,7 +110,7 @@ def _check_configuration(flags: Mapping[str, object]) -> tuple[list[Finding], Co
     try:
         settings = configured(flags)
     except BadConfigError as error:
-        fault = Finding("configuration", FindingLevel.FAIL, error.message, error.next)
+        fault = Finding("configuration", FindingLevel.FAIL, error.message, error.hint)
     else:
         files = ", ".join(str(file) for file in settings.files) or "no file, defaults"
         return [Finding("configuration", FindingLevel.OK, files)], settings
@@ -148,13 +148,13 @@ async def _check_upstream(
         says = f"cannot be read: {problem}"
         fix = "log in with the vendor's own tool (aws, gcloud), or name a key"
         if isinstance(problem, UsageError):
-            says, fix = problem.message, problem.next
+            says, fix = problem.message, problem.hint
         credential = Finding(f"credential {settings.name}", FindingLevel.FAIL, says, fix)
     try:
         reached = await reach(settings, os.environ, clock)
     except UsageError as error:
         # It cannot even be called; a failed credential has the same text.
-        fault = Finding(f"upstream {settings.name}", FindingLevel.FAIL, error.message, error.next)
+        fault = Finding(f"upstream {settings.name}", FindingLevel.FAIL, error.message, error.hint)
         return [fault] if credential.mark is not FindingLevel.FAIL else [credential], None
     return [credential, *upstream_findings(reached, clock.now())], reached
 
@@ -202,7 +202,7 @@ def _check_host(config: Config, clock: Clock) -> list[Finding]:
         running = find(StateDir(config.state_dir), listen)
     except (UntrustedGatewayError, UnsafeFileError) as error:
         running = None
-        trust.append(Finding("trust", FindingLevel.FAIL, error.message, error.next))
+        trust.append(Finding("trust", FindingLevel.FAIL, error.message, error.hint))
     try:
         installation_key(make=False)
     except FileNotFoundError:

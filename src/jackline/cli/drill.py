@@ -122,7 +122,7 @@ def _find_claude(client: str, program: Path | None) -> InstalledClaude | None:
     if found is None and client == "claude":
         raise NothingFoundError(
             "there is no Claude Code on the PATH",
-            next="name its program with --claude PATH, or use --client builtin",
+            hint="name its program with --claude PATH, or use --client builtin",
         )
     return found
 

@@ -69,7 +69,7 @@ def env(shell: str | None, afk: bool, port: int | None, as_json: bool) -> None:
             raise UnreachableError(
                 f"the program that listens at {address} did not prove to be your gateway ({error}),"
                 " so that no client is pointed to it",
-                next="jackline status shows yours; else use another port: jackline up -d --port N",
+                hint="jackline status shows yours; else use another port: jackline up -d --port N",
             ) from error
     variables = client_environment(address, afk=afk, environ=os.environ)
     chosen = shell or guess_shell(os.environ, windows=os.name == "nt")
@@ -96,7 +96,7 @@ def gateway_url(listen: ListenSettings) -> str:
     if listen.port == 0:
         raise BadArgumentError(
             "the port is set to 0, any free one, so its number is not known here",
-            next="jackline status shows the address; then: jackline env --port N",
+            hint="jackline status shows the address; then: jackline env --port N",
         )
     host = "127.0.0.1" if listen.host in _EVERYWHERE else listen.host
     return f"http://{f'[{host}]' if ':' in host else host}:{listen.port}"

@@ -65,7 +65,7 @@ def explain(
         if text or as_json or status is not None or header:
             raise BadArgumentError(
                 "--jsonl reads its observations from stdin and accepts no other option than --now",
-                next="jackline explain --jsonl < observations.jsonl",
+                hint="jackline explain --jsonl < observations.jsonl",
             )
         return _answer_lines(moment)
     headers = {}
@@ -73,7 +73,7 @@ def explain(
         name, mark, value = line.partition(":")
         if not mark:
             raise BadArgumentError(
-                f"--header {line!r} has no colon", next="write it like -H 'retry-after: 30'"
+                f"--header {line!r} has no colon", hint="write it like -H 'retry-after: 30'"
             )
         headers[name.strip().lower()] = value.strip()
     failure = classify(from_paste(_error_text(text), status=status, headers=headers), now=moment)
@@ -123,12 +123,12 @@ def _error_text(words: tuple[str, ...]) -> str:
     if sys.stdin.isatty():
         raise BadArgumentError(
             "there is nothing to explain",
-            next='jackline explain "API Error: …", or pipe the text in',
+            hint='jackline explain "API Error: …", or pipe the text in',
         )
     pasted = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not pasted.strip():
         raise BadArgumentError(
             "there is nothing to explain: stdin is empty",
-            next='jackline explain "API Error: …"',
+            hint='jackline explain "API Error: …"',
         )
     return pasted

@@ -152,7 +152,7 @@ async def _run(config: Config, reload: Callable[[], Config]) -> int:
         await service.stop_asked.wait()
         left = len(service.desk.calls)
         if left:
-            within = service.config.gateway.limits.drain_seconds
+            within = service.config.gateway.limits.drain
             _log.info(
                 "stopping; %d calls may finish within %g s. Ctrl-C again cuts them", left, within
             )
@@ -167,12 +167,12 @@ def _port_error(
     other = f"jackline up --port {free}"
     if error.errno == errno.EACCES:
         return PortTakenError(
-            f"you are not allowed to open port {port}", next=f"use another: {other}"
+            f"you are not allowed to open port {port}", hint=f"use another: {other}"
         )
     if error.errno != errno.EADDRINUSE:
         return PortTakenError(
             f"{host} port {port} cannot be listened on: {error.strerror}",
-            next="name an address of this machine in listen.host",
+            hint="name an address of this machine in listen.host",
         )
     holder = port_holder(port) or "another program"
     if gateway is not None:
@@ -180,8 +180,8 @@ def _port_error(
         return PortTakenError(
             f"port {port} is held by another Jackline gateway, {holder}, whose state folder"
             f" is {state}",
-            next=f"jackline down --state {shlex.quote(str(state))}; or use another: {other}",
+            hint=f"jackline down --state {shlex.quote(str(state))}; or use another: {other}",
         )
     return PortTakenError(
-        f"port {port} is held by {holder}", next=f"stop it, or use another: {other}"
+        f"port {port} is held by {holder}", hint=f"stop it, or use another: {other}"
     )

@@ -79,7 +79,7 @@ def login_service(
     if not has_systemd():
         raise UsageError(
             "there is no systemd here that could start the gateway at login",
-            next="run `crontab -e` and add (to undo it: remove) the line:"
+            hint="run `crontab -e` and add (to undo it: remove) the line:"
             f" @reboot {shlex.join([*command, '-d'])}",
         )
     configured = environ.get("XDG_CONFIG_HOME")
@@ -221,7 +221,7 @@ def warn_if_different(
         found.append(f"{' and '.join(without_effect)} cannot change a gateway that runs")
     if found:
         click.echo(f"warning: {'; '.join(found)}", err=True)
-        click.echo("next:  jackline down, then the same command again", err=True)
+        click.echo("hint:  jackline down, then the same command again", err=True)
 
 
 @click.command()
@@ -320,6 +320,6 @@ def down(flags: Mapping[str, object]) -> int:
     if not wait_until_gone(folder, running):
         raise UnreachableError(
             f"process {running.pid} has not stopped yet",
-            next="its calls may still run; check again with: jackline status",
+            hint="its calls may still run; check again with: jackline status",
         )
     return 0

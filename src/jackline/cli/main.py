@@ -148,7 +148,7 @@ def run(arguments: list[str]) -> int:
         return _print_error(
             InternalError(
                 f"a bug in Jackline: {type(error).__name__}",
-                next="run it again with JACKLINE_DEBUG=1 and report the traceback",
+                hint="run it again with JACKLINE_DEBUG=1 and report the traceback",
             )
         )
     return code if isinstance(code, int) else 0
@@ -157,8 +157,8 @@ def run(arguments: list[str]) -> int:
 def _print_error(error: JacklineError) -> int:
     # A message may quote a name that a foreign program has put into a store.
     click.echo(printable(f"error: {error.message}", keep="\n\t"), err=True)
-    if error.next:
-        click.echo(printable(f"next:  {error.next}", keep="\n\t"), err=True)
+    if error.hint:
+        click.echo(printable(f"hint:  {error.hint}", keep="\n\t"), err=True)
     return error.exit_code
 
 

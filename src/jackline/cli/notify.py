@@ -41,7 +41,7 @@ def test(config: str | None, as_json: bool) -> int:
     if not settings.has_ways:
         raise BadArgumentError(
             "no channel for messages is set",
-            next="put desktop = true, or webhook = …, under [notify]: jackline config path",
+            hint="put desktop = true, or webhook = …, under [notify]: jackline config path",
         )
     text = "This is a test message of Jackline. Nothing is wrong."
     message = IncidentMessage(

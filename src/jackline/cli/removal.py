@@ -36,6 +36,7 @@ from jackline.errors import JournalError, UsageError
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import cancel_run, known_run
 from jackline.flows.records import ENDED, RunRecord, RunState
+from jackline.flows.store import run_store_exists, run_store_url
 from jackline.flows.store.store_rules import must_be_deletable
 from jackline.journal.store import forget_runs
 from jackline.outside_names import printable
@@ -150,7 +151,7 @@ class _Removal:
     def run(self, choose: Callable[[FlowHost], Awaitable[list[RunRecord]]]) -> int:
         """Delete the runs that `choose` returns; returns the exit code."""
         state = StateDir(self.config.state_dir)
-        if not state.flows.exists():
+        if not run_store_exists(run_store_url(state.folder)):
             self._report()
             return 0
 
@@ -163,12 +164,12 @@ class _Removal:
                 if self.dry_run or not runs:
                     return
                 self._confirm(runs)
-                before = self._size(state.flows)
+                before = await host.engine.size()
                 for run in runs:
                     await self._remove(host, run)
                 if self.removed:
                     await self._wipe(host, state)
-                    self.freed = max(0, before - self._size(state.flows))
+                    self.freed = max(0, before - await host.engine.size())
 
         event_loop.run(main())
         self._report()
@@ -181,7 +182,7 @@ class _Removal:
         if self.as_json or not sys.stdin.isatty():
             raise UsageError(
                 f"nobody has confirmed that {what} may be deleted for good",
-                next="see them with --dry-run, then add --yes",
+                hint="see them with --dry-run, then add --yes",
             )
         for run in runs:
             click.echo(printable(f"{run.run_id}  {run.flow}  {run.state.value}"), err=True)
@@ -226,17 +227,12 @@ class _Removal:
         try:
             forgotten = await asyncio.to_thread(forget_runs, state.journal, self.removed)
         except JournalError as error:
-            self.notes.append(f"{error.message}: nothing in it was deleted. {error.next}")
+            self.notes.append(f"{error.message}: nothing in it was deleted. {error.hint}")
         else:
             if forgotten is None:
                 self.notes.append("the journal is in use: it still has the figures of their calls")
         for name in _LOGS:
             await asyncio.to_thread(_forget_lines, state.folder / name, self.removed)
-
-    @staticmethod
-    def _size(store: Path) -> int:
-        files = (store, *(store.with_name(store.name + end) for end in ("-wal", "-shm")))
-        return sum(file.stat().st_size for file in files if file.exists())
 
     def _report(self) -> None:
         if self.as_json:
@@ -244,7 +240,7 @@ class _Removal:
                 "schema": "jackline.runs-removed/1",
                 "removed": self.removed,
                 "refused": [
-                    {"run": run_id, "why": error.message, "next": error.next}
+                    {"run": run_id, "why": error.message, "hint": error.hint}
                     for run_id, error in self.refused
                 ],
                 "dry_run": self.dry_run,
@@ -261,7 +257,7 @@ class _Removal:
         click.echo(f"{counted(len(self.removed), 'run')} {word}{freed}", err=True)
         for run_id, error in self.refused:
             click.echo(
-                printable(f"{run_id} is not deleted: {error.message} {error.next}"), err=True
+                printable(f"{run_id} is not deleted: {error.message} {error.hint}"), err=True
             )
         for note in self.notes:
             click.echo(printable(f"note:  {note}"), err=True)

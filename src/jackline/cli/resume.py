@@ -22,7 +22,7 @@ import click
 
 from jackline import event_loop
 from jackline.agents.outcome import Outcome
-from jackline.assembly.agent_host import open_run_store
+from jackline.assembly.agent_host import open_state_store
 from jackline.assembly.gateway_process import find, order
 from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured
@@ -52,8 +52,13 @@ from jackline.flows.lifecycle import (
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.run_events import Listener
 from jackline.flows.settings import NOT_WOKEN, decode_settings, may_wake
-from jackline.flows.store.run_store import NOT_OURS, Claim, how_to_accept, must_be_trusted
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store.run_store import (
+    NOT_OURS,
+    Claim,
+    RunStore,
+    how_to_accept,
+    must_be_trusted,
+)
 from jackline.outside_names import printable
 from jackline.state_dir import StateDir
 
@@ -74,9 +79,9 @@ class RunClaim:
         self.run_id = run_id
         self._config = config
         self._wake = wake
-        self._held: tuple[SqliteRunStore, Claim, RunRecord] | None = None
+        self._held: tuple[RunStore, Claim, RunRecord] | None = None
 
-    async def for_person(self, engine: SqliteRunStore) -> None:
+    async def for_person(self, engine: RunStore) -> None:
         """A person resumes it."""
         record = await self._known(engine)
         must_be_trusted(record)
@@ -93,10 +98,10 @@ class RunClaim:
             until = until_text(None if held.at is None else held.at.timestamp(), now)
             raise UsageError(
                 f"the run {record.run_id} waits in {_process(record)}{until}: {held.why}",
-                next=f"jackline resume {record.run_id} --now takes it over and calls at once",
+                hint=f"jackline resume {record.run_id} --now takes it over and calls at once",
             )
 
-    async def for_agent(self, only: str, engine: SqliteRunStore) -> None:
+    async def for_agent(self, only: str, engine: RunStore) -> None:
         """A person resumes one agent of it, perhaps one that was cancelled a moment ago."""
         record = await self._known(engine)
         must_be_trusted(record)
@@ -109,11 +114,11 @@ class RunClaim:
             raise UsageError(
                 f"the run {record.run_id} runs in {_process(record)}, and its flow has already"
                 f" received how {only} ended",
-                next="once it has ended or was stopped: "
+                hint="once it has ended or was stopped: "
                 f"jackline resume {record.run_id} --only {shlex.quote(only)}",
             )
 
-    async def for_person_now(self, engine: SqliteRunStore) -> None:
+    async def for_person_now(self, engine: RunStore) -> None:
         """A person resumes it now, before its reset, even if a process waits for that."""
         record = await self._known(engine)
         must_be_trusted(record)
@@ -123,17 +128,17 @@ class RunClaim:
         if await self._hold(engine, record):
             return
         _print(f"{_process(record)} waits for its reset: it hands the run over")
-        await engine.ask_to_stop(record.run_id, "stop")
+        await engine.request_stop(record.run_id, "stop")
         for _ in range(round(_HANDOVER_SECONDS / _POLL_SECONDS)):
             await asyncio.sleep(_POLL_SECONDS)
             if await self._hold(engine, await self._known(engine)):
                 return
         raise UsageError(
             f"the run {record.run_id} still runs in {_process(record)}",
-            next="stop that process, then resume",
+            hint="stop that process, then resume",
         )
 
-    async def for_timer(self, engine: SqliteRunStore) -> None:
+    async def for_timer(self, engine: RunStore) -> None:
         """A timer or the service wakes it: only if it is parked, may wake, and can pay."""
         record = await self._known(engine)
         if not record.trusted:
@@ -160,7 +165,7 @@ class RunClaim:
         """Set the timer again after a wake-up that failed, as when no gateway starts."""
 
         async def set_timer() -> None:
-            engine = open_run_store(self._config)
+            engine = open_state_store(self._config)
             try:
                 later = SystemClock().now() + _WAKE_RETRY
                 timer = RunTimer(self._wake, self._config, _print)
@@ -188,16 +193,16 @@ class RunClaim:
         except UsageError:
             return  # it knows of no wall
 
-    async def _known(self, engine: SqliteRunStore) -> RunRecord:
+    async def _known(self, engine: RunStore) -> RunRecord:
         record = await known_run(FlowHost(engine, lambda _run_id: {}), self.run_id)
         self.run_id = record.run_id
         return record
 
-    async def check(self, engine: SqliteRunStore) -> None:
+    async def check(self, engine: RunStore) -> None:
         """Refuse a run that this installation did not write."""
         must_be_trusted(await self._known(engine))
 
-    async def _hold(self, engine: SqliteRunStore, record: RunRecord) -> bool:
+    async def _hold(self, engine: RunStore, record: RunRecord) -> bool:
         claim = await claim_run(FlowHost(engine, lambda _run_id: {}), record, _CLAIM_SECONDS)
         if claim is None:
             return False

@@ -46,7 +46,7 @@ from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_run, known_run
 from jackline.flows.records import ENDED, RunRecord, RunState
 from jackline.flows.run_events import AgentWaits, FlowEvent, Listener, RunEnded, RunParked, RunWoke
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store.run_store import RunStore
 from jackline.flows.values import decode_arguments, parse_arguments
 from jackline.outside_names import printable
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 Begin: TypeAlias = Callable[[FlowHost, Listener], Awaitable[FlowRun[Any] | Outcome[Any]]]
-First: TypeAlias = Callable[[SqliteRunStore], Awaitable[None]]
+First: TypeAlias = Callable[[RunStore], Awaitable[None]]
 
 _FRAMES_PER_SECOND = 4
 _MOST_AGENTS = 12
@@ -180,9 +180,9 @@ async def _run(
 ) -> tuple[Outcome[Any], RunRecord]:
     stop_lock_messages: list[Callable[[], None]] = []
 
-    async def with_store(engine: SqliteRunStore) -> None:
+    async def with_store(engine: RunStore) -> None:
         # Until the run itself reports a locked store.
-        stop = engine.tell_of_locks(lambda: click.echo(LOCKED, err=True))
+        stop = engine.on_lock_wait(lambda: click.echo(LOCKED, err=True))
         stop_lock_messages.append(stop)
         if first is not None:
             await first(engine)
@@ -231,11 +231,11 @@ async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Out
     watch = asyncio.create_task(timer.watch(host.engine, run.run_id))
     try:
         await save_paying_variables(host.engine, run.run_id, timer.paying, host.clock)
-        return await run.carry()
+        return await run.run()
     except StoreLockedError as error:
         raise StoreLockedError(
             f"run {run.run_id} is paused as it was last saved: {error.message}",
-            next=f"end the program that holds that file, then: jackline resume {run.run_id}",
+            hint=f"end the program that holds that file, then: jackline resume {run.run_id}",
         ) from error
     finally:
         for number, handler in before.items():
@@ -376,7 +376,7 @@ def _flow_arguments(flow: Flow[..., Any], words: Sequence[str]) -> bytes:
             data = json.dumps(json.loads(words[0])).encode()
         except ValueError as error:
             raise BadArgumentError(
-                f"the flow's arguments are no JSON: {error}", next="check the quotes of your shell"
+                f"the flow's arguments are no JSON: {error}", hint="check the quotes of your shell"
             ) from error
         decode_arguments(flow.function, data)
         return data
@@ -386,12 +386,12 @@ def _flow_arguments(flow: Flow[..., Any], words: Sequence[str]) -> bytes:
         name = rest.pop(0)
         if not name.startswith("--") or len(name) < 3:
             raise BadArgumentError(
-                f"{name!r} is no argument of the flow", next="write --key value, or one JSON object"
+                f"{name!r} is no argument of the flow", hint="write --key value, or one JSON object"
             )
         name, equals, value = name[2:].partition("=")
         if not equals:
             if not rest:
-                raise BadArgumentError(f"--{name} needs a value", next=f"write --{name} VALUE")
+                raise BadArgumentError(f"--{name} needs a value", hint=f"write --{name} VALUE")
             value = rest.pop(0)
         values[name.replace("-", "_")] = value
     return parse_arguments(flow.function, values)
@@ -412,6 +412,6 @@ def _parse_budget(text: str) -> Budget:
         if name not in ("tokens", "dollars", "agents", "turns", "seconds") or name not in limits:
             raise BadArgumentError(
                 f"{text!r} is no budget",
-                next='write it like "dollars=5,tokens=2000000" or "dollars=5,strict"',
+                hint='write it like "dollars=5,tokens=2000000" or "dollars=5,strict"',
             )
     return Budget(**limits, strict=strict)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ from jackline.flows.records import (
     decode_outcome,
 )
 from jackline.flows.settings import decode_settings, expected_cost, may_wake
-from jackline.flows.store.pending_calls import PendingSession, PendingToolCall
+from jackline.flows.store.agent_log import PendingSession, PendingToolCall
 from jackline.flows.store.run_store import NOT_OURS, how_to_accept
 from jackline.outside_names import printable
 from jackline.states import DerivedState
@@ -230,7 +230,7 @@ def code_of_run_lines(
             raise UsageError(
                 f"agent {use.task_id} would call {use.name} with {len(use.arguments):,} characters,"
                 " more than a person can check; nothing was accepted",
-                next="delete the run (jackline rm ID --force) and begin it anew",
+                hint="delete the run (jackline rm ID --force) and begin it anew",
             )
         lines.append(f"  calls   {use.name} {use.arguments}   (agent {use.task_id})")
     for call in calls:

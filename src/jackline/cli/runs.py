@@ -56,7 +56,8 @@ from jackline.flows.records import (
 )
 from jackline.flows.run_events import WARNING
 from jackline.flows.saved_sources import to_look_at, why_not_woken
-from jackline.flows.store.pending_calls import pending_calls
+from jackline.flows.store import run_store_exists, run_store_url
+from jackline.flows.store.agent_log import pending_calls
 from jackline.flows.store.run_store import RunStore, how_to_accept
 from jackline.outside_names import printable
 
@@ -202,7 +203,7 @@ async def _accept(engine: RunStore, run: RunRecord, *, yes: bool, as_json: bool)
         if as_json or not sys.stdin.isatty():
             raise UsageError(
                 f"nobody has confirmed that run {run.run_id} is to be trusted",
-                next=f"read the lines above, then: jackline show {run.run_id} --trust --yes",
+                hint=f"read the lines above, then: jackline show {run.run_id} --trust --yes",
             )
         if not click.confirm("Is this yours, and may it run?", default=False, err=True):
             click.echo("nothing was accepted", err=True)
@@ -299,7 +300,7 @@ def cancel(run_id: str, only: str | None, ahead: bool, as_json: bool, state: str
             return 0
         if ahead:
             raise BadArgumentError(
-                "--ahead has no meaning without --only", next="name the agents: --only LABEL"
+                "--ahead has no meaning without --only", hint="name the agents: --only LABEL"
             )
         run = await known_run(host, run_id)
         now = await cancel_run(host, run.run_id)
@@ -333,7 +334,9 @@ def resources(everything: bool, retry: bool, woken: bool, as_json: bool, state: 
     async def look(host: FlowHost) -> int:
         if retry:
             take = partial(claim_run, host)
-            reaped = await reap(host.engine, host.clock, module_of, take, unattended=woken)
+            reaped = await reap(
+                host.engine, host.clock, module_of, take, unattended=woken, allow=host.allow
+            )
             for done in reaped:
                 click.echo(printable(f"{done.what}: {done.trouble or 'done'}"), err=True)
         found = await host.engine.resources(held_only=not everything)
@@ -378,11 +381,11 @@ def _with_store(
 ) -> T:
     """The result of `work`; without a store that of `without`, or NothingFoundError."""
     config = configured({"state": state}, with_secrets=False)
-    if not StateDir(config.state_dir).flows.exists():
+    if not run_store_exists(run_store_url(config.state_dir)):
         if without is not None:
             return without()
         raise NothingFoundError(
-            f"there are no runs in {config.state_dir}", next="start one: jackline run FLOW.py"
+            f"there are no runs in {config.state_dir}", hint="start one: jackline run FLOW.py"
         )
 
     async def main() -> T:

@@ -66,7 +66,7 @@ def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -
         event_loop.run(serve())
     except OSError as error:
         raise BadArgumentError(
-            f"port {port} cannot be opened: {error.strerror}", next="use another, or --port 0"
+            f"port {port} cannot be opened: {error.strerror}", hint="use another, or --port 0"
         ) from error
     except KeyboardInterrupt:
         _print_ledger(server.playing.provider.ledger, as_json=as_json)

@@ -155,7 +155,7 @@ def _print_session(running: RunningGateway, session: str, *, as_json: bool) -> N
     if not agents:
         raise NothingFoundError(
             f"no client has reported anything of a session {session}",
-            next="Claude Code reports it with [otlp] receive = true in your own jackline.toml,"
+            hint="Claude Code reports it with [otlp] receive = true in your own jackline.toml,"
             " and started as: jackline claude",
         )
     if as_json:

@@ -80,7 +80,7 @@ class Run:
             raise UsageError(
                 f"{self.command[0]} ended with exit code {done.returncode}:"
                 f" {output or 'no output'}",
-                next=f"see why with: {shlex.join(self.command)}",
+                hint=f"see why with: {shlex.join(self.command)}",
             )
 
 

@@ -120,7 +120,7 @@ def trust(
     if has_problem and not dry_run:
         raise UsageError(
             f"{printable(str(file.path))} cannot be agreed to as it is",
-            next="correct what is named above, or put it into your own file:"
+            hint="correct what is named above, or put it into your own file:"
             f" {folders.config / FILE_NAME}",
         )
     if asks and dry_run:
@@ -140,7 +140,7 @@ def _ask(file: FileText, folders: HomeFolders, *, yes: bool) -> int:
         if sys.stdin is None or not sys.stdin.isatty():
             raise BadArgumentError(
                 "nobody can be asked here: this is no terminal",
-                next=f"once you have read it: jackline trust {quoted(str(file.path))} --yes",
+                hint=f"once you have read it: jackline trust {quoted(str(file.path))} --yes",
             )
         if not click.confirm("Do you want calls to go there?", default=False, err=True):
             click.echo("not agreed: its upstreams stay ignored", err=True)
@@ -172,7 +172,7 @@ def _revoke(path: Path | None, folders: HomeFolders) -> None:
     if not done:
         raise NothingFoundError(
             f"you have not agreed to {printable(str(wanted))}",
-            next="jackline trust --list shows what you agreed to",
+            hint="jackline trust --list shows what you agreed to",
         )
     for each in done:
         click.echo(
@@ -182,7 +182,7 @@ def _revoke(path: Path | None, folders: HomeFolders) -> None:
 
 def _not_recorded(error: OSError) -> UsageError:
     next_step = error.fix if isinstance(error, NotPrivateError) else "make it writable for you"
-    return UsageError(f"{error.filename}: {error.strerror}", next=next_step)
+    return UsageError(f"{error.filename}: {error.strerror}", hint=next_step)
 
 
 def _print_agreements(folders: HomeFolders, *, as_json: bool) -> None:
@@ -210,11 +210,11 @@ def _find_file(path: Path | None, folders: HomeFolders) -> FileText:
         warnings: list[str] = []
         found = find_project_file(Path.cwd(), own, warnings)
         if found is None and warnings:
-            raise UsageError(warnings[-1], next="correct it, or name another: jackline trust PATH")
+            raise UsageError(warnings[-1], hint="correct it, or name another: jackline trust PATH")
         if found is None:
             raise NothingFoundError(
                 "there is no project's file with settings of Jackline here",
-                next="name it: jackline trust PATH",
+                hint="name it: jackline trust PATH",
             )
         return found
     tried = [path / FILE_NAME, path / PROJECT_FILE] if path.is_dir() else [path]
@@ -224,19 +224,19 @@ def _find_file(path: Path | None, folders: HomeFolders) -> FileText:
         if each.exists() and own.exists() and each.samefile(own):
             raise BadArgumentError(
                 f"{own} is your own file: it is used without any agreement",
-                next="jackline config show --origin",
+                hint="jackline config show --origin",
             )
         try:
             file = read_named(each.absolute(), of_project=True)
         except UnusableFileError as error:
             raise UsageError(
-                f"{printable(str(each))} {error.what}", next="correct it, or name another file"
+                f"{printable(str(each))} {error.what}", hint="correct it, or name another file"
             ) from error
         if file is not None:
             return file
     raise NothingFoundError(
         f"{printable(str(path))} has no settings of Jackline",
-        next="name the file: jackline trust PATH",
+        hint="name the file: jackline trust PATH",
     )
 
 

@@ -123,7 +123,7 @@ def add(
         if not mark or not pattern or not model:
             raise BadArgumentError(
                 f"--model {text} is not of the form PATTERN=MODEL",
-                next="write it like --model 'claude-opus-*=gpt-5.5'",
+                hint="write it like --model 'claude-opus-*=gpt-5.5'",
             )
         values.setdefault("models", {})[pattern] = model
     file = file_to_edit(named, users=users)
@@ -136,7 +136,7 @@ def add(
     except BadConfigError as error:
         raise BadConfigError(
             f"nothing is changed, because then {error.message}",
-            next="add what is missing as an option, or correct the file",
+            hint="add what is missing as an option, or correct the file",
             faults=error.faults,
         ) from error
     change(file, text, dry_run=dry_run)
@@ -165,7 +165,7 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
         listed = ", ".join(names) or "none"
         raise NothingFoundError(
             f"{file.path} lists no upstream {name}",
-            next=f"it lists: {listed}; name another file with --file",
+            hint=f"it lists: {listed}; name another file with --file",
         )
     text = without_upstream(file.text, names.index(name), under=file.under)
     left = file.config(text).gateway.upstream
@@ -190,7 +190,7 @@ def ls(as_json: bool) -> None:
     lanes = [] if running is None else _dicts(status_of(running).get("lanes"))
     upstreams = config.gateway.upstreams
     lanes_of = {
-        each.name: [lane for lane in lanes if str(lane.get("name")).startswith(f"{each.name}/")]
+        each.name: [lane for lane in lanes if lane.get("upstream") == each.name]
         for each in upstreams
     }
     if as_json:
@@ -283,7 +283,7 @@ def test(name: str, model: str | None, as_json: bool) -> int:
     upstreams = {each.name: each for each in configured({}, with_secrets=False).gateway.upstreams}
     if name not in upstreams:
         raise NothingFoundError(
-            f"there is no upstream {name}", next=f"there are: {', '.join(upstreams)}"
+            f"there is no upstream {name}", hint=f"there are: {', '.join(upstreams)}"
         )
     now = SystemClock().now()
     known = upstreams[name]
@@ -299,7 +299,7 @@ def _print_trial(upstream: UpstreamSettings, result: TrialResult, *, as_json: bo
     """Print the result, and on a failure what to do."""
     failure = result.failure
     reason = "" if failure is None else " ".join(explain(failure, SystemClock().now()))
-    step = "" if failure is None else _next_step(upstream, result, failure)
+    hint = "" if failure is None else _hint(upstream, result, failure)
     if as_json:
         document = {
             "schema": "jackline.upstream-test/1",
@@ -311,7 +311,7 @@ def _print_trial(upstream: UpstreamSettings, result: TrialResult, *, as_json: bo
             "seconds": round(result.seconds, 3),
             "failure": None if failure is None else failure.to_json(),
             "explanation": reason or None,
-            "next": step or None,
+            "hint": hint or None,
         }
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         return
@@ -321,10 +321,10 @@ def _print_trial(upstream: UpstreamSettings, result: TrialResult, *, as_json: bo
     answer = "does not answer" if result.status is None else f"answers with status {result.status}"
     click.echo(f"bad:   {upstream.name} ({_address(upstream)}, {result.model}) {answer}")
     click.echo(reason)
-    click.echo(f"next:  {step}")
+    click.echo(f"hint:  {hint}")
 
 
-def _next_step(upstream: UpstreamSettings, result: TrialResult, failure: Failure) -> str:
+def _hint(upstream: UpstreamSettings, result: TrialResult, failure: Failure) -> str:
     if failure.kind is Kind.AUTH:
         return f"check what is sent there: {_credential(upstream)}"
     if failure.kind is Kind.MODEL_NOT_FOUND:
@@ -365,7 +365,7 @@ def use(
     """
     if clear == (name is not None):
         raise BadArgumentError(
-            "name the upstream to use, or --clear", next="jackline upstream use NAME"
+            "name the upstream to use, or --clear", hint="jackline upstream use NAME"
         )
     if clear:
         _order("back", {"upstream": None}, as_json=as_json)
@@ -375,7 +375,7 @@ def use(
     try:
         seconds = None if duration is None else read_duration(duration)
     except ValueError as error:
-        raise BadArgumentError(f"--for: {error}", next="write it like --for 30m") from error
+        raise BadArgumentError(f"--for: {error}", hint="write it like --for 30m") from error
     _order("use", {"upstream": name, **about, "seconds": seconds}, as_json=as_json)
 
 

@@ -28,7 +28,7 @@ from jackline.config.files import (
     is_file,
     read_named,
 )
-from jackline.config.keys import FILE_VARIABLE, SHORT_VARIABLES
+from jackline.config.keys import FILE_VARIABLE
 from jackline.config.loader import load_alone, preview
 from jackline.errors import UnreadableError, UsageError
 from jackline.private_files import quoted
@@ -54,7 +54,7 @@ class EditedConfigFile:
         if self.of_project and (refused := preview(file, folders).ignored.refused):
             raise UsageError(
                 f"{self.path} is a project's file, which may not set this: {'; '.join(refused)}",
-                next="leave out --file to edit your own file",
+                hint="leave out --file to edit your own file",
             )
         return load_alone(file, folders)
 
@@ -79,7 +79,7 @@ def file_to_edit(named: str | None, *, users: bool) -> EditedConfigFile:
         return replace(_at(path), of_project=is_project)
     except UnusableFileError as error:
         raise UnreadableError(
-            f"{error.path} {error.what}", next="correct it, then try again"
+            f"{error.path} {error.what}", hint="correct it, then try again"
         ) from error
 
 
@@ -106,7 +106,7 @@ def change(file: EditedConfigFile, text: str, *, dry_run: bool) -> None:
             Path(name).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
-            f"{file.path} cannot be written: {error.strerror}", next="name another one with --file"
+            f"{file.path} cannot be written: {error.strerror}", hint="name another one with --file"
         ) from error
     if file.of_project:
         click.echo(f"written: {file.path}", err=True)
@@ -117,8 +117,8 @@ def change(file: EditedConfigFile, text: str, *, dry_run: bool) -> None:
         )
     else:
         click.echo(f"written: {file.path}; a running gateway reads it by itself", err=True)
-    for name in [*SHORT_VARIABLES, "JACKLINE_UPSTREAM_URL", "JACKLINE_UPSTREAM_PRESET"]:
-        if name.startswith("JACKLINE_UPSTREAM") and os.environ.get(name):
+    for name in ("JACKLINE_UPSTREAM", "JACKLINE_UPSTREAM_URL", "JACKLINE_UPSTREAM_PRESET"):
+        if os.environ.get(name):
             click.echo(f"note:  {name} is set here, and wins over every file", err=True)
 
 

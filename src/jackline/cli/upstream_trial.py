@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from jackline.errors import BadArgumentError, UsageError
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.http1.headers import Headers
+from jackline.lane_id import LaneId
 from jackline.providers import UpstreamKind, UpstreamSettings
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import Credential
@@ -91,7 +92,7 @@ def model_to_try(upstream: UpstreamSettings, requested: str | None) -> str:
     known = requested or next(iter(upstream.models.values()), None)
     if known is None:
         raise BadArgumentError(
-            f"the models of {upstream.name} are not known", next="name a model with --model"
+            f"the models of {upstream.name} are not known", hint="name a model with --model"
         )
     return known
 
@@ -116,7 +117,7 @@ async def make_trial_call(
         await provider.prepare()
         sender = ProvidedUpstream({upstream.name: provider})
         try:
-            sender.start(request, f"{upstream.name}/{model}#upstream-test", response)
+            sender.start(request, LaneId(upstream.name, model, "upstream-test"), response)
             # Raises TimeoutError, which is an OSError.
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 await response.done.wait()
@@ -141,7 +142,7 @@ def _own_credentials(kind: UpstreamKind, environ: Mapping[str, str]) -> Headers:
     if name is None:
         raise UsageError(
             "this upstream gets the client's own credentials, and this shell has none to try it",
-            next=f"set one of {', '.join(names)}; clients that are logged in work without",
+            hint=f"set one of {', '.join(names)}; clients that are logged in work without",
         )
     secret = environ[name].strip().encode()
     if name == "ANTHROPIC_API_KEY":

@@ -295,7 +295,7 @@ class RunTimer:
         if tool is not None and find_program(tool) is None:
             raise UsageError(
                 f"--wake {kind} needs {tool}, which is not on this machine",
-                next="use another --wake, or keep `jackline up` running: it wakes runs, too",
+                hint="use another --wake, or keep `jackline up` running: it wakes runs, too",
             )
         self._kind = kind
         self._config = config

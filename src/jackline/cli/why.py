@@ -86,7 +86,7 @@ def why(
     moment = parse_now_option(now, clock)
     if demo:
         if targets or since is not None:
-            raise BadArgumentError("--demo brings its own transcripts", next="jackline why --demo")
+            raise BadArgumentError("--demo brings its own transcripts", hint="jackline why --demo")
         evidence, moment = _demo()
     else:
         begin = None if since is None else moment - _age(since)
@@ -137,7 +137,7 @@ def _show(found: report.WhyReport, *, as_json: bool, html_file: str | None) -> N
         except OSError as error:
             raise BadArgumentError(
                 f"{html_file} cannot be written: {error.strerror or type(error).__name__}",
-                next="name a file in a folder that you may write to",
+                hint="name a file in a folder that you may write to",
             ) from error
         click.echo(f"wrote {html_file}", err=True)
     if as_json:
@@ -173,7 +173,7 @@ def _age(text: str) -> timedelta:
     match = re.fullmatch(r"(\d{1,5})([mhdw])", text.strip().lower())
     if match is None:
         raise BadArgumentError(
-            f"--since {text!r} is not an age", next="write it like 24h, 7d or 2w"
+            f"--since {text!r} is not an age", hint="write it like 24h, 7d or 2w"
         )
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 

@@ -71,7 +71,7 @@ class ClaudeSettings:
             raise UnreadableError(
                 f"{path} is not the JSON that Claude Code reads ({problem}), so it is left as it"
                 " is",
-                next="correct the file; to use the gateway without it: jackline env",
+                hint="correct the file; to use the gateway without it: jackline env",
             )
         self._settings: dict[str, object] = settings
 
@@ -184,7 +184,7 @@ class ConnectionRecords:
         try:
             secret = installation_key()
         except NotPrivateError as error:
-            raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
+            raise UnsafeFileError(f"{error.filename} {error.problem}", hint=error.fix) from error
         signed = signature(secret, _PURPOSE, *self._signed_parts(settings, merged))
         self._write({**self._read(), str(settings): {"written": merged, "signature": signed}})
 
@@ -198,11 +198,11 @@ class ConnectionRecords:
         except FileNotFoundError:
             return {}
         except NotPrivateError as error:
-            raise UnsafeFileError(f"{self._path} {error.problem}", next=error.fix) from error
+            raise UnsafeFileError(f"{self._path} {error.problem}", hint=error.fix) from error
         except OSError as error:
             raise UnreadableError(
                 f"{self._path} cannot be read: {error.strerror or type(error).__name__}",
-                next="correct or move the file, then run it again",
+                hint="correct or move the file, then run it again",
             ) from error
         except (ValueError, RecursionError):
             return {}
@@ -213,11 +213,11 @@ class ConnectionRecords:
             make_private_folder(self._path.parent)
             write_private(self._path, f"{json.dumps(records, indent=2)}\n".encode())
         except NotPrivateError as error:
-            raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
+            raise UnsafeFileError(f"{error.filename} {error.problem}", hint=error.fix) from error
         except OSError as error:
             raise UsageError(
                 f"{self._path} cannot be changed: {error.strerror or type(error).__name__}",
-                next="check who may write there, then run it again",
+                hint="check who may write there, then run it again",
             ) from error
 
     def _verified(self, settings: Path, record: object) -> Written | None:
@@ -232,7 +232,7 @@ class ConnectionRecords:
         except FileNotFoundError:
             return None
         except NotPrivateError as error:
-            raise UnsafeFileError(f"{error.filename} {error.problem}", next=error.fix) from error
+            raise UnsafeFileError(f"{error.filename} {error.problem}", hint=error.fix) from error
         parts = self._signed_parts(settings, written)
         return written if is_signature(key, signed, _PURPOSE, *parts) else None
 

@@ -42,7 +42,7 @@ def connected(text: str | None, path: Path, base_url: str, *, env_key: str | Non
     if _PROVIDER in before.get("model_providers", {}):
         raise UsageError(
             f"{path} has a provider of its own that is called {_PROVIDER}",
-            next="give it another name, then run it again",
+            hint="give it another name, then run it again",
         )
     provider: dict[str, object] = {
         "name": "Jackline",
@@ -75,7 +75,7 @@ def connected(text: str | None, path: Path, base_url: str, *, env_key: str | Non
     if not is_wanted:
         raise UsageError(
             f"{path} is written in a way that cannot be changed without touching the rest",
-            next=f'add a provider by hand with base_url = "{provider["base_url"]}"',
+            hint=f'add a provider by hand with base_url = "{provider["base_url"]}"',
         )
     return made
 
@@ -95,6 +95,6 @@ def disconnected(text: str | None, path: Path) -> str | None:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UnreadableError(
             f"{path} is not the TOML that Codex reads ({error}), so it is left as it is",
-            next="correct the file, then run it again",
+            hint="correct the file, then run it again",
         ) from error
     return plain if plain.strip() or plain == text else None

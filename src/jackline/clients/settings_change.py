@@ -29,7 +29,7 @@ def read_settings(path: Path) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise UnreadableError(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}",
-            next="correct or move the file, then run it again",
+            hint="correct or move the file, then run it again",
         ) from error
 
 
@@ -78,7 +78,7 @@ class SettingsChange:
         except OSError as error:
             raise UsageError(
                 f"{self.path} cannot be changed: {error.strerror or type(error).__name__}",
-                next="check who may write there, then run it again",
+                hint="check who may write there, then run it again",
             ) from error
         return saved
 

@@ -1,51 +1,136 @@
 """The document that `jackline.toml` is, and the sentences for what is wrong in it.
 
-Rules: (1) unknown keys and loose types are faults; (2) all faults are reported at once, each with
-its place, its key, what is wrong, and what was probably meant; (3) no sentence quotes a value that
-could be a secret.
-Not here: its tables (tables.py), where files are (files.py).
+Rules: (1) its models are made from the declarations of settings; (2) unknown keys and loose types
+are faults, and all faults are reported at once, each with its place, its key, what is wrong, and
+which key was probably intended; (3) no sentence quotes a value that could be a secret.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from functools import cache, partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin
 
-from pydantic import BeforeValidator, Field
-from pydantic.fields import FieldInfo
-
-from jackline.config.field_types import NOT_SET, ConfigTable, InProject, Text
-from jackline.config.keys import Key, Place, dotted, plain
-from jackline.config.tables import (
-    AgentsTable,
-    BatchTable,
-    BudgetTable,
-    CacheTable,
-    CapsTable,
-    HoldTable,
-    JournalTable,
-    ListenTable,
-    LogTable,
-    NotifyTable,
-    OtlpTable,
-    PriceTable,
-    ReserveTable,
-    ResumeTable,
-    RunTable,
-    TakenTable,
-    UpstreamTable,
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    create_model,
 )
+
+from jackline.config.declaration import ROOT, SETTINGS, Declared, declared_in, names_beside
+from jackline.config.field_types import (
+    LONGEST,
+    TEXT_CHECKS,
+    check_headers,
+    duration_text,
+    read_duration,
+    read_size,
+    size_text,
+)
+from jackline.config.keys import Key, dotted, plain
 from jackline.errors import BadConfigError
-from jackline.gateway.settings import GatewaySettings
 from jackline.outside_names import printable
+from jackline.settings import Form, Setting
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+_DURATION = {"type": ["string", "number"], "examples": ["15m", "2h30m", 90]}
+_SIZE = {"type": ["string", "integer"], "examples": ["64MB", "512KB", 65536]}
 
-_DEFAULT = GatewaySettings()
+
+class _Table(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def shown_value(key: Key, value: Any) -> object:
+    """The value of this key as one would write it in a file."""
+    one = SETTINGS.get(plain(key))
+    return value if one is None else _shown(one.setting, value)
+
+
+def _shown(setting: Setting, value: Any) -> object:
+    if value is None or setting.form not in (Form.DURATION, Form.SIZE):
+        return value
+    return duration_text(value) if setting.form is Form.DURATION else size_text(value)
+
+
+@cache
+def _model(table: type) -> type[_Table]:
+    about = inspect.getdoc(table) or ""
+    return _made(table.__name__, " ".join(about.split("\n\n")[0].split()), declared_in(table))
+
+
+def _made(name: str, about: str, declared: Mapping[str, Declared]) -> type[_Table]:
+    fields: dict[str, Any] = {name: _field(one) for name, one in declared.items()}
+    return create_model(name, __base__=_Table, __doc__=about, **fields)
+
+
+def _field(one: Declared) -> tuple[Any, Any]:
+    def finish(part: dict[str, Any]) -> None:
+        part.pop("default", None)
+        if one.default is not None and one.table is None:
+            part["default"] = _shown(one.setting, one.default)
+
+    # What was not written is never read from a document, so the default there does not count.
+    given = Field(default=None, description=one.setting.doc or None, json_schema_extra=finish)
+    return _type(one.kind, one.setting), given
+
+
+def _type(kind: Any, setting: Setting) -> Any:
+    """The type of a value in the document, with its checks."""
+    inner = get_args(kind)
+    if is_dataclass(kind):
+        return _model(cast("type", kind))
+    if get_origin(kind) is tuple:
+        entries: Any = list[_type(inner[0], setting)]  # type: ignore[misc]
+        return Annotated[entries, BeforeValidator(_listed)] if is_dataclass(inner[0]) else entries
+    if setting.form is Form.HEADERS:
+        return Annotated[dict[str, str], AfterValidator(check_headers)]
+    if get_origin(kind) is Mapping:
+        return dict[str, _type(inner[1], setting)]  # type: ignore[misc]
+    if setting.choices:
+        return Literal[setting.choices]
+    return _number(kind, setting) if kind in (int, float) else _text(kind, setting)
+
+
+def _number(kind: type, setting: Setting) -> Any:
+    if setting.form is Form.DURATION:
+        bounds = AfterValidator(partial(_between, setting))
+        return Annotated[float, BeforeValidator(read_duration), bounds, WithJsonSchema(_DURATION)]
+    limits = Field(ge=setting.least, le=setting.most, gt=setting.above, lt=setting.below)
+    if setting.form is Form.SIZE:
+        return Annotated[int, BeforeValidator(read_size), limits, WithJsonSchema(_SIZE)]
+    return (
+        Annotated[kind, limits, Field(allow_inf_nan=False)]
+        if kind is float
+        else Annotated[kind, limits]
+    )
+
+
+def _text(kind: Any, setting: Setting) -> Any:
+    if setting.form in TEXT_CHECKS:
+        return Annotated[str, Field(min_length=1), AfterValidator(TEXT_CHECKS[setting.form])]
+    if kind is str:
+        return Annotated[str, Field(min_length=1)]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return Literal[tuple(each.value for each in kind)]
+    return kind  # bool, or a Literal
+
+
+def _between(setting: Setting, seconds: float) -> float:
+    low, high = setting.least or 0, LONGEST if setting.most is None else setting.most
+    if not low <= seconds <= high:
+        raise ValueError(f"must be from {duration_text(low)} to {duration_text(high)}")
+    return seconds
 
 
 def _listed(value: object) -> object:
@@ -54,96 +139,19 @@ def _listed(value: object) -> object:
     return value
 
 
-class Document(ConfigTable):
-    """The whole of `jackline.toml`, or of `[tool.jackline]` in `pyproject.toml`."""
-
-    state: Text = Field(
-        default=NOT_SET, description="Folder of the journal and of what a running gateway leaves."
-    )
-    stream: Annotated[Literal["auto", "live", "block"], InProject.FREE] = Field(
-        default=_DEFAULT.stream.value,
-        description="How answers are passed on: as they come (live), in whole content blocks that"
-        " can be repaired (block), or block for sub-agents and headless clients (auto).",
-    )
-    never_degrade: Annotated[list[Text], InProject.MORE] = Field(
-        default=list(_DEFAULT.never_degrade),
-        description="Patterns of models, tags (tag:night), agents (agent:review-*) and classes"
-        " (class:careful) that are never answered by another model than their own.",
-    )
-    listen: ListenTable = Field(default_factory=ListenTable)
-    upstream: Annotated[list[UpstreamTable], BeforeValidator(_listed)] = Field(default_factory=list)
-    hold: HoldTable = Field(default_factory=HoldTable)
-    caps: CapsTable = Field(default_factory=CapsTable)
-    cache: CacheTable = Field(default_factory=CacheTable)
-    limits: TakenTable = Field(default_factory=TakenTable)
-    journal: JournalTable = Field(default_factory=JournalTable)
-    log: LogTable = Field(default_factory=LogTable)
-    run: RunTable = Field(default_factory=RunTable)
-    reserve: ReserveTable = Field(default_factory=ReserveTable)
-    resume: ResumeTable = Field(default_factory=ResumeTable)
-    budget: BudgetTable = Field(default_factory=BudgetTable)
-    prices: dict[str, PriceTable] = Field(
-        default_factory=dict,
-        description="Prices by a pattern of models, the first that fits; listed ones need none.",
-    )
-    notify: NotifyTable = Field(default_factory=NotifyTable)
-    otlp: OtlpTable = Field(default_factory=OtlpTable)
-    agents: AgentsTable = Field(default_factory=AgentsTable)
-    batch: BatchTable = Field(default_factory=BatchTable)
+Document = _made(
+    "Document", "The whole of `jackline.toml`, or of `[tool.jackline]` in `pyproject.toml`.", ROOT
+)
 
 
-def written(table: ConfigTable, under: Key = ()) -> Iterator[tuple[Key, Any]]:
-    """Every key that was really written, with its value as the settings take it."""
-    for name in table.model_fields_set:
-        yield from _leaves((*under, name), getattr(table, name))
-
-
-def defaults() -> dict[tuple[str, ...], Any]:
-    """Every key outside tables of free names, with its default; upstreams' without a place."""
-    return dict(_defaults(Document, ()))
-
-
-def field_of(key: Key) -> FieldInfo | None:
-    """What the document says of this key; None when it stands in a table of free names."""
-    table: type[ConfigTable] = Document
-    *tables, name = plain(key)
-    for part in tables:
-        found = table_class(table, part)
-        if found is None:
-            return None
-        table = found
-    return table.model_fields.get(name)
-
-
-def table_class(table: type[ConfigTable], name: str) -> type[ConfigTable] | None:
-    """The class of the table that stands under this name, if it is a table."""
-    if table is Document and name == "upstream":
-        return UpstreamTable
-    info = table.model_fields.get(name)
-    kind = None if info is None else info.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, ConfigTable) else None
-
-
-def _defaults(
-    table: type[ConfigTable], under: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, info in table.model_fields.items():
-        inner = table_class(table, name)
-        if inner is not None:
-            yield from _defaults(inner, (*under, name))
-        elif info.default_factory is None:
-            yield (*under, name), info.default
-
-
-def _leaves(key: Key, value: Any) -> Iterator[tuple[Key, Any]]:
-    if isinstance(value, ConfigTable):
-        yield from written(value, key)
-    elif key == ("upstream",):
-        for place, table in enumerate(value):
-            yield from written(table, (*key, place))
-    elif isinstance(value, dict):
+def leaves(value: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
+    """Every key in these tables, with its value."""
+    if isinstance(value, dict):
         for name, one in value.items():
-            yield from _leaves((*key, name), one)
+            yield from leaves(one, (*key, name))
+    elif key == ("upstream",):
+        for place, one in enumerate(value):
+            yield from leaves(one, (*key, place))
     else:
         yield key, value
 
@@ -160,6 +168,12 @@ _WANTED = {
     "model_type": "must be a table",
     "list_type": "must be a list",
 }
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "less_than_equal": ("le", "at most"),
+    "greater_than": ("gt", "more than"),
+    "less_than": ("lt", "less than"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,18 +189,18 @@ class ConfigFault:
 
 
 def config_error(faults: Sequence[ConfigFault]) -> BadConfigError:
-    """The error that tells all of them."""
+    """The error that lists all of them."""
     many = "a fault" if len(faults) == 1 else f"{len(faults)} faults"
     lines = tuple(str(fault) for fault in faults)
     return BadConfigError(
         "\n  ".join((f"the configuration has {many}:", *(printable(line) for line in lines))),
-        next="correct what is named, then run: jackline config check",
+        hint="correct what is named, then run: jackline config check",
         faults=lines,
     )
 
 
 def from_validation(
-    errors: Iterable[ErrorDetails], where: Callable[[Place], str]
+    errors: Iterable[ErrorDetails], where: Callable[[Key], str]
 ) -> tuple[ConfigFault, ...]:
     """What pydantic found, in our words; `where` finds the line of a key."""
     return tuple(
@@ -197,12 +211,12 @@ def from_validation(
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that does not exist, with the one that was probably meant."""
+    """The sentence for a name that does not exist, with the one that was probably intended."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"there is no such key{f'; did you mean {close[0]}?' if close else ''}"
 
 
-def _what(error: ErrorDetails, place: Place) -> str:
+def _what(error: ErrorDetails, place: Key) -> str:
     kind = error["type"]
     context: dict[str, Any] = error.get("ctx", {})
     if kind == "extra_forbidden":
@@ -211,53 +225,21 @@ def _what(error: ErrorDetails, place: Place) -> str:
         return error["msg"].removeprefix("Value error, ")
     if kind == "literal_error":
         return f"must be one of {context['expected']}"
-    if kind in ("greater_than_equal", "less_than_equal"):
-        side = ("ge", "at least") if kind == "greater_than_equal" else ("le", "at most")
-        return f"must be {side[1]} {context[side[0]]:g}"
-    if kind == "greater_than":
-        return f"must be more than {context['gt']:g}"
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        return f"must be {words} {context[name]:g}"
     if kind == "list_type" and place == ("upstream",):
         return "must be a list: write [[upstream]]"
     return _WANTED.get(kind, error["msg"])
 
 
-def _unknown_key(place: Place) -> str:
+def _unknown_key(place: Key) -> str:
     """Offer a key of the same table first, then one that has this name elsewhere."""
-    names = [part for part in place if isinstance(part, str)]
-    siblings = _keys_beside(names)
-    close = difflib.get_close_matches(names[-1], siblings, n=1, cutoff=0.6)
+    name, siblings = plain(place)[-1], names_beside(place)
+    close = difflib.get_close_matches(name, siblings, n=1, cutoff=0.6)
     if close:
         return f"there is no such key; did you mean {dotted([*place[:-1], close[0]])}?"
-    elsewhere = sorted(dotted(key) for key in _all_keys() if key[-1] == names[-1])
+    elsewhere = sorted(dotted(key) for key in SETTINGS if key[-1] == name)
     if elsewhere:
         return f"there is no such key here; did you mean {' or '.join(elsewhere[:2])}?"
-    return f"there is no such key; here can stand: {', '.join(siblings)}"
-
-
-def _keys_beside(names: Sequence[str]) -> list[str]:
-    table: type[ConfigTable] = Document
-    for depth, name in enumerate(names[:-1]):
-        # In a table of free names, the names are skipped and its tables are all alike.
-        inner = table_class(table, name) or _free_table(table, names[depth - 1])
-        if inner is not None:
-            table = inner
-    return list(table.model_fields)
-
-
-def _free_table(table: type[ConfigTable], name: str) -> type[ConfigTable] | None:
-    info = table.model_fields.get(name)
-    arguments: tuple[object, ...] = getattr(info and info.annotation, "__args__", ())
-    kinds = [kind for kind in arguments if isinstance(kind, type) and issubclass(kind, ConfigTable)]
-    return kinds[0] if kinds else None
-
-
-def _all_keys(
-    table: type[ConfigTable] = Document, under: tuple[str, ...] = ()
-) -> list[tuple[str, ...]]:
-    keys: list[tuple[str, ...]] = []
-    for name in table.model_fields:
-        keys.append((*under, name))
-        inner = table_class(table, name)
-        if inner is not None:
-            keys += _all_keys(inner, (*under, name))
-    return keys
+    return f"there is no such key; possible keys: {', '.join(siblings)}"

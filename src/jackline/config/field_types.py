@@ -1,25 +1,24 @@
-"""The types of settings: durations ("15m"), sizes ("64MB"), addresses, names, and the strict table.
+"""Parse and check values by their form: durations ("15m"), sizes ("64MB"), addresses, names.
 
-Rules: (1) a bare number is seconds, or bytes; KB, MB and GB are powers of 1024; (2) what is written
-here is read back as the same number; (3) unknown keys and loose types are faults, and a fault says
-what to write instead; (4) a setting that does not declare what a project's file may do with it is
-closed to such files.
-Not here: the tables (tables.py), waits in error texts (failures/waits.py), which are more
-lenient.
+Rules: (1) a bare number is seconds, or bytes; KB, MB and GB are powers of 1024; (2) a duration or
+size that is written here parses to the same number; (3) a fault says what to write instead, and
+quotes nothing that could be a secret. Waits in error texts are parsed by failures/waits.py.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from enum import Enum
-from typing import Annotated, Any, TypeAlias
+from pathlib import Path
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
-
 from jackline.config.references import INSTEAD, is_reference
+from jackline.errors import UsageError
+from jackline.flows.settings import parse_hours
+from jackline.providers.settings import Credential
+from jackline.settings import Form
 
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _BYTES = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3, "tb": 1024**4}
@@ -115,28 +114,7 @@ def _quoted(value: object) -> str:
     return "this "
 
 
-# Never seen by whoever reads a document: only what was written is taken from it.
-NOT_SET: Any = None
-
-
-class InProject(Enum):
-    """What a project's file may do with a setting; declared in the field's annotation."""
-
-    # The default: it could move data, code, credentials, addresses or files, or loosen a brake.
-    NEVER = "never"
-    FREE = "free"
-    # A limit: only a lower one than holds without the project's file.
-    LOWER = "lower"
-    # A list: only more entries than hold without the project's file.
-    MORE = "more"
-    # A model: only one whose price is known, wherever a limit in dollars holds.
-    PRICED = "priced"
-    # After the user has agreed to the file's exact content (`jackline trust`).
-    CONSENT = "consent"
-
-
-def plain_url(text: str) -> str:
-    """An address without credentials, query and fragment; ValueError otherwise."""
+def _plain_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be an address like https://api.anthropic.com")
@@ -148,10 +126,9 @@ def plain_url(text: str) -> str:
     return text.rstrip("/")
 
 
-def reference(text: str) -> str:
-    """Where a secret is kept; ValueError when it stands there itself."""
+def _reference(text: str) -> str:
     if not is_reference(text) or not text.partition(":")[2].strip():
-        raise ValueError(f"must not stand here itself; {INSTEAD}")
+        raise ValueError(f"must not be written here itself; {INSTEAD}")
     return text
 
 
@@ -173,41 +150,79 @@ def _host_name(text: str) -> str:
     return text.lower()
 
 
-def between(low: float, high: float) -> AfterValidator:
-    """Durations from `low` to `high` seconds."""
-
-    def check(seconds: float) -> float:
-        if not low <= seconds <= high:
-            raise ValueError(f"must be from {duration_text(low)} to {duration_text(high)}")
-        return seconds
-
-    return AfterValidator(check)
+def _hours(text: str) -> str:
+    try:
+        parse_hours(text)
+    except UsageError as error:
+        raise ValueError(f"{error.message} {error.hint}") from error
+    return text
 
 
-IS_DURATION = BeforeValidator(read_duration)
-IS_SIZE = BeforeValidator(read_size)
-Duration: TypeAlias = Annotated[
-    float,
-    IS_DURATION,
-    WithJsonSchema({"type": ["string", "number"], "examples": ["15m", "2h30m", 90]}),
-]
-Size: TypeAlias = Annotated[
-    int,
-    IS_SIZE,
-    WithJsonSchema({"type": ["string", "integer"], "examples": ["64MB", "512KB", 65536]}),
-]
-# Below a second, a slip of the pen would keep the gateway busy with nothing else.
-Beat: TypeAlias = Annotated[Duration, between(1, 240)]
-Count: TypeAlias = Annotated[int, Field(ge=1)]
-PerMinute: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Dollars: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Name: TypeAlias = Annotated[str, AfterValidator(_name)]
-Text: TypeAlias = Annotated[str, Field(min_length=1)]
-Model: TypeAlias = Annotated[Text, AfterValidator(_model)]
-HostName: TypeAlias = Annotated[Text, AfterValidator(_host_name)]
+def _absolute(text: str) -> str:
+    if not Path(text).expanduser().is_absolute():
+        raise ValueError("must be a whole path, such as /srv/work or ~/work")
+    return text
 
 
-class ConfigTable(BaseModel):
-    """Any table of the document: strict, and closed to unknown keys."""
+def _proxy(text: str) -> str:
+    if is_reference(text):
+        return text
+    parts = urlsplit(text)
+    if parts.password:
+        raise ValueError(f"must not hold a password; {INSTEAD}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an address like http://proxy.example:3128, or a reference")
+    return text
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+def _webhook(text: str) -> str:
+    if is_reference(text):
+        return text
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("must be an address like https://hooks.example/jackline, or a reference")
+    if parts.username or parts.password or parts.query:
+        raise ValueError(f"must not hold a secret; {INSTEAD}")
+    return text
+
+
+def _credential(text: str) -> str:
+    if text in (Credential.PASS_THROUGH, Credential.NONE):
+        return text
+    if not is_reference(text) or not text.partition(":")[2].strip():
+        raise ValueError(f'must be "pass-through", "none" or a reference; {INSTEAD}')
+    return text
+
+
+_WRITTEN_BY_US = ("host", "content-length", "transfer-encoding", "connection")
+_CREDENTIALS = ("authorization", "proxy-authorization", "x-api-key", "api-key", "cookie")
+
+
+def check_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Headers that may be added to requests; ValueError otherwise."""
+    for name, value in headers.items():
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            raise ValueError("holds a name that no header can have")
+        if name.lower() in _WRITTEN_BY_US:
+            raise ValueError(f"{name} is written by Jackline itself")
+        if name.lower() in _CREDENTIALS and not is_reference(value):
+            raise ValueError(f"the value of {name} must not be written here itself; {INSTEAD}")
+        if not value.isprintable() or not value.isascii() or value != value.strip() or not value:
+            raise ValueError(f"the value of {name} must be plain text on one line")
+    return headers
+
+
+TEXT_CHECKS: Mapping[Form, Callable[[str], str]] = {
+    Form.NAME: _name,
+    Form.MODEL: _model,
+    Form.HOST_NAME: _host_name,
+    Form.URL: _plain_url,
+    Form.HOURS: _hours,
+    Form.ABSOLUTE_PATH: _absolute,
+    Form.REFERENCE: _reference,
+    Form.UNRESOLVED: _reference,
+    Form.PROXY: _proxy,
+    Form.WEBHOOK: _webhook,
+    Form.CREDENTIAL: _credential,
+}
+"""For each form of text a check: the text as settings take it, or ValueError."""

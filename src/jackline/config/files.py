@@ -4,7 +4,6 @@ Rules: (1) the nearest project file upwards from the working folder, then the us
 that was named is read alone; (2) a project file is skipped if it or its folder belongs to another
 user, or if it is a symbolic link; one that is no TOML is reported and ignored; (3) a file is read
 once: the text that is checked and agreed to is the text that is used; (4) only reading.
-Not here: what the keys mean (tables.py), what counts of a project's file (project.py).
 """
 
 from __future__ import annotations

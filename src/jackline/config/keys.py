@@ -1,11 +1,8 @@
-"""Name every setting by dotted key, variable and flag, and find the line of a key in a TOML text.
+"""Write and read dotted keys, and find the line of a key in a TOML text.
 
-Rules: (1) one dotted key per setting, the same in files, errors, `config show` and docs; (2) any
-setting outside a table of free names has JACKLINE_<SECTION>_<KEY>; (3) variables and flags mean the
-first upstream, and so does a key without a place; (4) lines count from 1; a key that is not found
-has the line of the nearest table or key around it, so that an error costs a wrong line number at
-most.
-Not here: what the settings mean (tables.py), parsing (tomllib).
+Rules: (1) one dotted key per setting, the same in files, errors, `config show` and docs; a key
+without a place means the first upstream; (2) lines count from 1; a key that is not found has the
+line of the nearest table or key around it: at worst, an error has a wrong line number.
 """
 
 from __future__ import annotations
@@ -20,23 +17,6 @@ from typing import TypeAlias
 Key: TypeAlias = tuple[str | int, ...]
 
 PREFIX = "JACKLINE_"
-# Variables and flags that are short because they are typed daily.
-SHORT_VARIABLES: dict[str, tuple[str, ...]] = {
-    "JACKLINE_HOST": ("listen", "host"),
-    "JACKLINE_PORT": ("listen", "port"),
-    "JACKLINE_UPSTREAM": ("upstream", "url"),
-    "JACKLINE_STATE": ("state",),
-}
-SHORT_FLAGS: dict[str, tuple[str, ...]] = {
-    "host": ("listen", "host"),
-    "port": ("listen", "port"),
-    "upstream": ("upstream", "url"),
-    "state": ("state",),
-    "stream": ("stream",),
-    "afk": ("hold", "until_reset"),
-    "read_only": ("listen", "read_only"),
-    "log_level": ("log", "level"),
-}
 # Names the file to read, so it is no setting itself.
 FILE_VARIABLE = "JACKLINE_CONFIG"
 FILE_FLAG = "config"
@@ -77,17 +57,10 @@ def quoted(text: str) -> str:
     )
 
 
-def variable_of(key: Iterable[str]) -> str:
-    """The environment variable that sets this key."""
-    return PREFIX + "_".join(key).upper()
-
-
 def flag_text(name: str) -> str:
     """How the flag of this name is typed."""
     return f"--{name.replace('_', '-')}"
 
-
-Place: TypeAlias = Key
 
 _PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _PATH = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"
@@ -100,12 +73,12 @@ class KeyLines:
 
     def __init__(self, text: str) -> None:
         # The headers of all tables, in their order.
-        self.tables: list[tuple[int, Place]] = []
-        self._lines: dict[Place, int] = {}
-        self._counts: Counter[Place] = Counter()
+        self.tables: list[tuple[int, Key]] = []
+        self._lines: dict[Key, int] = {}
+        self._counts: Counter[Key] = Counter()
         self._read(text)
 
-    def line_of(self, place: Place) -> int | None:
+    def line_of(self, place: Key) -> int | None:
         """Where this key stands, or what holds it."""
         while place:
             if place in self._lines:
@@ -114,7 +87,7 @@ class KeyLines:
         return None
 
     def _read(self, text: str) -> None:
-        table: Place = ()
+        table: Key = ()
         closing = ""
         for number, line in enumerate(text.splitlines(), 1):
             if closing:  # inside a text of several lines, whatever it looks like
@@ -132,9 +105,9 @@ class KeyLines:
             self._lines.setdefault((*table, *_parts(assignment[1])), number)
             closing = _left_open(assignment[2])
 
-    def _table(self, brackets: str, path: Place) -> Place:
+    def _table(self, brackets: str, path: Key) -> Key:
         """The path with the places in arrays of tables put in."""
-        place: Place = ()
+        place: Key = ()
         for depth, name in enumerate(path, 1):
             place = (*place, name)
             if brackets == "[[" and depth == len(path):

@@ -10,13 +10,17 @@ Not here: the sources one by one and their merging (layers.py), the rules for up
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
 
 from jackline.agents.prices import Price
 from jackline.budgets.budget import Budget
 from jackline.config import keys, references, upstreams
-from jackline.config.document import ConfigFault, config_error, defaults
+from jackline.config.declaration import DEFAULTS, SETTINGS, may_be_reference
+from jackline.config.document import ConfigFault, config_error
 from jackline.config.files import (
     FILE_NAME,
     FileText,
@@ -26,14 +30,12 @@ from jackline.config.files import (
     is_file,
     read_named,
 )
-from jackline.config.keys import dotted
+from jackline.config.keys import dotted, plain
 from jackline.config.layers import (
-    MergedLayers,
-    is_looked_up_later,
+    Layer,
     layer_from_environment,
     layer_from_file,
     layer_from_flags,
-    may_be_secret,
 )
 from jackline.config.project import CONSENT_FILE as CONSENTS
 from jackline.config.project import (
@@ -47,43 +49,20 @@ from jackline.config.project import (
 from jackline.config.settings import Config, HomeFolders, ServicePlace
 from jackline.config.upstreams import is_loopback
 from jackline.flows.settings import Reserve, RunSettings, WakeSettings
-from jackline.gateway.settings import (
-    CacheSettings,
-    CapSettings,
-    GatewaySettings,
-    HoldSettings,
-    LimitSettings,
-    ListenSettings,
-    StreamMode,
-)
+from jackline.gateway.settings import GatewaySettings, ListenSettings
 from jackline.journal.store import JournalSettings
-from jackline.lanes import CacheTtl
-from jackline.mcp_server.permissions import AgentSettings, BatchSettings, ToolSettings
-from jackline.notifications.settings import IncidentKind, NotifySettings
+from jackline.mcp_server.permissions import ToolSettings
+from jackline.notifications.settings import NotifySettings
 from jackline.providers.settings import UpstreamSettings
+from jackline.settings import Form
 from jackline.telemetry.settings import OtlpSettings
 
-# Keys of `[limits]` to the names of their settings.
-_TAKEN = {
-    "headers": "header_bytes",
-    "body": "body_bytes",
-    "connections": "connections",
-    "waiting_calls": "waiting_calls",
-    "header_time": "header_seconds",
-    "unfinished_bodies": "unfinished_bytes",
-    "held_bodies": "held_bytes",
-    "answer": "answer_bytes",
-    "answer_time": "answer_seconds",
-    "body_pause": "body_pause_seconds",
-    "body_pace": "body_pace",
-    "idle": "idle_seconds",
-    "drain": "drain_seconds",
-}
+_T = TypeVar("_T")
 
 
 def load_alone(file: FileText, folders: HomeFolders) -> Config:
     """The configuration that this file makes by itself; no secret is looked up."""
-    merged = MergedLayers()
+    merged = Layer()
     merged.take(layer_from_file(file))
     return _finished(merged, [file], [], folders, None)
 
@@ -103,7 +82,7 @@ class Preview:
 
 def preview(file: FileText, folders: HomeFolders) -> Preview:
     """What this project's file says, and what of it would count."""
-    merged = MergedLayers()
+    merged = Layer()
     own = folders.config / FILE_NAME
     try:
         users = read_named(own) if is_file(own) else None
@@ -120,7 +99,7 @@ def preview(file: FileText, folders: HomeFolders) -> Preview:
     free = tuple(sorted(dotted(key) for key in layer.values if key[0] != "upstream"))
     merged.take(layer)
     listed = bool(merged.upstreams)
-    for key, value in defaults().items():
+    for key, value in DEFAULTS.items():
         if key[0] != "upstream":
             merged.fill(key, value)
     upstreams.complete(merged)
@@ -145,7 +124,7 @@ def load_document(
     in_dollars: bool,
 ) -> Config:
     """The configuration that holds here and now; BadConfigError tells all that is wrong."""
-    merged = MergedLayers()
+    merged = Layer()
     files, watched = _take_all(
         merged, flags, environ, cwd.absolute(), folders, in_dollars=in_dollars
     )
@@ -156,20 +135,20 @@ def load_place(
     *, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path, folders: HomeFolders
 ) -> ServicePlace:
     """Where the service lives, as far as that can be read; faults are handed over, not raised."""
-    merged = MergedLayers()
+    merged = Layer()
     _take_all(merged, flags, environ, cwd.absolute(), folders)
-    for key, value in (defaults() | {("state",): str(folders.state)}).items():
+    for key, value in {**DEFAULTS, ("state",): str(folders.state)}.items():
         if key[0] in ("state", "listen"):
             merged.fill(key, value)
     return ServicePlace(
         Path(merged.values["state",]),
-        _listen(merged),
+        _convert(merged.table("listen"), ListenSettings),
         config_error(merged.faults) if merged.faults else None,
     )
 
 
 def _take_all(
-    merged: MergedLayers,
+    merged: Layer,
     flags: Mapping[str, object],
     environ: Mapping[str, str],
     cwd: Path,
@@ -180,23 +159,19 @@ def _take_all(
     """Let every source have its say; the files that count, and every place that could hold one."""
     named = str(flags.get(keys.FILE_FLAG) or environ.get(keys.FILE_VARIABLE) or "")
     files, watched = _files(merged, named, cwd, folders)
-    of_variables: list[str] = []
-    stronger = [layer_from_environment(environ, cwd, of_variables), layer_from_flags(flags, cwd)]
+    stronger = [layer_from_environment(environ, cwd), layer_from_flags(flags, cwd)]
     in_dollars = in_dollars or any(has_limit_in_dollars(layer.values) for layer in stronger)
     for file in reversed(files):
         if file.of_project:
             _take_project(merged, file, folders, in_dollars=in_dollars)
         else:
             merged.take(layer_from_file(file))
-    merged.warnings += of_variables
     for layer in stronger:
         merged.take(layer)
     return files, watched
 
 
-def _take_project(
-    merged: MergedLayers, file: FileText, folders: HomeFolders, *, in_dollars: bool
-) -> None:
+def _take_project(merged: Layer, file: FileText, folders: HomeFolders, *, in_dollars: bool) -> None:
     standing = consent_status(file, folders.state)
     in_dollars = in_dollars or has_limit_in_dollars(merged.values)
     layer, ignored = restrict(
@@ -209,14 +184,14 @@ def _take_project(
 
 
 def _finished(
-    merged: MergedLayers,
+    merged: Layer,
     files: list[FileText],
     watched: list[Path],
     folders: HomeFolders,
     environ: Mapping[str, str] | None,
 ) -> Config:
     """What holds in the end; with an environment, secrets are looked up."""
-    for key, value in (defaults() | {("state",): str(folders.state)}).items():
+    for key, value in {**DEFAULTS, ("state",): str(folders.state)}.items():
         if key[0] != "upstream":
             merged.fill(key, value)
     upstreams.complete(merged)
@@ -224,7 +199,7 @@ def _finished(
     upstreams.withhold_admin_keys(merged, project)
     upstreams.warn(merged, project)
     shown = dict(merged.values)
-    secrets = [key for key in shown if may_be_secret(key)]
+    secrets = [key for key in shown if may_be_reference(key)]
     watched = watched + [path for key in secrets if (path := references.file_of(shown[key]))]
     is_sound = not merged.faults
     _check_together(merged)
@@ -232,20 +207,18 @@ def _finished(
         _look_up_secrets(merged, environ)
     if merged.faults:
         raise config_error(merged.faults)
+    table = merged.table()
     return Config(
-        gateway=_gateway(merged),
-        state_dir=Path(merged.values["state",]),
-        journal=JournalSettings(
-            keep_days=merged.values["journal", "keep"] / 86400,
-            keep_bytes=merged.values["journal", "size"],
-        ),
-        runs=_runs(merged),
-        prices={pattern: _price(merged, pattern) for pattern in _priced(merged)},
-        continue_sessions=merged.values["resume", "sessions"],
-        tools=_tools(merged),
-        notify=_notify(merged),
-        otlp=OtlpSettings(**merged.table("otlp")),
-        log_level=merged.values["log", "level"],
+        gateway=replace(_convert(table, GatewaySettings), upstreams=upstreams.settings(merged)),
+        state_dir=Path(table["state"]),
+        journal=_convert(table["journal"], JournalSettings),
+        runs=_runs(table),
+        prices={pattern: _price(price) for pattern, price in table.get("prices", {}).items()},
+        continue_sessions=table["resume"]["sessions"],
+        tools=_convert(table, ToolSettings),
+        notify=_convert(table["notify"], NotifySettings),
+        otlp=_convert(table["otlp"], OtlpSettings),
+        log_level=table["log"]["level"],
         origins={dotted(key): origin for key, origin in merged.origins.items()},
         files=tuple(file.path for file in files),
         warnings=tuple(merged.warnings),
@@ -255,7 +228,7 @@ def _finished(
 
 
 def _files(
-    merged: MergedLayers, named: str, cwd: Path, folders: HomeFolders
+    merged: Layer, named: str, cwd: Path, folders: HomeFolders
 ) -> tuple[list[FileText], list[Path]]:
     """The files that count, the strongest first, and every place that could hold one."""
     users = folders.config / FILE_NAME
@@ -278,7 +251,7 @@ def _files(
     return list(reversed(files.values())), watched
 
 
-def _named_file(merged: MergedLayers, named: str, cwd: Path) -> Path | None:
+def _named_file(merged: Layer, named: str, cwd: Path) -> Path | None:
     try:
         return references.path_from(cwd, named) if named else None
     except ValueError as error:
@@ -291,11 +264,12 @@ def _unusable(error: UnusableFileError) -> ConfigFault:
     return ConfigFault(place, "", error.what)
 
 
-def _look_up_secrets(merged: MergedLayers, environ: Mapping[str, str]) -> None:
+def _look_up_secrets(merged: Layer, environ: Mapping[str, str]) -> None:
     for key, reference in list(merged.values.items()):
-        if not may_be_secret(key) or reference is None or not references.is_reference(reference):
+        if not may_be_reference(key) or reference is None or not references.is_reference(reference):
             continue
-        if not is_looked_up_later(key):
+        one = SETTINGS.get(plain(key))
+        if one is None or one.setting.form is not Form.UNRESOLVED:
             try:
                 merged.values[key] = references.resolve(reference, environ)
             except ValueError as error:
@@ -306,7 +280,7 @@ def _look_up_secrets(merged: MergedLayers, environ: Mapping[str, str]) -> None:
             merged.warnings.append(f"{dotted(key)}: {exposed}")
 
 
-def _check_together(merged: MergedLayers) -> None:
+def _check_together(merged: Layer) -> None:
     """What no single value can be blamed for."""
     listen = merged.table("listen")
     token_is_wrong = any(fault.key == "listen.token" for fault in merged.faults)
@@ -327,66 +301,34 @@ def _check_together(merged: MergedLayers) -> None:
         merged.fault(
             ("budget", "strict"), "a strict budget needs what it limits: tokens or dollars"
         )
-    for pattern in _priced(merged):
-        if not {"input", "output"} <= merged.table("prices", pattern).keys():
+    for pattern, price in merged.table("prices").items():
+        if not {"input", "output"} <= price.keys():
             written = next(key for key in merged.values if key[:2] == ("prices", pattern))
             merged.fault(written, "a price needs both: input and output, for a million tokens")
     upstreams.check(merged, listen["port"])
 
 
-def _listen(merged: MergedLayers) -> ListenSettings:
-    table = merged.table("listen")
-    return ListenSettings(**table | {"names": tuple(table["names"])})
+def _convert(table: Mapping[str, Any], kind: type[_T]) -> _T:
+    """These values as settings; keys that this class does not have are left out."""
+    return msgspec.convert(table, kind, dec_hook=lambda _, path: Path(path).expanduser())
 
 
-def _gateway(merged: MergedLayers) -> GatewaySettings:
-    taken = merged.table("limits")
-    return GatewaySettings(
-        listen=_listen(merged),
-        upstreams=upstreams.settings(merged),
-        never_degrade=tuple(merged.values["never_degrade",]),
-        stream=StreamMode(merged.values["stream",]),
-        hold=HoldSettings(**merged.table("hold")),
-        caps=CapSettings(**merged.table("caps"), tags=merged.table("caps", "tags")),
-        cache=_cache(merged),
-        limits=LimitSettings(**{_TAKEN[name]: value for name, value in taken.items()}),
-    )
-
-
-def _cache(merged: MergedLayers) -> CacheSettings:
-    return CacheSettings(
-        CacheTtl(merged.values["cache", "ttl"]),
-        {tag: CacheTtl(said) for tag, said in merged.table("cache", "tags").items()},
-        {name: CacheTtl(said) for name, said in merged.table("cache", "classes").items()},
-    )
-
-
-def _runs(merged: MergedLayers) -> RunSettings:
-    limits = merged.table("budget")
-    limits.pop("rolling", None)
-    rolling = merged.table("budget", "rolling")
-    budgets = []
-    if limits:
-        budgets.append(Budget(seconds=limits.pop("time", None), **limits))
+def _runs(table: Mapping[str, Any]) -> RunSettings:
+    limits = dict(table.get("budget", {}))
+    rolling = limits.pop("rolling", {})
+    budgets = [Budget(seconds=limits.pop("time", None), **limits)] if limits else []
     if rolling:
         budgets.append(Budget(window=rolling.pop("per"), **rolling))
-    brakes = merged.table("resume")
-    brakes.pop("sessions")
-    wake = WakeSettings(**brakes)
-    share = merged.values["reserve", "share"]
-    classes = tuple(merged.values["reserve", "classes"])
-    reserve = None if share is None else Reserve(share, classes)
-    return RunSettings(budgets=tuple(budgets), wake=wake, reserve=reserve, **merged.table("run"))
+    return replace(
+        _convert(table["run"], RunSettings),
+        budgets=tuple(budgets),
+        wake=_convert(table["resume"], WakeSettings),
+        reserve=_convert(table["reserve"], Reserve) if "share" in table["reserve"] else None,
+    )
 
 
-def _priced(merged: MergedLayers) -> list[str]:
-    """The patterns of models that have a price of the user's own, as they were written."""
-    return list(dict.fromkeys(str(key[1]) for key in merged.values if key[0] == "prices"))
-
-
-def _price(merged: MergedLayers, pattern: str) -> Price:
-    table = merged.table("prices", pattern)
-    # What is not said is counted at the full price: a budget may stop early, never late.
+def _price(table: Mapping[str, float]) -> Price:
+    # What is not set costs the full price: a budget may stop early, never late.
     full = table["input"]
     written = table.get("cache_write", full)
     return Price(
@@ -396,18 +338,3 @@ def _price(merged: MergedLayers, pattern: str) -> Price:
         written,
         table.get("cache_write_1h", max(2 * full, written)),
     )
-
-
-def _notify(merged: MergedLayers) -> NotifySettings:
-    table = merged.table("notify")
-    table["on"] = tuple(IncidentKind(each) for each in table["on"])
-    return NotifySettings(**table)
-
-
-def _tools(merged: MergedLayers) -> ToolSettings:
-    agents = merged.table("agents")
-    agents["tools"] = tuple(agents["tools"])
-    agents["runners"] = tuple(agents["runners"])
-    agents["folders"] = tuple(Path(each).expanduser() for each in agents["folders"])
-    allow = tuple(merged.values["batch", "allow"])
-    return ToolSettings(AgentSettings(**agents), BatchSettings(allow))

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from jackline.agents.prices import price_of
-from jackline.config.document import ConfigFault, Document, defaults, table_class
-from jackline.config.field_types import ConfigTable, InProject
+from jackline.config.declaration import DEFAULTS, may_be_reference, setting_at
+from jackline.config.document import ConfigFault
 from jackline.config.files import FileText
 from jackline.config.keys import Key, dotted, plain
-from jackline.config.layers import Layer, may_be_secret
+from jackline.config.layers import Layer
 from jackline.config.references import file_of
 from jackline.private_files import (
     check_private_folder,
@@ -38,6 +38,7 @@ from jackline.private_files import (
     signature,
     write_private,
 )
+from jackline.settings import InProject
 
 CONSENT_FILE = "trusted-projects.json"
 _SCHEMA = "jackline.trusted-projects/1"
@@ -159,15 +160,8 @@ class IgnoredSettings:
 
 def rule_of(key: Key) -> InProject:
     """What a project's file may do with this setting."""
-    table: type[ConfigTable] = Document
-    for name in plain(key):
-        inner = table_class(table, name)
-        if inner is None:
-            info = table.model_fields.get(name)
-            marks = () if info is None else info.metadata
-            return next((mark for mark in marks if isinstance(mark, InProject)), InProject.NEVER)
-        table = inner
-    return InProject.NEVER
+    found = setting_at(key)
+    return InProject.NEVER if found is None else found[1].setting.in_project
 
 
 def has_limit_in_dollars(values: Mapping[Key, Any]) -> bool:
@@ -195,7 +189,7 @@ def restrict(
         if key[0] == _UPSTREAM:
             continue
         rule = rule_of(key)
-        before = holds.get(key, defaults().get(plain(key)))
+        before = holds.get(key, DEFAULTS.get(plain(key)))
         if rule is InProject.FREE:
             taken.values[key] = value
         elif rule is InProject.PRICED:
@@ -223,7 +217,7 @@ def restrict(
         looser=tuple(sorted(set(looser))),
         unpriced=tuple(sorted(unpriced)),
         refused=refused,
-        faults=layer.faults,
+        faults=tuple(layer.faults),
         asks=asks,
     )
 
@@ -281,9 +275,9 @@ def _refusals(layer: Layer, folder: Path) -> list[str]:
         name = plain_ascii(dotted(key))
         if rule_of(key) is not InProject.CONSENT:
             found.append(f"{name}: only your own file may set it")
-        elif may_be_secret(key) and value.startswith("cmd:"):
+        elif may_be_reference(key) and value.startswith("cmd:"):
             found.append(f"{name}: a command is not run for a project's file")
-        elif may_be_secret(key) and not _is_inside(file_of(value), folder):
+        elif may_be_reference(key) and not _is_inside(file_of(value), folder):
             # Else a repository could have any file of this user sent to its own server.
             found.append(f"{name}: a file outside the project is not sent for a project's file")
     return found
@@ -309,12 +303,5 @@ def _take_upstreams(taken: Layer, layer: Layer) -> None:
 
 def _name(key: Key) -> str:
     """The setting's name; of a table of free names, the table's, since the rest is the file's."""
-    table: type[ConfigTable] = Document
-    path: list[str] = []
-    for name in plain(key):
-        path.append(name)
-        inner = table_class(table, name)
-        if inner is None:
-            break
-        table = inner
-    return dotted(path)
+    found = setting_at(key)
+    return dotted(plain(key) if found is None else found[0])

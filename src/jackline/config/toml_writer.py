@@ -14,8 +14,8 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jackline.config.document import Document, defaults, field_of, table_class
-from jackline.config.field_types import IS_DURATION, IS_SIZE, ConfigTable, duration_text, size_text
+from jackline.config.declaration import ROOT, SETTINGS
+from jackline.config.document import Document, shown_value
 from jackline.config.keys import Key, KeyLines, dotted, plain, quoted
 from jackline.config.settings import Config
 from jackline.errors import UsageError
@@ -24,23 +24,12 @@ from jackline.outside_names import printable
 
 def as_json(config: Config) -> dict[str, object]:
     """Every key with its value, as one would write it."""
-    return {dotted(key): value_of(key, value) for key, value in config.shown.items()}
+    return {dotted(key): shown_value(key, value) for key, value in config.shown.items()}
 
 
 def as_toml(config: Config, *, origins: bool = False) -> str:
     """The whole configuration as a `jackline.toml`; keys without a value stand as comments."""
     return "\n".join(_lines(config, origins=origins)) + "\n"
-
-
-def value_of(key: Key, value: Any) -> object:
-    """The value as one would write it in a file."""
-    if value is None or isinstance(value, bool):
-        return value
-    info = field_of(key)
-    marks = () if info is None else info.metadata
-    if any(mark is IS_DURATION for mark in marks):
-        return duration_text(value)
-    return size_text(value) if any(mark is IS_SIZE for mark in marks) else value
 
 
 def literal(value: object) -> str:
@@ -63,7 +52,7 @@ def _lines(config: Config, *, origins: bool) -> Iterator[str]:
             is_upstream = plain(table) == ("upstream",)
             yield "[[upstream]]" if is_upstream else f"[{dotted(plain(table))}]"
         origin = f"  # {printable(config.origins[dotted(key)])}" if origins else ""
-        value = value_of(key, config.shown[key])
+        value = shown_value(key, config.shown[key])
         name = dotted(key[-1:])
         if value is None:
             yield f"# {name} is not set"
@@ -73,46 +62,31 @@ def _lines(config: Config, *, origins: bool) -> Iterator[str]:
 
 def _in_order(shown: Mapping[Key, object]) -> list[Key]:
     """As the document has them: plain keys of a table before the tables inside it."""
-    sections: list[str | int] = list(Document.model_fields)
-    names = [key[-1] for key in defaults()]
-    # Patterns of models keep the order in which they were written: the first that fits wins.
+    sections, names = list(ROOT), list(SETTINGS)
+    # Patterns of models stay in the order in which they were written: the first that fits wins.
     tables = list(dict.fromkeys(key[:-1] for key in shown))
 
     def rank(key: Key) -> tuple[int, int, int, int, int]:
-        section = sections.index(key[0]) if len(key) > 1 else -1
+        section = sections.index(str(key[0])) if len(key) > 1 else -1
         upstream = key[1] if len(key) > 1 and isinstance(key[1], int) else 0
-        name = names.index(str(key[-1])) if field_of(key) is not None else 0
+        name = names.index(plain(key)) if plain(key) in SETTINGS else 0
         return section, upstream, len(key), tables.index(key[:-1]), name
 
     return sorted(shown, key=rank)
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema, as JSON has it."""
+    """The JSON Schema of the document."""
     schema = Document.model_json_schema()
-    definitions = schema.get("$defs", {})
-    _set_defaults(schema, Document, (), definitions)
+    for table in (schema, *schema["$defs"].values()):
+        for part in table["properties"].values():
+            part.pop("title", None)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "jackline.config/1",
         **schema,
         "title": "jackline.toml",
     }
-
-
-def _set_defaults(
-    schema: dict[str, Any], table: type[ConfigTable], under: Key, definitions: dict[str, Any]
-) -> None:
-    for name, part in schema["properties"].items():
-        inner = table_class(table, name)
-        if inner is not None:
-            _set_defaults(definitions[inner.__name__], inner, (*under, name), definitions)
-        part.pop("title", None)
-        default = table.model_fields[name].default
-        if table.model_fields[name].default_factory is not None or default is None:
-            part.pop("default", None)
-        else:
-            part["default"] = value_of((*under, name), default)
 
 
 _WIDTH = 100
@@ -224,5 +198,5 @@ def _checked(before: str, lines: list[str], under: tuple[str, ...], upstreams: l
 def _by_hand() -> UsageError:
     return UsageError(
         "the list of upstreams is written in a way that cannot be edited without touching the rest",
-        next="write each as its own [[upstream]] table, or edit the file by hand",
+        hint="write each as its own [[upstream]] table, or edit the file by hand",
     )

@@ -5,7 +5,6 @@ default, clients' own credentials go only to the first upstream of Anthropic's d
 upstream that cannot work is a fault; (4) a warning says where calls and credentials go if their
 owner may not expect it: what is sent, where to, and which line says so, never a secret; what the
 user wrote on purpose is not warned of, except in a project's file.
-Not here: the types of single values (tables.py), the protocol of each kind (providers/).
 """
 
 from __future__ import annotations
@@ -18,17 +17,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from jackline.config.document import ConfigFault, config_error, defaults
+import msgspec
+
+from jackline.config.declaration import DEFAULTS
+from jackline.config.document import ConfigFault, config_error
 from jackline.config.files import is_file
 from jackline.config.keys import dotted
-from jackline.config.layers import MergedLayers
+from jackline.config.layers import Layer
 from jackline.config.references import is_reference, resolve
-from jackline.lanes import CacheTtl, KnownLimits
+from jackline.lanes import CacheTtl
 from jackline.providers.presets import PRESETS, Preset
 from jackline.providers.settings import (
     ANTHROPIC_HOST,
     KIND_FACTS,
-    CostClass,
     Credential,
     KindFacts,
     UpstreamKind,
@@ -104,10 +105,10 @@ def _what_goes(credential: Credential, reference: str | None) -> str:
     return "calls go"
 
 
-_PLAIN = {key[1:]: value for key, value in defaults().items() if key[0] == "upstream"}
+_PLAIN = {key[1:]: value for key, value in DEFAULTS.items() if key[0] == "upstream"}
 
 
-def complete(merged: MergedLayers) -> None:
+def complete(merged: Layer) -> None:
     """Fill in what presets, kinds and the order of upstreams say."""
     if not merged.upstreams:
         merged.upstreams = ["default"]
@@ -129,7 +130,7 @@ def complete(merged: MergedLayers) -> None:
             merged.fill(one.key(*key), None if key in (("url",), ("credential",)) else value)
 
 
-def check(merged: MergedLayers, port: int) -> None:
+def check(merged: Layer, port: int) -> None:
     """Note what no single value can be blamed for; `port` is the gateway's own."""
     names: set[str] = set()
     for one in _each(merged):
@@ -146,7 +147,7 @@ def check(merged: MergedLayers, port: int) -> None:
             _check_caches(one)
 
 
-def warn(merged: MergedLayers, project: Path | None) -> None:
+def warn(merged: Layer, project: Path | None) -> None:
     """Say which credentials go where, where that could surprise; `project` is the file of one."""
     for one in _each(merged):
         where = merged.place(one.key("url"))
@@ -174,7 +175,7 @@ def warn(merged: MergedLayers, project: Path | None) -> None:
             )
 
 
-def withhold_admin_keys(merged: MergedLayers, project: Path | None) -> None:
+def withhold_admin_keys(merged: Layer, project: Path | None) -> None:
     """Send no admin key to an upstream of a project's file, whoever has set one beside it."""
     for one in _each(merged):
         where = merged.place(one.key("url"))
@@ -187,7 +188,7 @@ def withhold_admin_keys(merged: MergedLayers, project: Path | None) -> None:
         merged.values[one.key("admin_key")] = merged.values[one.key("workspace")] = None
 
 
-def settings(merged: MergedLayers) -> tuple[UpstreamSettings, ...]:
+def settings(merged: Layer) -> tuple[UpstreamSettings, ...]:
     """All upstreams, once nothing is wrong with them."""
     return tuple(_settings(one) for one in _each(merged))
 
@@ -222,7 +223,7 @@ def with_secrets(upstream: UpstreamSettings, environ: Mapping[str, str]) -> Upst
 class _One:
     """One upstream of a configuration."""
 
-    def __init__(self, merged: MergedLayers, place: int) -> None:
+    def __init__(self, merged: Layer, place: int) -> None:
         self.merged = merged
         self.place = place
 
@@ -259,7 +260,7 @@ class _One:
         return Credential(self.get("auth") or self.get("credential") or Credential.NONE)
 
 
-def _each(merged: MergedLayers) -> Iterator[_One]:
+def _each(merged: Layer) -> Iterator[_One]:
     return (_One(merged, place) for place in range(len(merged.upstreams)))
 
 
@@ -375,38 +376,8 @@ def _check_caches(one: _One) -> None:
 
 
 def _settings(one: _One) -> UpstreamSettings:
-    merged, place = one.merged, one.place
     credential = one.settings_of_credential()
-    # In the order of writing: the first pattern that fits a model wins.
-    patterns = dict.fromkeys(
-        str(key[3]) for key in merged.values if key[:3] == one.key("model_limits")
-    )
-    return UpstreamSettings(
-        name=one.name,
-        url=one.get("url"),
-        kind=one.kind,
-        credential=credential,
-        secret=(
-            one.get("credential") if credential in (Credential.API_KEY, Credential.BEARER) else None
-        ),
-        models=merged.table("upstream", place, "models"),
-        proxy=one.get("proxy"),
-        ca_file=one.get("ca_file"),
-        limits=KnownLimits(**merged.table("upstream", place, "limits")),
-        model_limits={
-            pattern: KnownLimits(**merged.table("upstream", place, "model_limits", pattern))
-            for pattern in patterns
-        },
-        region=one.get("region"),
-        project=one.get("project"),
-        cost_class=CostClass(one.get("cost_class")),
-        local=one.get("local"),
-        status_page=one.get("status_page"),
-        headers=merged.table("upstream", place, "headers"),
-        longest_answer=one.get("longest_answer"),
-        cache_ttl=None if one.get("cache_ttl") is None else CacheTtl(one.get("cache_ttl")),
-        counts_cached=one.get("counts_cached"),
-        accept_rejected_clients=one.get("accept_rejected_clients"),
-        admin_key=one.get("admin_key"),
-        workspace=one.get("workspace"),
-    )
+    has_key = credential in (Credential.API_KEY, Credential.BEARER)
+    secret = {"secret": one.get("credential")} if has_key else {}
+    table = one.merged.table("upstream", one.place)
+    return msgspec.convert({**table, **secret, "credential": credential}, UpstreamSettings)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from jackline.clock import Clock
+from jackline.config.declaration import SETTINGS
 from jackline.config.keys import dotted
 from jackline.config.settings import Config
 from jackline.errors import BadConfigError
@@ -25,7 +26,7 @@ LOOK_EVERY = 1.0
 _LOOKS_BETWEEN_TRIES = 10
 
 _Print: TypeAlias = tuple[tuple[int, int, int] | None, ...]
-_FIXED = ("listen.host", "listen.port", "state", "otlp.endpoint", "otlp.authorization")
+_FIXED = {dotted(key) for key, one in SETTINGS.items() if one.setting.needs_restart}
 
 
 @dataclass(frozen=True, slots=True)

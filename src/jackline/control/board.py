@@ -20,8 +20,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jackline.control.burn import Burn, Sums
 from jackline.control.fleet import WAITS, Fleet, Key, LiveCall, Member, Stretch, calls_by_agent
-from jackline.control.text import lane_label, whole_second
+from jackline.control.text import whole_second
 from jackline.events import Event, LaneChanged, ServiceNoted
+from jackline.lane_id import LaneId
 from jackline.states import AgentState, LaneState, looks
 
 Part: TypeAlias = Mapping[str, object]
@@ -116,7 +117,7 @@ class FlowFacts:
             "agent": member.agent,
             "tag": member.tag if call is None else call.tag or member.tag,
             "model": member.model if call is None else call.model,
-            "lane": lane_label(member.lane if call is None else call.lane),
+            "lane": str((member.lane if call is None else call.lane) or ""),
             "state": state.value,
             "why": why,
             "since": round(since, 1),
@@ -382,11 +383,11 @@ class Board:
         return round((at - self._epoch) * 10)
 
 
-def _by_label(lanes: Mapping[str, Sums]) -> dict[str, Sums]:
+def _by_label(lanes: Mapping[LaneId, Sums]) -> dict[str, Sums]:
     """Sums by the label of a lane, which several accounts may share."""
     found: dict[str, Sums] = {}
     for lane, sums in lanes.items():
-        found.setdefault(lane_label(lane), Sums()).join(sums)
+        found.setdefault(lane.label, Sums()).join(sums)
     return found
 
 
@@ -397,8 +398,8 @@ def _events(
     lines = list(notes)
     for event in news:
         if isinstance(event, LaneChanged):
-            name = lane_label(event.lane)
-            why = event.why.replace(event.lane, name) or _REASONS.get(event.state)
+            name = event.lane.label
+            why = event.why or _REASONS.get(event.state)
             lines.append((event.at, name, f"{event.state}: {why}" if why else event.state))
         elif isinstance(event, ServiceNoted):
             what = f"{event.what}: {event.detail}" if event.detail else event.what

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from jackline.agents.outcome import TokenUsage
 from jackline.events import CallEnded
+from jackline.lane_id import LaneId
 
 PriceOf: TypeAlias = Callable[[str, TokenUsage], float | None]
 
@@ -53,12 +54,15 @@ class Sums:
         }
 
 
+_OTHERS = LaneId("other-lanes")
+
+
 @dataclass(slots=True)
 class Minute:
     """One minute, by lane."""
 
     at: int
-    lanes: dict[str, Sums] = field(default_factory=dict)
+    lanes: dict[LaneId, Sums] = field(default_factory=dict)
 
 
 class Burn:
@@ -68,7 +72,7 @@ class Burn:
         self._price_of = price_of
         self._minutes: OrderedDict[int, Minute] = OrderedDict()
         self.by_tag: OrderedDict[str, Sums] = OrderedDict()
-        self.by_lane: dict[str, Sums] = {}
+        self.by_lane: dict[LaneId, Sums] = {}
         """The most recently used lane last."""
         self.of_other_lanes = Sums()
         """Of lanes that were dropped, since many others were used after them."""
@@ -77,8 +81,10 @@ class Burn:
     def calls_ended(self, events: Iterable[CallEnded]) -> None:
         """Count calls that have ended; one that was never answered used nothing."""
         # Most calls of a moment are alike: they are added up first, and priced together.
-        alike: dict[tuple[int, str, str, str | None], list[int]] = {}
+        alike: dict[tuple[int, LaneId, str, str | None], list[int]] = {}
         for event in events:
+            if event.lane is None:
+                continue
             sort = (int(event.at // 60), event.lane, event.model, event.tag)
             used = alike.get(sort)
             if used is None:
@@ -101,7 +107,7 @@ class Burn:
                 unpriced = usage.total if dollars is None else 0
                 self._add(minute, lane, tag, Sums(calls, usage.total, dollars or 0.0, unpriced))
 
-    def _add(self, number: int, lane: str, tag: str | None, used: Sums) -> None:
+    def _add(self, number: int, lane: LaneId, tag: str | None, used: Sums) -> None:
         self.total.join(used)
         minute = self._minutes.get(number)
         if minute is None:
@@ -109,7 +115,7 @@ class Burn:
             while len(self._minutes) > _MAX_MINUTES:
                 self._minutes.popitem(last=False)
         is_charted = lane in minute.lanes or len(minute.lanes) < _MAX_LANES_OF_MINUTE
-        minute.lanes.setdefault(lane if is_charted else "other-lanes", Sums()).join(used)
+        minute.lanes.setdefault(lane if is_charted else _OTHERS, Sums()).join(used)
         self.by_lane[lane] = self.by_lane.pop(lane, Sums())
         self.by_lane[lane].join(used)
         while len(self.by_lane) > _MAX_LANES:

@@ -12,13 +12,14 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-from jackline.control.text import lane_label, until_text
+from jackline.control.text import until_text
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
 from jackline.failures.sentences import duration_in_words
+from jackline.lane_id import LaneId
 
 LoggedEvent: TypeAlias = CallEnded | AttemptFailed | LaneChanged | ServiceNoted
 
-SCHEMA = "jackline.event/1"
+SCHEMA = "jackline.event/2"
 _KINDS: Mapping[str, type[LoggedEvent]] = {
     "call_ended": CallEnded,
     "attempt_failed": AttemptFailed,
@@ -31,6 +32,8 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 def event_json(event: LoggedEvent) -> dict[str, Any]:
     """The event with its schema's name and all its fields."""
     fields = event._asdict() if isinstance(event, CallEnded) else asdict(event)
+    if isinstance(lane := fields.get("lane"), LaneId):
+        fields["lane"] = lane._asdict()
     return {"schema": SCHEMA, "event": _NAMES[type(event)], **fields}
 
 
@@ -41,6 +44,8 @@ def event_from(line: Mapping[str, Any]) -> LoggedEvent:
         raise ValueError(f"not a line of {SCHEMA}")
     fields = {name: value for name, value in line.items() if name not in ("schema", "event")}
     try:
+        if fields.get("lane") is not None:
+            fields["lane"] = LaneId(**fields["lane"])
         return kind(**fields)
     except TypeError as error:
         raise ValueError(f"not a line of {SCHEMA}: other fields than it has") from error
@@ -54,13 +59,11 @@ def event_text(event: LoggedEvent, now: datetime) -> str:
         return f"{hour} {_call_text(event)}"
     if isinstance(event, ServiceNoted):
         return f"{hour} service {event.what}" + (f": {event.detail}" if event.detail else "")
-    name = lane_label(event.lane)
     until = until_text(event.resets_at if isinstance(event, AttemptFailed) else event.until, now)
     until = f",{until}" if until else ""
     if isinstance(event, AttemptFailed):
-        return f"{hour} {name}: attempt failed, {event.why}{until} ({event.call})"
-    why = event.why.replace(event.lane, name)
-    return f"{hour} {name} is {event.state}{until}{f'. {why}' if why else ''}"
+        return f"{hour} {event.lane}: attempt failed, {event.why}{until} ({event.call})"
+    return f"{hour} {event.lane} is {event.state}{until}{f'. {event.why}' if event.why else ''}"
 
 
 def _call_text(event: CallEnded) -> str:
@@ -73,7 +76,7 @@ def _call_text(event: CallEnded) -> str:
         parts.append(f"{event.input_tokens:,} in, {event.output_tokens:,} out")
     who = f", session {event.session[:8]}" if event.session else ""
     who += f", agent {event.agent}" if event.agent else ""
-    lane = lane_label(event.lane) or event.model or "no lane"
+    lane = event.lane or event.model or "no lane"
     return f"{lane}: call {event.outcome.replace('_', ' ')}, {', '.join(parts)}{who} ({event.call})"
 
 

@@ -17,6 +17,7 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
+from jackline.lane_id import LaneId
 from jackline.states import AgentState, LaneState
 
 MAX_AGENTS = 5000
@@ -72,7 +73,7 @@ class Member:
     agent: str
     tag: str
     model: str = ""
-    lane: str = ""
+    lane: LaneId | None = None
     stretches: deque[Stretch] = field(default_factory=lambda: deque(maxlen=_MAX_STRETCHES))
     stretch_count: int = 0
     """How many stretches there have ever been: the number of the next one."""
@@ -125,7 +126,7 @@ class LiveCall(NamedTuple):
     agent: str
     tag: str
     model: str
-    lane: str
+    lane: LaneId
     since: float
     state: AgentState
     why: str
@@ -156,7 +157,7 @@ class Fleet:
         self._failures: OrderedDict[str, AttemptFailed] = OrderedDict()
         self._changed: dict[Key, None] = {}
         # The last time each lane was closed: for what, since when, until when.
-        self._closed: dict[str, tuple[AgentState, float, float]] = {}
+        self._closed: dict[LaneId, tuple[AgentState, float, float]] = {}
 
     def __len__(self) -> int:
         return len(self._members)
@@ -191,8 +192,9 @@ class Fleet:
             member.add(member.last_end, begins, gap)
         sent = min(event.at, begins + event.waited)
         cause = AgentState.QUEUED
-        if event.lane in self._closed:
-            state, since, until = self._closed[event.lane]
+        closed = None if event.lane is None else self._closed.get(event.lane)
+        if closed is not None:
+            state, since, until = closed
             if since < sent and begins < until:
                 cause = state
         # A lane that is parked or down holds every call, whatever the call's own attempt met.

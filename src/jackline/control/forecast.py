@@ -20,8 +20,9 @@ from math import ceil, inf
 
 from jackline.agents.prices import Price, in_dollars
 from jackline.control.fleet import QUIET_AFTER
-from jackline.control.text import counted, lane_label, moment_text
+from jackline.control.text import counted, moment_text
 from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.lane_id import Payer
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, CachedConversation, counted_until
@@ -175,7 +176,7 @@ def advice_for(
         dollars_1h = sum(each.cached for each in kept) * more / _MILLION
     lapses = [counted_until(each) + wall_ahead for each in losing]
     return CacheAdvice(
-        lane=lane_label(lane.name),
+        lane=lane.label,
         lost=len(lost),
         losing=len(losing),
         first_lapse_at=min(lapses, default=None),
@@ -243,6 +244,7 @@ def advice_sentence(advice: CacheAdvice, now: datetime) -> str:
 class Forecast:
     """One window of one account, and its end at the present pace if there is one."""
 
+    upstream: str
     account: str
     window: str
     used: float
@@ -251,6 +253,11 @@ class Forecast:
     """The share that an hour takes at the present pace; 0 while that is not known."""
     ends_at: float | None
     """When it will be used up; None when it refills first, or the pace is not known."""
+
+    @property
+    def payer(self) -> Payer:
+        """Whose window it is."""
+        return self.upstream, self.account
 
     def to_json(self) -> dict[str, object]:
         """As every interface shows it."""
@@ -262,13 +269,13 @@ class WindowWatch:
     """What answers reported of the windows of all accounts."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], deque[tuple[float, float]]] = {}
-        self._resets: dict[tuple[str, str], float] = {}
+        self._seen: dict[tuple[Payer, str], deque[tuple[float, float]]] = {}
+        self._resets: dict[tuple[Payer, str], float] = {}
 
-    def add(self, now: float, account: str, windows: Iterable[SeenWindow]) -> None:
+    def add(self, now: float, payer: Payer, windows: Iterable[SeenWindow]) -> None:
         """An answer reported its account's windows."""
         for window in islice(windows, _MAX_WINDOWS_OF_ACCOUNT):
-            key = (account, cut_name(window.name))
+            key = (payer, cut_name(window.name))
             points = self._seen.get(key)
             if points is None:
                 points = self._seen[key] = deque()
@@ -298,6 +305,7 @@ class WindowWatch:
         """Every window that has not refilled since it was reported, the fullest first."""
         found = []
         for key, points in self._seen.items():
+            payer, window = key
             resets_at = self._resets[key]
             if not points or resets_at <= now:
                 continue
@@ -308,7 +316,7 @@ class WindowWatch:
                 ends_at = last
             elif pace > 0.0 and now + (1.0 - used) / pace < resets_at:
                 ends_at = now + (1.0 - used) / pace
-            found.append(Forecast(*key, used, resets_at, pace * 3600.0, ends_at))
+            found.append(Forecast(*payer, window, used, resets_at, pace * 3600.0, ends_at))
         return sorted(found, key=lambda each: -each.used)
 
 
@@ -316,7 +324,7 @@ def forecast_sentence(
     forecasts: Iterable[Forecast],
     agents: int,
     now: datetime,
-    costs: Mapping[str, CacheRewriteCost] | None = None,
+    costs: Mapping[Payer, CacheRewriteCost] | None = None,
 ) -> str:
     """The sentence about the window that ends first; empty when none does.
 
@@ -331,6 +339,6 @@ def forecast_sentence(
     ends = ends.replace(second=0) + timedelta(minutes=ends.second >= 30)
     cut = "" if agents == 0 else f"; {agents} {'agent' if agents == 1 else 'agents'} would be cut"
     name = _NAMES.get(first.window, first.window)
-    cost = (costs or {}).get(first.account)
+    cost = (costs or {}).get(first.payer)
     lost = "" if cost is None else f"; their prompt caches would lapse: {cost}"
     return f"At this pace the {name} window ends at {moment_in_words(ends, now)}{cut}{lost}."

@@ -23,6 +23,7 @@ from jackline.clock import Clock
 from jackline.control.doctor import Reached, StateSeen
 from jackline.errors import JournalError, UsageError
 from jackline.journal import JournalReader
+from jackline.lane_id import LaneId
 from jackline.providers.provided_upstream import origin_of, provider_for
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.state_dir import StateDir
@@ -68,7 +69,9 @@ async def reach(settings: UpstreamSettings, environ: Mapping[str, str], clock: C
         request = provider_for(settings, environ).render(request, "")
     upstream = HttpUpstream({"doctor": origin})
     try:
-        answer = await fetch(upstream, request, "doctor/", most_bytes=_MAX_BYTES, seconds=PATIENCE)
+        answer = await fetch(
+            upstream, request, LaneId("doctor"), most_bytes=_MAX_BYTES, seconds=PATIENCE
+        )
     finally:
         await upstream.close()
     reached = replace(reached, error=answer.error, headers=answer.headers, body=answer.body)
@@ -119,7 +122,7 @@ def look_at_state(folder: Path, now: float) -> StateSeen:
         with JournalReader(journal) as reader:
             return replace(seen, calls=reader.totals(now - _DAY).calls)
     except JournalError as error:
-        return replace(seen, journal=error.message, journal_fix=error.next)
+        return replace(seen, journal=error.message, journal_fix=error.hint)
 
 
 def is_port_taken(host: str, port: int) -> bool:

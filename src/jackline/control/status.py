@@ -61,6 +61,7 @@ class LaneStatus:
     paused: bool = False
     """By an operator."""
     known_limits: Mapping[str, LimitStatus] = field(default_factory=dict)
+    upstream: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,6 @@ def find_needs(
             reason = f": {why}" if resume in why else f" until you say so: {resume}"
             found.append(f"{name} is parked{reason}")
     for lane in lanes:
-        upstream = lane.name.partition("/")[0]
         if lane.paused and lane.waiting:
             held = counted(lane.waiting, "call")
             found.append(
@@ -232,7 +232,7 @@ def find_needs(
             )
         if lane.state == LaneState.PARKED and lane.cause is not None and lane.cause[0] == "billing":
             found.append(
-                f"{upstream} takes no more calls: its credit is used up or its bill unpaid"
+                f"{lane.upstream} takes no more calls: its credit is used up or its bill unpaid"
             )
     found += [
         f"{upstream} refuses the key or login: sign in again"
@@ -284,7 +284,7 @@ def own_network(lanes: Sequence[LaneStatus]) -> str | None:
     if not causes or any(kind != _CONNECTION for kind, _ in causes):
         return None
     varieties = sorted({sub for _, sub in causes if sub})
-    upstreams = {lane.name.partition("/")[0] for lane in down}
+    upstreams = {lane.upstream for lane in down}
     if len(upstreams) < 2 and not {"captive_portal", "dns", "tls", "proxy"} & set(varieties):
         return None
     seen = f" ({', '.join(varieties)})" if varieties else ""

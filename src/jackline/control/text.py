@@ -39,11 +39,6 @@ def until_text(until: float | None, now: datetime) -> str:
     return "" if until is None else f" until {moment_text(until, now)}"
 
 
-def lane_label(name: str) -> str:
-    """A lane's name for people: without the account's fingerprint."""
-    return name.partition("#")[0]
-
-
 def lane_state(lane: Mapping[str, object]) -> str:
     """The state to show of a lane of the status document: whether it is paused comes first."""
     if not lane.get("paused"):

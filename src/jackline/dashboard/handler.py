@@ -24,7 +24,6 @@ from jackline.agents.prices import cache_prices, dollars
 from jackline.autopsy.lapsed_caches import lapsed_waits, waits_sentence
 from jackline.clock import Clock
 from jackline.control.http_handler import ServiceRequest
-from jackline.control.text import lane_label
 from jackline.dashboard.feed import Feed
 from jackline.dashboard.runs import StoredRuns, call_document, resource_document, run_document
 from jackline.errors import BadArgumentError, JacklineError, UnreadableError
@@ -114,7 +113,7 @@ class Details:
         engine = self._flows.engine()
         record = None if engine is None or not run_id else await engine.run(run_id)
         if engine is None or record is None:
-            raise UnreadableError(f"There is no run {run_id}.", next="`jackline ls` lists them.")
+            raise UnreadableError(f"There is no run {run_id}.", hint="`jackline ls` lists them.")
         now = self._clock.wall()
         calls = await engine.calls(record.run_id)
         notes = await engine.notes(record.run_id)
@@ -163,7 +162,7 @@ class Details:
                     "at": each.at,
                     "call": each.call,
                     "outcome": each.outcome,
-                    "lane": lane_label(each.lane),
+                    "lane": str(each.lane or ""),
                     "model": each.model,
                     "status": each.status,
                     "attempts": each.attempts,
@@ -179,14 +178,14 @@ class Details:
                 {
                     "at": each.at,
                     "call": each.call,
-                    "lane": lane_label(each.lane),
+                    "lane": each.lane.label,
                     "kind": each.kind,
                     "sub": each.sub,
                     "status": each.status,
                     "request_id": each.request_id,
                     "took": round(each.took, 2),
                     "resets_at": each.resets_at,
-                    "why": each.why.replace(each.lane, lane_label(each.lane)),
+                    "why": each.why,
                 }
                 for each in failed
             ],
@@ -329,7 +328,7 @@ class DashboardHandler:
 
 
 def _refuse(request: ServiceRequest, status: int, text: str, hint: str = "") -> None:
-    _send(request, status, {"error": BadArgumentError(text, next=hint).to_json()})
+    _send(request, status, {"error": BadArgumentError(text, hint=hint).to_json()})
 
 
 def _send(request: ServiceRequest, status: int, document: Mapping[str, object]) -> None:

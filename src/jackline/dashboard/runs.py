@@ -8,13 +8,11 @@ Not here: orders to runs (flows/run_processes.py).
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 
 from jackline.clock import Clock
 from jackline.control.board import NO_FLOW_FACTS, FlowFacts, WaitReason
@@ -34,8 +32,8 @@ from jackline.flows.records import (
     decode_outcome,
 )
 from jackline.flows.settings import decode_settings
+from jackline.flows.store import open_run_store, run_store_exists
 from jackline.flows.store.run_store import RunStore
-from jackline.flows.store.sqlite import SqliteRunStore
 from jackline.states import AgentState, DerivedState, State
 
 
@@ -175,11 +173,11 @@ class _Run:
 class StoredRuns:
     """The runs of one store; `close` it."""
 
-    def __init__(self, store: Path, clock: Clock) -> None:
-        self._store = store
+    def __init__(self, store_url: str, clock: Clock) -> None:
+        self._store_url = store_url
         self._clock = clock
-        self._engine: SqliteRunStore | None = None
-        self._seen: tuple[object, ...] = ()
+        self._engine = open_run_store(store_url)
+        self._seen: object = None
         self._read_at = float("-inf")
         self._runs: dict[str, _Run] = {}
         self._flows = NO_FLOW_FACTS
@@ -191,14 +189,14 @@ class StoredRuns:
         now = self._clock.monotonic()
         if now - self._read_at < _EVERY:
             return self._flows
-        seen = await asyncio.to_thread(_file_stats, self._store)
+        seen = await self._engine.change_mark()
         wall = self._clock.wall()
         # Nobody writes down that a lease has ended.
         cut_off = any(
             run.document["state"] == RunState.RUNNING and run.record.lease_until < wall
             for run in self._runs.values()
         )
-        if not seen or (seen == self._seen and not cut_off):
+        if seen is None or (seen == self._seen and not cut_off):
             return self._flows
         self._read_at = now
         try:
@@ -215,15 +213,15 @@ class StoredRuns:
 
     def engine(self) -> RunStore | None:
         """The store; None where there is none yet."""
-        if self._engine is None and self._store.exists():
-            self._engine = SqliteRunStore(self._store)
-        return self._engine
+        return self._engine if run_store_exists(self._store_url) else None
+
+    async def count(self) -> Mapping[RunState, tuple[int, int]]:
+        """How many runs are in each state, and how many of them have no time to wake."""
+        return await self._engine.count_runs()
 
     async def close(self) -> None:
         """Close the store."""
-        if self._engine is not None:
-            engine, self._engine = self._engine, None
-            await engine.close()
+        await self._engine.close()
 
     async def _read(self) -> FlowFacts:
         engine = self.engine()
@@ -322,15 +320,3 @@ def _note_text(note: NoteRecord) -> str:
     label = f"{note.label}: " if note.label else ""
     text = f"{label}{note.what}" + (f", {ending}" if ending else "")
     return f"{text}. {says}" if says else text
-
-
-def _file_stats(store: Path) -> tuple[object, ...]:
-    """Values that change whenever the store is written; empty while there is none."""
-    found: list[object] = []
-    for path in (store, store.with_name(f"{store.name}-wal")):
-        try:
-            stat = path.stat()
-        except OSError:
-            continue  # there is no log beside it, or no store yet
-        found += [stat.st_mtime_ns, stat.st_size, stat.st_ino]
-    return tuple(found)

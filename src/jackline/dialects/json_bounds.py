@@ -28,17 +28,14 @@ _STRUCTURE = re.compile(rb"[\[\]{},]")
 _BLANK = b" \t\r\n"
 
 
-def has_too_many_values(body: bytes | bytearray, *, nested: bool = False) -> bool:
-    """Whether a document must be refused without reading it; most are too short to be searched.
+def has_too_many_values(body: bytes | bytearray) -> bool:
+    """Whether a document must be refused without reading it; most are too short to be searched."""
+    return len(body) > _FEWEST_BYTES and body.count(b",") > MOST_VALUES
 
-    `nested`: each value becomes an object, also those inside of others.
-    """
-    if len(body) <= _FEWEST_BYTES:
-        return False
-    values = body.count(b",")
-    if nested:
-        values += body.count(b"[") + body.count(b"{")
-    return values > MOST_VALUES
+
+def count_values(body: bytes | bytearray) -> int:
+    """At least as many values as decoding makes, those inside of others included."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{")
 
 
 def last_items(array: bytes) -> Iterator[bytes]:

@@ -66,13 +66,13 @@ def drill_named(
     if name == SUBAGENT_WALL and claude is None:
         raise NothingFoundError(
             f"{name} needs the real Claude Code, and there is none",
-            next="give its program with --claude PATH, and leave out --client builtin",
+            hint="give its program with --claude PATH, and leave out --client builtin",
         )
     drills = all_drills(real_client=real_client, claude=claude)
     found = next((drill for drill in drills if drill.name == name), None)
     if found is None:
         names = ", ".join(drill.name for drill in drills)
-        raise BadArgumentError(f"there is no drill {name!r}", next=f"use one of {names}, or all")
+        raise BadArgumentError(f"there is no drill {name!r}", hint=f"use one of {names}, or all")
     return found
 
 

@@ -108,7 +108,7 @@ def claude_at(program: Path) -> InstalledClaude:
     if found is None:
         raise UnreadableError(
             f"{program.absolute()} is not a Claude Code that can be run here",
-            next="give its program with --claude PATH, or use --client builtin",
+            hint="give its program with --claude PATH, or use --client builtin",
         )
     return found
 

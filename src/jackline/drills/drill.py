@@ -31,6 +31,7 @@ from jackline.drills.environment import (
 from jackline.drills.live_view import NOT_WATCHED, LiveView
 from jackline.flows.host import FlowHost
 from jackline.flows.run_events import Listener, ignore_event
+from jackline.flows.store import run_store_url
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Fault
@@ -232,7 +233,7 @@ class ProgramSide(ABC):
     async def flow_host(self, listener: Listener = ignore_event) -> AsyncIterator[FlowHost]:
         """A host of flows, with a gateway of its own."""
         async with self.gateway() as endpoint:
-            host = open_flow_host(endpoint.url, self.store, self.clock, listener=listener)
+            host = open_flow_host(endpoint.url, self.store_url, self.clock, listener=listener)
             async with host as opened:
                 yield opened
 
@@ -246,9 +247,9 @@ class ProgramSide(ABC):
             yield other
 
     @property
-    def store(self) -> Path:
-        """The file of the runs."""
-        return self.folder / "flows.db"
+    def store_url(self) -> str:
+        """Where the runs are saved."""
+        return run_store_url(self.folder)
 
     def lines(self, name: str) -> list[str]:
         """The lines of a file in the folder; none if it does not exist."""

@@ -34,7 +34,7 @@ from jackline.events import AttemptFailed, ServiceNoted
 from jackline.flows.host import FlowHost
 from jackline.flows.run_events import Listener, ignore_event
 from jackline.flows.settings import RunSettings
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store
 from jackline.gateway.settings import GatewaySettings, HoldSettings, ListenSettings
 from jackline.journal import JournalReader
 from jackline.journal.store import JournalSettings
@@ -209,7 +209,7 @@ async def _process(
         if not url:
             raise InternalError(
                 f"the gateway of the drill did not start; its last line: {last_line}",
-                next="jackline up shows whether one starts here at all",
+                hint="jackline up shows whether one starts here at all",
             )
         # A log that nobody reads would stop the gateway once the pipe is full.
         reader = asyncio.create_task(process.stderr.read())
@@ -223,13 +223,13 @@ async def _process(
 
 @asynccontextmanager
 async def open_flow_host(
-    url: str, store: Path, clock: DrillClock, *, listener: Listener = ignore_event
+    url: str, store_url: str, clock: DrillClock, *, listener: Listener = ignore_event
 ) -> AsyncIterator[FlowHost]:
     """A host of flows that calls through the gateway at this URL."""
     usual = RunSettings(lease=3600.0)
     # A busy machine, or a shell that releases something, is no faster because the drill is.
     grace, hook_limit = usual.grace * clock.speed, usual.hook_limit * clock.speed
-    runs = SqliteRunStore(store, wall=clock.wall)
+    runs = open_run_store(store_url, wall=clock.wall)
     try:
         credentials = (("x-api-key", "simulated"),)
         async with GatewayModel(url, clock=clock, headers=credentials) as model:

@@ -1,7 +1,7 @@
 """Run a flow in a process of its own, by the drill clock; a program to start.
 
-    python -m jackline.drills.flow_process CLOCK GATEWAY STORE run FLOW.py ARGUMENTS
-    python -m jackline.drills.flow_process CLOCK GATEWAY STORE resume RUN
+    python -m jackline.drills.flow_process CLOCK GATEWAY STORE_URL run FLOW.py ARGUMENTS
+    python -m jackline.drills.flow_process CLOCK GATEWAY STORE_URL resume RUN
 
 Rules: (1) as `jackline run` and `jackline resume`, it knows the flow's file and the store, and
 nothing from another process's memory; (2) a process that began a run exits when the run is
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from jackline import event_loop
@@ -28,7 +27,7 @@ from jackline.flows.records import encode_outcome
 from jackline.flows.run_events import FlowEvent, RunParked
 
 
-async def main(clock: str, url: str, store: str, verb: str, *rest: str) -> int:
+async def main(clock: str, url: str, store_url: str, verb: str, *rest: str) -> int:
     """Begin a run or resume one; returns the exit code."""
     run: FlowRun[Any] | None = None
 
@@ -41,12 +40,12 @@ async def main(clock: str, url: str, store: str, verb: str, *rest: str) -> int:
         print(line, flush=True)  # noqa: T201 -- a program
         return outcome.exit_code
 
-    async with open_flow_host(url, Path(store), DrillClock.from_text(clock)) as host:
+    async with open_flow_host(url, store_url, DrillClock.from_text(clock)) as host:
         if verb == "run":
             file, arguments = rest
             flow = load_flow(file)
             run = await begin_run(host, flow, arguments.encode(), listener=stop_when_parked)
-            os._exit(print_outcome(await run.carry()))
+            os._exit(print_outcome(await run.run()))
         outcome: Outcome[Any] = await resume(*rest, host=host)
     return print_outcome(outcome)
 

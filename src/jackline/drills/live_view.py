@@ -78,6 +78,6 @@ def live_view_at(port: int | None, progress: ProgressLine) -> LiveView:
     except OSError as error:
         raise UsageError(
             f"port {port} cannot be used: {error.strerror or error}",
-            next="name another one with --port, or leave it out to use a free one",
+            hint="name another one with --port, or leave it out to use a free one",
         ) from error
     return LiveView(found, progress)

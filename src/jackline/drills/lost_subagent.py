@@ -37,7 +37,7 @@ from jackline.drills.plain_program import GaveUpError, PlainAgent, each, tool
 from jackline.drills.processes import EndedProcess, Programs
 from jackline.errors import InternalError
 from jackline.flows.records import RunState, decode_outcome
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.reply_script import Reply, Say
@@ -112,7 +112,7 @@ class LostSide(ProgramSide):
         arguments = json.dumps({"folder": str(self.folder), "clock": self.clock.as_text()})
         programs = Programs.before(self.folder, self.provider.url)
         async with self.gateway() as endpoint:
-            places = (self.clock.as_text(), endpoint.url, str(self.store))
+            places = (self.clock.as_text(), endpoint.url, self.store_url)
             process = ("-m", "jackline.drills.flow_process", *places)
             first = await programs.ended(*process, "run", flow, arguments)
             run_id, wrong = await self._check_parked(first)
@@ -125,7 +125,7 @@ class LostSide(ProgramSide):
 
     async def _check_parked(self, process: EndedProcess) -> tuple[str, int]:
         """The id of the run, and what a parked run must report or save, and did not."""
-        outcome, runs = _outcome(process), SqliteRunStore(self.store)
+        outcome, runs = _outcome(process), open_run_store(self.store_url)
         try:
             (run,) = await runs.runs()
             notes = await runs.notes(run.run_id)

@@ -27,12 +27,11 @@ from jackline.drills.drill import (
 from jackline.drills.power_cut_work import SECOND, SET_UP, USED
 from jackline.drills.processes import Programs, RequestCounter
 from jackline.flows.records import CallState
-from jackline.flows.store.sqlite import SqliteRunStore
+from jackline.flows.store import open_run_store, run_store_exists, run_store_url
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.ledger import RequestOutcome
 from jackline.simulator.reply_script import Reply, Say
 from jackline.simulator.time_model import seeded_random
-from jackline.state_dir import StateDir
 
 LOOKS = 3
 AT_ONCE = 6
@@ -155,10 +154,10 @@ class PowerCutSide(ProgramSide):
 
     async def _saved_run(self) -> tuple[str, frozenset[str]]:
         """The id of the only run, and the labels of what had finished, by the store."""
-        path = StateDir(self.folder / "state").flows
-        if not path.exists():
+        url = run_store_url(self.folder / "state")
+        if not run_store_exists(url):
             return "", frozenset()
-        store = SqliteRunStore(path)
+        store = open_run_store(url)
         try:
             runs = await store.runs()
             if not runs:

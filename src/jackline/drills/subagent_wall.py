@@ -273,7 +273,7 @@ class SubagentSide(ProgramSide):
             running = await asyncio.to_thread(StateDir(self.folder / "state").running)
             if running is None:
                 raise InternalError(
-                    "the service of the drill did not start", next="jackline up shows why"
+                    "the service of the drill did not start", hint="jackline up shows why"
                 )
             yield running.url
         finally:

@@ -150,5 +150,5 @@ def from_line(line: bytes) -> Observation:
 
 def _bad(message: str) -> BadArgumentError:
     return BadArgumentError(
-        message, next="see `jackline explain --help` for the fields of an observation"
+        message, hint="see `jackline explain --help` for the fields of an observation"
     )

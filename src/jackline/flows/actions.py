@@ -5,8 +5,9 @@
 Rules: (1) only functions at the top level of a module have a name that another process finds
 again: through the flow's file, or through their module; (2) a model's command is saved together
 with the folder that it was judged in and the patterns that permit it, and is signed with the
-record; (3) it runs in that folder only, is judged again right before it runs, and gets no secret
-of the process that runs it. Any other text is a shell command of the user's own flow.
+record; (3) it runs in that folder only, is judged again right before it runs, by those patterns and
+by the user's of that time, and gets no secret of the process that runs it. Any other text is a
+shell command of the user's own flow.
 Not here: running actions (cleanup/action_runner.py).
 """
 
@@ -47,7 +48,7 @@ def render_action(given: object, flow_module: str) -> str:
     raise BadArgumentError(
         f"{getattr(given, '__qualname__', repr(given))} cannot clean up after a crash: "
         "the next process could not find it.",
-        next="Give a shell command, or a function that stands at the top level of the flow's file.",
+        hint="Give a shell command, or a function that stands at the top level of the flow's file.",
     )
 
 
@@ -70,7 +71,7 @@ def find_function(name: str, flow_module: ModuleType | None) -> Callable[..., ob
     if not callable(found):
         raise UnreadableError(
             f"There is no function {own}() in {module_name or 'the flow’s file'} any more.",
-            next="Put it back, or release by hand what it would have released.",
+            hint="Put it back, or release by hand what it would have released.",
         )
     return cast("Callable[..., object]", found)
 
@@ -125,12 +126,17 @@ async def denial(
     return said if isinstance(said, Denied) else None
 
 
-async def permitted_words(allowed: AllowedCommand) -> tuple[str, ...] | str:
+async def permitted_words(
+    allowed: AllowedCommand, allow_now: Sequence[str]
+) -> tuple[str, ...] | str:
     """The words that may run now, without a shell; or why none may any more."""
     folder = Path(allowed.folder)
     if not await asyncio.to_thread(_is_itself, folder):
         return f"not run: the folder {folder} is gone, or a link by now; run it by hand"
     said = await _judged(allowed.command, folder, allowed.allow)
+    if not isinstance(said, Denied):
+        # The user may have taken the permission back since it was ordered.
+        said = await _judged(allowed.command, folder, allow_now)
     if isinstance(said, Denied):
         return f"not run: {said.why}; look at the folder {folder}, then run it by hand"
     return said.argv

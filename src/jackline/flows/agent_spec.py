@@ -1,13 +1,12 @@
-"""Say what an agent was asked to be: checked where it is written, with its tools and its key.
+"""What an agent is: its arguments, checked where they are written, its tools and its key.
 
 Rules: (1) the key is made of what changes the answer: prompt, schema, model, tools, system, runner,
 folder and the session that is continued; not of budgets, time limits, retries, hooks, class or
-phase; (2) what cannot be meant is a UsageError where `agent(...)` is written; (3) our own loop gets
-tools that are ready to run; runners that bring their own tools get the names as they are; (4) a
-tool that is requested by name writes no file by which a program would be started: git folders, the
-settings of agents' programs and of Jackline, judged with all links followed; names also come from
-models (`agents.tools`).
-Not here: running the agent (execution/agent_execution.py), the tools (batches/).
+phase; (2) an argument that makes no sense is a UsageError where `agent(...)` is written; (3) our
+own loop gets tools that are ready to run; runners that bring their own tools get the names as they
+are; (4) a tool that is requested by name writes no file by which a program would be started: git
+folders, the settings of agents' programs and of Jackline, judged with all links followed; names
+also come from models (`agents.tools`).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any, TypeAlias, TypedDict
 
 from jackline.agents.outcome import Outcome
 from jackline.batches.tool import JsonObject, Tool
-from jackline.budgets.budget import Budget, Duration, seconds_of
+from jackline.budgets.budget import Budget, Duration
 from jackline.errors import BadArgumentError
 from jackline.flows.actions import render_action
 from jackline.flows.records import CallKind, call_key
@@ -36,7 +35,7 @@ Resumed: TypeAlias = Outcome[Any] | str
 
 
 class AgentOptions(TypedDict, total=False):
-    """What `agent(…)` takes by name beside its schema, which alone decides what it gives."""
+    """What `agent(…)` takes by name beside its schema, which alone decides what it returns."""
 
     model: str | None
     tools: Iterable[ToolGiven] | None
@@ -56,7 +55,7 @@ class AgentOptions(TypedDict, total=False):
 
 
 OWN_LOOP = "messages"
-"""The runner that is ours: it brings no tools, keeps sessions only in notebooks, and is light."""
+"""The runner that is ours: it brings no tools, saves sessions only in logs, and is light."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +68,13 @@ class Toolbox:
 
     def in_key(self) -> object:
         """What a key knows of them."""
-        told = [[tool.name, tool.input_schema] for tool in self.tools]
-        return [told, self.names, self.servers] if told or self.names or self.servers else None
+        tools = [[tool.name, tool.input_schema] for tool in self.tools]
+        return [tools, self.names, self.servers] if tools or self.names or self.servers else None
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """One agent as it was written."""
+    """One agent as it was written; BadArgumentError for an argument that makes no sense."""
 
     prompt: str
     shape: Shape
@@ -99,6 +98,22 @@ class AgentSpec:
     on_end: tuple[str, ...] = ()
     class_: str | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("prompt", "label"):
+            check_text(name, getattr(self, name))
+        for name in ("model", "system", "runner", "cwd", "resume", "continue_from", "class_"):
+            if getattr(self, name) is not None:
+                check_text(name, getattr(self, name))
+        budget: object = self.budget
+        if budget is not None and not isinstance(budget, Budget):
+            raise BadArgumentError(
+                f"agent(budget=…) must be a Budget, not {type(budget).__name__}.",
+                hint="Write it so: budget=Budget(turns=20, dollars=0.5).",
+            )
+        if self.max_tokens is not None:
+            check_count("agent", "max_tokens", self.max_tokens, least=1)
+        check_count("agent", "retries", self.retries, least=0)
+
     def key(self) -> str:
         """What this agent is known by."""
         arguments = {
@@ -113,13 +128,13 @@ class AgentSpec:
             "continue_from": self.continue_from,
             "max_tokens": self.max_tokens,
         }
-        # Left out where nothing was said, so that a later argument changes no old key.
-        said = {name: value for name, value in arguments.items() if value is not None}
-        return call_key(CallKind.AGENT, self.label, said)
+        # Without those that are None, so that a later argument changes no old key.
+        passed = {name: value for name, value in arguments.items() if value is not None}
+        return call_key(CallKind.AGENT, self.label, passed)
 
 
 def toolbox(given: Iterable[ToolGiven] | ToolGiven | None) -> Toolbox:
-    """The tools as given to `agent(tools=…)`; one alone needs no list."""
+    """The tools of `agent(tools=…)`; one alone needs no list."""
     if given is None:
         return Toolbox()
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
@@ -138,7 +153,7 @@ def toolbox(given: Iterable[ToolGiven] | ToolGiven | None) -> Toolbox:
 
 
 def hooks(given: HookGiven | Iterable[HookGiven] | None, flow_module: str) -> tuple[str, ...]:
-    """The hooks as given to `agent(on_end=…)`, in words that the next process understands."""
+    """The hooks of `agent(on_end=…)` as texts that the next process understands."""
     if given is None:
         return ()
     if isinstance(given, str) or callable(given) or not isinstance(given, Iterable):
@@ -146,96 +161,46 @@ def hooks(given: HookGiven | Iterable[HookGiven] | None, flow_module: str) -> tu
     return tuple(render_action(one, flow_module) for one in given)
 
 
-def text(name: str, given: object) -> str:
-    """The text that an argument must be."""
-    if not isinstance(given, str):
+def check_text(name: str, value: object) -> None:
+    """Refuse an argument that is no text."""
+    if not isinstance(value, str):
         raise BadArgumentError(
-            f"agent({name}=…) must be text, not {type(given).__name__}.",
-            next="Await the call that gives it first, or write it with str(…).",
+            f"agent({name}=…) must be text, not {type(value).__name__}.",
+            hint="Await the call that gives it first, or write it with str(…).",
         )
-    return given
 
 
-def text_or_none(name: str, given: object) -> str | None:
-    """The text that an argument must be, if it is given."""
-    return None if given is None else text(name, given)
-
-
-def folder(given: str | os.PathLike[str] | None) -> str | None:
-    """The folder as it was written."""
-    if isinstance(given, os.PathLike):
-        given = given.__fspath__()
-    return text_or_none("cwd", given)
-
-
-def limits(given: Budget | None) -> Budget | None:
-    """The budget as given to `agent(budget=…)`."""
-    if given is not None and not isinstance(given, Budget):
+def check_count(function: str, name: str, value: object, *, least: int) -> None:
+    """Refuse an argument that is no whole number from `least` on."""
+    if not isinstance(value, int) or value < least:
         raise BadArgumentError(
-            f"agent(budget=…) must be a Budget, not {type(given).__name__}.",
-            next="Write it so: budget=Budget(turns=20, dollars=0.5).",
+            f"{function}({name}={value!r}) makes no sense.", hint=f"Give a number, {least} or more."
         )
-    return given
-
-
-def duration(given: Duration | None) -> float | None:
-    """The seconds as given to `agent(timeout=…)`."""
-    return None if given is None else seconds_of(given)
-
-
-def moment(given: datetime | Duration | None) -> datetime | float | None:
-    """What was given to `agent(deadline=…)`: a moment, or seconds."""
-    return given if isinstance(given, datetime) else duration(given)
-
-
-def answer_limit(given: object, runner: str) -> int | None:
-    """How long one answer may be, as given to `agent(max_tokens=…)`."""
-    if given is None:
-        return None
-    if not isinstance(given, int) or given < 1:
-        raise BadArgumentError(
-            f"agent(max_tokens=…) cannot be {given!r}.", next="Give a number, 1 or more."
-        )
-    if runner != OWN_LOOP:
-        raise BadArgumentError(
-            f"agent(max_tokens=…) cannot be set for the runner {runner}, which decides it itself.",
-            next=f'Leave it out, or use runner="{OWN_LOOP}".',
-        )
-    return given
-
-
-def retry_count(given: object) -> int:
-    """How often to try again, as given to `agent(retries=…)`."""
-    if not isinstance(given, int) or given < 0:
-        raise BadArgumentError(
-            f"agent(retries=…) cannot be {given!r}.", next="Give a number, 0 or more."
-        )
-    return given
 
 
 def continued_task_id(given: Resumed | None) -> str | None:
-    """The task id of the agent to go on from."""
+    """The task id of the agent to continue."""
     if isinstance(given, Outcome):
         if not given.task_id:
             raise BadArgumentError(
                 "continue_from= needs the outcome of an agent, and this is none.",
-                next="Give what `await agent(…).outcome()` gave.",
+                hint="Give what `await agent(…).outcome()` gave.",
             )
         return given.task_id
-    return text_or_none("continue_from", given)
+    return given
 
 
-def _tool(given: object) -> Tool:
-    if all(hasattr(given, name) for name in ("name", "input_schema", "read_only", "run")):
-        return given  # type: ignore[return-value]
-    if not callable(given):
+def _tool(tool: object) -> Tool:
+    if all(hasattr(tool, name) for name in ("name", "input_schema", "read_only", "run")):
+        return tool  # type: ignore[return-value]
+    if not callable(tool):
         raise BadArgumentError(
-            f"agent(tools=…) cannot use a {type(given).__name__}.",
-            next="Give a name, a tool, a Python function with types, or a dict of MCP servers.",
+            f"agent(tools=…) cannot use a {type(tool).__name__}.",
+            hint="Give a name, a tool, a Python function with types, or a dict of MCP servers.",
         )
     from jackline.batches.function_tool import function_tool  # noqa: PLC0415 -- loads pydantic
 
-    return function_tool(given)
+    return function_tool(tool)
 
 
 _READY: Mapping[str, tuple[str, str]] = {
@@ -260,7 +225,7 @@ def _ready(name: str) -> Tool:
     place = _READY.get(name)
     if place is None:
         known = ", ".join(_READY)
-        raise BadArgumentError(f"There is no tool {name!r}.", next=f"Choose from these: {known}.")
+        raise BadArgumentError(f"There is no tool {name!r}.", hint=f"Choose from these: {known}.")
     made: Callable[[], Tool] = getattr(import_module(place[0]), place[1])
     if name not in _WRITING:
         return made()

@@ -45,12 +45,12 @@ async def run(
     if not isinstance(flow, Flow):
         raise UsageError(
             f"jackline.run() needs a flow, not a {type(flow).__name__}.",
-            next="Mark the function with @flow, and give it uncalled: run(research, question).",
+            hint="Mark the function with @flow, and give it uncalled: run(research, question).",
         )
     arguments = encode_arguments(flow.function, args, kwargs)
     async with _host(host) as found:
         begun = await begin_run(found, flow, arguments, settings=settings, listener=listener)
-        return await begun.carry()
+        return await begun.run()
 
 
 async def resume(
@@ -117,7 +117,7 @@ async def cancel(run_id: str, *, only: str | None = None, host: FlowHost | None 
 
 async def _carried(begun: Awaitable[FlowRun[Any] | Outcome[Any]]) -> Outcome[Any]:
     found = await begun
-    return found if isinstance(found, Outcome) else await found.carry()
+    return found if isinstance(found, Outcome) else await found.run()
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ their turns, the second ends at once, and neither loses finished work; (3) a par
 when its brakes allow it; (4) a run ends by `completion` only when its result is what the flow
 promises; a run that was ordered to fail or to cancel does so, whatever its function returns
 afterwards; (5) the end that is reported is the end that is saved.
-Not here: starting and resuming runs (lifecycle.py), single calls (execution/).
+Runs are started and resumed in lifecycle.py.
 """
 
 from __future__ import annotations
@@ -34,12 +34,17 @@ from jackline.flows.saved_sources import to_look_at
 from jackline.flows.settings import may_wake
 from jackline.flows.values import UnfitValueError, decode_arguments
 
-_SAID = 300
+LOCKED = "Another program holds the file of runs locked; the run waits for it."
+# Within a lease it is renewed so often.
+_RENEWALS = 3
+_REAPING = 30.0
+_LAST_WAIT = 5.0
+_LONGEST_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The end of a run: its state, its ending, and its result both decoded and as it is kept."""
+    """The end of a run: its state, its ending, and its result both decoded and as it is saved."""
 
     state: RunState
     ending: Ending
@@ -51,7 +56,7 @@ class RunResult:
 
     @property
     def brief(self) -> str:
-        """Why, for a log: without the words of a user's exception, which may hold anything."""
+        """Why, for a log: without the text of a user's exception, which may contain anything."""
         if self.error is None or isinstance(self.error, JacklineError):
             return self.evidence.says
         return f"{type(self.error).__name__}{_place(self.error)}"
@@ -64,16 +69,20 @@ def run_result_of(
     record: RunRecord,
     wall: tuple[Ending, Evidence],
 ) -> RunResult:
-    """How it ended; `main` is the flow's own task, and done; `record` tells if it was parked.
+    """How it ended; `main` is the flow's own task, and done.
 
-    `wall` is what parked it then: what it means, and what was seen of it.
+    `record` says whether the run was parked, and `wall` by what: what it means, and what was seen.
     """
     error = None if main.cancelled() else main.exception()
     if interruption is not None:
         finished = not main.cancelled() and error is None
         if interruption.state is not RunState.STOPPED or not finished:
             if interruption.state is RunState.STOPPED and record.state is RunState.PARKED:
-                return _parked(record, wall)
+                resets_at = None
+                if record.wake_at is not None:
+                    resets_at = datetime.fromtimestamp(record.wake_at, UTC)
+                parked = replace(wall[1], says=record.why, resets_at=resets_at)
+                return RunResult(RunState.PARKED, wall[0], parked)
             shown = None if interruption.keeps_agents else error
             return RunResult(
                 interruption.state, interruption.ending, interruption.evidence, error=shown
@@ -84,14 +93,6 @@ def run_result_of(
     if error is not None:
         return _raised(error)
     return _returned(flow, main.result())
-
-
-def _parked(record: RunRecord, wall: tuple[Ending, Evidence]) -> RunResult:
-    wake_at = record.wake_at
-    resets_at = None if wake_at is None else datetime.fromtimestamp(wake_at, UTC)
-    ending, seen = wall
-    evidence = replace(seen, says=record.why, resets_at=resets_at)
-    return RunResult(RunState.PARKED, ending, evidence)
 
 
 def _returned(flow: Flow[..., Any], value: object) -> RunResult:
@@ -111,23 +112,15 @@ def _returned(flow: Flow[..., Any], value: object) -> RunResult:
 def _raised(error: BaseException) -> RunResult:
     if isinstance(error, AgentFailedError):
         outcome = error.outcome
-        evidence = Evidence(
-            status=outcome.evidence.status,
-            failure=outcome.evidence.failure,
-            sub=outcome.evidence.sub,
-            says=error.message,
-            attempts=outcome.evidence.attempts,
-            request_id=outcome.evidence.request_id,
-            resets_at=outcome.evidence.resets_at,
-        )
+        evidence = replace(outcome.evidence, says=error.message)
         return RunResult(
             RunState.FAILED, outcome.terminated_by, evidence, text=outcome.text, error=error
         )
     if isinstance(error, JacklineError):
-        says = " ".join(part for part in (error.message, error.next) if part)
+        says = " ".join(part for part in (error.message, error.hint) if part)
     else:
-        said = str(error)[:_SAID]
-        says = f"{type(error).__name__}{': ' + said if said else ''}{_place(error)}"
+        text = str(error)[:_LONGEST_TEXT]
+        says = f"{type(error).__name__}{': ' + text if text else ''}{_place(error)}"
     return RunResult(RunState.FAILED, Ending.CRASH, Evidence(says=says), error=error)
 
 
@@ -140,15 +133,9 @@ def _place(error: BaseException) -> str:
 
 T = TypeVar("T")
 
-_RENEWALS = 3
-"""How often within a lease it is renewed."""
-_REAPING = 30.0
-_LAST_WAIT = 5.0
-LOCKED = "Another program holds the file of runs locked; the run waits for it."
-
 
 class FlowRun(Generic[T]):
-    """One run as this process carries it: `carry()` it, and `stop()` or `cancel()` it meanwhile."""
+    """One run in this process: `run()` it, and `stop()` or `cancel()` it meanwhile."""
 
     def __init__(
         self, execution: Execution, flow: Flow[..., T], *, resumed: bool, probe_first: bool
@@ -158,9 +145,9 @@ class FlowRun(Generic[T]):
         self._resumed = resumed
         self._probe_first = probe_first
         self._hurry = asyncio.Event()
-        self._was_asked = False
+        self._was_stopped = False
         self._has_ended = False
-        """Its end is kept, and only clean-up is left to do."""
+        """Its end is saved, and only clean-up is left to do."""
         self._clock_watch = ClockWatch(execution.clock)
         self._renewed_at = execution.clock.monotonic()
         self._reaped_at = execution.clock.monotonic()
@@ -174,7 +161,7 @@ class FlowRun(Generic[T]):
 
     @property
     def state(self) -> RunState:
-        """Where the run stands."""
+        """The run's state."""
         return self._x.record.state
 
     @property
@@ -194,23 +181,23 @@ class FlowRun(Generic[T]):
         next process.
         """
         x = self._x
-        if self._was_asked:
+        if self._was_stopped:
             x.break_off_clean_up()
-        if self._was_asked or x.interruption is not None or x.gate.state is GateState.PARKED:
+        if self._was_stopped or x.interruption is not None or x.gate.state is GateState.PARKED:
             self._hurry.set()
-        self._was_asked = True
+        self._was_stopped = True
         if not self._has_ended:
             self._stop(why)
 
     def stop_now(self, why: str = "It was asked to stop at once.") -> None:
-        """End at once; what is finished is kept."""
+        """End at once; what is finished stays saved."""
         self._hurry.set()
         self._stop(why)
 
     def _stop(self, why: str) -> None:
         x = self._x
         if x.gate.state is GateState.PARKED:
-            # It stays parked, even if the keeper has not come to keep that yet.
+            # It stays parked, even if the keeper has not saved that yet.
             x.record = replace(
                 x.record, state=RunState.PARKED, why=x.gate.why, wake_at=x.gate.wake_at
             )
@@ -230,20 +217,20 @@ class FlowRun(Generic[T]):
 
         sources.refused = refused
 
-    async def carry(self) -> Outcome[T]:
-        """How the run ended, or where it stands when it was stopped or stays parked.
+    async def run(self) -> Outcome[T]:
+        """How the run ended, or its state so far when it was stopped or stays parked.
 
-        Raises only LeaseLostError and JournalError: then nothing more could be kept.
+        Raises only LeaseLostError and JournalError: then nothing more could be saved.
         """
         x = self._x
-        kept = sum(call.state is CallState.DONE for call in x.known.values())
-        x.tell(RunStarted(x.clock.wall(), x.run_id, x.record.flow, self._resumed, kept))
+        done = sum(call.state is CallState.DONE for call in x.calls.values())
+        x.emit(RunStarted(x.clock.wall(), x.run_id, x.record.flow, self._resumed, done))
         if self._probe_first:
             x.wake_ups.now = x.wake_ups.now.woke(by_person=x.record.confirmed)
             x.gate.probe()
-        scope = FlowScope(x, x.account)
+        scope = FlowScope(x, x.accounting.account)
         CURRENT.set(scope)
-        forget_locks = x.engine.tell_of_locks(self._locked)
+        forget_locks = x.engine.on_lock_wait(self._locked)
         main = asyncio.create_task(self._main(), name=f"flow {x.run_id}")
         around = [
             asyncio.create_task(self._keep(), name=f"keeper of {x.run_id}"),
@@ -251,13 +238,13 @@ class FlowRun(Generic[T]):
         ]
         CURRENT.set(None)
         for task in around:
-            task.add_done_callback(self._mourn)
+            task.add_done_callback(self._check_keeper)
         cancelled = None
         try:
             await asyncio.wait({main})
         except asyncio.CancelledError as error:
             cancelled = error
-            self.stop_now("The program that carried it was stopped.")
+            self.stop_now("The program that ran it was stopped.")
             await asyncio.wait({main})
         try:
             outcome = await self._finish(main)
@@ -271,14 +258,14 @@ class FlowRun(Generic[T]):
         return outcome
 
     def _locked(self) -> None:
-        """Another program keeps the store from us; in the thread of whoever met that."""
+        """Another program holds the store locked; called in the thread that met that."""
         x = self._x
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
-            x.loop.call_soon_threadsafe(lambda: x.tell(Warned(x.clock.wall(), LOCKED)))
+        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no listener left
+            x.loop.call_soon_threadsafe(lambda: x.emit(Warned(x.clock.wall(), LOCKED)))
 
     async def _main(self) -> T:
         x = self._x
-        calls = {call.task_id: call for call in x.known.values()}
+        calls = {call.task_id: call for call in x.calls.values()}
         await x.hooks.recover()
         await x.hooks.run_due(calls, ending=None)
         # Before anything else, so that whoever ends the run knows them, and needs no flow for it.
@@ -286,7 +273,7 @@ class FlowRun(Generic[T]):
         arguments = decode_arguments(self._flow.function, x.record.arguments)
         return await self._flow.function(**arguments)
 
-    def _mourn(self, task: asyncio.Task[None]) -> None:
+    def _check_keeper(self, task: asyncio.Task[None]) -> None:
         """A run whose keeper died would lose its lease unseen: better to stop at once."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
@@ -300,7 +287,8 @@ class FlowRun(Generic[T]):
         """Wait for an interruption, give agents their time, and end the flow."""
         x = self._x
         await x.interrupted.wait()
-        x.tell(RunStopping(x.clock.wall(), _why(x.interruption)))
+        why = "" if x.interruption is None else x.interruption.evidence.says
+        x.emit(RunStopping(x.clock.wall(), why))
         if not x.lost:
             await _first(
                 x.gate.came_to_rest.wait(), self._hurry.wait(), x.clock.sleep(x.settings.grace)
@@ -309,7 +297,7 @@ class FlowRun(Generic[T]):
             x.left_unfinished = x.gate.agents
         while not main.done():
             main.cancel()
-            await _first(_ended(main), x.clock.sleep(_LAST_WAIT))
+            await _first(asyncio.wait({main}), x.clock.sleep(_LAST_WAIT))
 
     async def _keep(self) -> None:
         """Hold the lease, listen for orders, and mind the gate."""
@@ -319,8 +307,8 @@ class FlowRun(Generic[T]):
             x.gate.changed.clear()
             try:
                 await self._renew()
-                await self._obey()
-                await self._mind_gate()
+                await self._check_orders()
+                await self._check_gate()
             except LeaseLostError as error:
                 x.lose(error)
                 return
@@ -335,46 +323,52 @@ class FlowRun(Generic[T]):
         moved = self._clock_watch.look()
         if moved is not None:
             x.gate.follow_clock(moved.by - moved.slept)
-        # A lease is kept as a date: once the clock was set, the old one says nothing.
+        # A lease is saved as a date: once the clock was set, the old one says nothing.
         if moved is not None or now - self._renewed_at >= x.settings.lease / _RENEWALS:
             await x.engine.renew(x.claim, lease=x.settings.lease)
             self._renewed_at = now
             if not self._has_ended:
-                await x.underway.keep()
-                if x.gate.state is not GateState.PARKED or x.record.tokens != x.account.tokens:
+                await x.accounting.save()
+                if (
+                    x.gate.state is not GateState.PARKED
+                    or x.record.tokens != x.accounting.account.tokens
+                ):
                     await self._change(x.record.state, x.record.why, x.record.wake_at)
         if now - self._reaped_at >= _REAPING:
             self._reaped_at = now
-            # Aside: a slow release must not cost us the lease.
-            x.aside(x.resources.release_overdue())
+            # Not awaited: a slow release must not cost us the lease.
+            x.spawn(x.resources.release_overdue())
 
-    async def _obey(self) -> None:
-        asked = await self._x.engine.asked_to_stop(self._x.run_id)
-        if asked == "cancel":
+    async def _check_orders(self) -> None:
+        order = await self._x.engine.stop_request(self._x.run_id)
+        if order == "cancel":
             self.cancel("It was cancelled from another process.")
-        elif asked == "stop" and self._x.interruption is None:
+        elif order == "stop" and self._x.interruption is None:
             self.stop("Another process asked it to stop.")
         if not self._has_ended:
-            await self._x.orders.look()
+            await self._x.cancellations.check()
 
-    async def _mind_gate(self) -> None:
+    async def _check_gate(self) -> None:
         x = self._x
         if x.gate.state is not GateState.PARKED or self._has_ended:
             return
         record = x.record
-        standing = (RunState.PARKED, x.gate.why, x.gate.wake_at)
-        if (record.state, record.why, record.wake_at) != standing:
+        if (record.state, record.why, record.wake_at) != (
+            RunState.PARKED,
+            x.gate.why,
+            x.gate.wake_at,
+        ):
             newly = record.state is not RunState.PARKED
             await self._change(RunState.PARKED, x.gate.why, x.gate.wake_at)
-            x.tell(RunParked(x.clock.wall(), x.gate.why, x.gate.wake_at))
+            x.emit(RunParked(x.clock.wall(), x.gate.why, x.gate.wake_at))
             if newly:
-                x.aside(x.resources.release_at_park())
+                x.spawn(x.resources.release_at_park())
             return
         fresh = await x.engine.run(x.run_id)
         if fresh is not None and may_wake(x.clock.now(), fresh, x.settings.wake).now:
             x.wake_ups.now = x.wake_ups.now.woke(by_person=fresh.confirmed)
             await self._change(RunState.RUNNING)
-            x.tell(RunWoke(x.clock.wall()))
+            x.emit(RunWoke(x.clock.wall()))
             x.gate.probe()
 
     async def _change(self, state: RunState, why: str = "", wake_at: float | None = None) -> None:
@@ -385,9 +379,9 @@ class FlowRun(Generic[T]):
             why=why,
             wake_at=wake_at,
             updated_at=x.clock.wall(),
-            tokens=x.account.tokens,
-            cost=x.account.dollars,
-            outcome=encode_outcome(self._so_far(Ending.CANCELLED, Evidence(says=why))),
+            tokens=x.accounting.account.tokens,
+            cost=x.accounting.account.dollars,
+            outcome=encode_outcome(x.outcome_so_far(Ending.CANCELLED, Evidence(says=why))),
         )
         # First: a run that is shown as parked must not have forgotten how often it woke, nor what
         # it may wake with.
@@ -401,19 +395,17 @@ class FlowRun(Generic[T]):
         x = self._x
         ended = run_result_of(self._flow, main, x.interruption, x.record, x.wall)
         self.error = ended.error
-        if x.interruption is None:
-            self._warn_of_leftovers()
         await self._end_leftovers()
         if not x.lost:
-            await x.underway.keep()
+            await x.accounting.save()
             await x.wake_ups.keep()
             await x.sources.keep()
         await x.settle()
         if x.lost and x.interruption is not None and x.interruption.error is not None:
-            await x.telling.settle()
+            await x.events.settle()
             raise x.interruption.error
         outcome: Outcome[Any] = replace(
-            self._so_far(ended.ending, ended.evidence),
+            x.outcome_so_far(ended.ending, ended.evidence),
             text=ended.text,
             parked=ended.state is RunState.PARKED,
         )
@@ -422,30 +414,30 @@ class FlowRun(Generic[T]):
             await self._clean_up(ended, outcome)
         # Counted again: clean-up may have ended agents, too.
         outcome = replace(outcome, tally=x.tally(), value=ended.value)
-        await self._let_go(ended, outcome)
+        await self._release(ended, outcome)
         return outcome
 
     async def _clean_up(self, ended: RunResult, outcome: Outcome[Any]) -> None:
         x = self._x
-        calls = {call.task_id: call for call in x.known.values()}
-        # Kept before it is cleaned up after: a process that dies in between must not make the
+        calls = {call.task_id: call for call in x.calls.values()}
+        # Saved before it is cleaned up after: a process that dies in between must not make the
         # next one run the flow to a second end, with its hooks once more.
         self._has_ended = True
-        await x.engine.change(x.claim, self._standing(ended, outcome))
-        with inside(FlowScope(x, x.account)):
+        await x.engine.change(x.claim, self._ended_record(ended, outcome))
+        with inside(FlowScope(x, x.accounting.account)):
             await x.hooks.run_due(calls, ending=Ending.CANCELLED, run=outcome)
             await x.resources.release_all()
 
-    async def _let_go(self, ended: RunResult, outcome: Outcome[Any]) -> None:
+    async def _release(self, ended: RunResult, outcome: Outcome[Any]) -> None:
         x = self._x
-        record = self._standing(ended, outcome)
+        record = self._ended_record(ended, outcome)
         now = record.updated_at
-        x.tell(RunEnded(now, ended.state, ended.brief, replace(outcome, value=None)))
-        await x.telling.settle()
+        x.emit(RunEnded(now, ended.state, ended.brief, replace(outcome, value=None)))
+        await x.events.settle()
         await x.engine.let_go(x.claim, record)
         x.record = record
 
-    def _standing(self, ended: RunResult, outcome: Outcome[Any]) -> RunRecord:
+    def _ended_record(self, ended: RunResult, outcome: Outcome[Any]) -> RunRecord:
         """The run's record as this end leaves it."""
         x = self._x
         now = x.clock.wall()
@@ -458,56 +450,34 @@ class FlowRun(Generic[T]):
             updated_at=now,
             ended_at=now if ended.state in ENDED else None,
             outcome=encode_outcome(outcome, plain_value=plain),
-            tokens=x.account.tokens,
-            cost=x.account.dollars,
+            tokens=x.accounting.account.tokens,
+            cost=x.accounting.account.dollars,
         )
-
-    def _so_far(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
-        x = self._x
-        usage, cost, turns = x.used_so_far()
-        return Outcome(
-            ending,
-            evidence=evidence,
-            task_id=x.run_id,
-            label=x.record.flow,
-            usage=usage,
-            cost=cost,
-            turns=turns,
-            duration=x.duration(),
-            tally=x.tally(),
-        )
-
-    def _warn_of_leftovers(self) -> None:
-        x = self._x
-        for name in x.unawaited.values():
-            says = f"{name} was written but never awaited, so it did not run."
-            x.tell(Warned(x.clock.wall(), says))
 
     async def _end_leftovers(self) -> None:
-        """End calls whose tasks the flow has left behind."""
+        """End calls whose tasks the flow has left behind, and name those that it never awaited."""
         x = self._x
-        left = set(x.carriers)
-        if left and x.interruption is None:
-            says = (
-                f"The flow returned while {len(left)} of its calls were underway; they are ended."
-            )
-            x.tell(Warned(x.clock.wall(), says))
+        left = set(x.call_tasks)
+        if x.interruption is None:
+            warnings = [
+                f"{name} was written but never awaited, so it did not run."
+                for name in x.unawaited.values()
+            ]
+            if left:
+                warnings.append(
+                    f"The flow returned while {len(left)} of its calls were underway; they are"
+                    " ended."
+                )
+            for says in warnings:
+                x.emit(Warned(x.clock.wall(), says))
         for task in left:
             task.cancel()
         if left:
             await asyncio.wait(left)
 
 
-def _why(interruption: Interruption | None) -> str:
-    return "" if interruption is None else interruption.evidence.says
-
-
-async def _ended(task: asyncio.Task[Any]) -> None:
-    await asyncio.wait({task})
-
-
 async def _first(*waits: Coroutine[Any, Any, object]) -> None:
-    """Returns when the first of these does; the others are let go."""
+    """Returns when the first of these does; the others are cancelled."""
     tasks = [asyncio.create_task(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -57,7 +57,7 @@ def check_user_code(what: str, *, next_step: str = "jackline resources --retry")
     if _keeping_out:
         raise UserCodeError(
             f"The service runs no code of flows: {what} is left to you.",
-            next=f"In a terminal: {next_step}",
+            hint=f"In a terminal: {next_step}",
         )
 
 

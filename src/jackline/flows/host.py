@@ -8,7 +8,9 @@ Not here: making one (assembly/flow_host.py, testing/).
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -18,9 +20,8 @@ from typing import TypeAlias, cast
 from jackline.agents.prices import Price
 from jackline.agents.runner import Runner
 from jackline.clock import Clock, SystemClock
-from jackline.flows.process_slots import ProcessSlots
 from jackline.flows.run_events import Listener, ignore_event
-from jackline.flows.settings import RunSettings
+from jackline.flows.settings import AllowPatterns, RunSettings
 from jackline.flows.store.run_store import RunStore
 
 _USUAL = "jackline.assembly.flow_host"
@@ -38,6 +39,52 @@ async def unknown_window() -> None:
 
 async def unknown_held_time(_task_id: str) -> None:
     """Nobody says how long calls were held."""
+
+
+@dataclass(eq=False, slots=True)
+class ProcessSlot:
+    """One place among the client processes, or in the line for it."""
+
+    level: int
+    granted: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class ProcessSlots:
+    """How many client processes live at once, over all runs of one host; `most` at each level.
+
+    A slot is held exactly while a client process may live: an agent that waits at a quota limit
+    holds none. First come, first served. Agents of a deeper level have slots of their own: an agent
+    holds its slot while it waits for those that it has started, which must not wait for it.
+    """
+
+    def __init__(self, most: int = RunSettings().processes_at_once) -> None:
+        self.most = max(1, most)
+        self._lines: dict[int, dict[ProcessSlot, None]] = {}
+        """By level, those who wait, in the order in which they came."""
+        self._granted: Counter[int] = Counter()
+
+    def request(self, level: int) -> ProcessSlot:
+        """A slot, granted at once or when others are released."""
+        slot = ProcessSlot(level)
+        self._lines.setdefault(level, {})[slot] = None
+        self._grant(level)
+        return slot
+
+    def release(self, slot: ProcessSlot) -> None:
+        """It is not needed any more, whether it was granted or not."""
+        if slot.granted.is_set():
+            self._granted[slot.level] -= 1
+        else:
+            self._lines[slot.level].pop(slot)
+        self._grant(slot.level)
+
+    def _grant(self, level: int) -> None:
+        line = self._lines[level]
+        while line and self._granted[level] < self.most:
+            slot = next(iter(line))
+            del line[slot]
+            self._granted[level] += 1
+            slot.granted.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +108,8 @@ class FlowHost:
     """For how long an agent's calls were held instead of being answered."""
     processes: ProcessSlots = field(default_factory=ProcessSlots)
     """How many client processes live at once, over all runs of this host."""
+    allow: AllowPatterns = tuple
+    """Gives the user's patterns of now for clean-up commands that models have ordered."""
 
 
 def usual_host() -> AbstractAsyncContextManager[FlowHost]:

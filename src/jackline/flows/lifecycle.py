@@ -28,7 +28,6 @@ from jackline.flows.authoring.flow_definition import Flow, load_flow, load_modul
 from jackline.flows.execution.agent_cancellation import (
     agents_named,
     agents_to_resume,
-    is_meant,
     nothing_failed,
     unknown_agent,
     was_cancelled_by_person,
@@ -185,7 +184,7 @@ async def begin_retry(
     if only is None:
         chosen = [call for call in failed if not was_cancelled_by_person(call)]
     else:
-        chosen = [call for call in failed if is_meant(call, only)]
+        chosen = [call for call in failed if only in (call.label, call.task_id)]
         await withdraw_cancellations(host.engine, record.run_id, only, chosen)
     if not chosen:
         raise nothing_failed(record, failed, only)
@@ -210,7 +209,7 @@ async def begin_fork(
         labels = ", ".join(dict.fromkeys(call.label for call in calls)) or "none"
         raise BadArgumentError(
             f"No call of {record.run_id} is labelled {from_label!r}.",
-            next=f"Its labels are: {labels[:300]}.",
+            hint=f"Its labels are: {labels[:300]}.",
         )
     settings = decode_settings(record.settings)
     now = host.clock.wall()
@@ -249,17 +248,17 @@ async def cancel_run(
         return record.state
     if flow is None:
         check_user_code(f"the run {record.run_id}", next_step=f"jackline cancel {record.run_id}")
-    await host.engine.ask_to_stop(record.run_id, "cancel")
+    await host.engine.request_stop(record.run_id, "cancel")
     settings = decode_settings(record.settings)
     claim = await claim_run(host, record, settings.lease)
     if claim is None:
         return record.state
     execution = execution_of(host, claim, record, settings, flow)
     await execution.load(duration_before=duration_before(record))
-    execution.count_kept()
+    execution.count_saved()
     run: FlowRun[None] = FlowRun(execution, Flow(_nothing), resumed=True, probe_first=False)
     run.cancel("It was cancelled while nobody carried it.")
-    await run.carry()
+    await run.run()
     return run.state
 
 
@@ -270,7 +269,7 @@ async def known_run(host: FlowHost, run_id: str) -> RunRecord:
     """The run of that id, or of that beginning of an id; UnreadableError when there is none."""
     record = await host.engine.run(run_id)
     if record is None:
-        raise UnreadableError(f"There is no run {run_id}.", next="`jackline ls` lists them.")
+        raise UnreadableError(f"There is no run {run_id}.", hint="`jackline ls` lists them.")
     return record
 
 
@@ -280,12 +279,12 @@ def flow_of(record: RunRecord) -> Flow[..., Any]:
     if not record.source:
         raise UsageError(
             f"The run {record.run_id} was begun from code that is in no file.",
-            next="Resume it from Python: jackline.resume(run_id, flow=…).",
+            hint="Resume it from Python: jackline.resume(run_id, flow=…).",
         )
     if not Path(record.source).is_file():
         raise UnreadableError(
             f"There is no file {record.source} any more, from which {record.run_id} was begun.",
-            next="Put it back (a link does), or use Python: jackline.resume(run_id, flow=…).",
+            hint="Put it back (a link does), or use Python: jackline.resume(run_id, flow=…).",
         )
     return load_flow(f"{record.source}:{record.flow}")
 
@@ -395,7 +394,7 @@ async def _taken_up(
     if claim is None:
         raise UsageError(
             f"The run {record.run_id} is carried by {record.owner.rpartition(':')[0]} now.",
-            next=f"`jackline logs {record.run_id} -f` follows it; stop that process to take over.",
+            hint=f"`jackline logs {record.run_id} -f` follows it; stop that process to take over.",
         )
     parked = record.state is RunState.PARKED
     ended = _outcome(record) if record.state in ENDED else None
@@ -405,9 +404,9 @@ async def _taken_up(
     execution = execution_of(host, claim, record, settings, flow, listener)
     await execution.load(duration_before=duration_before(record))
     await _end_what_was_ordered(execution)
-    execution.kept_failures = _kept(execution, chosen)
+    execution.replayed_failures = _kept(execution, chosen)
     if ended is not None:
-        with inside(FlowScope(execution, execution.account)):
+        with inside(FlowScope(execution, execution.accounting.account)):
             await execution.hooks.run_due({}, ending=None, run=ended)
     await _forget_what_would_end_alike(execution, agents=anew)
     return FlowRun(execution, flow, resumed=True, probe_first=parked)
@@ -427,24 +426,24 @@ async def _clean_up_after(
         return
     execution = execution_of(host, claim, record, settings, flow, listener)
     await execution.load()
-    calls = {call.task_id: call for call in execution.known.values()}
-    with inside(FlowScope(execution, execution.account)):
+    calls = {call.task_id: call for call in execution.calls.values()}
+    with inside(FlowScope(execution, execution.accounting.account)):
         await execution.hooks.recover()
         await execution.hooks.run_due(calls, ending=Ending.CRASH, run=_outcome(record))
         await execution.resources.release_all()
-    await execution.telling.settle()
+    await execution.events.settle()
     await host.engine.let_go(claim, record)
 
 
 async def _end_what_was_ordered(execution: Execution) -> None:
     """Carry out orders that an earlier owner did not live to see, on agents it had begun."""
-    for order in execution.orders.standing:
-        for call in agents_named(list(execution.known.values()), order.name):
+    for order in execution.cancellations.pending:
+        for call in agents_named(list(execution.calls.values()), order.name):
             if call.state is CallState.RUNNING:
                 await cancel_stored_agent(execution, call, order.name)
             elif not was_cancelled_by_person(call) or (call.ended_at or 0.0) < order.at:
                 continue  # it had ended before, and by something else
-            execution.orders.carried_out(order.name)
+            execution.cancellations.carried_out(order.name)
 
 
 def _kept(
@@ -452,7 +451,7 @@ def _kept(
 ) -> frozenset[tuple[str, int]]:
     """The failed calls that this execution answers with their failure."""
     failed = {
-        name: call for name, call in execution.known.items() if call.state is CallState.FAILED
+        name: call for name, call in execution.calls.items() if call.state is CallState.FAILED
     }
     if chosen is None:
         return frozenset(name for name, call in failed.items() if was_cancelled_by_person(call))
@@ -462,15 +461,13 @@ def _kept(
 async def _forget_what_would_end_alike(execution: Execution, *, agents: bool) -> None:
     anew = [
         call
-        for name, call in execution.known.items()
+        for name, call in execution.calls.items()
         if call.state is CallState.FAILED
-        and name not in execution.kept_failures
+        and name not in execution.replayed_failures
         and (call.kind is not CallKind.AGENT or (agents and call.terminated_by in _BEGINS_ANEW))
     ]
     if anew:
-        await execution.earlier.forget(anew)
-        for call in anew:
-            del execution.known[call.key, call.occurrence]
+        await execution.accounting.begin_anew(anew)
 
 
 def execution_of(
@@ -537,7 +534,7 @@ async def cancel_agents(
     if run.state in ENDED:
         raise UsageError(
             f"The run {run.run_id} has ended ({run.state}): none of its agents is at work.",
-            next=f"`jackline show {run.run_id}` tells how each of them ended.",
+            hint=f"`jackline show {run.run_id}` tells how each of them ended.",
         )
     # Their clean-up may be functions of the flow's file.
     check_user_code(f"the agent {name}", next_step=f"jackline cancel {run.run_id} --only …")
@@ -550,7 +547,7 @@ async def cancel_agents(
     else:
         ended = await _end_here(host, claim, order)
     if ended == 0 and not ahead:
-        await host.engine.take_back_order(run.run_id, name)
+        await host.engine.withdraw_order(run.run_id, name)
         raise await _nobody(host.engine, run, name)
     return CancelledAgents(run, name, ended, carried=claim is None)
 
@@ -570,14 +567,14 @@ async def _end_here(host: FlowHost, claim: Claim, order: AgentOrder) -> int:
     run = await known_run(host, order.run_id)
     execution = execution_of(host, claim, run, decode_settings(run.settings))
     await execution.load(duration_before=duration_before(run))
-    calls = agents_named(list(execution.known.values()), order.name)
+    calls = agents_named(list(execution.calls.values()), order.name)
     meant = [call for call in calls if call.state is CallState.RUNNING]
     for call in meant:
         await cancel_stored_agent(execution, call, order.name)
     if meant:
         await host.engine.answer_order(claim, replace(order, ended=len(meant)))
-    await execution.telling.settle()
-    used = execution.account
+    await execution.events.settle()
+    used = execution.accounting.account
     standing = replace(run, tokens=used.tokens, cost=used.dollars, updated_at=host.clock.wall())
     await host.engine.let_go(claim, standing)
     return len(meant)
@@ -590,5 +587,5 @@ async def _nobody(engine: RunStore, run: RunRecord, name: str) -> BadArgumentErr
         return unknown_agent(run.run_id, calls, name)
     return BadArgumentError(
         f"The agent {name} of {run.run_id} has ended already: {ended[-1].terminated_by}.",
-        next=f"`jackline show {run.run_id}` tells more.",
+        hint=f"`jackline show {run.run_id}` tells more.",
     )

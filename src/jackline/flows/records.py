@@ -159,8 +159,8 @@ class HookRecord:
     """
     hook: str
     """A shell command, or `function NAME` of the flow's file."""
-    told: bytes
-    """JSON given to the hook: the Outcome."""
+    outcome: bytes
+    """JSON of the Outcome, the hook's input."""
     state: str = "due"
     """due, running, done, failed."""
     tries: int = 0
@@ -218,7 +218,7 @@ def canonical_json(value: object) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise BadArgumentError(
             f"A call's arguments cannot be written as JSON: {error}.",
-            next="Give text, numbers, lists, dicts with text keys, dataclasses or pydantic models.",
+            hint="Give text, numbers, lists, dicts with text keys, dataclasses or pydantic models.",
         ) from error
 
 
@@ -247,7 +247,7 @@ def _by_pydantic(value: object) -> object:
     except PydanticSerializationError:
         raise BadArgumentError(
             f"A call's argument is a {type(value).__name__}, which cannot be written as JSON.",
-            next="Give plain data: what a call is asked must be the same after a crash.",
+            hint="Give plain data: what a call is asked must be the same after a crash.",
         ) from None
 
 

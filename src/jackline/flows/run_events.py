@@ -257,7 +257,7 @@ _NOT_IN_DETAIL = frozenset({"at", "label"})
 
 
 class RunEventLog:
-    """One run's voice."""
+    """Emits the events of one run: to its listener at once, and to its log soon."""
 
     def __init__(self, engine: RunStore, run_id: str, listener: Listener) -> None:
         self._engine = engine
@@ -269,8 +269,8 @@ class RunEventLog:
         """Agents of which the log says that they wait, and why."""
         self._warned: set[str] = set()
 
-    def tell(self, event: FlowEvent) -> None:
-        """The event is told now, and logged soon."""
+    def emit(self, event: FlowEvent) -> None:
+        """Pass the event to the listener now, and log it soon."""
         self._listener(event)
         line = self._waits(event) if isinstance(event, AgentWaits) else _line(event)
         if line is not None:
@@ -280,7 +280,7 @@ class RunEventLog:
         """Warn of something that many agents may meet: once."""
         if says not in self._warned:
             self._warned.add(says)
-            self.tell(Warned(at, says))
+            self.emit(Warned(at, says))
 
     def log(self, at: float, what: str, label: str, detail: dict[str, object]) -> None:
         """Add a line to the log only."""

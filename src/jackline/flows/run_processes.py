@@ -30,8 +30,8 @@ from jackline.errors import BadArgumentError, JacklineError, UsageError
 from jackline.flows.cleanup.reaper import is_overdue
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings, may_wake
+from jackline.flows.store import open_run_store, run_store_exists
 from jackline.flows.store.run_store import NOT_OURS, RunStore, how_to_accept, must_be_trusted
-from jackline.flows.store.sqlite import SqliteRunStore
 from jackline.private_files import open_private
 from jackline.programs import own_command
 from jackline.state_dir import safe_files
@@ -53,7 +53,8 @@ class Waker:
 
     def __init__(
         self,
-        store: Path,
+        state_folder: Path,
+        store_url: str,
         clock: Clock,
         start: Callable[[RunRecord], None] | None = None,
         here: Callable[[RunRecord], bool] = lambda _run: False,
@@ -61,7 +62,8 @@ class Waker:
     ) -> None:
         """`here` may take a run up in this process, if it needs no code of a user."""
         self._here = here
-        self._store = store
+        self._folder = state_folder
+        self._store_url = store_url
         self._clock = clock
         self._start = start or self._start_process
         self._clean_up = clean_up or self._start_clean_up
@@ -87,9 +89,9 @@ class Waker:
 
     async def look(self) -> Sequence[str]:
         """Wake every run whose time has come; their ids."""
-        if not await asyncio.to_thread(self._store.exists):
+        if not await asyncio.to_thread(run_store_exists, self._store_url):
             return ()
-        engine = SqliteRunStore(self._store)
+        engine = open_run_store(self._store_url)
         try:
             return await self._wake(engine)
         finally:
@@ -144,12 +146,12 @@ class Waker:
         self._start_verb(("resources", "--retry", "--woken"), None)
 
     def _start_verb(self, words: Sequence[str], cwd: str | None) -> None:
-        log = self._store.with_name("woken-runs.log")
         with safe_files():
+            log = self._folder / "woken-runs.log"
             descriptor = open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with os.fdopen(descriptor, "ab") as file:
             process = subprocess.Popen(  # noqa: S603 -- ourselves
-                own_command(*words, "--state", str(self._store.parent)),
+                own_command(*words, "--state", str(self._folder)),
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -182,10 +184,10 @@ class RunOrders:
         if verb != "release":
             run_id = asked.get("run")
             if not isinstance(run_id, str) or not _ID.fullmatch(run_id):
-                raise BadArgumentError("an order names its run", next="`jackline ls` lists them")
+                raise BadArgumentError("an order names its run", hint="`jackline ls` lists them")
             run = None if engine is None else await engine.run(run_id)
             if run is None:
-                raise BadArgumentError(f"there is no run {run_id}", next="`jackline ls` lists them")
+                raise BadArgumentError(f"there is no run {run_id}", hint="`jackline ls` lists them")
             if verb != "cancel":
                 must_be_trusted(run)
             arguments, cwd = [verb, run.run_id], run.cwd if run.trusted else ""

@@ -12,66 +12,103 @@ Not here: files and flags (config/), budgets (budgets/), starting a process for 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, field
 from datetime import datetime, time, timedelta
 from typing import Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 import msgspec
 
+from jackline.agents.outcome import RUNNERS
 from jackline.budgets.budget import Budget
 from jackline.errors import BadArgumentError, JournalError
 from jackline.flows.records import RunRecord
+from jackline.settings import Form, InProject, setting
 
 OnQuota: TypeAlias = Literal["park", "abort"]
+AllowPatterns: TypeAlias = Callable[[], Sequence[str]]
+"""Gives the user's patterns for commands of models, as they are now."""
 
 
 @dataclass(frozen=True, slots=True)
 class WakeSettings:
-    """The brakes on waking by itself: `[resume]` of the configuration."""
+    """The brakes on parked runs that wake by themselves."""
 
-    hours: str | None = None
-    """Only then, in the host's zone or a named one: "22:00-07:00", "22:00-07:00 Europe/Kiev"."""
-    spend: float | None = None
-    """Not when the run has cost so many dollars already."""
-    confirm: bool = False
-    """Only after a person said yes."""
-    max_wakes: int = 8
-    """So many wake-ups in a row that meet a wall before any call is answered, then a person has to
-    say when; 0: no limit."""
+    hours: str | None = setting(
+        None,
+        'Wake only then, such as "22:00-07:00" or "22:00-07:00 Europe/Kiev".',
+        Form.HOURS,
+    )
+    spend: float | None = setting(
+        None,
+        "A run that has cost so many dollars waits for a person.",
+        least=0,
+        in_project=InProject.LOWER,
+    )
+    confirm: bool = setting(False, "Wake only after a person said yes (`jackline resume ID`).")
+    max_wakes: int = setting(
+        8,
+        "So many wake-ups in a row may meet a quota limit before any call is answered, each after a"
+        " longer pause (5 minutes, doubled up to 4 hours). Then the run waits for a person"
+        " (`jackline resume ID`). 0: no limit.",
+        least=0,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """The last part of a subscription's window is kept for agents of other classes than these."""
+    """Reserve the last part of a subscription's window for what matters more."""
 
-    share: float
-    """From this used share on, no agent of these classes is started."""
-    classes: tuple[str, ...] = ("low",)
+    share: float = setting(
+        MISSING,
+        "From this used share of the fullest window on, no agent of these classes is started; not"
+        " set: never.",
+        above=0,
+        most=1,
+        in_project=InProject.LOWER,
+    )
+    classes: tuple[str, ...] = setting(
+        ("low",),
+        "The classes (`agent(class_=…)`) that then wait; they start after the reset.",
+        in_project=InProject.MORE,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How one run behaves."""
+    """How flows run that say nothing else."""
 
     budgets: tuple[Budget, ...] = ()
     """All of them hold."""
-    on_quota: OnQuota = "park"
+    on_quota: OnQuota = setting(
+        "park",
+        "At a quota limit: wait for its reset with everything saved (park), or fail (abort).",
+    )
     wake: WakeSettings = field(default_factory=WakeSettings)
-    runner: str = "messages"
-    """Who carries agents that name no runner."""
-    model: str | None = None
-    """For agents that name no model; None: the runner's default."""
+    runner: str = setting("messages", "What runs agents that name no runner.", choices=RUNNERS)
+    model: str | None = setting(
+        None,
+        "The model of agents that name none; not set: the runner's default.",
+        Form.MODEL,
+        in_project=InProject.PRICED,
+    )
     reserve: Reserve | None = None
-    guard: int = 3
-    """So many agents in a row that fail the same way stop the run; 0: never."""
-    at_once: int = 500
-    """So many agents at a time; the others wait their turn."""
+    at_once: int = setting(
+        500,
+        "So many agents at a time; the others wait their turn.",
+        least=1,
+        in_project=InProject.LOWER,
+    )
+    guard: int = setting(
+        3, "So many agents in a row that fail the same way stop the run; 0: never.", least=0
+    )
     processes_at_once: int = 32
     """So many of them at a time that are processes of their own: Claude Code, Codex. The same bound
     holds for all runs together that one process carries, such as those of models."""
-    grace: float = 30.0
-    """How long a stop waits for agents to reach a turn's end."""
+    grace: float = setting(
+        30.0, "How long a stop waits for agents to end their turns.", Form.DURATION
+    )
     hook_limit: float = 120.0
     """How long a clean-up may take."""
     lease: float = 30.0
@@ -136,7 +173,7 @@ def parse_hours(words: str) -> WakeHours:
     if hours is None:
         raise BadArgumentError(
             f"{words!r} are no hours to wake in.",
-            next='Write "22:00-07:00", or "22:00-07:00 Europe/Kiev".',
+            hint='Write "22:00-07:00", or "22:00-07:00 Europe/Kiev".',
         )
     return hours
 

@@ -67,7 +67,7 @@ class Shape:
         except (PydanticSerializationError, ValueError) as error:
             raise UnfitValueError(
                 f"The result, a {type(value).__name__}, is not what was promised.",
-                next="Return what the annotation says, or change the annotation.",
+                hint="Return what the annotation says, or change the annotation.",
             ) from error
 
     def faults(self, value: object) -> list[tuple[str, str]]:
@@ -105,7 +105,7 @@ def plain_json(value: object) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise UnfitValueError(
             f"The result cannot be kept as JSON: {error}.",
-            next="Annotate what the function returns, or return text, numbers, lists and dicts.",
+            hint="Annotate what the function returns, or return text, numbers, lists and dicts.",
         ) from error
 
 
@@ -123,7 +123,7 @@ def returned_type(function: Callable[..., object]) -> object:
     except NameError as error:
         raise BadArgumentError(
             f"The return annotation of {function.__name__}() names something unknown: {error}.",
-            next="Import the name at the top of the file, not only for type checking.",
+            hint="Import the name at the top of the file, not only for type checking.",
         ) from error
 
 
@@ -137,7 +137,7 @@ def _own_schema(given: Mapping[Any, Any]) -> JsonObject:
         json.dumps(schema, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise BadArgumentError(
-            f"This JSON Schema is no plain JSON: {error}.", next="Give a dict of plain data."
+            f"This JSON Schema is no plain JSON: {error}.", hint="Give a dict of plain data."
         ) from error
     return schema
 
@@ -167,7 +167,7 @@ def _new_adapter(given: Any) -> TypeAdapter[Any]:
 def _no_shape(given: object) -> BadArgumentError:
     return BadArgumentError(
         f"{getattr(given, '__name__', given)!r} is no shape that a result can have.",
-        next="Give a pydantic model, a dataclass, a TypedDict, a list of them, or JSON Schema.",
+        hint="Give a pydantic model, a dataclass, a TypedDict, a list of them, or JSON Schema.",
     )
 
 
@@ -303,12 +303,12 @@ def check_signature(function: Callable[..., object]) -> None:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise BadArgumentError(
                 f"The flow {function.__name__} takes *{name}, which cannot be kept by name.",
-                next="Take a list or a dict as one parameter.",
+                hint="Take a list or a dict as one parameter.",
             )
         if parameter.kind is parameter.POSITIONAL_ONLY or name in RESERVED:
             raise BadArgumentError(
                 f"The flow {function.__name__} cannot have a parameter {name} like this.",
-                next="Name it otherwise, and let it be given by name.",
+                hint="Name it otherwise, and let it be given by name.",
             )
 
 
@@ -321,7 +321,7 @@ def encode_arguments(
     except TypeError as error:
         raise BadArgumentError(
             f"{function.__name__}() cannot be called like this: {error}.",
-            next=f"It takes: {signature_words(function) or 'nothing'}.",
+            hint=f"It takes: {signature_words(function) or 'nothing'}.",
         ) from None
     hints = _hints(function)
     written: dict[str, object] = {}
@@ -336,7 +336,7 @@ def encode_arguments(
                 says = f"cannot be kept: {type(value).__name__} cannot be written as JSON"
             raise BadArgumentError(
                 f"The argument {name} of {function.__name__}() {says}.",
-                next="Give what the annotation says, or annotate it.",
+                hint="Give what the annotation says, or annotate it.",
             ) from error
     return json.dumps(written, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
@@ -347,7 +347,7 @@ def decode_arguments(function: Callable[..., object], data: bytes) -> dict[str, 
     if not isinstance(given, dict):
         raise BadArgumentError(
             f"A flow's arguments are a JSON object, and {kind_of(given)} was given.",
-            next='Write --name VALUE for each, or {"name": …} for all.',
+            hint='Write --name VALUE for each, or {"name": …} for all.',
         )
     _check_names(function, given)
     hints = _hints(function)
@@ -371,7 +371,7 @@ def _check_names(function: Callable[..., object], given: Mapping[str, object]) -
         hints = _hints(function)
         words = " ".join(as_option(name, Shape(hints.get(name)).json_schema) for name in missing)
         takes = f"Write {words} (it takes: {signature_words(function)})."
-    raise BadArgumentError(f"{function.__name__}() {', and '.join(told)}.", next=takes)
+    raise BadArgumentError(f"{function.__name__}() {', and '.join(told)}.", hint=takes)
 
 
 def parse_arguments(function: Callable[..., object], words: Mapping[str, str]) -> bytes:
@@ -394,7 +394,7 @@ def _decoded(function: Callable[..., object], name: str, value: object, hint: ob
         raise BadArgumentError(
             f"The argument {name} of {function.__name__}() takes {type_in_words(schema)}, and "
             f"{kind_of(value)} was given{where}.",
-            next=f"Write it like this: {as_option(name, schema)}",
+            hint=f"Write it like this: {as_option(name, schema)}",
         ) from error
 
 
@@ -416,7 +416,7 @@ def _hints(function: Callable[..., object]) -> dict[str, object]:
     except NameError as error:
         raise BadArgumentError(
             f"An annotation of {function.__name__}() names something unknown: {error}.",
-            next="Import the name at the top of the file, not only for type checking.",
+            hint="Import the name at the top of the file, not only for type checking.",
         ) from error
     # `None` as a hint means nothing was said; the type of None says it.
     return {name: type(None) if hint is None else hint for name, hint in hints.items()}

@@ -74,23 +74,6 @@ def check_ways_out(own: Path, common: Path, allowed: list[Path]) -> None:
             raise MisplacedRepositoryError("a file in its git folder leads out of it")
 
 
-def main_work_tree(top: Path) -> Path | None:
-    """The work tree of the repository whose worktree this is; None unless both name each other.
-
-    A `.git` file alone may name any repository of the user's.
-    """
-    try:
-        said = os.fsdecode(read_foreign(top / ".git", _MOST_BYTES)).removeprefix("gitdir:").strip()
-        own = (top / said).resolve()
-        back = os.fsdecode(read_foreign(own / "gitdir", _MOST_BYTES)).strip()
-        if own.parent.name != "worktrees" or (own / back).resolve() != top.resolve() / ".git":
-            return None
-    except (OSError, RuntimeError, ValueError):
-        return None
-    common = own.parent.parent
-    return common.parent if common.name == ".git" else None
-
-
 def is_git_folder(path: Path) -> bool:
     """Whether git may take it for one, whatever its name; a folder of branches can hold a `HEAD`.
 

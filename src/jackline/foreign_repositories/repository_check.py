@@ -50,16 +50,16 @@ _FETCHING = frozenset(("clone", "fetch", "pull", "remote", "submodule"))
 _CONNECTING = _FETCHING | {"ls-remote", "push"}
 _OPENING_TOOLS = frozenset(("difftool", "mergetool"))
 _NO_GIT = (1, b"there is no git on the PATH")
-_USUAL_NEXT = "the user may run git there"
+_USUAL_HINT = "the user may run git there"
 
 
 class ForeignRepositoryError(Exception):
-    """Git must not be run there: `why`, and `next`, what would help."""
+    """Git must not be run there: `why`, and `hint`, what would help."""
 
-    def __init__(self, why: str, *, next: str = _USUAL_NEXT) -> None:  # noqa: A002 -- our word
+    def __init__(self, why: str, *, hint: str = _USUAL_HINT) -> None:
         super().__init__(why)
         self.why = why
-        self.next = next
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ async def guard_for(wanted: GitRun, folder: Path) -> GitGuard:
     """
     git = find_program("git")
     if git is None:
-        raise ForeignRepositoryError("there is no git on the PATH", next="install git")
+        raise ForeignRepositoryError("there is no git on the PATH", hint="install git")
     place = _Place(git, wanted, folder)
     found = await _check(place)
     own_hooks = None if found is None else found.hooks_of_the_user
@@ -276,7 +276,7 @@ async def _check_hooks(place: _Place, which: frozenset[str] | None = None) -> No
         raise ForeignRepositoryError(
             f"the repository has a hook, {printable(hook)}, a program that git would start"
             f"{place.where}",
-            next="the user may run git there, or write out, in the whole command, that hooks may"
+            hint="the user may run git there, or write out, in the whole command, that hooks may"
             f" run: {written!r}",
         )
 
@@ -299,7 +299,7 @@ def _check_finished(git_folder: Path) -> None:
         raise ForeignRepositoryError(
             f"a rebase, cherry-pick or the like was left half done there ({left}), and git would"
             " start what it says",
-            next="the user may go on with it, or end it with `--abort`",
+            hint="the user may go on with it, or end it with `--abort`",
         )
 
 
@@ -334,7 +334,7 @@ async def _check_kept_settings(
         command = shlex.join(["git", "config", "--file", str(file), "--unset-all", name])
         raise ForeignRepositoryError(
             f"{where} sets {printable(name)}, which may start a program or lead elsewhere",
-            next=f"the user may run git there, or take it out: {printable(command)}",
+            hint=f"the user may run git there, or take it out: {printable(command)}",
         )
 
 
@@ -386,7 +386,7 @@ def _refusal(setting: _Setting, place: _Place) -> ForeignRepositoryError:
     return ForeignRepositoryError(
         f"the repository sets {printable(setting.name)}{place.where}, which may start a program"
         " or lead elsewhere",
-        next=f"the user may run git there, or take it out: {printable(command)}",
+        hint=f"the user may run git there, or take it out: {printable(command)}",
     )
 
 

@@ -59,12 +59,13 @@ from jackline.gateway.own_answers import (
 from jackline.gateway.placement import ModelSubstitution, Placement, RouteChooser, upstream_for
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_limits import LimitReading
+from jackline.lane_id import LaneId
 from jackline.lanes import CacheTtl, RemainingWork
 from jackline.outside_names import cut_name, problem_of_model
 from jackline.providers.settings import Credential
 from jackline.upstream.interface import UpstreamRequest
 
-NativeError: TypeAlias = Callable[[str, int, bytes], bytes]
+NativeError: TypeAlias = Callable[[LaneId, int, bytes], bytes]
 # A side call is no agent's turn: its client does better with the vendor's error than with waiting.
 _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
 # The agent that a session's own calls belong to.
@@ -105,7 +106,7 @@ def new_call_id() -> str:
     return f"{_THIS_PROCESS}{next(_numbers):06x}"
 
 
-def _as_it_came(_lane: str, _status: int, body: bytes) -> bytes:
+def _as_it_came(_lane: LaneId, _status: int, body: bytes) -> bytes:
     return body
 
 
@@ -252,7 +253,7 @@ class CallIntake:
         self._submit(call)
 
     def _cached_parts(
-        self, who: Who | None, body: bytes | bytearray | None, lanes: tuple[str, ...], now: float
+        self, who: Who | None, body: bytes | bytearray | None, lanes: tuple[LaneId, ...], now: float
     ) -> tuple[str, Prefix, bool]:
         """What prompt caches may hold of a call, and whether it begins its conversation.
 
@@ -273,7 +274,7 @@ class CallIntake:
         cache = self.settings.cache
         return cache.tags.get(identity.tag or "") or cache.classes.get(identity.class_ or "")
 
-    def _passes_through(self, lane: str) -> bool:
+    def _passes_through(self, lane: LaneId) -> bool:
         upstream = self._lanes.upstream(lane)
         return upstream is not None and upstream.credential is Credential.PASS_THROUGH
 
@@ -314,7 +315,7 @@ class CallIntake:
 
     def _has_room(self, size: int, own: int) -> bool:
         held = self.held_bytes
-        return held == own or held + size <= self.settings.limits.held_bytes
+        return held == own or held + size <= self.settings.limits.held_bodies
 
     def hold(self, size: int) -> Callable[[], None]:
         """Count so many bytes as held, until the returned function is called."""
@@ -445,7 +446,7 @@ class CallIntake:
             # It ended at once; the call manager has dropped it already.
             self._forget(call)
 
-    def open_lane(self, name: str) -> bool:
+    def open_lane(self, name: LaneId) -> bool:
         """Open a lane that was known before a restart; whether its upstream still exists."""
         self._lanes.open(name, self.now())
         return name in self.carrier.controller.lanes
@@ -538,7 +539,7 @@ class CallIntake:
     def in_native_words(self, refusal: CallRefusal) -> CallRefusal:
         """The refusal with an error of another dialect translated to the client's."""
         theirs = refusal.rejection
-        if theirs is None:
+        if theirs is None or theirs.lane is None:
             return refusal
         body = self._native_error(theirs.lane, theirs.status, theirs.body)
         if body is theirs.body:
@@ -612,7 +613,7 @@ class CallIntake:
             at=self.wall(),
             call=call_id,
             outcome="refused",
-            lane="",
+            lane=None,
             model=cut_name(facts.model or ""),
             session=identity.session,
             agent=identity.agent,

@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 from jackline.gateway.connection import Exchange
 from jackline.http1.headers import HeaderFilter, Headers, request_lines
+from jackline.lane_id import LaneId
 from jackline.lanes.prompt_caches import is_worth_sharing
 from jackline.outside_names import cut_name
 from jackline.providers.settings import UpstreamSettings
@@ -124,9 +125,9 @@ class CallLanes(NamedTuple):
     open only once the first is known to be down for others.
     """
 
-    lanes: tuple[str, ...]
-    last_resorts: tuple[str, ...]
-    own_key: tuple[str, ...] = ()
+    lanes: tuple[LaneId, ...]
+    last_resorts: tuple[LaneId, ...]
+    own_key: tuple[LaneId, ...] = ()
     unproven: bool = False
 
 

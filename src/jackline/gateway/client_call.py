@@ -32,7 +32,6 @@ from jackline.dialects import PING, TokensUsed, error_event, placeholder_start
 from jackline.events import CallEnded
 from jackline.gateway.caller import Client, Identity
 from jackline.gateway.connection import Exchange
-from jackline.gateway.lane_registry import shown
 from jackline.gateway.own_answers import (
     RefusalAnswer,
     gateway_refusal,
@@ -43,6 +42,7 @@ from jackline.gateway.own_answers import (
 )
 from jackline.gateway.settings import GatewaySettings
 from jackline.http1.headers import Headers
+from jackline.lane_id import LaneId
 
 # A call that waited for less has not been held, only passed through.
 HELD_FROM = 1.0
@@ -351,7 +351,7 @@ class ClientCall:
 
     # --- called by the call manager ---
 
-    def answer_began(self, status: int, headers: Headers, lane: str) -> None:
+    def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:
         """The vendor answers."""
         self.lane = lane
         self._begun_status = status
@@ -517,7 +517,7 @@ class ClientCall:
         call = self.request.id
         vendors_id = request_id(headers)
         self._request_id = vendors_id or call
-        return note_lines(call, shown(self.lane), attempts, waited, names_it=vendors_id is None)
+        return note_lines(call, self.lane.label, attempts, waited, names_it=vendors_id is None)
 
     def _end(
         self, outcome: str, status: int | None, attempts: int, usage: TokensUsed = _NOTHING_USED

@@ -323,7 +323,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._listener = listener
         self._loop = loop
         limits = listener.limits
-        self._parser = RequestParser(limits.header_bytes, limits.body_bytes)
+        self._parser = RequestParser(limits.headers, limits.body)
         self.now: Callable[[], float] = loop.time
         self.phase = _READING
         self.deadline = inf
@@ -373,7 +373,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has come."""
         self.transport = cast(asyncio.Transport, transport)
-        self.deadline = self.now() + self._listener.limits.idle_seconds
+        self.deadline = self.now() + self._listener.limits.idle
         refusal = self._listener.arrived(self)
         if refusal is not None:
             self._refuse(refusal)
@@ -424,7 +424,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         exchange = self._exchange
         if exchange is not None and not exchange.finished:
             # One that reads nothing at all for so long is as good as gone.
-            self.deadline = self.now() + self._listener.limits.idle_seconds
+            self.deadline = self.now() + self._listener.limits.idle
             if exchange.on_pause is not None:
                 exchange.on_pause()
 
@@ -473,7 +473,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.close()
         elif self.paused:
             self.phase = _FLUSHING
-            self.deadline = self.now() + self._listener.limits.idle_seconds
+            self.deadline = self.now() + self._listener.limits.idle
         else:
             self._be_idle()
 
@@ -491,7 +491,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """End the connection when what was written has been sent."""
         self.flush()
         self._leave()
-        self.deadline = self.now() + self._listener.limits.idle_seconds
+        self.deadline = self.now() + self._listener.limits.idle
         self.transport.close()
 
     def hang_up(self) -> None:
@@ -539,7 +539,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _body_deadline(self) -> float:
         limits = self._listener.limits
-        pause, pace = limits.body_pause_seconds, limits.body_pace
+        pause, pace = limits.body_pause, limits.body_pace
         return min(self.now(), self.began + self._parser.came / pace) + pause
 
     def _count_held(self) -> None:
@@ -599,7 +599,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             # The time that its head took is not the body's.
             self.began = self.now()
         elif before is _NOTHING:
-            self.deadline = self.now() + limits.header_seconds
+            self.deadline = self.now() + limits.header_time
         self._count_held()
         if stage is _BODY and self.phase is _READING:
             self.deadline = self._body_deadline()
@@ -609,13 +609,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._parser.stage is _BODY:
             return RequestRefusal(
                 408,
-                f"Nothing of the body came for {limits.body_pause_seconds:g} s, or less than"
+                f"Nothing of the body came for {limits.body_pause:g} s, or less than"
                 f" {limits.body_pace} bytes a second. Send it faster, or change"
                 " `limits.body_pause` and `limits.body_pace` in jackline.toml.",
             )
         return RequestRefusal(
             408,
-            f"The headers did not come within {limits.header_seconds:g} s. Send them faster, or"
+            f"The headers did not come within {limits.header_time:g} s. Send them faster, or"
             " raise `limits.header_time` in jackline.toml.",
         )
 
@@ -633,7 +633,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _be_idle(self) -> None:
         self.phase = _READING
-        self.deadline = self.now() + self._listener.limits.idle_seconds
+        self.deadline = self.now() + self._listener.limits.idle
         if self._ahead is not None and not self._consuming:
             # Not from within the owner's call that finished the answer.
             self._loop.call_soon(self._go_on)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from fnmatch import fnmatchcase
@@ -23,11 +24,11 @@ from jackline.errors import BadArgumentError, JacklineError
 from jackline.gateway.access import TOKEN_HEADER as VIEWER_HEADER
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.connection import Exchange
-from jackline.gateway.lane_registry import shown
 from jackline.gateway.own_answers import gateway_refusal
 from jackline.gateway.placement import RouteOverride
 from jackline.gateway_proof import PATH as PROOF_PATH
 from jackline.gateway_proof import nonce_in, socket_address
+from jackline.lanes import LaneId, saved_lane
 from jackline.lanes.breaker import FLOWING
 
 PREFIX = b"/_jackline/"
@@ -162,6 +163,7 @@ class ControlPaths:
         exchange.respond(no.status, no.headers, no.body)
 
 
+_log = logging.getLogger("jackline")
 Save = Callable[[bytes], None]
 _LONGEST = 30 * 86_400.0
 
@@ -179,13 +181,13 @@ class OperatorOrders:
         known = [each.name for each in self._desk.settings.upstreams]
         if not isinstance(name, str) or name not in known:
             raise BadArgumentError(
-                f"there is no upstream {name!r}", next=f"use one of: {', '.join(known)}"
+                f"there is no upstream {name!r}", hint=f"use one of: {', '.join(known)}"
             )
         seconds = order.get("seconds")
         if seconds is not None and not (
             isinstance(seconds, int | float) and 0 < seconds <= _LONGEST
         ):
-            raise BadArgumentError("an order holds for up to 30 days", next="for example --for 30m")
+            raise BadArgumentError("an order holds for up to 30 days", hint="for example --for 30m")
         until = None if seconds is None else self._desk.now() + float(seconds)
         override = RouteOverride(
             name, _text(order, "model"), _text(order, "session"), _text(order, "agent"), until
@@ -218,23 +220,21 @@ class OperatorOrders:
             self._desk.carrier.probe_lane(name)
         return {
             "probed": [
-                {"lane": shown(name), "sent": lanes[name].probe is not None}
+                {"lane": name.label, "sent": lanes[name].probe is not None}
                 for name in sorted(closed)
             ]
         }
 
-    def _named(self, order: Mapping[str, object]) -> list[str]:
+    def _named(self, order: Mapping[str, object]) -> list[LaneId]:
         """The lanes that an order names; an upstream's name includes all of its lanes."""
         pattern = _text(order, "lane") or ""
         lanes = self._desk.carrier.controller.lanes
         found = [
-            name
-            for name in lanes
-            if fnmatchcase(shown(name), pattern) or name.partition("/")[0] == pattern
+            name for name in lanes if fnmatchcase(name.label, pattern) or name.upstream == pattern
         ]
         if not found:
-            shown_lanes = ", ".join(sorted({shown(name) for name in lanes})) or "none yet"
-            raise BadArgumentError(f"no lane is called {pattern!r}", next=f"lanes: {shown_lanes}")
+            shown_lanes = ", ".join(sorted({name.label for name in lanes})) or "none yet"
+            raise BadArgumentError(f"no lane is called {pattern!r}", hint=f"lanes: {shown_lanes}")
         return found
 
     def _switch(self, order: Mapping[str, object], *, paused: bool) -> dict[str, object]:
@@ -242,7 +242,7 @@ class OperatorOrders:
         for name in found:
             self._desk.carrier.pause_lane(name, paused=paused)
         self._save_all()
-        return {"lanes": sorted(shown(name) for name in found), "paused": paused}
+        return {"lanes": sorted(name.label for name in found), "paused": paused}
 
     # --- over a restart ---
 
@@ -251,15 +251,20 @@ class OperatorOrders:
         try:
             saved = json.loads(memory)
             orders = [RouteOverride(**each) for each in saved["orders"]]
-            paused = [str(name) for name in saved["paused"]]
+            paused = [saved_lane(each) for each in saved["paused"]]
         except (ValueError, TypeError, KeyError):
             return  # nothing that we have saved
         ahead = self._desk.wall() - self._desk.now()
         self._desk.chooser.orders = tuple(each.moved(-ahead) for each in orders)
         self._desk.chooser.orders = tuple(self._living())
-        for name in paused:
-            if self._desk.open_lane(name):
-                self._desk.carrier.pause_lane(name, paused=True)
+        if None in paused:
+            _log.warning(
+                "an older Jackline saved which lanes were paused by hand: pause them again, with"
+                " `jackline upstream pause`"
+            )
+        for lane in paused:
+            if lane is not None and self._desk.open_lane(lane):
+                self._desk.carrier.pause_lane(lane, paused=True)
 
     def to_json(self) -> list[dict[str, object]]:
         """The orders in force as JSON, their ends as dates: for people, and for a restart."""

@@ -15,7 +15,7 @@ import json
 import logging
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -25,9 +25,9 @@ from jackline.errors import JournalError
 from jackline.events import Announce, LanesLearned
 from jackline.failures import Json
 from jackline.failures.wording import redact
-from jackline.gateway.lane_registry import MOST_IDLE, MOST_LANES, LaneRegistry, shown
+from jackline.gateway.lane_registry import MOST_IDLE, MOST_LANES, LaneRegistry
 from jackline.journal import JournalReader
-from jackline.lanes import export, restore
+from jackline.lanes import LaneId, export, restore, saved_lane, saved_lanes
 
 _SAVED = ("content-type", "anthropic-ratelimit-", "x-ratelimit-", "x-should-retry")
 # Names, numbers and dates, durations, kinds of documents: no secret has such a form.
@@ -37,19 +37,20 @@ _LIMIT_VALUE = re.compile(
 _MOST_HEADERS = 40
 
 
-def redacted_walls(walls: dict[str, Json]) -> dict[str, Json]:
+def redacted_walls(walls: Sequence[Json]) -> list[Json]:
     """The exported answer at each lane's wall without what could be a secret."""
-    fit = {name: _without_secrets(wall) for name, wall in walls.items()}
-    return {name: wall for name, wall in fit.items() if wall is not None}
+    return [each for each in map(_without_secrets, walls) if each is not None]
 
 
 def _without_secrets(wall: Json) -> Json:
+    lane = saved_lane(wall)
     match wall:
         case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
             blanked = _blanked(packed)
-            if blanked is not None:
-                headers = [pair for pair in pairs if _is_limit_header(pair)][:_MOST_HEADERS]
-                return {"status": status, "headers": headers, "body": blanked}
+            if blanked is not None and lane is not None:
+                headers: list[Json] = [pair for pair in pairs if _is_limit_header(pair)]
+                words = {"status": status, "headers": headers[:_MOST_HEADERS], "body": blanked}
+                return {**lane._asdict(), **words}
     return None
 
 
@@ -94,7 +95,7 @@ def remember(
 
 def recall(
     carrier: CallManager, registry: LaneRegistry, upstream: str, memory: bytes, now: float
-) -> list[str]:
+) -> list[LaneId]:
     """Restore what an earlier gateway knew of this upstream; the lanes that know something."""
     try:
         saved: Json = json.loads(memory)
@@ -103,9 +104,11 @@ def recall(
     if not isinstance(saved, dict) or saved.get("upstream") != upstream:
         return []
     lanes = saved.get("lanes")
-    known = lanes.get("lanes") if isinstance(lanes, dict) else None
-    for name in known if isinstance(known, dict) else ():
-        registry.open(name, now)
+    known = saved_lanes(lanes)
+    if known is None:
+        _log.warning("what the lanes knew is dropped: another version of Jackline saved it")
+    for lane_id in known or ():
+        registry.open(lane_id, now)
     taught = restore(carrier.controller, lanes, now)
     carrier.walls.restore(saved.get("walls"))
     registry.clients.restore(saved.get("clients"))
@@ -144,8 +147,8 @@ class LaneMemory:
         if memory is not None:
             self._carrier.follow_clock()
             where, now = self._addresses(), self._clock.steady()
-            for name in recall(self._carrier, self._registry, where, memory[1], now):
-                _log.info("%s goes on from what was known", shown(name))
+            for lane in recall(self._carrier, self._registry, where, memory[1], now):
+                _log.info("%s goes on from what was known", lane)
 
     def remember(self) -> None:
         """Announce what the lanes know by now."""

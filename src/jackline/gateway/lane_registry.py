@@ -19,14 +19,13 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import TypeVar
 
 from jackline.dialects import account_of
 from jackline.failures import Json
 from jackline.gateway.caller import GatewayCaller
 from jackline.gateway.vendor_limits import LimitReading
-from jackline.lanes import CacheTtl, KnownLimits, LaneController, LaneSettings
+from jackline.lanes import CacheTtl, KnownLimits, LaneController, LaneId, LaneSettings
 from jackline.providers.rate_limits_api import limits_of
 from jackline.providers.settings import Credential, UpstreamSettings
 
@@ -240,9 +239,9 @@ class LaneRegistry:
         self._upstreams = {each.name: each for each in upstreams}
         self._cache_ttl = cache_ttl
 
-    def upstream(self, lane: str) -> UpstreamSettings | None:
+    def upstream(self, lane: LaneId) -> UpstreamSettings | None:
         """Whose lane this is."""
-        return self._upstreams.get(lane.partition("/")[0])
+        return self._upstreams.get(lane.upstream)
 
     def fingerprint(self, upstream: UpstreamSettings, who: bytes) -> str:
         """A short name for an account or credential that reveals nothing of it."""
@@ -274,17 +273,17 @@ class LaneRegistry:
         own = self.fingerprint(upstream, credential)
         self.logins.confirm(login, upstream.url, organization, own)
 
-    def lane(self, upstream: UpstreamSettings, model: str, account: str, now: float) -> str:
-        """The name of the lane, opened if need be; TooManyLanesError when it cannot be."""
-        name = f"{upstream.name}/{model}#{account}"
-        lane = self._controller.lanes.get(name)
+    def lane(self, upstream: UpstreamSettings, model: str, account: str, now: float) -> LaneId:
+        """The lane, opened if need be; TooManyLanesError when it cannot be."""
+        lane_id = LaneId(upstream.name, model, account)
+        lane = self._controller.lanes.get(lane_id)
         if lane is None:
             self._make_room(now)
-            self.open(name, now)
-        else:
-            # It is not closed to make room for another one of the same call.
-            lane.used_at = max(lane.used_at, now)
-        return name
+            self.open(lane_id, now)
+            return lane_id
+        # It is not closed to make room for another one of the same call.
+        lane.used_at = max(lane.used_at, now)
+        return lane.id
 
     def _make_room(self, now: float) -> None:
         lanes = self._controller.lanes
@@ -295,9 +294,9 @@ class LaneRegistry:
         if len(lanes) >= MOST_LANES:
             raise TooManyLanesError
 
-    def open(self, name: str, now: float) -> None:
-        """Open a lane by its name, for example one that was saved over a restart."""
-        settings = self._settings(name)
+    def open(self, lane_id: LaneId, now: float) -> None:
+        """Open a lane, for example one that was saved over a restart."""
+        settings = self._settings(lane_id)
         if settings is not None:
             self._controller.open_lane(now, settings)
 
@@ -306,10 +305,9 @@ class LaneRegistry:
         found = map(self._settings, self._controller.lanes)
         return [settings for settings in found if settings is not None]
 
-    def _settings(self, name: str) -> LaneSettings | None:
-        place, _, rest = name.partition("/")
-        model, _, account = rest.rpartition("#")
-        upstream = self._upstreams.get(place)
+    def _settings(self, lane_id: LaneId) -> LaneSettings | None:
+        model = lane_id.model
+        upstream = self._upstreams.get(lane_id.upstream)
         if upstream is None:
             return None
         limits = upstream.limits
@@ -317,20 +315,13 @@ class LaneRegistry:
             if fnmatchcase(model, pattern):
                 limits = model_limits
                 break
-        reading = self.readings.get(place)
+        reading = self.readings.get(lane_id.upstream)
         reported = None if reading is None else limits_of(model, reading.limits)
         return LaneSettings(
-            name,
-            account,
+            lane_id,
             limits,
             reported or KnownLimits(),
             local=upstream.local,
             cached_counts=upstream.counts_cached_of(model),
             cache_ttl=upstream.cache_ttl_of(model, self._cache_ttl),
         )
-
-
-@lru_cache(maxsize=1024)
-def shown(name: str) -> str:
-    """A lane's name for people: without the account's fingerprint."""
-    return name.partition("#")[0]

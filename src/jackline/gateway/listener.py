@@ -173,9 +173,7 @@ class Listener:
         for connection in list(self._open):
             if connection.idle:
                 connection.close()
-        await self._wait_for_all(
-            self.limits.drain_seconds if drain_seconds is None else drain_seconds
-        )
+        await self._wait_for_all(self.limits.drain if drain_seconds is None else drain_seconds)
         self.cut()
         await self._wait_for_all(_LAST_TURNS_SECONDS)
         if self._sweeping is not None:
@@ -227,7 +225,7 @@ class Listener:
     def holds(self, more: int) -> None:
         """Incomplete requests hold so many bytes more, or fewer."""
         self._unfinished += more
-        if more > 0 and self._unfinished > self.limits.unfinished_bytes:
+        if more > 0 and self._unfinished > self.limits.unfinished_bodies:
             self._make_room()
 
     def _make_room(self) -> None:
@@ -239,7 +237,7 @@ class Listener:
         now = self._loop.time()
         holding = [one for one in self._open if one.unfinished]
         holding.sort(key=lambda one: one.unfinished * (now - one.began + _FIRST_SECONDS))
-        enough = self.limits.unfinished_bytes - self.limits.unfinished_bytes // _FREED_SHARE
+        enough = self.limits.unfinished_bodies - self.limits.unfinished_bodies // _FREED_SHARE
         while holding and self._unfinished > enough:
             holding.pop().give_way()
 
@@ -268,7 +266,7 @@ class Listener:
 
     def _sweep_later(self) -> None:
         limits = self.limits
-        shortest = min(limits.header_seconds, limits.body_pause_seconds, limits.idle_seconds)
+        shortest = min(limits.header_time, limits.body_pause, limits.idle)
         pause = min(_LONGEST_SWEEP, shortest)
         self._sweep_due = self._loop.time() + pause
         self._sweeping = self._loop.call_later(pause, self._sweep)

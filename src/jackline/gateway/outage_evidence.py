@@ -21,8 +21,9 @@ from jackline.calls import CallRequest
 from jackline.clock import Clock
 from jackline.event_loop import LatenessWatch
 from jackline.gateway.caller import credential_of
-from jackline.gateway.lane_registry import LaneRegistry, shown
+from jackline.gateway.lane_registry import LaneRegistry
 from jackline.http1.headers import Headers
+from jackline.lane_id import LaneId
 from jackline.lanes.lane import Lane
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.upstream.http_upstream import HttpUpstream
@@ -89,7 +90,7 @@ class OutageEvidence:
 
     def __init__(
         self,
-        lanes: Mapping[str, Lane],
+        lanes: Mapping[LaneId, Lane],
         registry: LaneRegistry,
         upstream: ProvidedUpstream,
         clock: Clock,
@@ -106,31 +107,31 @@ class OutageEvidence:
         self._accepted_at = _NEVER
         self._probed: dict[str, _Probed] = {}
 
-    def failed(self, request: CallRequest, lane: str, now: float) -> None:
+    def failed(self, request: CallRequest, lane: LaneId, now: float) -> None:
         """The lane's upstream has shown a call that it is down; only a known client's counts."""
         upstream = self._registry.upstream(lane)
         credential = credential_of(request.message.headers)
         if upstream is None or not self._registry.clients.is_accepted(upstream.url, credential):
             return
-        place = shown(lane)
+        place = lane.label
         _, last = self._failed.pop(place, (_NEVER, _NEVER))
         self._failed[place] = last, now
         if len(self._failed) > _MOST_PLACES:
             self._failed.popitem(last=False)
 
-    def is_down(self, lane: str, now: float) -> bool:
+    def is_down(self, lane: LaneId, now: float) -> bool:
         """Whether the lane's upstream is down; without evidence it is looked for, and this is no.
 
         After `changed` the answer may be another one.
         """
-        place = shown(lane)
+        place = lane.label
         accepted = self._last_accepted(place, now)
         if now - accepted < _QUIET:
             return False
         before, _ = self._failed.get(place, (_NEVER, _NEVER))
         if before > accepted and now - before < _LATELY:
             return True
-        return self._is_probed_down(lane.partition("/")[0], now)
+        return self._is_probed_down(lane.upstream, now)
 
     async def close(self) -> None:
         """Leave no probe behind."""
@@ -149,7 +150,7 @@ class OutageEvidence:
                 # A lane that knows of an earlier process has accepted nothing in this one.
                 if lane.health.accepts_per_second(now):
                     at = lane.health.accepted_at
-                    for there in (shown(name), name.partition("/")[0]):
+                    for there in (name.label, name.upstream):
                         self._accepted[there] = max(self._accepted.get(there, _NEVER), at)
         return self._accepted.get(place, _NEVER)
 
@@ -191,7 +192,7 @@ class OutageEvidence:
         # On a connection of its own: those in use have carried what callers sent.
         http, head = HttpUpstream({upstream: origin}), _Head()
         with LatenessWatch() as watch:
-            attempt = http.start(provider.render(_QUESTION, ""), upstream, head)
+            attempt = http.start(provider.render(_QUESTION, ""), LaneId(upstream), head)
             try:
                 await asyncio.wait([head.status], timeout=origin.connect_seconds + _PATIENCE)
                 found = head.status.result() if head.status.done() else TimeoutError()

@@ -30,7 +30,8 @@ from jackline.dialects.request_facts import continues_openai_turn, continues_tur
 from jackline.events import CallEnded
 from jackline.gateway.caller import CallLanes, CallRoute, GatewayCaller, Identity, Who
 from jackline.gateway.connection import Exchange
-from jackline.gateway.lane_registry import LaneRegistry, bare_credential, shown
+from jackline.gateway.lane_registry import LaneRegistry, bare_credential
+from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
 from jackline.lanes.breaker import FLOWING
 from jackline.providers.credential_forms import login_vendor
@@ -284,7 +285,9 @@ class Placement:
         Only a model's answer on a path of its API shows that a vendor has accepted the client:
         other paths may need no key. `organization` is the one that the answer to a login names.
         """
-        upstream = _upstream_of(event.lane)
+        if event.lane is None:
+            return
+        upstream = event.lane.upstream
         place = self._registry.upstream(event.lane)
         is_own = place is not None and _passes_through(place) and bool(bare_credential(credential))
         if proves_credential and place is not None and is_own:
@@ -296,7 +299,7 @@ class Placement:
         conversation = (event.session, event.agent), self._clients.digest(credential)
         self._conversations.answered(conversation, upstream, now)
         if self._chooser.degrades(event.model, upstream, dialect):
-            lane = shown(event.lane)
+            lane = event.lane.label
             before = self._substitutions.pop((event.model, lane), None)
             times = 1 if before is None else before.times + 1
             self._substitutions[event.model, lane] = ModelSubstitution(
@@ -353,9 +356,9 @@ class Placement:
             routes = self._conversations.order(conversation, routes, lambda: reader(body), now)
             # Its turn goes on where it was admitted with this credential.
             unproven = unproven and routes[0].upstream.name not in closed
-        lanes: list[str] = []
-        last: list[str] = []
-        own_key: list[str] = []
+        lanes: list[LaneId] = []
+        last: list[LaneId] = []
+        own_key: list[LaneId] = []
         for upstream, name, degrades in routes:
             account = registry.account(upstream, caller, body)
             lane = registry.lane(upstream, name, account, now)
@@ -403,12 +406,12 @@ class Placement:
         is_first = upstream is upstreams[0] or not any(map(_passes_through, upstreams))
         return is_first and not self._clients.is_rejected(credential)
 
-    def _own_vendor(self, lane: str) -> str | None:
+    def _own_vendor(self, lane: LaneId) -> str | None:
         """The address that a lane's calls are sent to with the client's own credential, or None."""
         upstream = self._registry.upstream(lane)
         return upstream.url if upstream is not None and _passes_through(upstream) else None
 
-    def _any_recovers(self, lanes: Sequence[str]) -> bool:
+    def _any_recovers(self, lanes: Sequence[LaneId]) -> bool:
         return any(self._known[name].state is LaneState.RECOVERING for name in lanes)
 
     def _while_one_recovers(
@@ -424,7 +427,7 @@ class Placement:
         lack of it.
         """
         lanes = places.lanes
-        first, home = self._known[lanes[0]], _upstream_of(lanes[0])
+        first, home = self._known[lanes[0]], lanes[0].upstream
         if self._conversations.is_at(conversation, home, now):
             stays = first.state in FLOWING and not first.paused and is_in_turn()
             return places._replace(lanes=lanes[:1], last_resorts=lanes[1:]) if stays else places
@@ -477,7 +480,3 @@ def _is_closed(upstream: UpstreamSettings, first: CallRoute) -> bool:
         and not _passes_through(upstream)
         and not upstream.accept_rejected_clients
     )
-
-
-def _upstream_of(lane: str) -> str:
-    return lane.partition("/")[0]

@@ -37,6 +37,7 @@ from jackline.gateway.placement import relay_upstream
 from jackline.gateway.settings import ListenSettings
 from jackline.http1.headers import Headers
 from jackline.http1.requests import RequestRefusal
+from jackline.lane_id import LaneId
 from jackline.upstream.interface import Upstream, UpstreamAttempt, UpstreamRequest
 
 _OURS = b"x-jackline-"
@@ -47,7 +48,7 @@ class Relay:
 
     __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_release")
 
-    def __init__(self, exchange: Exchange, lane: str, release: Callable[[], None]) -> None:
+    def __init__(self, exchange: Exchange, lane: LaneId, release: Callable[[], None]) -> None:
         """`release` is called once, when its body is no longer needed."""
         self._exchange = exchange
         self._release: Callable[[], None] | None = release
@@ -104,7 +105,7 @@ class Relay:
         self._exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
 
     def _notes(self, headers: Headers) -> bytes:
-        return note_lines(self._call, self._lane, 1, names_it=request_id(headers) is None)
+        return note_lines(self._call, self._lane.label, 1, names_it=request_id(headers) is None)
 
 
 _log = logging.getLogger(__name__)
@@ -258,7 +259,7 @@ class Router:
                 _refuse(exchange, no)
                 return
             release = self._desk.hold(len(exchange.body))
-            relay = Relay(exchange, f"{upstream.name}/relay", release)
+            relay = Relay(exchange, LaneId(upstream.name, "relay"), release)
             relay.start(self._upstream, target)
 
     def _take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:
@@ -285,7 +286,7 @@ class Router:
 
         self._compressed.decompress(
             exchange,
-            self._desk.settings.limits.body_bytes,
+            self._desk.settings.limits.body,
             submit,
             lambda: _refuse(exchange, self._desk.no_room()),
         )

@@ -24,6 +24,7 @@ from jackline import __version__
 from jackline.clock import Clock
 from jackline.failures import Kind, Scope, classify
 from jackline.failures.observation import Json, Observation, Where
+from jackline.lane_id import LaneId
 from jackline.upstream.bounded_answers import fetch
 from jackline.upstream.dialler import proxy_from_environment
 from jackline.upstream.http_upstream import HttpUpstream
@@ -307,7 +308,7 @@ class StatusPages:
         )
         message = UpstreamRequest(b"GET", _SUMMARY.encode(), headers)
         fetched = await fetch(
-            self._upstream, message, f"{name}/", most_bytes=_MOST_BYTES, seconds=self._patience
+            self._upstream, message, LaneId(name), most_bytes=_MOST_BYTES, seconds=self._patience
         )
         return fetched.document
 

@@ -21,8 +21,8 @@ from jackline.failures.sentences import duration_in_words
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.client_call import ClientCall
 from jackline.gateway.control_plane import OperatorOrders
-from jackline.gateway.lane_registry import shown
 from jackline.journal import JournalHealth
+from jackline.lane_id import LaneId
 from jackline.lanes import Call, LimitOrigin
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
@@ -46,7 +46,7 @@ def picture(
     """The state of everything now, which is `at`, in the reader's time zone."""
     carrier, counts = desk.carrier, desk.counts
     now = desk.now()
-    waiting_on: dict[str, int] = {}
+    waiting_on: dict[LaneId, int] = {}
     calls = [call for call in desk.calls if call.carried is not None]
     waiting = [call for call in calls if call.waiting]
     for call in waiting:
@@ -59,7 +59,7 @@ def picture(
         url=url,
         upstream=desk.settings.upstream.url,
         started=started,
-        lanes=tuple(_lane(desk, lane, waiting_on.get(lane.name, 0), now) for lane in lanes),
+        lanes=tuple(_lane(desk, lane, waiting_on.get(lane.id, 0), now) for lane in lanes),
         waiting=tuple(_waiting(desk, waiting, at, now)),
         calls_waiting=len(waiting),
         calls_in_flight=carrier.controller.calls_in_flight,
@@ -104,7 +104,8 @@ def _lane(desk: CallIntake, lane: Lane, waiting: int, now: float) -> LaneStatus:
     flows = lane.state in FLOWING and not lane.paused
     reason = None if flows else lane.waiting(_ANY_CALL, now)
     return LaneStatus(
-        name=shown(lane.name),
+        name=lane.label,
+        upstream=lane.id.upstream,
         state=lane.state.value,
         why="" if reason is None else reason.why,
         until=None if reason is None else desk.carrier.controller.date_of(reason.until),
@@ -119,7 +120,7 @@ def _lane(desk: CallIntake, lane: Lane, waiting: int, now: float) -> LaneStatus:
 
 def _known_limits(desk: CallIntake, lane: Lane) -> dict[str, LimitStatus]:
     origins = lane.allowance.origins
-    reading = desk.limit_readings.get(lane.name.partition("/")[0])
+    reading = desk.limit_readings.get(lane.id.upstream)
     read_at = None if reading is None else reading.read_at
     return {
         name: LimitStatus(
@@ -165,7 +166,7 @@ def _call(
         agent=call.identity.agent,
         tag=call.identity.tag,
         model=call.model,
-        lane=shown(call.lane),
+        lane=call.lane.label,
         state="waiting",
         why="" if reason is None else reason.why,
         until=None if reason is None else reason.until,
@@ -248,9 +249,9 @@ class LaneDrain:
         paused = self._orders.pause(order)
         names = paused["lanes"]
         flying = dict.fromkeys(map(str, names), 0) if isinstance(names, list) else {}
-        for name, lane in self._desk.carrier.controller.lanes.items():
-            if shown(name) in flying:
-                flying[shown(name)] += len(lane.attempts)
+        for lane in self._desk.carrier.controller.lanes.values():
+            if lane.label in flying:
+                flying[lane.label] += len(lane.attempts)
         left = sum(flying.values())
         state = f"{counted(left, 'call')} in flight" if left else "drained: nothing is in flight"
         return paused | {"in_flight": flying, "says": f"{', '.join(flying)}: {state}."}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from jackline.clock import Clock
 from jackline.failures.wording import redact
+from jackline.lane_id import LaneId
 from jackline.lanes import KnownLimits
 from jackline.providers.provided_upstream import origin_of
 from jackline.providers.rate_limits_api import (
@@ -149,7 +150,7 @@ class VendorLimits:
             answer = await fetch(
                 self._upstream,
                 limits_request(settings, path, cursor, key),
-                f"{settings.name}/",
+                LaneId(settings.name),
                 most_bytes=_MOST_BYTES,
                 seconds=self._patience,
             )

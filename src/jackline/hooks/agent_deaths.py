@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Self, TypeVar
 
-from jackline.agents.claude_code.transcript import DeadAgent, read_dead_agent
 from jackline.agents.outcome import Ending
 from jackline.agents.runner import ENDINGS
 from jackline.clock import Clock
@@ -29,6 +28,8 @@ from jackline.events import AttemptFailed, CallEnded, Event
 from jackline.failures import Failure, Kind, Observation, Where, classify
 from jackline.failures.sentences import name_of_kind
 from jackline.hooks.hook_input import HookInput, ReportedEnd
+from jackline.lane_id import Payer
+from jackline.transcripts.saved_conversation import DeadAgent, read_dead_agent
 from jackline.transcripts.story import TranscriptEnd
 
 _MOST_AGENTS = 2000
@@ -148,7 +149,7 @@ class LatestCalls:
         self._clock = clock
         self._calls: OrderedDict[tuple[str, str], LatestCall] = OrderedDict()
         self._attempts: OrderedDict[str, AttemptFailed] = OrderedDict()
-        self._walls: OrderedDict[str, AttemptFailed] = OrderedDict()
+        self._walls: OrderedDict[Payer, AttemptFailed] = OrderedDict()
         self.on_wall: Callable[[str, DeathCause], None] | None = None
         """Called with a quota wall that was passed to a session's main thread."""
         self.on_answer: Callable[[CallEnded], None] | None = None
@@ -166,7 +167,7 @@ class LatestCalls:
         elif isinstance(event, AttemptFailed):
             _put(self._attempts, event.call, event, _MOST_CALLS)
             if event.kind in _WALLS:
-                _put(self._walls, _account(event.lane), event, _MOST_CALLS)
+                _put(self._walls, event.lane.payer, event, _MOST_CALLS)
 
     def _call_ended(self, event: CallEnded, session: str, agent: str) -> None:
         key = (session, agent)
@@ -195,18 +196,13 @@ class LatestCalls:
         now = self._clock.now()
         if failed is None:
             # It was never sent: another call of the same account had met the wall.
-            failed = self._walls.get(_account(event.lane))
+            failed = None if event.lane is None else self._walls.get(event.lane.payer)
             if failed is None or (failed.resets_at or event.at) < event.at:
                 seen = Observation(Where.HTTP, status=event.status)
                 return DeathCause.of(classify(seen, now=now))
         resets_at = failed.resets_at
         when = None if resets_at is None else datetime.fromtimestamp(resets_at, now.tzinfo)
         return DeathCause(Kind(failed.kind), failed.sub, when)
-
-
-def _account(lane: str) -> str:
-    upstream, _, rest = lane.partition("/")
-    return f"{upstream}#{rest.rpartition('#')[2]}"
 
 
 @dataclass(frozen=True, slots=True)

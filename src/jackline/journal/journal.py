@@ -33,7 +33,6 @@ from jackline.journal.sqlite_file import (
     rename_damaged,
 )
 from jackline.journal.store import (
-    DAY,
     LANE_MEMORY,
     NOTES,
     TABLES,
@@ -304,7 +303,7 @@ class JournalWriter:
             if self._believed is None:
                 # Before anything is written: the newest record shows when the clock was last right.
                 # A time at which all records are too old is not believed at once.
-                newest, age = self._store.newest(), self._settings.keep_days * DAY
+                newest, age = self._store.newest(), self._settings.keep
                 all_old = newest is not None and self._wall() - newest > age
                 last_right = newest if all_old else None
                 self._believed = BelievedTime(self._wall, self._elapsed, last_right)

@@ -58,7 +58,7 @@ class JournalReader:
         if not path.is_file():
             raise JournalError(
                 f"There is no journal at {path}.",
-                next="Start the gateway with `jackline up`: it creates one.",
+                hint="Start the gateway with `jackline up`: it creates one.",
             )
         try:
             check_private(path)
@@ -71,7 +71,7 @@ class JournalReader:
             )
         except NotPrivateError as error:
             why = f"The journal at {path} is not read: {cause_of(error)}."
-            raise JournalError(why, next=error.fix) from error
+            raise JournalError(why, hint=error.fix) from error
         except (sqlite3.Error, OSError) as error:
             raise self._unreadable(error) from error
         try:
@@ -94,7 +94,7 @@ class JournalReader:
             f"{CALLS.select} WHERE at >= ? AND at < ?{chosen} ORDER BY at DESC, rowid DESC LIMIT ?",
             (since, until, *(() if session is None else (session,)), limit),
         )
-        calls = (CallEnded(*row) for row in rows)
+        calls: list[CallEnded] = [CALLS.event(row) for row in rows]
         return [call._replace(stream=bool(call.stream)) for call in calls]
 
     def totals(self, since: float) -> Totals:
@@ -104,7 +104,8 @@ class JournalReader:
 
     def lane_changes(self, since: float) -> list[LaneChanged]:
         """The changes of lanes since then, in their order."""
-        changes = [LaneChanged(*row) for row in self._since(LANE_CHANGES.select, since)]
+        rows = self._since(LANE_CHANGES.select, since)
+        changes: list[LaneChanged] = [LANE_CHANGES.event(row) for row in rows]
         return [replace(each, state=lane_state_name(each.state)) for each in changes]
 
     def notes(self, since: float) -> list[ServiceNoted]:
@@ -114,7 +115,7 @@ class JournalReader:
     def attempts(self, call: str) -> list[AttemptFailed]:
         """The failed attempts of one call, in their order."""
         rows = self._rows(f"{ATTEMPTS.select} WHERE call = ? ORDER BY at, rowid", (call,))
-        return [AttemptFailed(*row) for row in rows]
+        return [ATTEMPTS.event(row) for row in rows]
 
     def failed_attempts(self, since: float, until: float, limit: int) -> list[AttemptFailed]:
         """The latest failed attempts in `[since, until)`, the latest first."""
@@ -122,7 +123,7 @@ class JournalReader:
             f"{ATTEMPTS.select} WHERE at >= ? AND at < ? ORDER BY at DESC, rowid DESC LIMIT ?",
             (since, until, limit),
         )
-        return [AttemptFailed(*row) for row in rows]
+        return [ATTEMPTS.event(row) for row in rows]
 
     def close(self) -> None:
         """Close the file."""
@@ -157,18 +158,18 @@ class JournalReader:
         if version == 0:
             raise JournalError(
                 f"The journal at {self.path} is empty.",
-                next="Start the gateway with `jackline up`: it creates one.",
+                hint="Start the gateway with `jackline up`: it creates one.",
             )
         if version < FILE.version:
             raise JournalError(
                 f"The journal at {self.path} was written by an older Jackline.",
-                next="Start the gateway with `jackline up`: it migrates the journal.",
+                hint="Start the gateway with `jackline up`: it migrates the journal.",
             )
 
     def _unreadable(self, error: sqlite3.Error | OSError) -> JournalError:
         return JournalError(
             f"The journal at {self.path} cannot be read: {cause_of(error)}.",
-            next="A running gateway renames a damaged journal itself; else move it away.",
+            hint="A running gateway renames a damaged journal itself; else move it away.",
         )
 
 

@@ -75,7 +75,7 @@ def check_rollback_journal(path: Path) -> None:
     if ends == _NAMES_ANOTHER:
         raise JournalError(
             f"the rollback journal {journal} names another file, which opening it would delete",
-            next="Find out where it came from, or choose another state folder with --state.",
+            hint="Find out where it came from, or choose another state folder with --state.",
         )
 
 
@@ -159,13 +159,13 @@ class VersionedFile:
                 raise JournalError(
                     f"{self.title} was written by a newer Jackline (version {version}, known"
                     f" {self.version})",
-                    next="Update Jackline, or choose another state folder with --state.",
+                    hint="Update Jackline, or choose another state folder with --state.",
                 )
             return self._with_own_tables(connection, version)
         if application or version or tables:
             raise JournalError(
                 f"the file at the path of {self.title} belongs to another program",
-                next="Move that file away, or choose another state folder with --state.",
+                hint="Move that file away, or choose another state folder with --state.",
             )
         return 0
 
@@ -199,7 +199,7 @@ class VersionedFile:
             before, version = version, _number(connection, "PRAGMA user_version")
         raise JournalError(
             f"{self.title} was not made by Jackline: its tables are not ours",
-            next="Find out where it came from, or choose another state folder with --state.",
+            hint="Find out where it came from, or choose another state folder with --state.",
         )
 
 

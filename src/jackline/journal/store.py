@@ -4,8 +4,9 @@ WAL with `synchronous=NORMAL`: a commit is handed to the operating system and no
 killed process loses nothing that was committed; a power cut may lose the commits since the last
 checkpoint, but never leaves half a record or a damaged file.
 
-Rules: (1) a column is a field of the event, in the same order and with the same name: nothing
-else can get into the journal, and a row that is read is equal to the event that was written; (2)
+Rules: (1) a column is a field of the event, in the same order and with the same name, and a lane
+is three columns: nothing else can get into the journal, and a row that is read is equal to the
+event that was written; (2)
 a step of `MIGRATIONS` is never changed once released; (3) a batch is written whole or not at all;
 a value that SQLite cannot take costs its own record only; (4) old records are deleted by age and
 by size, in short transactions, and freed space is returned to the system; (5) the calls of a
@@ -34,14 +35,22 @@ from jackline.journal.sqlite_file import (
     identity,
     make_private,
 )
+from jackline.lane_id import LaneId
+from jackline.settings import Form, setting
+
+DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
     """How long records are stored, and how they are written to the disk."""
 
-    keep_days: float = 30.0
-    keep_bytes: int = 512 * 1024 * 1024
+    keep: float = setting(
+        30 * DAY, "Older records are deleted.", Form.DURATION, least=3600, most=3660 * DAY
+    )
+    size: int = setting(
+        512 * 1024 * 1024, "The oldest records are deleted when there is more.", Form.SIZE
+    )
     # What a killed process may lose; one commit then has all records of that time.
     flush_seconds: float = 0.02
     # Small enough that a commit, and the wait of another program for it, stays in milliseconds.
@@ -92,6 +101,25 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE calls ADD COLUMN wasted_output_tokens INTEGER NOT NULL DEFAULT 0",
     ),
     ("ALTER TABLE calls ADD COLUMN cache_write_1h_tokens INTEGER NOT NULL DEFAULT 0",),
+    # `upstream/model#account` becomes three columns; a call without a lane has none of them.
+    tuple(
+        statement.format(table=table)
+        for table in ("calls", "attempts", "lane_changes")
+        for statement in (
+            "ALTER TABLE {table} RENAME COLUMN lane TO lane_upstream",
+            "ALTER TABLE {table} ADD COLUMN lane_model TEXT NOT NULL DEFAULT ''",
+            "ALTER TABLE {table} ADD COLUMN lane_account TEXT NOT NULL DEFAULT ''",
+            # Up to the last `#` is what is left when all other characters are trimmed at the end.
+            """UPDATE {table} SET lane_account = substr(lane_upstream,
+                length(rtrim(lane_upstream, replace(lane_upstream, '#', ''))) + 1),
+                lane_upstream = substr(lane_upstream, 1,
+                length(rtrim(lane_upstream, replace(lane_upstream, '#', ''))) - 1)
+                WHERE instr(lane_upstream, '#')""",
+            """UPDATE {table} SET lane_model = substr(lane_upstream, instr(lane_upstream, '/') + 1),
+                lane_upstream = substr(lane_upstream, 1, instr(lane_upstream, '/') - 1)
+                WHERE instr(lane_upstream, '/')""",
+        )
+    ),
 )
 # The mark is "JKLN".
 FILE = VersionedFile(application=0x4A4B4C4E, steps=MIGRATIONS, title="the journal")
@@ -101,8 +129,10 @@ Row: TypeAlias = tuple[Any, ...]
 ToRow: TypeAlias = Callable[[Event], Row]
 
 # One statement for many rows: the interpreter's lock is released once for all of them instead of
-# once for each. 32 rows of 21 columns are less than the 999 variables of old SQLite.
+# once for each. 32 rows of 24 columns are less than the 999 variables of old SQLite.
 ROWS_AT_ONCE = (32, 16, 8, 4, 2, 1)
+_LANE_COLUMNS = tuple(f"lane_{field}" for field in LaneId._fields)
+_NO_LANE = ("", "", "")
 
 
 class EventTable:
@@ -112,11 +142,13 @@ class EventTable:
         self.name = name
         self.kind = kind
         self.only_latest = only_latest
-        self.columns = tuple(inspect.signature(kind).parameters)
+        fields = tuple(inspect.signature(kind).parameters)
         # Calls, by far the most, are tuples of their fields already.
-        is_row = issubclass(kind, tuple)
-        # The event's values in the order of the columns.
-        self.row = cast(ToRow, tuple if is_row else attrgetter(*self.columns))
+        self._values = cast(ToRow, tuple if issubclass(kind, tuple) else attrgetter(*fields))
+        self._lane = fields.index("lane") if "lane" in fields else None
+        self.columns = fields
+        if self._lane is not None:
+            self.columns = (*fields[: self._lane], *_LANE_COLUMNS, *fields[self._lane + 1 :])
         listed = ", ".join(self.columns)
         marks = f"({', '.join('?' * len(self.columns))})"
         one = f"INSERT INTO {name} ({listed}) VALUES {marks}"  # noqa: S608 -- names from this file
@@ -126,6 +158,22 @@ class EventTable:
         # By the number of rows.
         self.insert = {rows: one + f", {marks}" * (rows - 1) for rows in ROWS_AT_ONCE}
         self.select = f"SELECT {listed} FROM {name}"  # noqa: S608 -- names from this file only
+
+    def row(self, event: Event) -> Row:
+        """The event's values in the order of the columns."""
+        values, lane = self._values(event), self._lane
+        if lane is None:
+            return values
+        return values[:lane] + (values[lane] or _NO_LANE) + values[lane + 1 :]
+
+    def event(self, row: Row) -> Any:
+        """The event that a row was made of."""
+        lane, kind = self._lane, cast(Callable[..., Event], self.kind)
+        if lane is None:
+            return kind(*row)
+        after = lane + len(_LANE_COLUMNS)
+        found = LaneId(*row[lane:after]) if row[lane] else None
+        return kind(*row[:lane], found, *row[after:])
 
 
 CALLS = EventTable("calls", CallEnded)
@@ -141,7 +189,6 @@ GROWING = (CALLS, ATTEMPTS, LANE_CHANGES, NOTES)
 Batch: TypeAlias = Mapping[EventTable, Sequence[Event]]
 Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
 
-DAY = 86_400.0
 # Freed pages are used again by the next records; only more than this share is returned.
 _FREE_SHARE = 8
 _PAGES_AT_ONCE = 256
@@ -196,9 +243,9 @@ class JournalStore:
         limit = settings.sweep_records
         run("BEGIN IMMEDIATE")
         try:
-            more = self._delete_before(now - settings.keep_days * DAY)
+            more = self._delete_before(now - settings.keep)
             used = self._pragma("page_count") - self._pragma("freelist_count")
-            if used * self._pragma("page_size") > settings.keep_bytes:
+            if used * self._pragma("page_size") > settings.size:
                 query = "SELECT at FROM {} ORDER BY at LIMIT 1 OFFSET ?"
                 rows = [run(query.format(table.name), (limit,)).fetchone() for table in GROWING]
                 times = [row[0] for row in rows if row is not None]
@@ -297,7 +344,7 @@ class JournalStore:
     def _shrink(self) -> bool:
         """Return some free pages to the system, if there are many; whether that did anything."""
         pages, free = self._pragma("page_count"), self._pragma("freelist_count")
-        is_too_large = free > 0 and pages * self._pragma("page_size") > self._settings.keep_bytes
+        is_too_large = free > 0 and pages * self._pragma("page_size") > self._settings.size
         if not is_too_large and free <= max(_PAGES_AT_ONCE, pages // _FREE_SHARE):
             return False
         # The pragma works page by page as its rows are fetched.

@@ -5,9 +5,10 @@ same object runs in production, in tests and in the simulator.
 Not here: what went wrong (failures/), sending and waiting (calls/).
 """
 
+from jackline.lane_id import LaneId
 from jackline.lanes.call import Abort, Call, CallUsage, LaneDecision, LaneWait, Refuse, Send
 from jackline.lanes.controller import LaneController
-from jackline.lanes.memory import export, restore
+from jackline.lanes.memory import export, restore, saved_lane, saved_lanes
 from jackline.lanes.remaining_work import RemainingWork
 from jackline.lanes.settings import (
     CacheTtl,
@@ -27,6 +28,7 @@ __all__ = [
     "KnownLimits",
     "LaneController",
     "LaneDecision",
+    "LaneId",
     "LaneSettings",
     "LaneState",
     "LaneWait",
@@ -36,4 +38,6 @@ __all__ = [
     "Send",
     "export",
     "restore",
+    "saved_lane",
+    "saved_lanes",
 ]

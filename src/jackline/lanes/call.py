@@ -16,13 +16,14 @@ from dataclasses import dataclass
 import msgspec
 
 from jackline.failures import Failure
+from jackline.lane_id import LaneId
 from jackline.lanes.settings import CacheTtl
 
 
 class Call(msgspec.Struct, frozen=True):
     """One logical model call that waits for its turn.
 
-    `lanes` are the names it may go to, the preferred first. `remaining` is the expected time, in
+    `lanes` are those it may go to, the preferred first. `remaining` is the expected time, in
     seconds, that the work behind this call will still take once it is answered; calls with more
     ahead of them go first. 0 means unknown. `since` is when it was asked first, by a client that
     has come back. At `leaves_at` its client goes away without an answer; from `hurries_at` on it
@@ -35,7 +36,7 @@ class Call(msgspec.Struct, frozen=True):
     """
 
     id: int
-    lanes: tuple[str, ...]
+    lanes: tuple[LaneId, ...]
     remaining: float = 0.0
     input_tokens: int = 0
     max_tokens: int = 0
@@ -67,7 +68,7 @@ class Send(msgspec.Struct, frozen=True):
 
     permit: int
     call: int
-    lane: str
+    lane: LaneId
     probe: bool = False
     # Another attempt of the call is under way and silent; whichever speaks first goes on.
     beside: bool = False
@@ -127,7 +128,7 @@ class LaneAttempt(msgspec.Struct):
 
     permit: int
     call: Call
-    lane: str
+    lane: LaneId
     sent_at: float
     in_flight_at_send: int
     requests_before: int

@@ -18,6 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from jackline.failures import Failure
+from jackline.lane_id import LaneId
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.call import Call, CallUsage, LaneAttempt, LaneDecision, LaneWait, Refuse, Send
 from jackline.lanes.lane import Draw, Lane
@@ -44,14 +45,14 @@ _NOTICEABLE = 0.5
 class DetourCost:
     """Compares the lanes of a call by the seconds that each would cost it."""
 
-    def __init__(self, lanes: Mapping[str, Lane], routing: RoutingSettings) -> None:
+    def __init__(self, lanes: Mapping[LaneId, Lane], routing: RoutingSettings) -> None:
         self._lanes = lanes
         self._routing = routing
 
     def is_worth_it(self, entry: QueueEntry, lane: Lane, queue: Queue, now: float) -> bool:
         """Whether the call should take this lane rather than wait for a preferred one."""
         other_lane = self._routing.other_lane_cost
-        detour = 0.0 if entry.line[0] == lane.name else other_lane
+        detour = 0.0 if entry.line[0] == lane.id else other_lane
         mine = detour + self._cost_of_errors(lane, now)
         if mine <= 0:
             return True
@@ -103,7 +104,7 @@ class LaneController:
         # How far the wall clock is ahead of `now`, as last reported.
         self.wall_ahead = 0.0
         self._draw = draw
-        self.lanes: dict[str, Lane] = {}
+        self.lanes: dict[LaneId, Lane] = {}
         self._room = CallQueues()
         self._detour = DetourCost(self.lanes, self._settings.routing)
         self._entries: dict[int, QueueEntry] = {}
@@ -120,28 +121,28 @@ class LaneController:
         )
         # Whether any lane has ever given an answer that was cached.
         self._caches_seen = False
-        self._wake: dict[str, float] = {}
+        self._wake: dict[LaneId, float] = {}
         # Lanes that had room left when they were last looked at.
-        self._roomy: set[str] = set()
+        self._roomy: set[LaneId] = set()
         for each in lanes:
             self.open_lane(now, each)
 
     def open_lane(self, now: float, given: LaneSettings) -> Lane:
         """The lane of that name, opened if it is not known yet."""
-        lane = self.lanes.get(given.name)
+        lane = self.lanes.get(given.id)
         if lane is None:
-            lane = self.lanes[given.name] = Lane(given, self._settings, self._draw, now)
-            self._room.open_lane(given.name)
-            self._wake[given.name] = math.inf
-            self._roomy.add(given.name)
+            lane = self.lanes[given.id] = Lane(given, self._settings, self._draw, now)
+            self._room.open_lane(given.id)
+            self._wake[given.id] = math.inf
+            self._roomy.add(given.id)
         return lane
 
-    def lanes_in_use(self) -> set[str]:
+    def lanes_in_use(self) -> set[LaneId]:
         """The lanes that calls wait for, are under way on, or may still be sent to."""
         entries = self._entries.values()
         return {name for entry in entries for name in (*entry.lanes, *entry.call.lanes)}
 
-    def close_lane(self, name: str) -> None:
+    def close_lane(self, name: LaneId) -> None:
         """Forget a lane that is not in use; it is opened anew when somebody asks for it."""
         self._room.close_lane(name)
         self._roomy.discard(name)
@@ -236,7 +237,7 @@ class LaneController:
         self._hedging.watch(attempt, now)
         if speaks_again:
             self._hedging.withdraw(lane)
-        self._dispatch([lane.name, *touched], now, decision)
+        self._dispatch([lane.id, *touched], now, decision)
         return self._done(decision)
 
     def finished(
@@ -319,7 +320,7 @@ class LaneController:
         self._dispatch(list(dict.fromkeys(touched)), now, decision)
         return self._done(decision)
 
-    def reroute(self, now: float, call_id: int, lanes: tuple[str, ...]) -> LaneDecision:
+    def reroute(self, now: float, call_id: int, lanes: tuple[LaneId, ...]) -> LaneDecision:
         """Other lanes are open to a call from its next attempt on, less those that refused it.
 
         If none is left, it is refused as it was there.
@@ -359,7 +360,7 @@ class LaneController:
             self._dispatch(self._hedging.lanes_changed(entry), now, decision)
         return self._done(decision)
 
-    def close_to(self, call_id: int, lanes: Sequence[str]) -> None:
+    def close_to(self, call_id: int, lanes: Sequence[LaneId]) -> None:
         """A call in flight may not go to these lanes any more, whatever becomes of its attempt."""
         entry = self._entries.get(call_id)
         attempt = self._under_way.first_of(call_id)
@@ -370,7 +371,7 @@ class LaneController:
         self._room.leave(entry)
         self._hedging.lanes_changed(entry)
 
-    def pause(self, now: float, name: str, *, paused: bool) -> LaneDecision:
+    def pause(self, now: float, name: LaneId, *, paused: bool) -> LaneDecision:
         """A lane is closed by hand, or opened again; what is in flight goes on."""
         now = self._clock(now)
         decision = LaneDecision()
@@ -379,7 +380,7 @@ class LaneController:
         self._dispatch(list(self.lanes), now, decision)
         return self._done(decision)
 
-    def probe(self, now: float, name: str) -> LaneDecision:
+    def probe(self, now: float, name: LaneId) -> LaneDecision:
         """Somebody knows better than a parked lane: one call finds out at once."""
         now = self._clock(now)
         decision = LaneDecision()
@@ -391,8 +392,8 @@ class LaneController:
         """The user or the vendor says something else of a lane; who waits for it may go now."""
         now = self._clock(now)
         decision = LaneDecision()
-        self.lanes[given.name].take_settings(given, now)
-        self._dispatch((given.name,), now, decision)
+        self.lanes[given.id].take_settings(given, now)
+        self._dispatch((given.id,), now, decision)
         return self._done(decision)
 
     def tick(self, now: float) -> LaneDecision:
@@ -463,7 +464,7 @@ class LaneController:
         """Where those stand who wait in line, in the order in which they would go."""
         return turns(self.lanes, self._room, max(now, self._now), most)
 
-    def lanes_of(self, call_id: int) -> tuple[str, ...]:
+    def lanes_of(self, call_id: int) -> tuple[LaneId, ...]:
         """The lanes that are left to a call, the preferred first; none if it is unknown."""
         entry = self._entries.get(call_id)
         return () if entry is None else entry.lanes
@@ -502,24 +503,22 @@ class LaneController:
     def _room_changed(self, lane: Lane, now: float, decision: LaneDecision) -> None:
         """Fill the lane if anyone waits for it; else only look when to be woken."""
         if lane.caches.released:
-            self._dispatch((lane.name,), now, decision)
-        elif lane.state in FLOWING and not (
-            self._anyone_waits and self._room.anyone_for(lane.name)
-        ):
+            self._dispatch((lane.id,), now, decision)
+        elif lane.state in FLOWING and not (self._anyone_waits and self._room.anyone_for(lane.id)):
             self._note_room(lane, now)
         else:
-            self._dispatch((lane.name,), now, decision)
+            self._dispatch((lane.id,), now, decision)
 
     def _note_room(self, lane: Lane, now: float) -> None:
         # Whether it has room is looked at when someone asks for it.
-        name = lane.name
+        name = lane.id
         self._roomy.add(name)
         # Whoever is woken too early looks again: a time that lies ahead need not be found anew for
         # every call.
         if not now < self._wake[name] < math.inf:
             self._wake[name] = lane.silence_check_at(now)
 
-    def _dispatch(self, touched: Sequence[str], now: float, decision: LaneDecision) -> None:
+    def _dispatch(self, touched: Sequence[LaneId], now: float, decision: LaneDecision) -> None:
         pending = dict.fromkeys(touched)
         while pending:
             name = next(iter(pending))
@@ -545,7 +544,7 @@ class LaneController:
         leaving = True
         while lane.closed_until(now) <= now:
             head, queue = self._room.first(
-                lane.name, now, lane.caches.next_aged, blocked, leaving=leaving
+                lane.id, now, lane.caches.next_aged, blocked, leaving=leaving
             )
             if head is None or queue is None:
                 return
@@ -558,7 +557,7 @@ class LaneController:
             if not (ready and self._detour.is_worth_it(entry, lane, queue, now)):
                 blocked.add(id(queue))
                 continue
-            self._room.admit(head, queue, lane.name)
+            self._room.admit(head, queue, lane.id)
             if entry.call.prefix and self._waits_for_sibling(entry, lane, now):
                 continue
             if head.rank is Rank.AGED:
@@ -570,14 +569,14 @@ class LaneController:
         if entry.call.id in self._under_way:
             return False  # it has waited in vain for a silent attempt already
         until = lane.caches.siblings_wait_until(entry.call, now)
-        return until > now and self._resting.hold_sibling(entry, lane.name, now, until)
+        return until > now and self._resting.hold_sibling(entry, lane.id, now, until)
 
-    def _release_siblings(self, lane: Lane, now: float) -> list[str]:
+    def _release_siblings(self, lane: Lane, now: float) -> list[LaneId]:
         """Put those in line again who waited for a prefix; the lanes that they wait for now."""
         released, lane.caches.released = lane.caches.released, []
-        touched: list[str] = []
+        touched: list[LaneId] = []
         for prefix in released:
-            for entry in self._resting.siblings(lane.name, prefix):
+            for entry in self._resting.siblings(lane.id, prefix):
                 self._look_up(entry, now)
                 self._room.push(entry)
                 touched += entry.lanes
@@ -593,7 +592,7 @@ class LaneController:
 
     def _rank_anew(self, lane: Lane, now: float) -> None:
         """Prompt caches were seen for the first time: whoever waits is ranked by them from now."""
-        for entry in self._room.everyone_for(lane.name):
+        for entry in self._room.everyone_for(lane.id):
             line = entry.line
             is_beside = entry.call.id in self._room.beside
             self._room.leave(entry)
@@ -616,7 +615,7 @@ class LaneController:
                 entry.standing = standing
 
     def _send_probe(self, lane: Lane, now: float, decision: LaneDecision) -> None:
-        entry, queue = self._room.least_urgent(lane.name)
+        entry, queue = self._room.least_urgent(lane.id)
         if entry is not None and queue is not None:
             queue.remove(entry)
             self._launch(entry, lane, now, decision, probe=True)
@@ -640,7 +639,7 @@ class LaneController:
             self._room.beside.discard(call.id)
         self._under_way.add(attempt)
         self._hedging.watch(attempt, now)
-        decision.sends.append(Send(permit, call.id, lane.name, probe, first is not None, hour))
+        decision.sends.append(Send(permit, call.id, lane.id, probe, first is not None, hour))
 
     # --- ending ---------------------------------------------------------------------------
 
@@ -685,7 +684,7 @@ class LaneController:
         self._look_up(entry, now)
         self._room.push(entry)
 
-    def _line_up_elsewhere(self, entry: QueueEntry) -> tuple[str, ...]:
+    def _line_up_elsewhere(self, entry: QueueEntry) -> tuple[LaneId, ...]:
         """Let a call that rests stand in line for the lanes that have lost no answer to it."""
         line = tuple(name for name in entry.lanes if name not in entry.lost_on)
         if line:
@@ -711,23 +710,23 @@ class LaneController:
     def _wake_of(self, lane: Lane, now: float) -> float:
         wake = lane.silence_check_at(now)
         if lane.state not in FLOWING:
-            self._roomy.discard(lane.name)
-            probes = lane.probe is None and self._room.anyone_for(lane.name)
+            self._roomy.discard(lane.id)
+            probes = lane.probe is None and self._room.anyone_for(lane.id)
             return min(wake, lane.probe_at) if probes else wake
         closed = lane.closed_until(now)
         if closed > now:
-            self._roomy.discard(lane.name)
+            self._roomy.discard(lane.id)
             return min(wake, closed)
-        self._roomy.add(lane.name)
+        self._roomy.add(lane.id)
         next_aged = lane.caches.next_aged
-        head, _ = self._room.first(lane.name, now, next_aged)
+        head, _ = self._room.first(lane.id, now, next_aged)
         if head is not None and head.rank is Rank.LEAVING:
             wake = min(wake, self._looked_at_again(head, lane, now))
-            head, _ = self._room.first(lane.name, now, next_aged, leaving=False)
+            head, _ = self._room.first(lane.id, now, next_aged, leaving=False)
         if head is not None:
             wake = min(wake, self._looked_at_again(head, lane, now))
             if lane.caches.in_use:
-                wake = min(wake, self._room.changes_at(lane.name, now, next_aged))
+                wake = min(wake, self._room.changes_at(lane.id, now, next_aged))
         return wake
 
     def _looked_at_again(self, head: QueueHead, lane: Lane, now: float) -> float:

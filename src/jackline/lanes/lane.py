@@ -48,10 +48,9 @@ class Lane:
     def __init__(
         self, given: LaneSettings, settings: ControllerSettings, draw: Draw, now: float
     ) -> None:
-        self.name = given.name
-        self.account = given.account
-        # For words that leave this process: who pays is nobody else's business.
-        self.label = given.name.removesuffix(f"#{given.account}")
+        self.id = given.id
+        # Built once: it is part of every sentence about the lane.
+        self.label = given.id.label
         self._parallel = given.limits.parallel
         self._settings = settings
         self._draw = draw
@@ -101,7 +100,7 @@ class Lane:
         self._trips = 0
 
     def __repr__(self) -> str:
-        return f"<Lane {self.name}: {self.state}, {len(self.attempts)} in flight>"
+        return f"<Lane {self.id}: {self.state}, {len(self.attempts)} in flight>"
 
     def take_settings(self, given: LaneSettings, now: float) -> None:
         """What the user or the vendor says of the lane has changed; what was learned stays."""
@@ -266,7 +265,7 @@ class Lane:
         attempts[permit] = attempt = LaneAttempt(
             permit,
             call,
-            self.name,
+            self.id,
             now,
             in_flight + 1,
             allowance.requests,

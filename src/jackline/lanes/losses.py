@@ -9,6 +9,7 @@ Not here: leaving a lane alone that cuts everything (breaker.py, lane.py).
 
 from __future__ import annotations
 
+from jackline.lane_id import LaneId
 from jackline.lanes.prompt_caches import prompt_tokens
 from jackline.lanes.queue import QueueEntry
 
@@ -23,7 +24,7 @@ _MOST_PROMPTS = 3.0
 _CHEAP = 50_000
 
 
-def count_loss(entry: QueueEntry, lane: str, tokens: int) -> None:
+def count_loss(entry: QueueEntry, lane: LaneId, tokens: int) -> None:
     """An attempt of the call was accepted on that lane, has cost so much, and is lost."""
     entry.lost += 1
     entry.lost_tokens += tokens
@@ -50,7 +51,7 @@ def why_it_rests(entry: QueueEntry) -> str:
     """What happened to the call, what that has cost, and what can be done."""
     times = "1 answer" if entry.lost == 1 else f"{entry.lost} answers"
     paid = f", with {entry.lost_tokens:,} tokens" if entry.lost_tokens else ""
-    lanes = ", ".join(entry.lost_on)
+    lanes = ", ".join(map(str, entry.lost_on))
     text = f"{times} to it began on {lanes} and broke off{paid}; it is asked again after a pause"
     if not has_lost_enough(entry):
         return text

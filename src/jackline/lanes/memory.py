@@ -11,35 +11,60 @@ from __future__ import annotations
 import math
 
 from jackline.failures import Json
+from jackline.lane_id import LaneId
 from jackline.lanes.controller import LaneController
 from jackline.lanes.lane import OUTDATED_AFTER, Lane
 from jackline.lanes.rate_limits import DIMENSIONS, LimitBucket
 from jackline.states import LaneState
 
-VERSION = 1
+# 1 named a lane by one text; what was saved so is dropped.
+VERSION = 2
 
 
 def export(controller: LaneController, now: float) -> dict[str, Json]:
     """What the lanes know at `now`."""
-    lanes: dict[str, Json] = {}
-    for name, lane in controller.lanes.items():
-        lanes[name] = _as_json(lane, now) | {"parked_until": controller.date_of(lane.reset_at)}
+    lanes: list[Json] = [
+        {
+            **lane_id._asdict(),
+            **_as_json(lane, now),
+            "parked_until": controller.date_of(lane.reset_at),
+        }
+        for lane_id, lane in controller.lanes.items()
+    ]
     return {"version": VERSION, "at": controller.date_of(now), "lanes": lanes}
 
 
-def restore(controller: LaneController, memory: Json, now: float) -> list[str]:
-    """Teach fresh lanes what was exported; the names of the lanes that remembered something."""
+def saved_lane(saved: Json) -> LaneId | None:
+    """The lane that something saved is about; None when it names none."""
+    match saved:
+        case {"upstream": str(upstream), "model": str(model), "account": str(account)}:
+            return LaneId(upstream, model, account)
+    return None
+
+
+def saved_lanes(memory: Json) -> list[LaneId] | None:
+    """The lanes that an exported memory knows; None when its form is not the present one."""
+    if not isinstance(memory, dict) or memory.get("version") != VERSION:
+        return None
+    lanes = memory.get("lanes")
+    found = [saved_lane(each) for each in lanes] if isinstance(lanes, list) else []
+    return [each for each in found if each is not None]
+
+
+def restore(controller: LaneController, memory: Json, now: float) -> list[LaneId]:
+    """Teach fresh lanes what was exported; the lanes that remembered something."""
     if not isinstance(memory, dict) or memory.get("version") != VERSION:
         return []
     at, lanes = _number(memory.get("at")), memory.get("lanes")
-    if at is None or not isinstance(lanes, dict):
+    if at is None or not isinstance(lanes, list):
         return []
     ahead = controller.wall_ahead
     taught = []
-    for name, saved in lanes.items():
-        lane = controller.lanes.get(name)
+    for saved in lanes:
+        lane_id = saved_lane(saved)
+        lane = None if lane_id is None else controller.lanes.get(lane_id)
         if lane is not None and isinstance(saved, dict) and _teach(lane, saved, at, now, ahead):
-            taught.append(name)
+            taught.append(lane.id)
     controller.refresh(now)
     return taught
 

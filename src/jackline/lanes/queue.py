@@ -27,6 +27,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from jackline.failures import Failure
+from jackline.lane_id import LaneId
 from jackline.lanes.call import Call
 from jackline.lanes.prompt_caches import CacheState
 
@@ -57,9 +58,9 @@ class QueueEntry(msgspec.Struct):
     """
 
     call: Call
-    lanes: tuple[str, ...]
+    lanes: tuple[LaneId, ...]
     urgency: float
-    refused_by: tuple[str, ...] = ()
+    refused_by: tuple[LaneId, ...] = ()
     refusal: Failure | None = None
     waiting: bool = True
     ticket: int = 0
@@ -69,7 +70,7 @@ class QueueEntry(msgspec.Struct):
     standing: CacheState = CacheState.PLAIN
     cached_until: float = 0.0
     # The lanes that it stands in line for, while it waits.
-    line: tuple[str, ...] = ()
+    line: tuple[LaneId, ...] = ()
     attempts: int = 0
     last_failure: Failure | None = None
     alike: int = 0
@@ -78,7 +79,7 @@ class QueueEntry(msgspec.Struct):
     freezes: int = 0
     # How many of its attempts were accepted and lost, on which lanes, and what they have cost.
     lost: int = 0
-    lost_on: tuple[str, ...] = ()
+    lost_on: tuple[LaneId, ...] = ()
     lost_tokens: int = 0
     rests_until: float | None = None
     # Until when it may be held for the sake of a prefix that a sibling writes.
@@ -286,19 +287,19 @@ class CallQueues:
     """All queues; a lane must be opened before calls can wait for it."""
 
     def __init__(self) -> None:
-        self.queues: dict[tuple[str, ...], Queue] = {}
+        self.queues: dict[tuple[LaneId, ...], Queue] = {}
         self._unusual = SpecialCallCounts()
-        self._of_lane: dict[str, list[Queue]] = {}
+        self._of_lane: dict[LaneId, list[Queue]] = {}
         # Calls that are under way, silently, and stand in line for another lane.
         self.beside: set[int] = set()
         # Lanes that were last taken by a call that hurries: the next goes by urgency.
-        self._owing: set[str] = set()
+        self._owing: set[LaneId] = set()
 
-    def open_lane(self, name: str) -> None:
+    def open_lane(self, name: LaneId) -> None:
         """Calls may wait for this lane from now on."""
         self._of_lane[name] = []
 
-    def close_lane(self, name: str) -> None:
+    def close_lane(self, name: LaneId) -> None:
         """Nobody waits for this lane, and nobody will."""
         self._owing.discard(name)
         gone = {id(queue) for queue in self._of_lane.pop(name)}
@@ -309,7 +310,7 @@ class CallQueues:
         for lanes in closed:
             del self.queues[lanes]
 
-    def queue(self, lanes: tuple[str, ...]) -> Queue:
+    def queue(self, lanes: tuple[LaneId, ...]) -> Queue:
         """The queue of the calls that may go to these lanes."""
         queue = self.queues.get(lanes)
         if queue is None:
@@ -318,7 +319,7 @@ class CallQueues:
                 self._of_lane[name].append(queue)
         return queue
 
-    def push(self, entry: QueueEntry, line: tuple[str, ...] | None = None) -> None:
+    def push(self, entry: QueueEntry, line: tuple[LaneId, ...] | None = None) -> None:
         """Let a call wait, for any of its lanes or only for those in `line`."""
         entry.line = entry.lanes if line is None else line
         self.queue(entry.line).push(entry)
@@ -329,7 +330,7 @@ class CallQueues:
             self.queue(entry.line).remove(entry)
             self.beside.discard(entry.call.id)
 
-    def anyone_for(self, name: str) -> bool:
+    def anyone_for(self, name: LaneId) -> bool:
         """Whether anyone waits for the lane."""
         for queue in self._of_lane[name]:  # noqa: SIM110 -- asked three times for every call
             if queue.waiting:
@@ -338,7 +339,7 @@ class CallQueues:
 
     def first(
         self,
-        name: str,
+        name: LaneId,
         now: float,
         next_aged: float,
         blocked: Container[int] = (),
@@ -373,7 +374,7 @@ class CallQueues:
                 first, its = head, queue
         return (None, None) if first is None or its is None else (first, its)
 
-    def admit(self, head: QueueHead, queue: Queue, name: str) -> None:
+    def admit(self, head: QueueHead, queue: Queue, name: LaneId) -> None:
         """The lane takes the call whose turn it is."""
         queue.remove(head.entry)
         if self._owing and name in self._owing:
@@ -381,11 +382,11 @@ class CallQueues:
         elif head.rank is Rank.LEAVING:
             self._owing.add(name)
 
-    def owes(self, name: str) -> bool:
+    def owes(self, name: LaneId) -> bool:
         """Whether the lane was last taken by a call that hurried: the next goes in order."""
         return name in self._owing
 
-    def changes_at(self, name: str, now: float, next_aged: float) -> float:
+    def changes_at(self, name: LaneId, now: float, next_aged: float) -> float:
         """When the order on the lane may be another one, or infinity."""
         return min(
             (queue.changes_at(now, next_aged) for queue in self._of_lane[name] if queue.waiting),
@@ -398,11 +399,11 @@ class CallQueues:
                 return True
         return False
 
-    def everyone_for(self, name: str) -> list[QueueEntry]:
+    def everyone_for(self, name: LaneId) -> list[QueueEntry]:
         """All who wait for the lane; costs as much as there are."""
         return [entry for queue in self._of_lane[name] for entry in queue.everyone()]
 
-    def least_urgent(self, name: str) -> tuple[QueueEntry, Queue] | tuple[None, None]:
+    def least_urgent(self, name: LaneId) -> tuple[QueueEntry, Queue] | tuple[None, None]:
         """Who can best be spared for a probe of the lane."""
         found = [
             (entry, queue)
@@ -442,7 +443,7 @@ class DelayedCalls:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, QueueEntry]] = []
         # By lane and prefix: who waits for its first byte.
-        self._siblings: dict[tuple[str, str], list[QueueEntry]] = {}
+        self._siblings: dict[tuple[LaneId, str], list[QueueEntry]] = {}
 
     def rest(self, entry: QueueEntry, now: float, draw: float) -> None:
         """Let the call rest after so many failures in a row as it has met."""
@@ -454,7 +455,7 @@ class DelayedCalls:
         entry.rests_until = now + seconds
         heapq.heappush(self._heap, (entry.rests_until, entry.call.id, entry))
 
-    def hold_sibling(self, entry: QueueEntry, lane: str, now: float, until: float) -> bool:
+    def hold_sibling(self, entry: QueueEntry, lane: LaneId, now: float, until: float) -> bool:
         """Let a call wait for the prefix that a sibling writes; False if it has done so already."""
         if entry.sibling_until is not None:
             until = min(until, entry.sibling_until)
@@ -466,7 +467,7 @@ class DelayedCalls:
         self._siblings.setdefault((lane, entry.call.prefix), []).append(entry)
         return True
 
-    def siblings(self, lane: str, prefix: str) -> list[QueueEntry]:
+    def siblings(self, lane: LaneId, prefix: str) -> list[QueueEntry]:
         """Those who waited for that prefix, now that it is written or will not be."""
         found = []
         for entry in self._siblings.pop((lane, prefix), ()):

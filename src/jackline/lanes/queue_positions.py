@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from jackline.lane_id import LaneId
 from jackline.lanes.lane import Lane
 from jackline.lanes.prompt_caches import CacheState, counted_until
 from jackline.lanes.queue import AGED_AFTER, CLOSING_WITHIN, CallQueues, QueueEntry, Rank
@@ -26,7 +27,7 @@ class QueuePosition(NamedTuple):
     """
 
     call: int
-    lane: str
+    lane: LaneId
     place: int
     rank: Rank
     cached: int
@@ -36,7 +37,7 @@ class QueuePosition(NamedTuple):
 
 
 def turns(
-    lanes: Mapping[str, Lane], room: CallQueues, now: float, most: int
+    lanes: Mapping[LaneId, Lane], room: CallQueues, now: float, most: int
 ) -> list[QueuePosition]:
     """Who waits in line, the first of every lane before the second of any; at most so many."""
     # Who rests after a failure stands in no line.
@@ -157,7 +158,7 @@ def _aged(entries: list[QueueEntry], now: float) -> list[QueueEntry]:
 
 
 def _turn(
-    lanes: Mapping[str, Lane], lane: Lane, place: int, rank: Rank, entry: QueueEntry, now: float
+    lanes: Mapping[LaneId, Lane], lane: Lane, place: int, rank: Rank, entry: QueueEntry, now: float
 ) -> QueuePosition:
     conversation = entry.call.conversation
     known = None
@@ -167,7 +168,7 @@ def _turn(
     plain = entry.standing is CacheState.PLAIN
     return QueuePosition(
         entry.call.id,
-        lane.name,
+        lane.id,
         place,
         rank,
         0 if known is None else known.cached,

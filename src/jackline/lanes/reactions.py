@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 
 from jackline.failures import Failure, Kind, Scope
+from jackline.lane_id import LaneId
 from jackline.lanes.call import LaneAttempt
 from jackline.lanes.lane import Lane
 from jackline.lanes.queue import QueueEntry
@@ -66,7 +67,7 @@ def parks_account(failure: Failure) -> bool:
 
 
 def apply_failure(
-    lanes: Mapping[str, Lane],
+    lanes: Mapping[LaneId, Lane],
     attempt: LaneAttempt,
     failure: Failure,
     headers: Mapping[str, str],
@@ -74,7 +75,7 @@ def apply_failure(
     wall_ahead: float,
     *,
     lost: bool,
-) -> list[str]:
+) -> list[LaneId]:
     """Close the attempt on its lane; the names of all lanes on which more may be possible now.
 
     It was `lost` if the provider had begun to answer it, and is paid for that.
@@ -99,7 +100,7 @@ def apply_failure(
     return list(attempt.call.lanes)
 
 
-def hopeless(entry: QueueEntry, lane: str, failure: Failure, identical_failures: int) -> bool:
+def hopeless(entry: QueueEntry, lane: LaneId, failure: Failure, identical_failures: int) -> bool:
     """Remember what the call met on this lane: whether waiting cannot help it any more.
 
     A lane that refused the call itself is taken from those it may go to.
@@ -123,12 +124,12 @@ def hopeless(entry: QueueEntry, lane: str, failure: Failure, identical_failures:
 
 
 def _park(
-    lanes: Mapping[str, Lane], lane: Lane, failure: Failure, now: float, wall_ahead: float
+    lanes: Mapping[LaneId, Lane], lane: Lane, failure: Failure, now: float, wall_ahead: float
 ) -> None:
     reset_at = None if failure.resets_at is None else failure.resets_at.timestamp() - wall_ahead
     is_date = failure.resets_in is None
     if failure.resets_in is not None:
         reset_at = now + failure.resets_in.total_seconds()
     for each in lanes.values():
-        if each is lane or (parks_account(failure) and each.account == lane.account):
+        if each is lane or (parks_account(failure) and each.id.account == lane.id.account):
             each.park(failure, reset_at, now, is_date=is_date)

@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from jackline.lane_id import LaneId
+from jackline.settings import InProject, setting
+
 
 class CacheTtl(StrEnum):
     """For how long prompts are asked to be cached."""
@@ -26,10 +29,18 @@ class CacheTtl(StrEnum):
 class KnownLimits:
     """What the user or the vendor says a lane may take per minute; None is not known."""
 
-    requests_per_minute: float | None = None
-    input_tokens_per_minute: float | None = None
-    output_tokens_per_minute: float | None = None
-    parallel: int | None = None
+    requests_per_minute: float | None = setting(
+        None, "Requests per minute.", above=0, in_project=InProject.CONSENT
+    )
+    input_tokens_per_minute: float | None = setting(
+        None, "Tokens of prompts per minute.", above=0, in_project=InProject.CONSENT
+    )
+    output_tokens_per_minute: float | None = setting(
+        None, "Tokens of answers per minute.", above=0, in_project=InProject.CONSENT
+    )
+    parallel: int | None = setting(
+        None, "Calls in flight at once.", least=1, in_project=InProject.CONSENT
+    )
 
 
 class LimitOrigin(StrEnum):
@@ -42,14 +53,13 @@ class LimitOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaneSettings:
-    """One lane: a name, whose account it spends, and what is known of its limits beforehand.
+    """One lane, and what is known of its limits beforehand.
 
     `limits` are the user's, `vendor_limits` those of the vendor's rate-limits API; each
     number of the first outweighs that of the second.
     """
 
-    name: str
-    account: str = ""
+    id: LaneId
     limits: KnownLimits = field(default_factory=KnownLimits)
     vendor_limits: KnownLimits = field(default_factory=KnownLimits)
     # A server of the user's own, which loads models on demand and works off one call after another.

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from jackline.lane_id import LaneId
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.call import Abort, HangUp, LaneAttempt, LaneDecision
 from jackline.lanes.lane import Lane
@@ -154,7 +155,7 @@ class SilentAttempts:
 
     def __init__(
         self,
-        lanes: Mapping[str, Lane],
+        lanes: Mapping[LaneId, Lane],
         entries: Mapping[int, QueueEntry],
         under_way: AttemptsInFlight,
         room: CallQueues,
@@ -174,9 +175,9 @@ class SilentAttempts:
 
     # --- time has passed ------------------------------------------------------------------
 
-    def look_at_late(self, now: float, decision: LaneDecision) -> list[str]:
+    def look_at_late(self, now: float, decision: LaneDecision) -> list[LaneId]:
         """Ask beside attempts that have been silent for longer than they may, or give them up."""
-        touched: list[str] = []
+        touched: list[LaneId] = []
         while (attempt := self._deadlines.late(now)) is not None:
             lane = self._lanes[attempt.lane]
             longest = lane.patience.given_up_after(attempt, now)
@@ -187,34 +188,34 @@ class SilentAttempts:
             if now < doubted_at:
                 look_at = doubted_at
                 if lane.pass_on_probe(attempt, now) or lane.lend_place(attempt, now):
-                    touched.append(lane.name)
+                    touched.append(lane.id)
                 else:
                     look_at = min(now + _LOOK_AGAIN, doubted_at)
                 self._deadlines.look_at(attempt, look_at)
                 continue
             if lane.probe == attempt.permit:
                 lane.doubt_attempt(attempt, now)
-                touched += [lane.name, *self._line_up(attempt)]
+                touched += [lane.id, *self._line_up(attempt)]
             else:
                 touched += self._ask_beside(attempt, now, decision)
             self._deadlines.look_at(attempt, min(now + _LOOK_AGAIN, attempt.heard_at + longest))
         return touched
 
-    def look_at_lane(self, lane: Lane, now: float) -> list[str]:
+    def look_at_lane(self, lane: Lane, now: float) -> list[LaneId]:
         """Leave a lane alone on which nothing is heard.
 
         Whoever holds nothing of an answer yet stands in line once more, for another lane.
         """
         if not lane.falls_silent(now):
             return []
-        touched = [lane.name]
+        touched = [lane.id]
         for attempt in lane.leave_alone_as_silent(now):
             touched += self._line_up(attempt)
         return touched
 
     def _ask_beside(
         self, attempt: LaneAttempt, now: float, decision: LaneDecision
-    ) -> tuple[str, ...]:
+    ) -> tuple[LaneId, ...]:
         """Send a call once more whose first attempt is silent.
 
         On another lane that has room, or on its own, or as the probe of a lane that is left alone.
@@ -228,7 +229,7 @@ class SilentAttempts:
         if second is not None and now - second.heard_at < _SECOND_MAKES_WAY:
             return ()
         own = self._lanes[attempt.lane]
-        lanes = [self._lanes[name] for name in entry.lanes if name != own.name]
+        lanes = [self._lanes[name] for name in entry.lanes if name != own.id]
         if not own.is_local:
             # What a server of the user's own works at would only take twice as long.
             lanes.append(own)
@@ -248,7 +249,7 @@ class SilentAttempts:
         self._launch(entry, lane, now, decision, probe=lane.state not in FLOWING)
         return ()
 
-    def _queue_beside(self, attempt: LaneAttempt, own: Lane, now: float) -> tuple[str, ...]:
+    def _queue_beside(self, attempt: LaneAttempt, own: Lane, now: float) -> tuple[LaneId, ...]:
         """No lane has room: lend the silent attempt's place, and let its call stand in line.
 
         Streams on a lane that may be silent as a whole are kept as witnesses of that.
@@ -259,10 +260,10 @@ class SilentAttempts:
             return ()
         if own.hedges.is_open:
             own.hedges.spend()
-            return (own.name, *self._line_up(attempt, anywhere=True))
-        return (own.name,)
+            return (own.id, *self._line_up(attempt, anywhere=True))
+        return (own.id,)
 
-    def _line_up(self, attempt: LaneAttempt, *, anywhere: bool = False) -> tuple[str, ...]:
+    def _line_up(self, attempt: LaneAttempt, *, anywhere: bool = False) -> tuple[LaneId, ...]:
         """Let a call that is under way stand in line once more, for others than its own lane."""
         entry = self._entries.get(attempt.call.id)
         second = self._under_way.second_of(attempt.call.id)
@@ -275,7 +276,9 @@ class SilentAttempts:
             self._room.beside.add(entry.call.id)
         return line
 
-    def _give_up(self, attempt: LaneAttempt, now: float, decision: LaneDecision) -> tuple[str, ...]:
+    def _give_up(
+        self, attempt: LaneAttempt, now: float, decision: LaneDecision
+    ) -> tuple[LaneId, ...]:
         self._under_way.take(attempt.permit)
         lane = self._lanes[attempt.lane]
         if attempt.begun:
@@ -286,18 +289,18 @@ class SilentAttempts:
         decision.aborts.append(Abort(attempt.permit, attempt.call.id, "it was silent for too long"))
         entry = self._entries.get(attempt.call.id)
         if entry is None:
-            return (lane.name,)
+            return (lane.id,)
         entry.freezes += attempt.begun
         if entry.call.id not in self._under_way:
             self._room.leave(entry)
             self._room.push(entry)
-        return (lane.name, *entry.lanes)
+        return (lane.id, *entry.lanes)
 
     # --- something was heard --------------------------------------------------------------
 
-    def accept(self, attempt: LaneAttempt, headers: Mapping[str, str], now: float) -> list[str]:
+    def accept(self, attempt: LaneAttempt, headers: Mapping[str, str], now: float) -> list[LaneId]:
         """The provider has taken the call."""
-        touched: list[str] = []
+        touched: list[LaneId] = []
         lane = self._lanes[attempt.lane]
         was_left_alone = lane.state not in FLOWING
         if lane.accepted(attempt, headers, now):
@@ -308,7 +311,7 @@ class SilentAttempts:
                 touched += self._line_up(silent, anywhere=True)
         return touched
 
-    def overtake(self, attempt: LaneAttempt, now: float, decision: LaneDecision) -> list[str]:
+    def overtake(self, attempt: LaneAttempt, now: float, decision: LaneDecision) -> list[LaneId]:
         """The model has begun to speak in this attempt: its call needs no other one."""
         call_id = attempt.call.id
         if call_id in self._room.beside:
@@ -327,7 +330,7 @@ class SilentAttempts:
             if attempt.call.id in self._room.beside:
                 self._room.leave(self._entries[attempt.call.id])
 
-    def other_failed(self, entry: QueueEntry) -> tuple[str, ...]:
+    def other_failed(self, entry: QueueEntry) -> tuple[LaneId, ...]:
         """One of a call's two attempts has failed; the other may need another beside it."""
         left = self._under_way.first_of(entry.call.id)
         if left is None or not left.doubted:
@@ -338,7 +341,7 @@ class SilentAttempts:
         lane.hedges.returned()
         return ()
 
-    def lanes_changed(self, entry: QueueEntry) -> tuple[str, ...]:
+    def lanes_changed(self, entry: QueueEntry) -> tuple[LaneId, ...]:
         """Other lanes are open to a call that is under way: it may need them at once."""
         attempt = self._under_way.first_of(entry.call.id)
         if attempt is None or not (attempt.doubted or self._lanes[attempt.lane].is_silent):

@@ -66,7 +66,7 @@ def definition_of(
     names = ", ".join(sorted({*known, GENERAL}))
     raise BadArgumentError(
         f"There is no agent definition {name!r} for this project or this user.",
-        next=f"Give one of these as subagent_type: {names}; or leave it out.",
+        hint=f"Give one of these as subagent_type: {names}; or leave it out.",
     )
 
 

@@ -92,7 +92,7 @@ def must_be_of_models(record: RunRecord, verb: str) -> None:
     if not is_of_models(record):
         raise UsageError(
             f"The run {record.run_id} was started by the user, not by a model: nothing was done.",
-            next=f"It is the user's to decide; in a terminal: jackline {verb} {record.run_id}",
+            hint=f"It is the user's to decide; in a terminal: jackline {verb} {record.run_id}",
         )
 
 
@@ -223,14 +223,14 @@ class AgentManager:
             found = await begin_resume(host, run_id, flow=started_agents, listener=hearing)
             if isinstance(found, Outcome):
                 raise UsageError(
-                    f"The run {run_id} was cancelled.", next="Start a new agent with its prompt."
+                    f"The run {run_id} was cancelled.", hint="Start a new agent with its prompt."
                 )
             run = found
         return self._carry(run, hearing, folder=look.record.cwd, say=say, unheard=background)
 
     async def _host(self) -> FlowHost:
         if self._stopping:
-            raise UsageError("The service is stopping.", next="Ask again when it runs again.")
+            raise UsageError("The service is stopping.", hint="Ask again when it runs again.")
         return await self._open()
 
     def _carry(
@@ -250,7 +250,7 @@ class AgentManager:
     async def _carried_out(self, carried: _Carried) -> None:
         run_id = carried.run.run_id
         try:
-            outcome = await carried.run.carry()
+            outcome = await carried.run.run()
         except JacklineError as error:
             _log.warning("the run %s is carried no more: %s", run_id, error.message)
             return
@@ -278,7 +278,7 @@ class AgentManager:
         if record is None or not sees(record.cwd):
             raise UnreadableError(
                 f"There is no agent {named!r} in this project.",
-                next="agent_status without ids lists the latest. The user can look at other"
+                hint="agent_status without ids lists the latest. The user can look at other"
                 " projects' agents in a terminal: jackline show ID",
             )
         look = self._with_present(await run_snapshot(engine, record))
@@ -305,11 +305,19 @@ class AgentManager:
             if not {order.get(name) for name in CONTINUED_FROM}.isdisjoint(names)
         ]
 
-    async def depth_of(self, session: str) -> int:
-        """How many agents deep this session of a client is; 0 for one that a person opened."""
+    async def depth_of(self, session: str, task: str = "") -> int:
+        """How many agents deep a client is, by its session or the agent for which it works.
+
+        0 for one that a person opened. Of both, the deeper one counts.
+        """
         engine = (await self._open()).engine
-        call = await engine.find_session(session) if session else None
-        record = None if call is None else await engine.run(call.run_id)
+        by_session = await engine.find_session(session) if session else None
+        by_task = await engine.find_task(task) if task else None
+        # Whoever names a task is an agent, also where its run is unknown.
+        return max(await self._depth(by_session), await self._depth(by_task), 1 if task else 0)
+
+    async def _depth(self, call: CallRecord | None) -> int:
+        record = None if call is None else await (await self._open()).engine.run(call.run_id)
         if call is None or record is None:
             return 0
         # An agent of a user's own flow is one deep.

@@ -18,15 +18,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from jackline.agents.claude_code.tool_rules import base_of as base_name
-from jackline.agents.claude_code.transcript import (
-    DeadAgent,
-    config_folder,
-    read_dead_agent,
-    transcript_of,
-)
-from jackline.agents.codex.records import folder_of_thread
-from jackline.agents.json_schema import build_validator
 from jackline.agents.process.resume import resume_prompt
+from jackline.agents.structured_answer import build_validator
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UnreadableError, UsageError
 from jackline.flows.actions import denial
@@ -63,6 +56,12 @@ from jackline.mcp_server.permissions import (
     sight_of,
     working_folder,
 )
+from jackline.transcripts.saved_conversation import (
+    DeadAgent,
+    folder_of_thread,
+    read_dead_agent,
+)
+from jackline.transcripts.sources import ClientFolders
 from jackline.transcripts.story import AgentStory, TranscriptEnd
 
 _ID = re.compile(r"[A-Za-z0-9_-]{4,80}")
@@ -88,7 +87,7 @@ def resume_point_of_agent(
     agent_id: str, environ: Mapping[str, str], now: float, sees: Sight
 ) -> ResumePoint | None:
     """What is left of this sub-agent; None when there is no such transcript, or it is not seen."""
-    path = _find(agent_id, config_folder(environ) / "projects")
+    path = _find(agent_id, ClientFolders.of_process(environ).claude / "projects")
     if path is None:
         return None
     dead = read_dead_agent(path)
@@ -98,7 +97,7 @@ def resume_point_of_agent(
     if dead.story.ending is TranscriptEnd.FINISHED:
         raise UsageError(
             f"The sub-agent {dead.agent_id} finished; nothing was cut off.",
-            next="Use its result, or start a new agent.",
+            hint="Use its result, or start a new agent.",
         )
     story = dead.story
     return ResumePoint(
@@ -110,7 +109,7 @@ def resume_point_of_session(
     session_id: str, environ: Mapping[str, str], now: float, sees: Sight
 ) -> ResumePoint | None:
     """Where a session of Claude Code can be gone on with; None when none of that id is seen."""
-    path = transcript_of(session_id, environ)
+    path = ClientFolders.of_process(environ).claude_transcript(session_id)
     if path is None:
         return None
     story = read_dead_agent(path).story
@@ -140,7 +139,7 @@ def _check_dead(story: AgentStory, path: Path, now: float) -> None:
     if story.ending is TranscriptEnd.CUT and now - path.stat().st_mtime < _FRESH:
         raise MaybeAliveError(
             f"{path.stem} was at work a moment ago, and may be alive.",
-            next="Ask again a minute after its last sign of life.",
+            hint="Ask again a minute after its last sign of life.",
         )
 
 
@@ -149,7 +148,7 @@ def _real_model(model: str | None) -> str | None:
 
 
 def _told(dead: DeadAgent) -> str:
-    calls = [(call, turn.results[call.id]) for turn in dead.turns for call in turn.calls]
+    calls = [(call, dead.results[call.id]) for turn in dead.turns for call in turn.calls]
     # Every call is told; how much of what each gave depends on how many there are.
     room = max(_LEAST_TOLD, _MOST_TOLD // max(1, len(calls)))
     finished = [(call, result[:room]) for call, result in calls]
@@ -211,17 +210,17 @@ class OrderIntake:
         if resume and continued:
             raise BadArgumentError(
                 "An agent goes on from one place.",
-                next="Give resume or continue_from_task_id, not both.",
+                hint="Give resume or continue_from_task_id, not both.",
             )
         if not given.get("prompt") and not (resume or continued):
-            raise BadArgumentError("An agent needs a prompt.", next="Say what it is to do.")
+            raise BadArgumentError("An agent needs a prompt.", hint="Say what it is to do.")
         settings = self._settings().agents
         _check_runner(given.get("runner") or settings.runner, settings)
         before = _From({})
         if caller.session and caller.session in (resume, continued):
             raise BadArgumentError(
                 "That is the id of this very session, which is alive.",
-                next="Give the id of an agent that was cut off.",
+                hint="Give the id of an agent that was cut off.",
             )
         if resume or continued:
             before = await self._earlier(given, sight_of(caller.folder, settings))
@@ -252,7 +251,7 @@ class OrderIntake:
             raise BadArgumentError(
                 "A model's name does not begin with a dash: the agent's program would take it for"
                 " a flag.",
-                next="Give the name of a model, or leave it out.",
+                hint="Give the name of a model, or leave it out.",
             )
         chosen: dict[str, Any] = {
             "model": model,
@@ -276,7 +275,7 @@ class OrderIntake:
             raise BadArgumentError(
                 "No id begins with a dash or holds control characters: the agent's program would"
                 " take it for a flag.",
-                next="Give the id as agent_status or `why` names it.",
+                hint="Give the id as agent_status or `why` names it.",
             )
         try:
             look: RunSnapshot | None = await self._desk.look(named, sees)
@@ -325,11 +324,11 @@ class OrderIntake:
             if record.state is not RunState.PARKED:
                 raise UsageError(
                     f"The run {named} is at work: going on with it now would do its work twice.",
-                    next=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
+                    hint=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
                 )
             raise UsageError(
                 f"The run {named} is parked ({record.why}) and goes on by itself.",
-                next=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
+                hint=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
             )
         calls = look.chosen
         completed = bool(calls) and all(call.state is CallState.DONE for call in calls)
@@ -337,18 +336,18 @@ class OrderIntake:
             if completed:
                 raise BadArgumentError(
                     f"It has completed (run {named}).",
-                    next="Give a prompt that says what it is to do next.",
+                    hint="Give a prompt that says what it is to do next.",
                 )
             return _From({}, look)
         if record.state not in ENDED:
             raise UsageError(
                 f"The run {named} has not ended: it is {record.state.value}.",
-                next="Leave the prompt out to go on with its own task, or agent_cancel it first.",
+                hint="Leave the prompt out to go on with its own task, or agent_cancel it first.",
             )
         if len(calls) != 1:
             raise BadArgumentError(
                 f"The run {named} has {len(calls)} agents.",
-                next="Give the task id of the one to go on with; agent_status tells them.",
+                hint="Give the task id of the one to go on with; agent_status tells them.",
             )
         names = {calls[0].task_id, session_of(calls[0])}
         await self._check_first(names, tuple(ENDED))
@@ -364,16 +363,16 @@ class OrderIntake:
                 raise UsageError(
                     f"The run {record.run_id} goes on with it already, and is"
                     f" {record.state.value}.",
-                    next=f'agent_status(ids=["{record.run_id}"]) tells how it stands.',
+                    hint=f'agent_status(ids=["{record.run_id}"]) tells how it stands.',
                 )
 
     async def _depth(self, caller: ToolCaller, deepest: int) -> int:
         """How deep the agent would be; RefusedError when that is too deep."""
-        depth = await self._desk.depth_of(caller.session) + 1
+        depth = await self._desk.depth_of(caller.session, caller.parent_task) + 1
         if depth > deepest:
             raise RefusedError(
                 f"An agent that was started {deepest} deep may start no further ones.",
-                next="Do the work yourself. The user may allow more in their own jackline.toml:"
+                hint="Do the work yourself. The user may allow more in their own jackline.toml:"
                 f" agents.depth = {depth}",
             )
         return depth
@@ -381,7 +380,7 @@ class OrderIntake:
     async def _definition(
         self, given: Mapping[str, Any], before: JsonObject, project: Path
     ) -> AgentDefinition:
-        claude = config_folder(self._environ)
+        claude = ClientFolders.of_process(self._environ).claude
 
         def found(name: str) -> AgentDefinition:
             folders = definition_folders(project, claude)
@@ -417,7 +416,7 @@ class OrderIntake:
             if denied := await denial(command, folder, allow, trusted):
                 raise RefusedError(
                     f"The release command may not run: {denied.why}.",
-                    next=f"{denied.next}: batch.allow in the user's own jackline.toml.",
+                    hint=f"{denied.hint}: batch.allow in the user's own jackline.toml.",
                 )
         return list(allow) if commands else []
 
@@ -427,7 +426,7 @@ def _check_runner(runner: str, settings: AgentSettings) -> None:
     if runner not in (settings.runner, *settings.runners):
         raise RefusedError(
             f"The user has not allowed models the runner {runner}.",
-            next=f"Leave `runner` out: agents are carried by {settings.runner}. The user may allow"
+            hint=f"Leave `runner` out: agents are carried by {settings.runner}. The user may allow"
             f' it in their own jackline.toml: agents.runners = ["{runner}"]',
         )
 
@@ -435,7 +434,7 @@ def _check_runner(runner: str, settings: AgentSettings) -> None:
 def _unknown(named: str) -> UnreadableError:
     return UnreadableError(
         f"No agent, sub-agent or session of this project has the id {named!r}.",
-        next="agent_status lists ours; `why` finds those of Claude Code. The user can look at other"
+        hint="agent_status lists ours; `why` finds those of Claude Code. The user can look at other"
         " projects' in a terminal: jackline show ID, jackline why ID",
     )
 

@@ -182,6 +182,6 @@ class McpEndpoint:
         await asyncio.gather(*self._answers, return_exceptions=True)
 
 
-def _refuse(asked: ServiceRequest, status: int, words: str, next_step: str) -> None:
-    body = json.dumps({"error": {"message": f"Jackline: {words}.", "next": next_step}}).encode()
+def _refuse(asked: ServiceRequest, status: int, words: str, hint: str) -> None:
+    body = json.dumps({"error": {"message": f"Jackline: {words}.", "hint": hint}}).encode()
     asked.respond(status, [(b"content-type", b"application/json")], body)

@@ -48,6 +48,8 @@ class ToolCaller:
     patience: float | None = None
     """Seconds that the client gives a call, where it told."""
     hears_progress: bool = False
+    parent_task: str = ""
+    """The agent of ours for whose program the client works; empty for a person's client."""
     took_back: Callable[[], bool] = _never
     """Whether the client itself cancelled this call; a lost connection is no cancelling."""
 

@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 from jackline.agents.claude_code.tool_rules import FILE_TOOLS, offered_only
 from jackline.agents.claude_code.tool_rules import base_of as base_tool
+from jackline.agents.outcome import RUNNERS
 from jackline.batches.policy import CLIENT_SETTINGS
 from jackline.errors import BadArgumentError, RefusedError
 from jackline.foreign_repositories import ForeignRepositoryError, ask_git
@@ -33,6 +34,7 @@ from jackline.foreign_repositories.git_folders import (
 from jackline.foreign_repositories.guard import kind_of
 from jackline.mcp_server.agent_definitions import AgentDefinition
 from jackline.outside_names import cut_name, printable
+from jackline.settings import Form, InProject, setting
 
 # What Claude Code lets an agent do in its folder that accepts edits.
 USUAL_TOOLS = (
@@ -44,31 +46,72 @@ USUAL_TOOLS = (
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """`[agents]`: agents that models start."""
+    """Agents that models start through the tools of `jackline mcp`."""
 
-    runner: str = "claude-code"
-    model: str | None = None
-    """For agents that name none, nor does their definition; None: the runner's own."""
-    runners: tuple[str, ...] = ()
-    """Which a model may choose beside `runner`."""
-    tools: tuple[str, ...] = ()
-    """Used without asking, beside reading and editing in the folder."""
-    folders: tuple[Path, ...] = ()
-    """Where agents and batches may work, beside the folder of their client; also folders whose
-    settings Claude Code may follow, for all runs of the user."""
-    wait: float = 50.0
-    """Codex and most SDKs give a call 60 s."""
-    depth: int = 3
-    """How many agents deep: 1 means that agents which models start may start none themselves."""
-    long_wait: float = 1500.0
-    """Claude Code gives a call 28 h, and 30 min without a sign of life."""
+    runner: str = setting("claude-code", "What runs agents that name no runner.", choices=RUNNERS)
+    model: str | None = setting(
+        None,
+        "The model of agents that name none; not set: the runner's default.",
+        Form.MODEL,
+        in_project=InProject.PRICED,
+    )
+    runners: tuple[str, ...] = setting(
+        (),
+        "Which other runners a model may choose. Each has its own sandbox, permissions and costs,"
+        " so by default a model has `agents.runner` alone.",
+        choices=RUNNERS,
+    )
+    tools: tuple[str, ...] = setting(
+        (),
+        "Tools that they use without permission, beside reading and editing in their folder, by"
+        ' Claude Code\'s names: "Bash(pytest *)", "WebFetch". With any named here, they are offered'
+        ' these and no others. A file tool\'s bare name ("Read") is limited to the folder;'
+        ' "Read(//srv/data/**)" is not. "write" and "edit" are those of the runner messages; git'
+        " folders and the settings of clients are closed to them.",
+    )
+    folders: tuple[Path, ...] = setting(
+        (),
+        "Where agents and batches may work, beside the folder of their client, and whose runs"
+        " models see. No folder's settings (`.claude`, `.mcp.json`, `.codex`) are followed, and an"
+        " agent's program is started in no folder inside of it that brings such settings, hooks, or"
+        " a repository with others in it.",
+        Form.ABSOLUTE_PATH,
+    )
+    depth: int = setting(
+        3,
+        "How many agents deep: an agent that a model started may start agents, and these may again."
+        " With 1 they may start none.",
+        least=1,
+        most=20,
+    )
+    # Codex and most SDKs give a call 60 s.
+    wait: float = setting(
+        50.0,
+        "A call is answered after this at the latest, with an id if its agent works on.",
+        Form.DURATION,
+        least=1,
+        most=86400,
+    )
+    # Claude Code gives a call 28 h, and 30 min without a sign of life.
+    long_wait: float = setting(
+        1500.0,
+        "The same for Claude Code, which waits longer while it gets progress reports.",
+        Form.DURATION,
+        least=1,
+        most=86400,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
-    """`[batch]`: commands and addresses that models may use, as `batches.Policy` reads them."""
+    """What models may run without permission, through the tool `batch` and as release commands."""
 
-    allow: tuple[str, ...] = ()
+    allow: tuple[str, ...] = setting(
+        (),
+        'Commands such as "pytest *" or "git log *", run without a shell, and addresses such as'
+        ' "fetch:https://docs.python.org/*". Reading and searching in the project are always'
+        " allowed. docs/configuration.md explains the patterns.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +131,7 @@ def working_folder(asked: str | None, client: Path | None, settings: AgentSettin
     if asked is None and client is None:
         raise BadArgumentError(
             "This client did not tell in which folder it works.",
-            next="Give `cwd`, a folder below one of agents.folders in the user's own jackline.toml;"
+            hint="Give `cwd`, a folder below one of agents.folders in the user's own jackline.toml;"
             " or connect through `jackline mcp`, which tells its own.",
         )
     meant = (client or Path("/")) / (asked or ".")
@@ -96,11 +139,11 @@ def working_folder(asked: str | None, client: Path | None, settings: AgentSettin
         raise BadArgumentError(f"cwd must be absolute here, not {asked!r}.")
     folder = _followed(meant)
     if folder is None:
-        raise BadArgumentError(f"There is no folder {asked or meant}.", next="Check cwd.")
+        raise BadArgumentError(f"There is no folder {asked or meant}.", hint="Check cwd.")
     if base_of(folder, client, settings) is None:
         raise BadArgumentError(
             f"{folder} lies outside the project folder.",
-            next=f'The user may allow it in their own jackline.toml: agents.folders = ["{folder}"]',
+            hint=f'The user may allow it in their own jackline.toml: agents.folders = ["{folder}"]',
         )
     return folder
 
@@ -161,14 +204,14 @@ def offered(names: Sequence[str] | None, runner: str, settings: AgentSettings) -
         raise BadArgumentError(
             f"{cut_name(bracketed[0])}: only the user can say which uses of a tool need no"
             " permission.",
-            next="Give the tool's name alone. The user may allow this in their own jackline.toml:"
+            hint="Give the tool's name alone. The user may allow this in their own jackline.toml:"
             f' agents.tools = ["{cut_name(bracketed[0])}"]',
         )
     tools = _theirs(names, runner, settings)
     if names and not tools:
         raise BadArgumentError(
             f"None of the tools named can be offered: {', '.join(map(cut_name, names[:5]))}.",
-            next="Name others, or leave `tools` out. A server's tools are offered where the user"
+            hint="Name others, or leave `tools` out. A server's tools are offered where the user"
             ' names it in their own jackline.toml, such as agents.tools = ["mcp__docs"]',
         )
     return Offered(tools)
@@ -237,7 +280,7 @@ def _ours(names: Sequence[str] | None, settings: AgentSettings) -> list[str] | N
     if refused:
         raise BadArgumentError(
             f"The runner messages may not use {', '.join(map(cut_name, refused[:5]))} for a model.",
-            next="The user may allow it in their own jackline.toml:"
+            hint="The user may allow it in their own jackline.toml:"
             f' agents.tools = ["{cut_name(refused[0])}"]',
         )
     return None if names is None else list(names)
@@ -260,7 +303,7 @@ async def check_nested(folder: Path, trusted: Path) -> None:
     if why is not None:
         raise RefusedError(
             f"No agent is started in {printable(str(folder))}: {why}.",
-            next="Start it in the project's own folder, and say in its prompt where to work. The"
+            hint="Start it in the project's own folder, and say in its prompt where to work. The"
             " user may trust that folder in their own jackline.toml:"
             f' agents.folders = ["{printable(str(folder))}"]',
         )

@@ -22,7 +22,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from jackline import __version__
-from jackline.agents.json_schema import build_validator
+from jackline.agents.structured_answer import build_validator
 from jackline.errors import InternalError, JacklineError
 from jackline.mcp_server.handshake import INSTRUCTIONS, NAME
 from jackline.mcp_server.model_tool import CancelledCalls, ModelTool, ToolCaller, ToolReply
@@ -31,6 +31,7 @@ FOLDER_HEADER = "x-jackline-folder"
 """Where the client works, percent-encoded; the bridge sends it."""
 PATIENCE_HEADER = "x-jackline-patience-ms"
 CLIENT_SESSION_HEADER = "x-jackline-client-session"
+PARENT_TASK_HEADER = "x-jackline-parent-task"
 SESSION_HEADER = "mcp-session-id"
 _MOST_FAULTS = 3
 _LONGEST_FAULT = 400
@@ -103,7 +104,7 @@ class ToolServer:
         try:
             told = await tool.run(arguments, caller)
         except JacklineError as error:
-            return _failed(error.message, error.next, error.to_json())
+            return _failed(error.message, error.hint, error.to_json())
         except Exception as error:  # noqa: BLE001 -- the border of one tool call: others go on
             _log.error("a bug in Jackline in the tool %s", tool.name, exc_info=error)
             bug = InternalError(f"a bug in Jackline: {type(error).__name__}")
@@ -135,6 +136,7 @@ class ToolServer:
             Path(folder) if folder else None,
             int(given) / 1000 if given.isdecimal() and len(given) <= _MOST_DIGITS else None,
             hears_progress=bool(context.meta and context.meta.get("progress_token") is not None),
+            parent_task=headers.get(PARENT_TASK_HEADER, ""),
             took_back=self._taken_back.asker(headers.get(SESSION_HEADER, ""), context.request_id),
         )
 
@@ -165,10 +167,10 @@ def _result(told: ToolReply, news: Sequence[str]) -> types.CallToolResult:
 
 
 def _failed(
-    words: str, next_step: str = "", told: dict[str, object] | None = None
+    words: str, hint: str = "", told: dict[str, object] | None = None
 ) -> types.CallToolResult:
-    text = words if not next_step else f"{words}\nnext: {next_step}"
-    data = {"error": told or {"message": words, "next": next_step or None}}
+    text = words if not hint else f"{words}\nhint: {hint}"
+    data = {"error": told or {"message": words, "hint": hint or None}}
     json.dumps(data)  # whatever an error carries must be plain: found here, not in the client
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text)],

@@ -119,6 +119,11 @@ class LaneCounts(Protocol):
     """The counters of one lane since the service started (telemetry/scrape.py)."""
 
     @property
+    def upstream(self) -> str:
+        """Whose lane it is."""
+        ...
+
+    @property
     def outcomes(self) -> Mapping[str, int]:
         """Ended calls by outcome."""
         ...
@@ -153,9 +158,8 @@ class ConditionFinder:
         for name, lane in tally.items():
             count = lane.failures.get("auth", 0)
             if count > self._refused.get(name, 0):
-                upstream = name.partition("/")[0]
-                text = f"{upstream} refuses the key or login: sign in again."
-                yield Condition(IncidentKind.NEEDS_YOU, f"auth {upstream}", text, True)
+                text = f"{lane.upstream} refuses the key or login: sign in again."
+                yield Condition(IncidentKind.NEEDS_YOU, f"auth {lane.upstream}", text, True)
             self._refused[name] = count
 
     def _moved(
@@ -164,10 +168,9 @@ class ConditionFinder:
         upstreams = facts.head.get("upstreams")
         first = str(upstreams[0]) if isinstance(upstreams, list) and upstreams else ""
         for name, lane in tally.items():
-            upstream = name.partition("/")[0]
             count = sum(lane.outcomes.get(how, 0) for how in ("answered", "shortened"))
-            if count > self._delivered.get(name, 0) and upstream != first:
-                self._elsewhere[upstream] = now
+            if count > self._delivered.get(name, 0) and lane.upstream != first:
+                self._elsewhere[lane.upstream] = now
             self._delivered[name] = count
         rows = [row for row in facts.lanes.values() if isinstance(row, Mapping)]
         states = {str(row["state"]) for row in rows if row["upstream"] == first}
@@ -217,17 +220,17 @@ class ConditionFinder:
                 continue
             when = moment_text(ends_at, now)
             text = f"The {each['window']} window is {each['used']:.0%} used; it ends at {when}."
-            key = f"{each['account']} {each['window']} {round(each['resets_at'] / 600)}"
+            reset = round(each["resets_at"] / 600)
+            key = f"{each['upstream']} {each['account']} {each['window']} {reset}"
             yield Condition(IncidentKind.BUDGET_NEAR, key, text)
 
 
 def _closed_accounts(lanes: Mapping[str, object], now: datetime) -> Iterator[Condition]:
     accounts: dict[str, list[Mapping[str, Any]]] = {}
-    for name, row in lanes.items():
+    for row in lanes.values():
         if isinstance(row, Mapping) and row["state"] == LaneState.PARKED:
             # All lanes of an account park together: that is one incident.
-            key = f"{row['upstream']}#{name.rpartition('#')[2]}"
-            accounts.setdefault(key, []).append(row)
+            accounts.setdefault(f"{row['upstream']} {row['account']}", []).append(row)
     for key, rows in accounts.items():
         upstream, waiting = rows[0]["upstream"], sum(row["waiting"] for row in rows)
         verb = "waits" if waiting == 1 else "wait"

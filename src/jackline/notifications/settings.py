@@ -1,14 +1,15 @@
 """What is sent, by which channels, and when not.
 
-Rules: (1) frozen; (2) what may hold a secret is not shown by `repr`.
-Not here: reading it from files (config/).
+Rules: nothing is sent while no channel is set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from jackline.settings import Form, setting
 
 
 class IncidentKind(StrEnum):
@@ -23,18 +24,33 @@ class IncidentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NotifySettings:
-    """Nothing is sent while no channel is set."""
+    """Messages for people who are away: one per incident, not one per agent."""
 
-    on: tuple[IncidentKind, ...] = tuple(IncidentKind)
-    desktop: bool = False
-    webhook: str | None = field(default=None, repr=False)
-    secret: str | None = field(default=None, repr=False)
-    """Signs what the webhook gets."""
-    apprise: str | None = field(default=None, repr=False)
-    """Addresses for Apprise, a line or a blank between them."""
-    quiet: str | None = None
-    """Hours in which nothing is sent, as "22:00-07:00"; incidents are sent after them."""
-    budget_share: float = 0.8
+    on: tuple[IncidentKind, ...] = setting(tuple(IncidentKind), "Which incidents are sent.")
+    desktop: bool = setting(False, "Show messages on the desktop of the gateway's user.")
+    webhook: str | None = setting(
+        None,
+        "Address that messages are posted to as JSON, or a reference to it.",
+        Form.WEBHOOK,
+    )
+    secret: str | None = setting(
+        None,
+        "Where the secret is that signs what the webhook gets: env:NAME, file:PATH or cmd:COMMAND.",
+        Form.REFERENCE,
+    )
+    apprise: str | None = setting(
+        None,
+        "Where addresses for Apprise are, one per line (extra: jackline[notify]).",
+        Form.REFERENCE,
+    )
+    quiet: str | None = setting(
+        None,
+        'Send nothing then, such as "22:00-07:00"; incidents that still hold are sent after.',
+        Form.HOURS,
+    )
+    budget_share: float = setting(
+        0.8, "A budget is nearly used from this share on.", above=0, below=1
+    )
 
     @property
     def has_ways(self) -> bool:

@@ -162,7 +162,7 @@ class AwsCredentials:
                 self._read_at = self._monotonic()
                 self._credentials = session.get_credentials()
             if self._credentials is None:
-                raise UsageError("No AWS credentials were found for Bedrock.", next=_LOG_IN)
+                raise UsageError("No AWS credentials were found for Bedrock.", hint=_LOG_IN)
             frozen = self._credentials.get_frozen_credentials()
         # The texts of these errors may quote a command or a file; their names are enough.
         except (exceptions.HTTPClientError, exceptions.ConnectionError) as error:
@@ -171,7 +171,7 @@ class AwsCredentials:
         except (exceptions.BotoCoreError, exceptions.ClientError) as error:
             name = type(error).__name__
             raise UsageError(
-                f"The AWS credentials for Bedrock cannot be used ({name}).", next=_LOG_IN
+                f"The AWS credentials for Bedrock cannot be used ({name}).", hint=_LOG_IN
             ) from error
         self.keys = AwsKeys(frozen.access_key, frozen.secret_key, frozen.token)
 
@@ -405,7 +405,7 @@ class BedrockProvider:
         if region is None:
             raise UsageError(
                 f"Upstream {settings.name} has no AWS region.",
-                next="Configure its region, such as us-east-1.",
+                hint="Configure its region, such as us-east-1.",
             )
         self._region = region
         self._profile = settings.region or region

@@ -237,5 +237,5 @@ def missing_library(what: str, extra: str) -> UsageError:
     """The error for a vendor's library that is not installed."""
     return UsageError(
         f"{what} needs a library that is not installed.",
-        next=f"Run: pip install 'jackline[{extra}]'",
+        hint=f"Run: pip install 'jackline[{extra}]'",
     )

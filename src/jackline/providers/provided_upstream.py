@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 
 from jackline.errors import InternalError, JacklineError, UsageError
+from jackline.lane_id import LaneId
 from jackline.providers.anthropic import AnthropicProvider
 from jackline.providers.bedrock import BedrockProvider
 from jackline.providers.openai import OpenAiProvider
@@ -51,7 +52,7 @@ def provider_for(settings: UpstreamSettings, environ: Mapping[str, str]) -> Prov
         raise UsageError(
             f"Upstream {settings.name} of kind {settings.kind} has no credential of the sort"
             f" “{settings.credential}”.",
-            next=f"In its credential, name its key, or {instead}.",
+            hint=f"In its credential, name its key, or {instead}.",
         )
     origin = origin_of(settings, environ)
     match settings.kind:
@@ -83,7 +84,7 @@ class ProvidedUpstream:
         self,
         providers: Mapping[str, Provider],
         foreign: Collection[str] = (),
-        report: Callable[[str, str], None] | None = None,
+        report: Callable[[LaneId, str], None] | None = None,
         limits: AnswerLimits = _LIMITS,
     ) -> None:
         self._providers = dict(providers)
@@ -100,28 +101,27 @@ class ProvidedUpstream:
         self._providers[name] = provider
         self.http.use(name, provider.origin)
 
-    def provider(self, lane: str) -> Provider | None:
-        """The provider of a lane's upstream."""
-        return self._providers.get(lane.partition("/")[0])
+    def provider(self, upstream: str) -> Provider | None:
+        """The provider of that upstream."""
+        return self._providers.get(upstream)
 
-    def native_error(self, lane: str, status: int, body: bytes) -> bytes:
+    def native_error(self, lane: LaneId, status: int, body: bytes) -> bytes:
         """An error that came on a lane, in Anthropic's form."""
-        provider = self.provider(lane)
+        provider = self.provider(lane.upstream)
         return body if provider is None else provider.native_error(status, body)
 
     async def close(self) -> None:
         """Break off all attempts."""
         await self.http.close()
 
-    def start(self, message: UpstreamRequest, lane: str, ear: ResponseHandler) -> UpstreamAttempt:
-        """Begin one attempt on the upstream that the lane's name begins with."""
-        name, _, rest = lane.partition("/")
-        provider = self._providers.get(name)
+    def start(
+        self, message: UpstreamRequest, lane: LaneId, ear: ResponseHandler
+    ) -> UpstreamAttempt:
+        """Begin one attempt on the upstream of the lane."""
+        provider = self._providers.get(lane.upstream)
         if provider is None:
             raise InternalError(f"Lane {lane} belongs to no configured upstream.")
-        model = rest.rpartition("#")[0] or rest
-        if model in _LANES_WITHOUT_MODEL:
-            model = ""
+        model = "" if lane.model in _LANES_WITHOUT_MODEL else lane.model
         if message.hour_marks:
             # Before anything else reads it, and before a cloud's request is signed.
             message = with_hours(message)
@@ -133,12 +133,12 @@ class ProvidedUpstream:
         self,
         provider: Provider,
         request: UpstreamRequest,
-        lane: str,
+        lane: LaneId,
         model: str,
         handler: ResponseHandler,
     ) -> UpstreamAttempt:
         """Render for a provider that is ready, and send."""
-        upstream = lane.partition("/")[0]
+        upstream = lane.upstream
         is_foreign = upstream in self.foreign
         # A single upstream gets no reasoning of others. Lanes without a model get none at all.
         if (
@@ -173,21 +173,21 @@ class ProvidedUpstream:
         self,
         provider: Provider,
         request: UpstreamRequest,
-        lane: str,
+        lane: LaneId,
         model: str,
         handler: ResponseHandler,
     ) -> UpstreamAttempt:
         try:
             rendered = provider.render(request, model)
         except UnsupportedRequestError as error:
-            text = f"model: {lane.partition('#')[0]} does not support this request: {error}"
+            text = f"model: {lane} does not support this request: {error}"
             return _RejectedAttempt(404, "not_found_error", text, handler)
         except WrongVendorError as error:
             return _RejectedAttempt(401, "authentication_error", f"Jackline: {error}.", handler)
         if request.fresh:
             rendered = rendered._replace(fresh=True)
         receiver = provider.wrap_handler(handler, request, model)
-        if lane.endswith("/relay"):
+        if lane.model == "relay":
             return self.http.start(rendered, lane, receiver)
         bounded = BoundedAnswer(receiver, self.limits, self._turns, rendered.headers)
         bounded.attempt = attempt = self.http.start(rendered, lane, bounded)
@@ -231,7 +231,7 @@ class _PreparingAttempt:
         upstream: ProvidedUpstream,
         provider: Provider,
         request: UpstreamRequest,
-        lane: str,
+        lane: LaneId,
         model: str,
         handler: ResponseHandler,
     ) -> None:
@@ -247,7 +247,7 @@ class _PreparingAttempt:
         upstream: ProvidedUpstream,
         provider: Provider,
         request: UpstreamRequest,
-        lane: str,
+        lane: LaneId,
         model: str,
     ) -> None:
         try:
@@ -258,7 +258,7 @@ class _PreparingAttempt:
             return
         except JacklineError as error:
             if self._handler is not None:
-                text = f"{error.message} {error.next}".strip()
+                text = f"{error.message} {error.hint}".strip()
                 self._attempt = _RejectedAttempt(401, "authentication_error", text, self._handler)
             return
         if self._handler is None:

@@ -121,7 +121,7 @@ def configured_headers(settings: UpstreamSettings) -> list[tuple[bytes, bytes]]:
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
             raise UsageError(
                 f"Upstream {settings.name} has a header that cannot be sent.",
-                next="Check its headers: names are plain words, values plain text on one line.",
+                hint="Check its headers: names are plain words, values plain text on one line.",
             )
     return [(name.encode(), value.encode()) for name, value in settings.headers.items()]
 
@@ -134,12 +134,12 @@ def own_secret(settings: UpstreamSettings) -> bytes | None:
     if not secret:
         raise UsageError(
             f"Upstream {settings.name} needs a credential of its own and has none.",
-            next="Configure where its key is, or let the client's own pass through.",
+            hint="Configure where its key is, or let the client's own pass through.",
         )
     if not _VALUE.fullmatch(secret):
         raise UsageError(
             f"The credential of upstream {settings.name} has characters that no header can have.",
-            next="Check the place where it is stored: it should be one line of plain text.",
+            hint="Check the place where it is stored: it should be one line of plain text.",
         )
     return secret.encode()
 

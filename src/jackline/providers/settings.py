@@ -16,6 +16,7 @@ from enum import StrEnum
 from urllib.parse import urlsplit
 
 from jackline.lanes import CacheTtl, KnownLimits
+from jackline.settings import Form, InProject, setting
 
 ANTHROPIC, OPENAI = "Anthropic", "OpenAI"
 ANTHROPIC_HOST = "api.anthropic.com"
@@ -190,45 +191,134 @@ class CostClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamSettings:
-    """One place that calls are sent to.
+    """A place that calls are sent to. The first of them is preferred."""
 
-    `models` maps patterns (fnmatch) of requested models to the model that is requested here; the
-    first that fits counts. A model that fits no pattern is requested under its own name from kinds
-    that serve Claude, and never from the others. `model_limits` are limits of single lanes by
-    pattern. Of upstreams that serve the same model the cheaper `cost_class` comes first, and of
-    equal ones the one that is configured first. `region` is for clouds, `project` for Google's and
-    for OpenAI's rate limits, `workspace` for Anthropic's. `headers` are added to each request.
-    `local` servers are the user's own, which load models on demand.
-    """
-
-    name: str = "anthropic"
-    url: str = f"https://{ANTHROPIC_HOST}"
-    kind: UpstreamKind = UpstreamKind.ANTHROPIC
-    credential: Credential = Credential.PASS_THROUGH
+    name: str = setting(
+        "anthropic",
+        "What its lanes are called; no two upstreams may share one. By default the name of its"
+        " preset, or of its kind.",
+        Form.NAME,
+        in_project=InProject.CONSENT,
+    )
+    url: str = setting(
+        f"https://{ANTHROPIC_HOST}",
+        "Its address, with a path prefix if it has one. Clouds have it by region, most presets"
+        " know it, other kinds need it.",
+        Form.URL,
+        in_project=InProject.CONSENT,
+        flag="upstream",
+        variable="JACKLINE_UPSTREAM",
+    )
+    kind: UpstreamKind = setting(
+        UpstreamKind.ANTHROPIC, "Which protocol it speaks.", in_project=InProject.CONSENT
+    )
+    credential: Credential = setting(
+        Credential.PASS_THROUGH,
+        "Whose key is sent: the client's own (pass-through), none, or the one that is stored at"
+        " env:NAME, file:PATH or cmd:COMMAND. By default the first upstream of kind anthropic"
+        " passes through, clouds find their own, and any other gets none.",
+        Form.CREDENTIAL,
+        in_project=InProject.CONSENT,
+    )
     secret: str | None = field(default=None, repr=False)
-    models: Mapping[str, str] = field(default_factory=dict)
-    proxy: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-    limits: KnownLimits = field(default_factory=KnownLimits)
-    model_limits: Mapping[str, KnownLimits] = field(default_factory=dict)
-    region: str | None = None
-    project: str | None = None
-    cost_class: CostClass = CostClass.USUAL
-    local: bool = False
-    # Where its vendor reports incidents (Statuspage); read only while something is wrong.
-    status_page: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    # Tokens of an answer at most, for models that refuse a higher limit.
-    longest_answer: int | None = None
-    # How long its prompt caches shall live; not set: as configured for all upstreams.
-    cache_ttl: CacheTtl | None = None
-    # Whether tokens read from a prompt cache count toward its limits; not set: as its kind does.
-    counts_cached: bool | None = None
-    # Also for clients without a credential, or whose own one the preferred upstream has refused.
-    accept_rejected_clients: bool = False
-    # Reference of the key for the vendor's rate-limits API; calls never get it.
-    admin_key: str | None = None
-    workspace: str | None = None
+    region: str | None = setting(
+        None,
+        "Region of a cloud, such as us-east-1, or global at Google.",
+        in_project=InProject.CONSENT,
+    )
+    project: str | None = setting(
+        None,
+        "Project at Google that pays; at OpenAI, the one whose rate limits `admin_key` reads.",
+        in_project=InProject.CONSENT,
+    )
+    proxy: str | None = setting(
+        None,
+        "HTTP proxy on the way there: an address without password, or a reference.",
+        Form.PROXY,
+        in_project=InProject.CONSENT,
+    )
+    ca_file: str | None = setting(
+        None, "PEM file of the authorities to trust instead of the system's.", Form.PATH
+    )
+    status_page: str | None = setting(
+        None,
+        "Where its vendor reports incidents (Statuspage), such as https://status.claude.com; read"
+        " only while something is wrong.",
+        Form.URL,
+        in_project=InProject.CONSENT,
+    )
+    cost_class: CostClass = setting(
+        CostClass.USUAL,
+        "How expensive it is compared with the others. Of upstreams that serve the same model, the"
+        " cheaper is preferred; of equal ones, the one that is written first.",
+        in_project=InProject.CONSENT,
+    )
+    local: bool = setting(
+        False,
+        "A server of your own, such as Ollama, which loads models on demand: the gateway waits"
+        " longer for it (5 min instead of 1 before it doubts a silent call), and sends it no call"
+        " twice. The presets ollama, llama-cpp and vllm set it.",
+        in_project=InProject.CONSENT,
+    )
+    limits: KnownLimits = setting(
+        KnownLimits(), "Limits of every lane of this upstream; what is not set is learned."
+    )
+    model_limits: Mapping[str, KnownLimits] = setting(
+        {},
+        'Limits by pattern of models, such as model_limits."claude-opus-*" = { parallel = 4 }; they'
+        " replace `limits`. The first pattern that fits counts.",
+        in_project=InProject.CONSENT,
+    )
+    models: Mapping[str, str] = setting(
+        {},
+        'Which model is requested here instead: "claude-opus-*" = "gpt-5.5". The first pattern that'
+        " fits counts. Kinds that serve Claude accept any other model under its own name. OpenAI"
+        " kinds accept only what is listed from Claude's clients, and everything from OpenAI's.",
+        in_project=InProject.CONSENT,
+    )
+    longest_answer: int | None = setting(
+        None,
+        "Tokens that an answer may have, for models of OpenAI's dialects that refuse a request for"
+        " more; Claude Code requests 64,000.",
+        least=1,
+        in_project=InProject.CONSENT,
+    )
+    cache_ttl: CacheTtl | None = setting(
+        None,
+        "How long its prompt caches shall live, as `cache.ttl` explains; not set: as `cache.ttl`.",
+        in_project=InProject.CONSENT,
+    )
+    counts_cached: bool | None = setting(
+        None,
+        "Whether tokens read from a prompt cache count toward its input limit. By default as the"
+        " vendor documents: not at Anthropic and Bedrock, elsewhere they do.",
+        in_project=InProject.CONSENT,
+    )
+    accept_rejected_clients: bool = setting(
+        False,
+        "Serve clients here, with this upstream's own key, that send no credential or whose own one"
+        " the upstream before it has refused (401, 403). By default they get that refusal: your key"
+        " is not spent for somebody whom the vendor does not know.",
+    )
+    admin_key: str | None = setting(
+        None,
+        "Where an admin key of your organization is stored (env:NAME, file:PATH, cmd:COMMAND): its"
+        " rate limits are then read from the vendor's API, at start and daily. It is used for"
+        " nothing else.",
+        Form.UNRESOLVED,
+    )
+    workspace: str | None = setting(
+        None,
+        "Anthropic's workspace of the key, if not the default one: its rate limits replace those of"
+        " the organization.",
+    )
+    headers: Mapping[str, str] = setting(
+        {},
+        "Headers to add to each request; values may be references, and those that carry credentials"
+        " must be.",
+        Form.HEADERS,
+        in_project=InProject.CONSENT,
+    )
 
     def counts_cached_of(self, model: str) -> bool:
         """Whether tokens read from a prompt cache count toward the limit of input per minute."""

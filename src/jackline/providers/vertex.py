@@ -99,14 +99,14 @@ class GoogleCredentials:
                     self._credentials.refresh(transport.Request(session))
         except exceptions.DefaultCredentialsError as error:
             problem = "No Google credentials were found for Vertex."
-            raise UsageError(problem, next=_LOG_IN) from error
+            raise UsageError(problem, hint=_LOG_IN) from error
         except exceptions.GoogleAuthError as error:
             # The text of such an error may quote what the server reported about an account.
             name = type(error).__name__
             if isinstance(error, exceptions.TransportError) or error.retryable:
                 raise ConnectionError(f"Google could not be asked for a token ({name})") from error
             problem = f"The Google credentials for Vertex cannot be used ({name})."
-            raise UsageError(problem, next=_LOG_IN) from error
+            raise UsageError(problem, hint=_LOG_IN) from error
 
 
 class VertexProvider:
@@ -127,7 +127,7 @@ class VertexProvider:
         if not re.fullmatch(r"[a-z0-9-]+", self._region):
             raise UsageError(
                 f"Upstream {settings.name} has no Google region.",
-                next="Configure its region, such as global or us-east5.",
+                hint="Configure its region, such as global or us-east5.",
             )
         variables = (environ.get(name) for name in _PROJECT_VARIABLES)
         self._project = settings.project or next(filter(None, variables), None)
@@ -138,7 +138,7 @@ class VertexProvider:
         elif self._project is None:
             raise UsageError(
                 f"Upstream {settings.name} has no Google project that pays for it.",
-                next="Configure its project.",
+                hint="Configure its project.",
             )
 
     @property

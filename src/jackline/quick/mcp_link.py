@@ -144,12 +144,16 @@ _INITIALIZED = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 # ended with it: a service that outlives them must not carry it, nor pass it on.
 _THE_CLIENTS = frozenset(
     {
-        "JACKLINE_CALL",
+        *("JACKLINE_CALL", "JACKLINE_TASK"),
         *("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "AI_AGENT"),
         *("CLAUDE_CODE_SESSION_ID", "CLAUDE_PROJECT_DIR", "MCP_TOOL_TIMEOUT"),
         *("CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_MESSAGING_TOKEN"),
     }
 )
+
+
+_TASK = b"JACKLINE_TASK="
+_MOST_ABOVE = 64
 
 
 class ServiceGoneError(Exception):
@@ -163,12 +167,13 @@ class UnsentError(ServiceGoneError):
 class _Session:
     """A session that was opened with one service."""
 
-    __slots__ = ("name", "version", "word")
+    __slots__ = ("name", "parent_task", "version", "word")
 
-    def __init__(self, word: ServiceInfo, name: str = "", version: str = "") -> None:
+    def __init__(self, word: ServiceInfo, parent_task: str) -> None:
         self.word = word
-        self.name = name
-        self.version = version
+        self.parent_task = parent_task
+        self.name = ""
+        self.version = ""
 
 
 class McpLink:
@@ -176,6 +181,8 @@ class McpLink:
 
     def __init__(self, arguments: list[str]) -> None:
         self._arguments = arguments
+        # Now: the programs above may end before this one does.
+        self._parent_task = parent_task()
         self._opening = threading.Lock()
         self._first = b""
         self._session: _Session | None = None
@@ -276,7 +283,7 @@ class McpLink:
         with self._opening:
             if self._session is not None and self._session is not stale:
                 return self._session
-            session = _Session(self._service(start=start))
+            session = _Session(self._service(start=start), self._parent_task)
             talk = _ask(session, "POST", self._first)
             session.version = str(_result(talk).get("protocolVersion", ""))
             session.name = talk.headers.get("mcp-session-id", "")
@@ -326,6 +333,28 @@ def _end(session: _Session) -> None:
         return  # it has gone as well
 
 
+def parent_task() -> str:
+    """The agent of ours for whose program this runs; empty for a person's.
+
+    Codex hands a server only the variables that its settings name, so the programs above this one
+    are looked at, too. Without `/proc` our runner's settings for Codex have to do.
+    """
+    process, task = os.getpid(), os.environ.get("JACKLINE_TASK", "")
+    for _ in range(_MOST_ABOVE):
+        if task or process <= 1:
+            break
+        try:
+            with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123
+                process = int(file.read().rpartition(b")")[2].split()[1])
+            with open(f"/proc/{process}/environ", "rb") as file:  # noqa: PTH123
+                lines = file.read().split(b"\0")
+        except (OSError, ValueError, IndexError):
+            break  # another system, another user's process, or one that has just ended
+        named = (line[len(_TASK) :] for line in lines if line.startswith(_TASK))
+        task = next(named, b"").decode("ascii", "replace")
+    return task if task.isascii() and task.isprintable() else ""
+
+
 def _headers(session: _Session) -> dict[str, str]:
     folder = os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()  # noqa: PTH109 -- pathlib would take time to load
     told = {
@@ -336,6 +365,7 @@ def _headers(session: _Session) -> dict[str, str]:
         "x-jackline-folder": _quoted(folder),
         "x-jackline-patience-ms": os.environ.get("MCP_TOOL_TIMEOUT", ""),
         "x-jackline-client-session": os.environ.get("CLAUDE_CODE_SESSION_ID", ""),
+        "x-jackline-parent-task": session.parent_task,
         "mcp-session-id": session.name,
         "mcp-protocol-version": session.version,
     }
@@ -405,7 +435,7 @@ def _words(body: bytes) -> str:
     for told in _parsed(body):
         error = told.get("error")
         if isinstance(error, dict):
-            said = [str(error[part]).rstrip(".") for part in ("message", "next") if error.get(part)]
+            said = [str(error[part]).rstrip(".") for part in ("message", "hint") if error.get(part)]
             return f": {'. '.join(said)}"
     return ""
 

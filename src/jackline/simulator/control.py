@@ -121,7 +121,7 @@ def _delete(playing: LiveProvider, method: str, path: str) -> object:
         raise _unknown(method, path)
     if handle and not handle.isdecimal():
         raise BadArgumentError(
-            f"{handle!r} is not a handle", next="GET /_control/faults lists them"
+            f"{handle!r} is not a handle", hint="GET /_control/faults lists them"
         )
     playing.clear_faults(int(handle) if handle else None)
     return {"cleared": handle or "all"}
@@ -137,5 +137,5 @@ def json_ready(document: dict[str, Any]) -> dict[str, Any]:
 
 def _unknown(method: str, path: str) -> JacklineError:
     return UnreadableError(
-        f"there is no {method} {PREFIX}/{path}", next=f"GET {PREFIX}/ lists what there is"
+        f"there is no {method} {PREFIX}/{path}", hint=f"GET {PREFIX}/ lists what there is"
     )

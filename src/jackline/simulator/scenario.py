@@ -126,7 +126,7 @@ def load_packaged(name: str) -> Scenario:
     names = packaged_names()
     if name not in names:
         raise UnreadableError(
-            "there is no packaged scenario of this name", next=f"name one of {', '.join(names)}"
+            "there is no packaged scenario of this name", hint=f"name one of {', '.join(names)}"
         )
     place = resources.files("jackline.simulator") / "scenarios" / f"{name}.toml"
     return parse(name, place.read_text(encoding="utf-8"))
@@ -141,7 +141,7 @@ def load(named: str) -> Scenario:
     except OSError as error:
         raise UnreadableError(
             f"the scenario {named} cannot be read: {error.strerror}",
-            next=f"name a TOML file, or one of {', '.join(packaged_names())}",
+            hint=f"name a TOML file, or one of {', '.join(packaged_names())}",
         ) from error
     except UnicodeDecodeError as error:
         raise BadArgumentError(f"the scenario {named} is not UTF-8 text") from error
@@ -163,7 +163,7 @@ def from_document(name: str, document: Mapping[str, Any]) -> Scenario:
     if filler > MOST_TOKENS:
         raise BadArgumentError(
             f"answer_tokens and the tokens of all rules are {filler:,} together",
-            next=f"request {MOST_TOKENS:,} at most",
+            hint=f"request {MOST_TOKENS:,} at most",
         )
     settings = ProviderSettings(
         buckets=table.bucket,
@@ -208,7 +208,7 @@ def _check_keys(kind: type[Any], table: object, where: str) -> None:
         place = _join(where, str(key))
         if key not in {one.name for one in fields(kind)}:
             raise BadArgumentError(
-                f"{place}: there is no such key", next=f"use one of {', '.join(sorted(hints))}"
+                f"{place}: there is no such key", hint=f"use one of {', '.join(sorted(hints))}"
             )
         _check_range(str(key), value, place)
         inner = _table_class(hints[key])

@@ -4,29 +4,28 @@ Rules: (1) only with `[otlp] receive`; clients get the variables for it unless t
 telemetry of their own; (2) what is saved and forwarded passes export_filter.py, so that no prompt,
 answer, tool input or output does; (3) an export that is too large, compressed in an unknown way or
 not understood is refused with an OTLP error; parsing raises nothing but ValueError; (4) a client is
-answered at once and its export forwarded later; (5) the sums are bounded: the agents that were
-silent for longest are dropped first.
-Not here: access (gateway/access.py), forwarding (otlp_export.py), what the gateway observed
-(control/fleet.py).
+answered before its export is forwarded; (5) one export is read at a time, in short turns of the
+event loop; (6) the sums are bounded: the agents that were silent for longest are dropped first.
 """
 
 from __future__ import annotations
 
+import asyncio
 import zlib
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qs, quote
 
 import msgspec
 
 from jackline.control.fleet import Member
 from jackline.control.http_handler import ServiceRequest
-from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
-from jackline.http1.compression import MOST_RATIO
+from jackline.dialects.json_bounds import UNREADABLE, count_values
+from jackline.http1.compression import MOST_RATIO, SLICE_BYTES
 from jackline.outside_names import cut_name
-from jackline.telemetry.export_filter import Document, fit_attributes, fit_export, fit_integer, maps
+from jackline.telemetry.export_filter import Document, fit_export
 from jackline.telemetry.settings import OtlpSettings
 from jackline.telemetry.spans import ToolRan
 
@@ -53,14 +52,20 @@ _SIGNALS = {
     b"/_jackline/otlp/v1/logs": "/v1/logs",
     b"/_jackline/otlp/v1/metrics": "/v1/metrics",
 }
-_LARGEST_EXPORT = 16 << 20
+# What OTLP's collectors accept by gRPC; a client's batch has 512 records of a few kilobytes.
+_LARGEST_EXPORT = 4 << 20
+MOST_VALUES = 200_000
+_MAX_EXPORTS = 64
+_WORK_PER_TURN = 32 * 1024
+"""In bytes of an export that are decoded, checked and rebuilt: a few milliseconds."""
+_PER_EVENT = 1024
 _OFF = (
     "Jackline does not receive clients' telemetry here. Switch it on in your own jackline.toml:"
     " [otlp] receive = true"
 )
 _ONLY_JSON = "Jackline reads OTLP as JSON only: set OTEL_EXPORTER_OTLP_PROTOCOL=http/json."
 # Google's codes, which OTLP's errors have.
-_INVALID, _NOT_ALLOWED = 3, 7
+_INVALID, _NOT_ALLOWED, _UNAVAILABLE = 3, 7, 14
 
 Key: TypeAlias = tuple[str, str]
 
@@ -96,66 +101,59 @@ class ClientEvent:
         return self.about.get("success") in (True, "true")
 
 
-def decoded(body: bytes) -> Document:
-    """The export's document; ValueError when it is none, or has more values than an export."""
-    if has_too_many_values(body, nested=True):
-        raise ValueError(f"it has more than {MOST_VALUES:,} values")
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError("the body is no JSON") from error
-    if not isinstance(document, dict):
-        raise ValueError("the body is no JSON object")  # noqa: TRY004 -- one error for the sender
-    return document
+class ReadExport(NamedTuple):
+    """The document to forward, and the events of agents in it."""
+
+    document: Document
+    events: list[ClientEvent]
 
 
-def parse_client_events(logs: Document) -> Iterator[ClientEvent]:
-    """The events of agents in an export of logs; other records are skipped."""
-    for record, about in _log_records(logs):
-        session, what, agent = (about.get(n) for n in ("session.id", "event.name", "agent_id"))
-        if not isinstance(session, str) or not isinstance(what, str) or not session:
-            continue
-        nanoseconds = fit_integer(record.get("timeUnixNano"))
-        at = 0.0 if nanoseconds is None else int(nanoseconds) / 1e9
-        yield ClientEvent(
-            # OTLP has 64 bits for it.
-            at if 0 <= at < (1 << 63) / 1e9 else 0.0,
-            what,
-            session,
-            agent if isinstance(agent, str) else "",
-            about,
-            bool(record.get("traceId")),
-        )
-
-
-def redact_export(export: Document, place: Place, *, with_words: bool = False) -> Document:
+def read_export(
+    body: bytes, place: Place, *, with_words: bool = False
+) -> Generator[int, None, ReadExport]:
     """The export without prompts and answers, its log records in the traces of our own spans.
 
-    `with_words` is the user's order to leave all in.
+    It yields a measure of the work of its next step. `with_words` is the user's order to forward
+    all that came. ValueError when it is no export, or has more values than one.
     """
-    fit = export if with_words else fit_export(export)
-    for record, about in _log_records(fit):
-        session, agent = about.get("session.id"), about.get("agent_id")
-        if record.get("traceId") or not isinstance(session, str):
+    if count_values(body) > MOST_VALUES:
+        raise ValueError(f"it has more than {MOST_VALUES:,} values")
+    try:
+        fit = yield from fit_export(body)
+        document = (yield from fit_export(body, with_words=True)) if with_words else fit
+    except msgspec.ValidationError as error:
+        raise ValueError("the body is no JSON object") from error
+    except UNREADABLE as error:
+        raise ValueError("the body is no JSON") from error
+    events = []
+    for record, forwarded in zip(_log_records(fit), _log_records(document), strict=True):
+        yield _PER_EVENT
+        about = {
+            each["key"]: float(value) if kind in ("intValue", "doubleValue") else value
+            for each in record.get("attributes", ())
+            for kind, value in each["value"].items()
+        }
+        session, what, agent = (about.get(n) for n in ("session.id", "event.name", "agent_id"))
+        if not isinstance(session, str) or not session:
             continue
-        trace, span = place(session, agent if isinstance(agent, str) else "")
-        record["traceId"] = trace
-        if span:
-            record["spanId"] = span
-    return fit
+        agent = agent if isinstance(agent, str) else ""
+        trace = record.get("traceId")
+        if isinstance(what, str):
+            at = int(record.get("timeUnixNano", 0)) / 1e9
+            # OTLP has 64 bits for it.
+            at = at if 0 <= at < (1 << 63) / 1e9 else 0.0
+            events.append(ClientEvent(at, what, session, agent, about, bool(trace)))
+        if not trace:
+            forwarded["traceId"], span = place(session, agent)
+            if span:
+                forwarded["spanId"] = span
+    return ReadExport(document, events)
 
 
-def _log_records(export: Document) -> Iterator[tuple[Document, dict[str, str | float | bool]]]:
-    """Each log record, with those of its attributes that may be saved, as plain values."""
-    for resource in maps(export.get("resourceLogs")):
-        for scope in maps(resource.get("scopeLogs")):
-            for record in maps(scope.get("logRecords")):
-                about: dict[str, str | float | bool] = {}
-                for each in fit_attributes(record.get("attributes")):
-                    ((kind, value),) = each["value"].items()
-                    is_figure = kind in ("intValue", "doubleValue")
-                    about[each["key"]] = float(value) if is_figure else value
-                yield record, about
+def _log_records(export: Document) -> Iterator[Document]:
+    for resource in export.get("resourceLogs", ()):
+        for scope in resource.get("scopeLogs", ()):
+            yield from scope.get("logRecords", ())
 
 
 @dataclass(slots=True)
@@ -257,6 +255,7 @@ class OtlpReceiver:
     def __init__(self, reports: ClientReports, callbacks: ReceiverCallbacks) -> None:
         self._reports = reports
         self._callbacks = callbacks
+        self._exports: deque[tuple[ServiceRequest, Iterator[int]]] = deque()
 
     def knows(self, request: ServiceRequest) -> bool:
         """Whether a client's exporter sends this, or it asks for the reports."""
@@ -274,29 +273,52 @@ class OtlpReceiver:
             _refuse(request, 403, _NOT_ALLOWED, _OFF)
         elif not (request.header(b"content-type") or b"").startswith(b"application/json"):
             _refuse(request, 415, _INVALID, _ONLY_JSON)
+        elif len(self._exports) >= _MAX_EXPORTS:
+            _refuse(request, 503, _UNAVAILABLE, "Jackline is still reading earlier exports.")
         else:
-            self._receive(request, signal)
+            self._exports.append((request, self._receive(request, signal)))
+            if len(self._exports) == 1:
+                asyncio.get_running_loop().call_soon(self._turn)
 
-    def _receive(self, request: ServiceRequest, signal: str) -> None:
+    def _turn(self) -> None:
+        """Go on with the first export for a while; one whose client has left is dropped."""
+        request, steps = self._exports[0]
+        work = 0
+        is_over = True
         try:
-            export = decoded(_decompressed(request))
+            while work < _WORK_PER_TURN and not request.gone:
+                work += next(steps)
+            is_over = request.gone
+        except StopIteration:
+            pass
+        except Exception:
+            request.reset()  # the next export's turn comes nevertheless
+            raise
+        finally:
+            if is_over:
+                self._exports.popleft()
+            if self._exports:
+                asyncio.get_running_loop().call_soon(self._turn)
+
+    def _receive(self, request: ServiceRequest, signal: str) -> Iterator[int]:
+        callbacks = self._callbacks
+        try:
+            body = yield from _decompressed(request)
+            whole = callbacks.settings().prompts
+            export = yield from read_export(body, callbacks.place, with_words=whole)
         except ValueError as error:
             _refuse(request, 400, _INVALID, f"Jackline cannot read this: {error}.")
             return
-        callbacks = self._callbacks
-        # Parsed before anything is redacted.
-        events = list(parse_client_events(export)) if signal == "/v1/logs" else []
         if callbacks.pass_on is not None:
-            prompts = callbacks.settings().prompts
-            fit = redact_export(export, callbacks.place, with_words=prompts)
             try:
-                forwarded = msgspec.json.encode(fit)
+                forwarded = msgspec.json.encode(export.document)
             except (OverflowError, ValueError):
                 text = "Jackline cannot pass this on: a number in it has more than 64 bits."
                 _refuse(request, 400, _INVALID, text)
                 return
             callbacks.pass_on(signal, forwarded)
-        for event in events:
+        for event in export.events:
+            yield _PER_EVENT
             self._reports.add(event)
             if event.what == TOOL_RESULT and not event.traced and callbacks.tool_ran is not None:
                 took = event.number("duration_ms") / 1000
@@ -335,16 +357,21 @@ class OtlpReceiver:
         request.respond(200, headers, body)
 
 
-def _decompressed(request: ServiceRequest) -> bytes:
+def _decompressed(request: ServiceRequest) -> Generator[int, None, bytes]:
     body = bytes(request.body)
     encoding = (request.header(b"content-encoding") or b"identity").lower()
     most = _LARGEST_EXPORT
     if encoding == b"gzip":
         most = min(most, MOST_RATIO * len(body))
+        member, plain = zlib.decompressobj(zlib.MAX_WBITS | 16), bytearray()
         try:
-            body = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(body, most + 1)
+            while body and not member.eof and len(plain) <= most:
+                yield _WORK_PER_TURN
+                plain += member.decompress(body, SLICE_BYTES)
+                body = member.unconsumed_tail
         except zlib.error as error:
             raise ValueError("it is no gzip data") from error
+        body = bytes(plain)
     elif encoding != b"identity":
         raise ValueError("it is compressed in a way that is not known here")
     if len(body) > most:

@@ -3,15 +3,20 @@
 Rules: (1) a list of what may pass: a field that is not named here does not; (2) every value is
 rebuilt from the one kind that was checked, so that nothing passes beside it; (3) of texts only
 names, ids and kinds pass, each in its form and length, so that a prompt, an answer, a tool's input
-or its output cannot; (4) no input raises.
-Not here: receiving exports, and what a client's events mean (client_telemetry.py).
+or its output cannot; (4) an export is decoded and rebuilt object by object, so that the caller can
+let others work in between; bytes that cannot be decoded raise one of `UNREADABLE`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Generator, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from jackline.dialects.json_bounds import count_values
 
 Document: TypeAlias = dict[str, Any]
 _Check: TypeAlias = Callable[[object], object | None]
@@ -46,17 +51,28 @@ _ID = re.compile(r"[0-9A-Fa-f]{0,32}\Z")
 _SCHEMA = re.compile(r"https://opentelemetry\.io/schemas/[0-9.]{1,20}\Z")
 _SENDERS = ("claude_code.", "gen_ai.")
 _64_BITS = 1 << 64
+# Of one field, which is decoded at once. A text may have many commas; what has more is dropped.
+_MAX_VALUES = 20_000
+# Attributes or numbers in one list; OpenTelemetry's own limits are 128 and 160.
+_MAX_ITEMS = 512
+# The work for an object, as if it had more bytes.
+_PER_OBJECT = 100
+_fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_items_of = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-def fit_export(export: Document) -> Document:
-    """The export without prompts and answers."""
-    return _rebuilt(export, _EXPORT)
+def fit_export(body: bytes, *, with_words: bool = False) -> Generator[int, None, Document]:
+    """The export without prompts and answers; yields how many bytes the next step reads.
+
+    `with_words` leaves all in: what is no object of OTLP remains as the bytes that came.
+    """
+    return _rebuild(body, _EXPORT, with_words)
 
 
 def fit_attributes(attributes: object) -> list[Document]:
     """The attributes whose values may be saved and forwarded, each with its one value."""
     found: list[Document] = []
-    for each in maps(attributes):
+    for each in islice(maps(attributes), _MAX_ITEMS):
         name, value = each.get("key"), each.get("value")
         if not isinstance(name, str) or not _KEY.match(name):
             continue
@@ -129,27 +145,60 @@ _NUMBER_KINDS: Mapping[str, _Check] = {
 }
 
 
-def _rebuilt(document: Document, fields: Mapping[str, _Check]) -> Document:
-    made: Document = {}
+class _Nested(NamedTuple):
+    """An object, or a list of objects, with these fields."""
+
+    fields: Mapping[str, _Check | _Nested]
+    is_list: bool = False
+
+
+def _object(**fields: _Check | _Nested) -> _Nested:
+    return _Nested(fields)
+
+
+def _objects(**fields: _Check | _Nested) -> _Nested:
+    return _Nested(fields, is_list=True)
+
+
+def _first_byte(value: msgspec.Raw) -> bytes:
+    return bytes(memoryview(value)[:1])
+
+
+def _rebuild(
+    data: bytes | msgspec.Raw, fields: Mapping[str, _Check | _Nested], with_words: bool
+) -> Generator[int, None, Document]:
+    found = _fields_of(data)
+    yield memoryview(data).nbytes + _PER_OBJECT
+    made: Document = dict(found) if with_words else {}
     for name, check in fields.items():
-        if name in document and (fit := check(document[name])) is not None:
+        value = found.get(name)
+        if value is None:
+            continue
+        fit: object = None
+        begin = _first_byte(value)
+        if not isinstance(check, _Nested):
+            if not with_words and count_values(bytes(value)) <= _MAX_VALUES:
+                fit = check(msgspec.json.decode(value))
+        elif check.is_list and begin == b"[":
+            yield memoryview(value).nbytes
+            rows: list[Document] = []
+            for each in _items_of(value):
+                if _first_byte(each) == b"{":
+                    row = yield from _rebuild(each, check.fields, with_words)
+                    rows.append(row)
+            fit = rows
+        elif not check.is_list and begin == b"{":
+            fit = yield from _rebuild(value, check.fields, with_words)
+        if fit is not None:
             made[name] = fit
     return made
-
-
-def _object(**fields: _Check) -> _Check:
-    return lambda value: _rebuilt(value, fields) if isinstance(value, dict) else None
-
-
-def _objects(**fields: _Check) -> _Check:
-    return lambda value: [_rebuilt(each, fields) for each in maps(value)]
 
 
 def _list(check: _Check) -> _Check:
     """A list of numbers: all of it, or nothing."""
 
     def checked(value: object) -> list[object] | None:
-        if not isinstance(value, list):
+        if not isinstance(value, list) or len(value) > _MAX_ITEMS:
             return None
         fit = [check(each) for each in value]
         return None if None in fit else fit
@@ -157,13 +206,13 @@ def _list(check: _Check) -> _Check:
     return checked
 
 
-_BETWEEN: Mapping[str, _Check] = {
+_BETWEEN: Mapping[str, _Check | _Nested] = {
     "startTimeUnixNano": fit_integer,
     "timeUnixNano": fit_integer,
     "attributes": fit_attributes,
     "flags": fit_integer,
 }
-_WHERE: Mapping[str, _Check] = {
+_WHERE: Mapping[str, _Check | _Nested] = {
     "traceId": _id,
     "spanId": _id,
     "attributes": fit_attributes,
@@ -229,13 +278,13 @@ _SCOPE = _object(
 )
 
 
-def _groups(scopes: str, items: str, check: _Check) -> _Check:
+def _groups(scopes: str, items: str, check: _Nested) -> _Nested:
     url = _matching(_SCHEMA)
-    inner = {"scope": _SCOPE, items: check, "schemaUrl": url}
-    return _objects(**{"resource": _RESOURCE, scopes: _objects(**inner), "schemaUrl": url})
+    inner = _Nested({"scope": _SCOPE, items: check, "schemaUrl": url}, is_list=True)
+    return _Nested({"resource": _RESOURCE, scopes: inner, "schemaUrl": url}, is_list=True)
 
 
-_EXPORT: Mapping[str, _Check] = {
+_EXPORT: Mapping[str, _Nested] = {
     "resourceLogs": _groups("scopeLogs", "logRecords", _RECORDS),
     "resourceSpans": _groups("scopeSpans", "spans", _SPANS),
     "resourceMetrics": _groups("scopeMetrics", "metrics", _METRICS),

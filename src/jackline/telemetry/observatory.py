@@ -32,6 +32,7 @@ from jackline.events import (
     WindowsReported,
 )
 from jackline.journal import JournalReader
+from jackline.lane_id import LaneId
 from jackline.lanes.rate_limits import SeenWindow
 from jackline.telemetry.scrape import CallCounters
 
@@ -39,12 +40,6 @@ _MAX_QUEUED = 100_000
 _SETTLE_SECONDS = 2.0
 _MAX_NEWS = 500
 _MAX_RECALLED = 20_000
-
-
-def account_of_lane(lane: str) -> str:
-    """The name of an account, whose lanes share its windows."""
-    upstream, _, account = lane.partition("/")
-    return f"{upstream}#{account.rpartition('#')[2]}"
 
 
 class Observatory:
@@ -63,7 +58,7 @@ class Observatory:
         """Events worth showing to a person, the latest last."""
         self.refused: dict[str, float] = {}
         """When each upstream last refused a key or login, and has answered no call since."""
-        self.spent_before: dict[str, tuple[float, int]] = {}
+        self.spent_before: dict[LaneId, tuple[float, int]] = {}
         """Dollars and unpriced tokens by lane that an earlier service has counted already."""
         self.also: Callable[[Event], None] | None = None
         """Also called with every event."""
@@ -126,15 +121,15 @@ class Observatory:
             if isinstance(event, CallEnded):
                 ended.append(event)
                 tally.call_ended(event)
-                if self.refused and event.outcome in ("answered", "shortened"):
-                    self.refused.pop(event.lane.partition("/")[0], None)
+                if self.refused and event.lane and event.outcome in ("answered", "shortened"):
+                    self.refused.pop(event.lane.upstream, None)
                 if event.session or event.agent:
                     fleet.call_ended(event)
             elif isinstance(event, AttemptFailed):
                 fleet.attempt_failed(event)
                 tally.attempt_failed(event)
                 if event.kind == "auth":
-                    self.refused[event.lane.partition("/")[0]] = event.at
+                    self.refused[event.lane.upstream] = event.at
             elif isinstance(event, ClockMoved):
                 burn.calls_ended(ended)
                 ended = []
@@ -144,7 +139,7 @@ class Observatory:
                 self.refused = {name: at + event.set_by for name, at in self.refused.items()}
             elif isinstance(event, WindowsReported):
                 windows = (SeenWindow(*each) for each in event.windows)
-                self._windows.add(event.at, account_of_lane(event.lane), windows)
+                self._windows.add(event.at, event.lane.payer, windows)
             elif isinstance(event, LaneChanged | ServiceNoted):
                 self.news.append(event)
                 if isinstance(event, LaneChanged):

@@ -26,6 +26,7 @@ from jackline.control.board import Facts
 from jackline.control.fleet import calls_by_agent
 from jackline.control.http_handler import ServiceRequest
 from jackline.events import AttemptFailed, CallEnded
+from jackline.lane_id import LaneId
 from jackline.states import AgentState, LaneState, RunState
 from jackline.telemetry import metrics as c
 from jackline.telemetry.metrics import (
@@ -52,9 +53,10 @@ TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "wasted_input", "
 class LaneCounters:
     """The outcomes of the calls of one lane."""
 
-    __slots__ = ("cuts", "failures", "held", "outcomes", "tokens", "took")
+    __slots__ = ("cuts", "failures", "held", "outcomes", "tokens", "took", "upstream")
 
-    def __init__(self) -> None:
+    def __init__(self, upstream: str) -> None:
+        self.upstream = upstream
         self.outcomes: dict[str, int] = {}
         self.failures: dict[str, int] = {}
         self.cuts = 0
@@ -67,8 +69,8 @@ class CallCounters:
     """The sums of all lanes since the service started."""
 
     def __init__(self) -> None:
-        # By the lane's full name, so that a known lane costs one look-up; several may share sums.
-        self._found: dict[str, LaneCounters] = {}
+        # By the lane, so that a known lane costs one look-up; several may share sums.
+        self._found: dict[LaneId | None, LaneCounters] = {}
         self._lanes: dict[str, LaneCounters] = {}
 
     @property
@@ -104,13 +106,14 @@ class CallCounters:
         # It has a good status and failed nevertheless: the answer had begun.
         tally.cuts += event.status is not None and event.status < 300
 
-    def _counters(self, lane: str) -> LaneCounters:
-        name = lane.partition("#")[0] or NO_LANE
+    def _counters(self, lane: LaneId | None) -> LaneCounters:
+        name = NO_LANE if lane is None else lane.label
         if name not in self._lanes and len(self._lanes) >= MOST_LANES:
             name = OTHERS
         tally = self._lanes.get(name)
         if tally is None:
-            tally = self._lanes[name] = LaneCounters()
+            upstream = name if lane is None or name == OTHERS else lane.upstream
+            tally = self._lanes[name] = LaneCounters(upstream)
         if len(self._found) < 2 * MOST_LANES:
             self._found[lane] = tally
         return tally
@@ -158,7 +161,7 @@ class ScrapeFacts:
     journal: JournalFigures
     process: ProcessFigures
     runs: RunFigures | None
-    spent_before: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    spent_before: Mapping[LaneId, tuple[float, int]] = field(default_factory=dict)
     """Dollars and unpriced tokens by lane of before the start, which counters leave out."""
 
 
@@ -257,7 +260,7 @@ def _burn(seen: ScrapeFacts) -> dict[Metric, Samples]:
     burn = seen.facts.burn
     for lane, sums in burn.by_lane.items():
         paid, unpaid = seen.spent_before.get(lane, (0.0, 0))
-        name = lane.partition("#")[0]
+        name = lane.label
         name = name if name in dollars or len(dollars) < MOST_LANES else OTHERS
         dollars[name] = dollars.get(name, 0.0) + max(0.0, sums.dollars - paid)
         unpriced[name] = unpriced.get(name, 0.0) + max(0, sums.unpriced - unpaid)

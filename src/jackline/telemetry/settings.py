@@ -1,23 +1,36 @@
 """Where spans are sent, and whether clients may send theirs here.
 
-Rules: (1) frozen; (2) what may hold a secret is not shown by `repr`.
-Not here: reading it from files (config/).
+Rules: nothing is traced without an endpoint, and nothing received unless it is switched on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from jackline.settings import Form, setting
 
 
 @dataclass(frozen=True, slots=True)
 class OtlpSettings:
-    """Nothing is traced without an endpoint, and nothing received unless it is switched on."""
+    """Where spans of flows, agents, calls, attempts and tools are sent, by OTLP over HTTP."""
 
-    endpoint: str | None = None
-    """The address of a collector, such as http://127.0.0.1:4318."""
-    authorization: str | None = field(default=None, repr=False)
-    """The value of the authorization header, if it wants one."""
-    receive: bool = False
-    """Whether clients may send their own telemetry to the service's port."""
-    prompts: bool = False
-    """Whether clients' prompts, answers and tool inputs are forwarded, too."""
+    endpoint: str | None = setting(
+        None,
+        "Address of an OpenTelemetry collector, such as http://127.0.0.1:4318.",
+        Form.URL,
+        needs_restart=True,
+    )
+    authorization: str | None = setting(
+        None,
+        "Where the value of its authorization header is: env:NAME, file:PATH or cmd:COMMAND.",
+        Form.REFERENCE,
+        needs_restart=True,
+    )
+    receive: bool = setting(
+        False,
+        "Whether clients may send their own telemetry to the gateway's port; `jackline claude` then"
+        " configures Claude Code to do so.",
+    )
+    prompts: bool = setting(
+        False, "Whether clients' prompts, answers and tool inputs are forwarded, too."
+    )

@@ -110,14 +110,14 @@ class Tracer:
         begins = event.at - event.took
         trace, parent = self._parent(event, begins)
         call = _span_id("call", event.call, repr(begins))
-        upstream, _, model = event.lane.partition("#")[0].partition("/")
+        lane = event.lane
         cached = event.cache_read_tokens + event.cache_write_tokens
         about = _known(
             {
                 names.OPERATION: "chat",
-                names.PROVIDER: self._provider_of(upstream),
+                names.PROVIDER: self._provider_of("" if lane is None else lane.upstream),
                 names.REQUEST_MODEL: event.model,
-                names.RESPONSE_MODEL: model or None,
+                names.RESPONSE_MODEL: None if lane is None else lane.model or None,
                 names.CONVERSATION: event.session,
                 names.AGENT: event.agent,
                 # The conventions count cached tokens as input, and list them besides.
@@ -127,7 +127,7 @@ class Tracer:
                 names.CACHE_WRITE_TOKENS: event.cache_write_tokens,
                 names.CALL: event.call,
                 names.RUN: event.tag,
-                names.LANE: event.lane.partition("#")[0] or None,
+                names.LANE: None if lane is None else lane.label,
                 names.OUTCOME: event.outcome,
                 names.ATTEMPTS: event.attempts,
                 names.HELD: round(event.waited, 6),
@@ -147,7 +147,7 @@ class Tracer:
         for number, each in enumerate(self._failed.pop(event.call, []), 1):
             about = _known(
                 {
-                    names.LANE: each.lane.partition("#")[0],
+                    names.LANE: each.lane.label,
                     names.ERROR_TYPE: each.kind,
                     names.STATUS_CODE: each.status,
                     names.REQUEST_ID: each.request_id,
@@ -159,7 +159,7 @@ class Tracer:
         if event.outcome in _GOOD:
             span = _span_id("attempt", event.call, "last", repr(event.at))
             begins = min(event.at, event.at - event.took + event.waited)
-            lane = event.lane.partition("#")[0]
+            lane = None if event.lane is None else event.lane.label
             about = _known({names.LANE: lane, names.REQUEST_ID: event.request_id or None})
             yield Span(trace, span, call, "attempt", SpanKind.CLIENT, begins, event.at, about)
 

@@ -17,7 +17,6 @@ from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.limits import BucketSettings, Counts
 from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.reply_script import Fail, Rule, Say, Vanish
-from jackline.testing.memory_run_store import MemoryRunStore
 from jackline.testing.scripted_agents import ScriptedModel
 from jackline.testing.scripted_upstream import ScriptedUpstream, Step
 from jackline.testing.simulated_provider import SimulatedProvider
@@ -28,7 +27,6 @@ __all__ = [
     "Effect",
     "Fail",
     "Fault",
-    "MemoryRunStore",
     "ProviderSettings",
     "Rule",
     "Say",

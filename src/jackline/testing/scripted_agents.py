@@ -31,6 +31,7 @@ from jackline.agents.runner import (
     ModelFailedError,
     StopAgentError,
     WholeAnswer,
+    evidence_of,
     within,
 )
 from jackline.clock import Clock, SystemClock
@@ -125,7 +126,8 @@ def _failed(reply: Reply, now: datetime) -> ModelFailedError:
         seen = Observation.of_exception(ConnectionResetError(104, "connection reset by peer"))
         status = None
     failure = classify(seen, now=now)
-    return ModelFailedError(failure, says=f"Scripted: {name_of(failure)}.", status=status)
+    says = f"Scripted: {name_of(failure)}."
+    return ModelFailedError(failure, evidence_of(failure, says=says, status=status, attempts=1))
 
 
 _TURN = "turn"

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jackline.clock import Clock
+from jackline.lane_id import LaneId
 from jackline.upstream.interface import ResponseHandler, UpstreamRequest
 
 STREAMED = (
@@ -55,13 +56,13 @@ class ScriptedUpstream:
     """An upstream whose lanes each follow a script; lanes without one always answer."""
 
     clock: Clock
-    scripts: Mapping[str, Sequence[Step]] = field(default_factory=dict)
-    attempts: list[str] = field(default_factory=list)
+    scripts: Mapping[LaneId, Sequence[Step]] = field(default_factory=dict)
+    attempts: list[LaneId] = field(default_factory=list)
     messages: list[UpstreamRequest] = field(default_factory=list)
     open_now: int = 0
 
     def start(
-        self, message: UpstreamRequest, lane: str, handler: ResponseHandler
+        self, message: UpstreamRequest, lane: LaneId, handler: ResponseHandler
     ) -> ScriptedAttempt:
         """Begin the next step of the lane's script."""
         script = self.scripts.get(lane, (Step(),))

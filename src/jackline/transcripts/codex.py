@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from jackline.dialects.tokens_used import TokensUsed
 from jackline.transcripts.findings import Findings
 from jackline.transcripts.records import LineReader, decode
 from jackline.transcripts.story import SHOWN_WORDS, Role, StoryBuilder, TranscriptEnd
@@ -49,6 +50,25 @@ class TokenInfo(msgspec.Struct):
     """The totals of a `token_count` event."""
 
     total_token_usage: TotalUsage | None = None
+
+
+class CodexUsage(msgspec.Struct):
+    """The token counts of one model call, or of a whole turn."""
+
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def tokens(self) -> TokensUsed:
+        """The counts: what was cached is not counted again as input."""
+        return TokensUsed(
+            max(0, self.input_tokens - self.cached_input_tokens),
+            self.output_tokens,
+            self.cached_input_tokens,
+            self.cache_write_input_tokens,
+        )
 
 
 class PlanWindow(msgspec.Struct):

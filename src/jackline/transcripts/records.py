@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from jackline.dialects.tokens_used import TokensUsed
 from jackline.transcripts.story import ReadProblem
 
 if TYPE_CHECKING:
@@ -143,11 +144,17 @@ class MessageUsage(msgspec.Struct, gc=False):
     cache_creation: object = None
 
     @property
-    def cache_creation_1h(self) -> int:
-        """The part of what was written to the cache that lives for an hour."""
+    def tokens(self) -> TokensUsed:
+        """The counts, with the part of what was written to the cache that lives for an hour."""
         split = self.cache_creation
-        tokens = split.get("ephemeral_1h_input_tokens") if isinstance(split, dict) else None
-        return tokens if isinstance(tokens, int) else 0
+        one_hour = split.get("ephemeral_1h_input_tokens") if isinstance(split, dict) else None
+        return TokensUsed(
+            self.input_tokens or 0,
+            self.output_tokens or 0,
+            self.cache_read_input_tokens or 0,
+            self.cache_creation_input_tokens or 0,
+            one_hour if isinstance(one_hour, int) else 0,
+        )
 
     @property
     def total(self) -> int:
@@ -157,6 +164,25 @@ class MessageUsage(msgspec.Struct, gc=False):
             + (self.output_tokens or 0)
             + (self.cache_creation_input_tokens or 0)
             + (self.cache_read_input_tokens or 0)
+        )
+
+
+class ModelUsage(msgspec.Struct, rename="camel"):
+    """What one model used, over all agents of a session, as Claude Code adds it up."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+
+    @property
+    def tokens(self) -> TokensUsed:
+        """The counts."""
+        return TokensUsed(
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_input_tokens,
+            self.cache_creation_input_tokens,
         )
 
 

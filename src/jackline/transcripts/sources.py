@@ -175,7 +175,7 @@ def find(
     if newest is None:
         raise NothingFoundError(
             f"There is no session under {stores.claude} or {stores.codex}.",
-            next="Name a transcript, a log or a folder: jackline why PATH",
+            hint="Name a transcript, a log or a folder: jackline why PATH",
         )
     return _once(map(Source.of, newest.files()))
 
@@ -189,7 +189,7 @@ def _find_named(name: str, stores: ClientFolders) -> list[Source]:
             return find_id(name, stores=stores)
         raise UnreadableError(
             f"There is no file or folder {name}.",
-            next="Check the path; `jackline why` alone takes the newest session of this machine.",
+            hint="Check the path; `jackline why` alone takes the newest session of this machine.",
         ) from None
 
 
@@ -200,7 +200,7 @@ def find_path(path: Path, *, most: float = inf) -> list[Source]:
     if path.exists() or path.is_symlink():
         others = (p for p in StoredSession.of_main(path).files() if p != path)
         return _once(map(Source.of, (path, *others)))
-    raise UnreadableError(f"There is no file or folder {path}.", next="Check the path.")
+    raise UnreadableError(f"There is no file or folder {path}.", hint="Check the path.")
 
 
 def find_id(prefix: str, *, stores: ClientFolders) -> list[Source]:
@@ -214,12 +214,12 @@ def find_id(prefix: str, *, stores: ClientFolders) -> list[Source]:
     if not found:
         raise UnreadableError(
             f"No session, run or agent on this machine has an id that starts with {prefix}.",
-            next=f"Name its file or folder instead; looked in {stores.claude} and {stores.codex}.",
+            hint=f"Name its file or folder instead; looked in {stores.claude} and {stores.codex}.",
         )
     shown = ", ".join([*sorted(found)[:_MOST_NAMED], *["…"][: len(found) > _MOST_NAMED]])
     raise UnreadableError(
         f"{len(found)} ids start with {prefix}: {shown}.",
-        next="Write more of the id.",
+        hint="Write more of the id.",
     )
 
 

@@ -27,6 +27,7 @@ from jackline.http1.compression import (
 )
 from jackline.http1.headers import Headers
 from jackline.http1.responses import GarbledError
+from jackline.lane_id import LaneId
 from jackline.upstream.interface import (
     SILENT_HANDLER,
     AnswerTooLargeError,
@@ -380,7 +381,7 @@ class FetchedDocument:
 
 
 async def fetch(
-    upstream: Upstream, message: UpstreamRequest, lane: str, *, most_bytes: int, seconds: float
+    upstream: Upstream, message: UpstreamRequest, lane: LaneId, *, most_bytes: int, seconds: float
 ) -> FetchedDocument:
     """What the origin of this lane answers to a message within so many seconds."""
     collector = _Collector(most_bytes)

@@ -20,6 +20,7 @@ from typing import Protocol, cast
 from jackline.errors import InternalError
 from jackline.http1.headers import request_lines
 from jackline.http1.responses import ResponseParser
+from jackline.lane_id import LaneId
 from jackline.upstream.dialler import Dialler
 from jackline.upstream.interface import (
     SILENT_HANDLER,
@@ -475,9 +476,11 @@ class HttpUpstream:
             self._retired.append(self._pools[name])
         self._pools[name] = ConnectionPool(origin)
 
-    def start(self, message: UpstreamRequest, lane: str, handler: ResponseHandler) -> HttpAttempt:
-        """Begin one attempt at the origin that the lane's name begins with."""
-        pool = self._pools.get(lane.partition("/")[0])
+    def start(
+        self, message: UpstreamRequest, lane: LaneId, handler: ResponseHandler
+    ) -> HttpAttempt:
+        """Begin one attempt at the origin of the lane's upstream."""
+        pool = self._pools.get(lane.upstream)
         if pool is None:
             raise InternalError(f"Lane {lane} belongs to no configured upstream.")
         return pool.start(message, handler)

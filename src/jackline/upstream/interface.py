@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from jackline.http1.headers import Headers
+from jackline.lane_id import LaneId
 
 
 class UpstreamRequest(NamedTuple):
@@ -97,7 +98,7 @@ class Upstream(Protocol):
     """Sends attempts on lanes."""
 
     def start(
-        self, message: UpstreamRequest, lane: str, handler: ResponseHandler
+        self, message: UpstreamRequest, lane: LaneId, handler: ResponseHandler
     ) -> UpstreamAttempt:
         """Begin one attempt."""
         ...

@@ -73,7 +73,7 @@ class Origin:
         if parts.username is not None or parts.password is not None:
             raise BadArgumentError(
                 "The address of an upstream may not hold a user name or password.",
-                next="Write it as https://host/path and send credentials as headers.",
+                hint="Write it as https://host/path and send credentials as headers.",
             )
         object.__setattr__(self, "address", _address(parts, "upstream"))
         object.__setattr__(self, "path", _plain_path(parts))
@@ -108,7 +108,7 @@ def _unusable(what: str, schemes: tuple[str, ...]) -> BadArgumentError:
     # The address itself is not repeated: it may hold a password.
     forms = " or ".join(f"{scheme}://host" for scheme in schemes)
     return BadArgumentError(
-        f"The address of the {what} cannot be used.", next=f"Write it as {forms}."
+        f"The address of the {what} cannot be used.", hint=f"Write it as {forms}."
     )
 
 
@@ -129,7 +129,7 @@ def _plain_path(parts: SplitResult) -> str:
     if parts.query or parts.fragment or not path.isascii() or any(c <= " " for c in path):
         raise BadArgumentError(
             "The address of an upstream may hold a path, but no query, fragment or blank.",
-            next="Write it as https://host/path.",
+            hint="Write it as https://host/path.",
         )
     return path
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.claude_code.printed_output import ClaudeOutput
-from jackline.agents.claude_code.runner import judge
 from jackline.agents.outcome import Ending, TokenUsage
 from jackline.agents.process.program import (
     AnswerPart,
@@ -61,13 +60,13 @@ STREAMS = st.lists(st.sampled_from(LINES), max_size=12).map(b"".join)
 ENDS = st.sampled_from([ProcessExit(0), ProcessExit(1), ProcessExit(-9), ProcessExit(None)])
 
 
-def heard(*pieces: bytes) -> tuple[ClaudeOutput, list[ProgramEvent]]:
-    printed = ClaudeOutput()
+def heard(*pieces: bytes, schema: bool = False) -> tuple[ClaudeOutput, list[ProgramEvent]]:
+    printed = ClaudeOutput(schema=schema)
     return printed, [news for piece in pieces for news in printed.feed(piece)]
 
 
 def verdict(*lines: bytes, code: int = 0, schema: bool = False) -> Verdict:
-    return judge(heard(*lines)[0], ProcessExit(code), schema=schema, now=NOW)
+    return heard(*lines, schema=schema)[0].judge(ProcessExit(code), now=NOW)
 
 
 @given(STREAMS, st.lists(st.integers(0, 4000), max_size=6), ENDS, st.booleans())
@@ -76,11 +75,9 @@ def test_a_verdict_does_not_depend_on_how_the_bytes_came(
 ) -> None:
     ends = [*sorted(min(place, len(stream)) for place in places), len(stream)]
     pieces = [stream[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-    whole, in_pieces = heard(stream), heard(*pieces)
+    whole, in_pieces = heard(stream, schema=schema), heard(*pieces, schema=schema)
     assert whole[1] == in_pieces[1]
-    assert judge(whole[0], ended, schema=schema, now=NOW) == judge(
-        in_pieces[0], ended, schema=schema, now=NOW
-    )
+    assert whole[0].judge(ended, now=NOW) == in_pieces[0].judge(ended, now=NOW)
 
 
 @given(
@@ -94,15 +91,15 @@ def test_a_run_that_is_cut_off_anywhere_before_its_result_is_whole_is_no_complet
 ) -> None:
     stream = before + result(structured_output={"points": 9})
     cut = stream[: place % len(stream)]
-    assert not isinstance(judge(heard(cut)[0], ended, schema=schema, now=NOW), Done)
+    assert not isinstance(heard(cut, schema=schema)[0].judge(ended, now=NOW), Done)
 
 
 @given(STREAMS, ENDS, st.booleans())
 def test_a_completion_has_a_true_result_for_its_last_word(
     stream: bytes, ended: ProcessExit, schema: bool
 ) -> None:
-    printed, _ = heard(stream)
-    if isinstance(judge(printed, ended, schema=schema, now=NOW), Done):
+    printed, _ = heard(stream, schema=schema)
+    if isinstance(printed.judge(ended, now=NOW), Done):
         results = [line for line in stream.splitlines(keepends=True) if b'"result"' in line]
         assert ended.exit_code == 0
         assert results[-1] == LINES[-1]
@@ -111,7 +108,7 @@ def test_a_completion_has_a_true_result_for_its_last_word(
 
 @given(st.binary(max_size=300), ENDS)
 def test_whatever_is_printed_is_judged_and_nothing_raises(noise: bytes, ended: ProcessExit) -> None:
-    assert isinstance(judge(heard(noise)[0], ended, schema=False, now=NOW), Broken)
+    assert isinstance(heard(noise)[0].judge(ended, now=NOW), Broken)
 
 
 def test_a_good_run_is_done() -> None:
@@ -148,7 +145,8 @@ def test_success_that_is_an_error_is_a_failure_by_its_words() -> None:
     assert isinstance(failed, Failed)
     assert ending_of(failed.failure) is Ending.QUOTA
     assert failed.failure.resets_at == datetime(2026, 11, 16, 8, 2, tzinfo=UTC)
-    assert (failed.status, failed.request_id, failed.attempts) == (429, "req_e", 2)
+    evidence = failed.evidence
+    assert (evidence.status, evidence.request_id, evidence.attempts) == (429, "req_e", 2)
     assert "session limit" in failed.says
 
 
@@ -218,7 +216,7 @@ def test_an_exit_code_that_contradicts_the_result_is_believed() -> None:
 def test_an_agent_that_was_stopped_at_the_end_is_lost_unless_it_was_stopped_on_purpose() -> None:
     lost = verdict(task_started("a1"), task_ended("a1", "stopped"), result())
     assert isinstance(lost, Incomplete)
-    assert "a1" in lost.ask
+    assert "a1" in lost.prompt
     assert lost.ending is Ending.TOOL_ERROR
     assert isinstance(verdict(task_started("a1"), result()), Incomplete), "its end was never told"
     by_hand = said("m1", call("t1", "TaskStop", task_id="a1"))
@@ -231,7 +229,7 @@ def test_a_killed_run_says_how_it_ended_and_shows_no_secret() -> None:
     ended = ProcessExit(
         -9, "some line\nbad key sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789\n"
     )
-    broken = judge(heard(init())[0], ended, schema=False, now=NOW)
+    broken = heard(init())[0].judge(ended, now=NOW)
     assert isinstance(broken, Broken)
     assert "SIGKILL" in broken.says
     assert "abcdefghijklm" not in broken.says

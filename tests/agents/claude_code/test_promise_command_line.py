@@ -6,19 +6,19 @@ import json
 
 import pytest
 
-from jackline.agents.claude_code.runner import ClaudeCodeSetup, start_for
+from jackline.agents.claude_code.runner import ClaudeCodeRunner
 from jackline.agents.claude_code.tool_rules import offered_only
 from jackline.agents.process.program import StartRequest
 from jackline.agents.runner import AgentTask
 from tests.agents.claude_code.streams import SESSION
 
-PLACE = ClaudeCodeSetup("http://127.0.0.1:1", "claude", {})
+RUNNER = ClaudeCodeRunner("http://127.0.0.1:1", environment={})
 SCHEMA = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
 
 
 def words(order: StartRequest, **more: object) -> list[str]:
     task = AgentTask("task", SESSION, "THE TASK", **more)  # type: ignore[arg-type]
-    with start_for(PLACE, task, order, SESSION) as start:
+    with RUNNER.start(task, order) as start:
         return list(start.command)
 
 

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.claude_code.transcript import read_dead_agent, read_session, transcript_of
+from jackline.dialects import TokensUsed
 from jackline.errors import UnreadableError
+from jackline.transcripts.saved_conversation import read_claude_session, read_dead_agent
+from jackline.transcripts.sources import ClientFolders
 from jackline.transcripts.story import TranscriptEnd
 from tests.agents.claude_code.streams import SESSION, call, text
 
@@ -63,8 +65,8 @@ def test_of_a_dead_sub_agent_prompt_finished_turns_and_last_state_are_known(
     assert (dead.agent_id, dead.session_id, dead.prompt) == ("a1", SESSION, "THE SUB-TASK")
     (turn,) = dead.turns
     assert turn.text == "I look."
-    assert [one.given for one in turn.calls] == ['{"command": "ls"}', '{"command": "pwd"}']
-    assert turn.results == {"t1": "a.py", "t2": "/p"}
+    assert [one.shown_input for one in turn.calls] == ['{"command": "ls"}', '{"command": "pwd"}']
+    assert dead.results == {"t1": "a.py", "t2": "/p"}
     assert [one.id for one in dead.lost] == ["t3"]
     assert dead.last_words == "I look."
     assert dead.story.ending is TranscriptEnd.FAILED
@@ -93,7 +95,7 @@ def test_a_transcript_that_was_cut_off_anywhere_never_shows_an_unfinished_turn(
         dead = read_dead_agent(path)
     except UnreadableError:
         return
-    assert all(not turn.lost for turn in dead.turns)
+    assert all(call.id in dead.results for turn in dead.turns for call in turn.calls)
     assert len(dead.turns) <= 1
 
 
@@ -113,18 +115,18 @@ def test_a_session_knows_its_prompts_its_lost_calls_and_what_it_had_cost(tmp_pat
         "modelUsage": {"claude-opus-4-8": {"inputTokens": 7, "outputTokens": 3}},
     }
     side = answer("s1", call("t9", command="not ours"))
-    session = read_session(written(tmp_path / f"{SESSION}.jsonl", [*main, cost, side]))
+    session = read_claude_session(written(tmp_path / f"{SESSION}.jsonl", [*main, cost, side]))
     assert session.prompts == ["THE SUB-TASK"]
-    assert list(session.calls) == ["t3"]
-    assert session.settled == {"t1", "t2"}
-    assert session.cost.cost == 0.5
-    assert session.cost.usage["claude-opus-4-8"].total == 10
+    assert [one.id for one in session.lost] == ["t3"]
+    assert set(session.results) == {"t1", "t2"}
+    assert session.cost == 0.5
+    assert session.tokens["claude-opus-4-8"] == TokensUsed(7, 3)
 
 
 def test_a_transcript_is_found_by_its_session_wherever_its_project_lies(tmp_path: Path) -> None:
     path = written(tmp_path / "projects" / "-some-project" / f"{SESSION}.jsonl", LIFE)
-    environ = {"CLAUDE_CONFIG_DIR": str(tmp_path)}
-    assert transcript_of(SESSION, environ) == path
-    assert transcript_of("none", environ) is None
-    assert transcript_of(f"../-some-project/{SESSION}", environ) is None
-    assert transcript_of(SESSION, {"HOME": str(tmp_path)}) is None
+    folders = ClientFolders.of_process({"CLAUDE_CONFIG_DIR": str(tmp_path)})
+    assert folders.claude_transcript(SESSION) == path
+    assert folders.claude_transcript("none") is None
+    assert folders.claude_transcript(f"../-some-project/{SESSION}") is None
+    assert ClientFolders.of_process({"HOME": str(tmp_path)}).claude_transcript(SESSION) is None

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.codex.records import CodexOutput
-from jackline.agents.codex.runner import judge
+from jackline.agents.codex.printed_output import CodexOutput
 from jackline.agents.outcome import Ending
 from jackline.agents.process.program import Broken, Done, Failed, ProcessExit, ProgramEvent, Verdict
 from jackline.agents.runner import ending_of
@@ -45,13 +44,13 @@ STREAMS = st.lists(st.sampled_from(LINES), max_size=10).map(b"".join)
 ENDS = st.sampled_from([ProcessExit(0), ProcessExit(1), ProcessExit(-9), ProcessExit(None)])
 
 
-def heard(*pieces: bytes) -> tuple[CodexOutput, list[ProgramEvent]]:
-    printed = CodexOutput("gpt-5.5")
+def heard(*pieces: bytes, schema: bool = False) -> tuple[CodexOutput, list[ProgramEvent]]:
+    printed = CodexOutput("gpt-5.5", schema=schema)
     return printed, [news for piece in pieces for news in printed.feed(piece)]
 
 
 def verdict(*lines: bytes, code: int = 0, schema: bool = False) -> Verdict:
-    return judge(heard(*lines)[0], ProcessExit(code), schema=schema, now=NOW)
+    return heard(*lines, schema=schema)[0].judge(ProcessExit(code), now=NOW)
 
 
 @given(STREAMS, st.lists(st.integers(0, 2000), max_size=6), ENDS)
@@ -62,8 +61,7 @@ def test_a_verdict_does_not_depend_on_how_the_bytes_came(
     pieces = [stream[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
     whole, in_pieces = heard(stream), heard(*pieces)
     assert whole[1] == in_pieces[1]
-    first = judge(whole[0], ended, schema=False, now=NOW)
-    assert first == judge(in_pieces[0], ended, schema=False, now=NOW)
+    assert whole[0].judge(ended, now=NOW) == in_pieces[0].judge(ended, now=NOW)
 
 
 @given(st.lists(st.sampled_from(LINES[:4]), max_size=6).map(b"".join), st.integers(0, 5000), ENDS)
@@ -72,7 +70,7 @@ def test_a_run_that_is_cut_off_anywhere_before_its_turn_completed_is_no_completi
 ) -> None:
     stream = BEGIN + before + message("Last.") + COMPLETED
     cut = stream[: place % len(stream)]
-    assert not isinstance(judge(heard(cut)[0], ended, schema=False, now=NOW), Done)
+    assert not isinstance(heard(cut)[0].judge(ended, now=NOW), Done)
 
 
 @given(STREAMS, ENDS)
@@ -80,7 +78,7 @@ def test_a_completion_ended_well_with_a_completed_turn_and_words(
     stream: bytes, ended: ProcessExit
 ) -> None:
     printed, _ = heard(stream)
-    if isinstance(judge(printed, ended, schema=False, now=NOW), Done):
+    if isinstance(printed.judge(ended, now=NOW), Done):
         turns = [line for line in stream.splitlines(keepends=True) if b'"turn.' in line]
         assert ended.exit_code == 0
         assert turns[-1] == COMPLETED
@@ -91,7 +89,7 @@ def test_the_last_message_is_the_answer() -> None:
     assert done == Done('{"x": 1}', {"x": 1})
     fenced = verdict(BEGIN, message('```json\n{"x": 1}\n```'), COMPLETED, schema=True)
     assert isinstance(fenced, Done)
-    assert fenced.given == {"x": 1}
+    assert fenced.tool_input == {"x": 1}
     prose = verdict(BEGIN, message("One, I think."), COMPLETED, schema=True)
     assert prose == Done("One, I think.", None)
 

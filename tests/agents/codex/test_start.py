@@ -7,25 +7,23 @@ import os
 import sys
 import tomllib
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.codex.records import read_rollout, rollout_of
-from jackline.agents.codex.runner import (
-    CodexSetup,
-    folder_trust,
-    start_for,
-    strict_schema,
-    task_words,
-)
-from jackline.agents.outcome import TokenUsage
+from jackline.agents.codex.runner import CodexRunner, strict_schema
 from jackline.agents.process.program import StartCommand, StartRequest
+from jackline.agents.process.start_files import start_files_root
 from jackline.agents.runner import AgentTask
+from jackline.dialects import TokensUsed
+from jackline.transcripts.saved_conversation import read_codex_thread
+from jackline.transcripts.sources import ClientFolders
 
 LOOSE = {"type": "object", "properties": {"x": {"type": "integer"}}}
+RUNNER = CodexRunner("http://127.0.0.1:1", environment={})
 STRICT = {**LOOSE, "required": ["x"], "additionalProperties": False}
 
 
@@ -34,9 +32,8 @@ def start(
 ) -> tuple[StartCommand, dict[str, Any]]:
     """How it is started, and the settings of its command line as Codex would read them."""
     environment = {"HOME": "/nowhere", **more.pop("environment", {})}
-    place = CodexSetup("http://127.0.0.1:1", "codex", environment, **more)
-    trust = folder_trust(task.cwd, environment)
-    with start_for(place, task, order or StartRequest(None, "gpt-5.5"), trust) as begun:
+    runner = CodexRunner("http://127.0.0.1:1", environment=environment, **more)
+    with runner.start(task, order or StartRequest(None, "gpt-5.5")) as begun:
         command = list(begun.command)
         given = [command[n + 1] for n, word in enumerate(command) if word == "-c"]
         return begun, tomllib.loads("\n".join(given))
@@ -135,44 +132,64 @@ def trusted_in(home: Path, *folders: Path, level: str = "trusted") -> dict[str, 
     return {"HOME": str(home)}
 
 
-def test_a_folder_is_untrusted_unless_the_users_own_settings_trust_it(tmp_path: Path) -> None:
+def test_every_folder_is_untrusted_whatever_the_users_own_settings_say(tmp_path: Path) -> None:
+    """Another agent may have written its settings since the user trusted it."""
     home, project = tmp_path / "home", tmp_path / "project"
     below = project / "a" / "b"
     below.mkdir(parents=True)
     (project / ".git").mkdir()
     (below / ".codex").mkdir()
 
-    def named(environment: dict[str, str], cwd: Path = below) -> set[str]:
-        _, given = start(AgentTask("t", "s", "-", cwd=cwd), environment=environment)
+    def named(environment: dict[str, str]) -> set[str]:
+        _, given = start(AgentTask("t", "s", "-", cwd=below), environment=environment)
         levels = given.get("projects", {})
         assert all(each == {"trust_level": "untrusted"} for each in levels.values())
         return set(levels)
 
     inside = {str(each) for each in (below, below.parent, project)}
     assert named({"HOME": str(home)}) == inside
-    # Codex looks the folder and its repository up, and none above it.
-    for trusted in (tmp_path, below.parent, tmp_path / "other"):
+    for trusted in (tmp_path, project, below.parent, below, tmp_path / "other"):
         assert named(trusted_in(home, trusted)) == inside
-    assert named(trusted_in(home, project)) == set()
-    assert named(trusted_in(home, below)) == set()
-    assert named(trusted_in(home, project, level="untrusted")) == inside
-    said = folder_trust(below, trusted_in(home, tmp_path))
-    assert str(below / ".codex") in said.notice
-    assert "trust it" in said.notice
-    assert not folder_trust(project, trusted_in(home, tmp_path)).notice, "nothing is lost there"
+    said = RUNNER.unfollowed_notice(below)
+    assert str(below / ".codex") in said
+    assert "agents that work there may write" in said
+    assert not RUNNER.unfollowed_notice(project), "nothing is lost there"
 
 
-def test_a_worktree_is_trusted_with_its_repository_only_if_that_knows_it(tmp_path: Path) -> None:
-    home, main, tree, claims = (tmp_path / name for name in ("home", "main", "tree", "claims"))
-    kept = main / ".git" / "worktrees" / "tree"
-    for folder in (kept, tree, claims):
-        folder.mkdir(parents=True)
-    (kept / "gitdir").write_text(f"{tree / '.git'}\n")
-    for folder in (tree, claims):
-        (folder / ".git").write_text(f"gitdir: {kept}\n")
-    environment = trusted_in(home, main)
-    assert folder_trust(tree, environment).trusted
-    assert not folder_trust(claims, environment).trusted
+def test_commands_write_to_no_temporary_folder_that_others_share(tmp_path: Path) -> None:
+    begun, given = start(
+        AgentTask("t", "s", "-", cwd=tmp_path), environment={"TMPDIR": gettempdir()}
+    )
+    assert given["sandbox_workspace_write"] == {"exclude_slash_tmp": True}
+    own = Path(begun.environment["TMPDIR"])
+    assert own.is_relative_to(start_files_root())
+    again, _ = start(AgentTask("t", "s", "-", cwd=tmp_path))
+    assert again.environment["TMPDIR"] != str(own)
+
+
+def test_codexs_own_git_sees_no_repository_and_that_of_its_shell_does(tmp_path: Path) -> None:
+    (tmp_path / ".codex").mkdir()
+    settings = '[shell_environment_policy]\nexclude = ["AWS_*"]\n'
+    (tmp_path / ".codex" / "config.toml").write_text(settings)
+    begun, given = start(AgentTask("t", "s", "-"), environment={"HOME": str(tmp_path)})
+    assert Path(begun.environment["GIT_DIR"]).is_relative_to(start_files_root())
+    assert given["shell_environment_policy"]["exclude"] == ["AWS_*", "GIT_DIR"]
+
+
+def test_a_folder_that_holds_the_users_own_settings_is_only_read(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for inside, sandbox in ((home / "src", "workspace-write"), (home, "read-only")):
+        inside.mkdir(parents=True, exist_ok=True)
+        task = AgentTask("t", "s", "-", cwd=inside)
+        assert start(task, environment={"HOME": str(home)})[1]["sandbox_mode"] == sandbox
+    project = home / "src"
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        own = {"HOME": str(home), name: str(project / "own")}
+        task = AgentTask("t", "s", "-", cwd=project)
+        assert start(task, environment=own)[1]["sandbox_mode"] == "read-only", name
+    for folder in (start_files_root().parent, Path(gettempdir())):
+        task = AgentTask("t", "s", "-", cwd=folder)
+        assert start(task)[1]["sandbox_mode"] == "read-only", folder
 
 
 @pytest.mark.skipif(os.name == "nt", reason="such names are POSIX'")
@@ -207,7 +224,11 @@ def test_servers_are_given_with_their_secrets_in_the_environment() -> None:
     }
     begun, settings = start(AgentTask("t", "s", "-", mcp_servers=servers))
     told = settings["mcp_servers"]
-    assert told["my tools"] == {"command": "srv", "args": ["-v"], "env_vars": ["TOKEN"]}
+    assert told["my tools"] == {
+        "command": "srv",
+        "args": ["-v"],
+        "env_vars": ["TOKEN", "JACKLINE_TASK"],
+    }
     assert begun.environment["TOKEN"] == servers["my tools"]["env"]["TOKEN"]
     assert begun.environment[told["web"]["env_http_headers"]["Authorization"]] == "SECRET-2"
     assert "SECRET" not in " ".join(begun.command)
@@ -222,11 +243,11 @@ def test_a_thread_is_resumed_by_its_id() -> None:
 def test_a_schema_is_enforced_where_it_can_be_and_else_asked_for_in_words() -> None:
     strict = AgentTask("t", "s", "THE TASK", schema=dict(STRICT))
     assert "--output-schema" in start(strict)[0].command
-    assert task_words(strict) == "THE TASK"
+    assert RUNNER.task_prompt(strict) == "THE TASK"
     loose = AgentTask("t", "s", "THE TASK", schema=dict(LOOSE), system="SYSTEM")
     assert "--output-schema" not in start(loose)[0].command
-    assert task_words(loose).startswith("SYSTEM\n\nTHE TASK\n\n")
-    assert json.dumps(LOOSE) in task_words(loose)
+    assert RUNNER.task_prompt(loose).startswith("SYSTEM\n\nTHE TASK\n\n")
+    assert json.dumps(LOOSE) in RUNNER.task_prompt(loose)
 
 
 SCHEMAS = st.recursive(
@@ -288,9 +309,10 @@ def test_a_rollout_tells_what_was_lost_and_what_every_call_cost(tmp_path: Path) 
     folder.mkdir(parents=True)
     path = folder / "rollout-2026-11-15T14-30-54-01a1.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"type": "resp')
-    assert rollout_of("01a1", {"CODEX_HOME": str(tmp_path)}) == path
-    assert rollout_of("*", {"CODEX_HOME": str(tmp_path)}) is None
-    rollout = read_rollout(path)
-    assert rollout.prompts == ["THE TASK"]
-    assert [str(call) for call in rollout.calls.values()] == ["apply_patch *** Begin (c2)"]
-    assert (rollout.usage, rollout.answers) == (TokenUsage(26, 2, 4, 0), 2)
+    folders = ClientFolders.of_process({"CODEX_HOME": str(tmp_path)})
+    assert folders.codex_rollout("01a1") == path
+    assert folders.codex_rollout("*") is None
+    thread = read_codex_thread(path)
+    assert thread.prompts == ["THE TASK"]
+    assert [str(call) for call in thread.lost] == ["apply_patch *** Begin (c2)"]
+    assert (thread.tokens[""], thread.answers) == (TokensUsed(26, 2, 4, 0), 2)

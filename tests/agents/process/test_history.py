@@ -7,14 +7,10 @@ import subprocess
 from pathlib import Path
 
 from jackline.agents.outcome import TokenUsage
-from jackline.agents.process.resume import (
-    ProgramToolCall,
-    changes_on_disk,
-    history_of,
-    resume_prompt,
-)
-from jackline.agents.process.runner import _untold
+from jackline.agents.process.resume import History, changes_on_disk, resume_prompt
+from jackline.agents.process.runner import _unreported
 from jackline.agents.runner import JsonObject, LogEntry
+from jackline.transcripts.saved_conversation import TranscriptToolCall
 
 
 def started(**more: object) -> LogEntry:
@@ -27,35 +23,35 @@ def answer(name: str, tokens: int, **more: object) -> LogEntry:
 
 
 def test_an_answer_in_pieces_is_one_turn_and_paid_for_once() -> None:
-    told = history_of([started(), answer("a", 5), answer("a", 5, text="hi"), answer("b", 2)])
+    told = History.from_log([started(), answer("a", 5), answer("a", 5, text="hi"), answer("b", 2)])
     assert (told.turns, told.usage, told.text) == (2, TokenUsage(7), "hi")
 
 
 def test_what_a_process_told_of_itself_counts_instead_of_what_was_seen() -> None:
     ended = LogEntry("ended", {"usage": {"input": 9, "output": 4}, "cost": 0.5, "verdict": "Done"})
-    told = history_of([started(), answer("a", 5), ended, started(), answer("b", 1), ended])
+    told = History.from_log([started(), answer("a", 5), ended, started(), answer("b", 1), ended])
     assert (told.usage, told.cost, told.mark) == (TokenUsage(18, 8), 1.0, None)
 
 
 def test_what_was_seen_of_a_process_that_was_killed_still_counts() -> None:
     ended = LogEntry("ended", {"usage": {"input": 9}, "cost": 0.5, "verdict": "Done"})
-    told = history_of([started(), answer("a", 5), started(), answer("b", 1), ended])
+    told = History.from_log([started(), answer("a", 5), started(), answer("b", 1), ended])
     assert (told.usage, told.unpriced) == (TokenUsage(14), TokenUsage(5))
 
 
 def test_tokens_of_which_no_cost_was_told_are_to_be_priced() -> None:
     ended = LogEntry("ended", {"usage": {"input": 9}, "cost": None, "verdict": "Done"})
-    told = history_of([started(), answer("a", 5), ended, started(), answer("b", 1)])
+    told = History.from_log([started(), answer("a", 5), ended, started(), answer("b", 1)])
     assert (told.usage, told.unpriced, told.cost) == (TokenUsage(10), TokenUsage(10), None)
 
 
 def test_a_program_that_counts_by_itself_tells_what_a_killed_process_cost() -> None:
-    told = history_of([started(counted={"input": 100}), started(counted={"input": 130})])
+    told = History.from_log([started(counted={"input": 100}), started(counted={"input": 130})])
     assert told.usage == TokenUsage(30)
 
 
 def test_a_sub_agents_answers_cost_but_are_no_turns() -> None:
-    told = history_of([started(), answer("a", 5), answer("s", 3, agent="toolu_1", text="no")])
+    told = History.from_log([started(), answer("a", 5), answer("s", 3, agent="toolu_1", text="no")])
     assert (told.turns, told.usage, told.text) == (1, TokenUsage(8), "")
 
 
@@ -67,13 +63,13 @@ def test_lines_without_sense_are_passed_over() -> None:
         LogEntry("ended", {"usage": None, "turns": "x", "cost": "y"}),
         LogEntry("unheard-of", {}),
     ]
-    assert history_of(entries).mark is None
+    assert History.from_log(entries).mark is None
 
 
 def test_who_goes_on_is_told_what_happened_what_was_lost_and_what_is_on_disk() -> None:
     lost, kept = (
-        ProgramToolCall("t1", "Bash", {"command": "make"}),
-        ProgramToolCall("t2", "Read", "a.py"),
+        TranscriptToolCall("t1", "Bash", {"command": "make"}),
+        TranscriptToolCall("t2", "Read", "a.py"),
     )
     told = resume_prompt(
         "A limit.", [lost], "Changed on disk:\n M a.py", finished=[(kept, "print(1)")]
@@ -103,6 +99,6 @@ def test_what_a_bill_holds_beyond_what_was_told_is_told_once() -> None:
         ("haiku-4-2025", TokenUsage(5, 1)),
     ]
     bill = [("opus-4[1m]", TokenUsage(20, 50)), ("haiku-4", TokenUsage(7, 9))]
-    rests = list(_untold(bill, heard))
+    rests = list(_unreported(bill, heard))
     assert sum((usage for _, usage in rests), TokenUsage()) == TokenUsage(2, 56)
     assert {model for model, _ in rests} == {"opus-4[1m]", "haiku-4"}

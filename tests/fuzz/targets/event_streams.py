@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jackline.agents.answer_stream import AnswerStreamReader
+from jackline.agents.gateway_model import AnswerStreamReader
 from jackline.dialects.anthropic_stream import AnthropicStreamReader, read_whole_stream
 from jackline.dialects.openai_chat.answer import ChatStreamReader
 from jackline.dialects.openai_responses.answer import ResponsesStreamReader
@@ -147,6 +147,6 @@ def _answer(packets: Iterable[bytes]) -> tuple[bool, bool, bool, object]:
     reader = AnswerStreamReader()
     for packet in packets:
         reader.feed(packet)
-    answer = reader.answer(request_id=None, lane=None) if reader.whole else None
+    answer = reader.answer() if reader.whole else None
     assert reader.error_event is None or reader.error_event.endswith(b"\n\n")
     return reader.whole, reader.broken, reader.began, answer or reader.text

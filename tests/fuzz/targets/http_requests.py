@@ -14,7 +14,7 @@ from jackline.gateway.settings import LimitSettings
 from jackline.http1.requests import RequestParser, RequestRefusal, RequestStage
 from tests.fuzz.cutting import in_packets
 
-LIMITS = LimitSettings(header_bytes=2_000, body_bytes=3_000)
+LIMITS = LimitSettings(headers=2_000, body=3_000)
 WORDS = (
     *(b"\r\n", b"\r\n\r\n", b"\n\n", b"\n", b"\r", b" ", b"\t", b"\0", b": ", b"?", b"#", b"%00"),
     *(b"GET ", b"POST ", b"OPTIONS ", b"CONNECT ", b"PRI * HTTP/2.0", b" HTTP/1.1", b" HTTP/1.0"),
@@ -65,8 +65,8 @@ def check(data: bytes) -> None:
     whole, cut = read([data]), read(in_packets(data))
     assert whole == cut, "packets change what is read"
     for method, target, headers, body in whole.requests:
-        assert len(body) <= LIMITS.body_bytes
-        assert sum(len(name) + len(value) for name, value in headers) <= LIMITS.header_bytes
+        assert len(body) <= LIMITS.body
+        assert sum(len(name) + len(value) for name, value in headers) <= LIMITS.headers
         again = read([written(method, target, headers, body)])
         assert not again.refused
         assert [(one[0], one[1], one[3]) for one in again.requests] == [(method, target, body)]
@@ -74,7 +74,7 @@ def check(data: bytes) -> None:
 
 def read(packets: Iterable[bytes]) -> Read:
     """What a connection's owner would be given."""
-    reader = RequestParser(LIMITS.header_bytes, LIMITS.body_bytes)
+    reader = RequestParser(LIMITS.headers, LIMITS.body)
     requests: list[tuple[bytes, bytes, list[tuple[bytes, bytes]], bytes]] = []
     for packet in packets:
         rest: bytes | memoryview = packet

@@ -1,186 +1,155 @@
-"""Parse what `claude -p --output-format stream-json` prints into the state of one run.
+"""Parse what `claude -p --output-format stream-json` prints, and judge the run.
 
 Rules: (1) pure, and the same result however the bytes are cut; (2) an incomplete or unknown line
 and a block of unknown shape are skipped; (3) a tool call is identified by its id; (4) the last
 result counts, because a run with background work prints several; (5) an agent that Claude Code
-started and stopped without a request is lost, whatever the result says.
-Not here: the verdict on that state (runner.py), files (transcript.py).
+started and stopped without a request is lost, whatever the result says; (6) without a result there
+is no completion; `is_error` and a synthetic error decide, never `subtype`; (7) a "success" without
+a stop reason, without the answer that the schema requires, or with lost agents is a failure; (8)
+only `failures` interprets texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import cast
+from datetime import datetime
 
 import msgspec
 
-from jackline.agents.outcome import TokenUsage
+from jackline.agents.outcome import Ending, TokenUsage
 from jackline.agents.process.program import (
     AnswerPart,
-    LineCutter,
+    Broken,
+    Done,
+    Failed,
+    Incomplete,
+    ProcessCost,
+    ProcessExit,
     ProgramEvent,
+    ProgramOutput,
     SessionOpened,
     ToolResulted,
+    Verdict,
 )
-from jackline.agents.process.resume import ProgramToolCall
-from jackline.agents.runner import JsonObject
-from jackline.transcripts.conversation import STRUCTURED_OUTPUT_TOOL, SYNTHETIC
+from jackline.failures import Json, Kind, Observation, Where
+from jackline.transcripts.conversation import PROVIDER, STRUCTURED_OUTPUT_TOOL, SYNTHETIC
 from jackline.transcripts.records import (
     PRINTED_LINES,
     QUOTAS,
     TEXT,
     TEXTS,
-    MessageUsage,
+    ModelUsage,
     PrintedLine,
     QuotaLimits,
-    TranscriptBlock,
     TranscriptMessage,
     blocks_of,
     decode,
     text_of,
 )
-
-_OBJECTS = msgspec.json.Decoder(dict[str, object])
-
-
-def call_of(block: TranscriptBlock) -> ProgramToolCall:
-    """The call that a block makes."""
-    given = decode(_OBJECTS, block.input) if block.input else None
-    return ProgramToolCall(block.id or "", block.name or "", cast("JsonObject", given or {}))
-
+from jackline.transcripts.saved_conversation import SavedConversation, TranscriptToolCall
 
 _STARTED_AGENTS = frozenset({"local_agent", "local_workflow", "remote_agent"})
 _CUT_STATES = frozenset({"stopped", "killed"})
 _STOPPING_TOOLS = frozenset({"TaskStop", "KillShell", "AgentStop"})
-
-
-class ModelUsage(msgspec.Struct, rename="camel"):
-    """What one model cost, over all agents of the run."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_input_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-
-    @property
-    def usage(self) -> TokenUsage:
-        """The same in our words."""
-        return TokenUsage(
-            self.input_tokens,
-            self.output_tokens,
-            self.cache_read_input_tokens,
-            self.cache_creation_input_tokens,
-        )
-
-
 _MODEL_USAGES = msgspec.json.Decoder(dict[str, ModelUsage])
 _ANY = msgspec.json.Decoder()
+_NO_ANSWER = "it gave no structured answer"
 
 
-@dataclass(frozen=True, slots=True)
-class ApiError:
-    """The error that came in place of an answer."""
-
-    text: str
-    tag: str | None
-    request_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The last word of a run."""
-
-    subtype: str
-    is_error: bool
-    text: str
-    status: int | None
-    stop_reason: str | msgspec.UnsetType | None
-    given: object
-    """What was given by the schema; None when nothing was."""
-    cost: float | None
-    usage: tuple[tuple[str, TokenUsage], ...]
+def reask_prompt(fault: str | None) -> str:
+    """What to say to an agent without a structured answer, or with one that has this fault."""
+    if fault is None:
+        return (
+            "Your work has ended without its answer. Call the tool StructuredOutput now, with the "
+            "answer of the task in the form that its schema asks for. Do none of the work again."
+        )
+    return (
+        f"The answer that you gave is not what its schema asks for: {fault}. Call the tool "
+        "StructuredOutput again with the corrected answer. Do none of the work again."
+    )
 
 
-@dataclass(slots=True)
-class ClaudeOutput:
-    """The state of one run, from what it has printed so far."""
+class ClaudeOutput(ProgramOutput):
+    """The state of one run, from what it has printed so far.
 
-    session_id: str | None = None
-    model: str | None = None
-    last_request_id: str | None = None
-    retries: int = 0
-    """Attempts of the client itself since the last answer."""
-    error: ApiError | None = None
-    """Of the agent itself, when nothing came after it."""
-    quota: QuotaLimits | None = None
-    offered: str = ""
-    """The structured answer that the agent tried to give last, as it came."""
-    result: Result | None = None
-    agents: dict[str, str] = field(default_factory=dict)
-    """What it started and has not heard the end of: how each was called, by task id."""
-    lost: dict[str, str] = field(default_factory=dict)
-    _stopped_by_hand: set[str] = field(default_factory=set)
-    _lines: LineCutter = field(default_factory=LineCutter)
+    `before` is what the session had cost when the process was started.
+    """
 
-    def feed(self, data: bytes) -> list[ProgramEvent]:
-        """What the next bytes tell."""
-        return [news for line in self._lines.feed(data) for news in self._take(line)]
+    def __init__(self, *, schema: bool = False, before: SavedConversation | None = None) -> None:
+        super().__init__()
+        self._schema = schema
+        self._before = before or SavedConversation()
+        self._model: str | None = None
+        self._last_request_id: str | None = None
+        self._retries = 0
+        """Attempts of the client itself since the last answer."""
+        self.error: PrintedLine | None = None
+        """The error in place of the agent's own answer, when nothing came after it."""
+        self._quota: QuotaLimits | None = None
+        self._offered = ""
+        """The structured answer that the agent tried last, as it came."""
+        self.result: PrintedLine | None = None
+        self._agents: dict[str, str] = {}
+        """The agents that it started and that have not ended: their names, by task id."""
+        self._lost: dict[str, str] = {}
+        self._stopped_by_hand: set[str] = set()
 
-    def _take(self, line: bytes) -> Sequence[ProgramEvent]:
+    def _read(self, line: bytes) -> Sequence[ProgramEvent]:
         record = decode(PRINTED_LINES, line)
         if record is None:
             return ()
-        self.session_id = record.session_id or self.session_id
         if record.type == "system":
-            return self._take_notice(record)
+            return self._read_notice(record)
         if record.type == "assistant" and record.message is not None:
-            return self._take_answer(record, record.message)
-        if record.type == "user" and record.message is not None:
-            return self._take_results(record, record.message)
+            return self._read_answer(record, record.message)
+        if record.type == "user" and record.message and record.parent_tool_use_id is None:
+            return [
+                ToolResulted(block.tool_use_id, text_of(block.content))
+                for block in blocks_of(record.message.content)
+                if block.type == "tool_result" and block.tool_use_id is not None
+            ]
         if record.type == "result":
-            self._take_result(record)
+            self.result = record
         elif record.type == "rate_limit_event" and record.rate_limit_info:
-            self.quota = decode(QUOTAS, record.rate_limit_info) or self.quota
+            self._quota = decode(QUOTAS, record.rate_limit_info) or self._quota
         return ()
 
-    def _take_notice(self, record: PrintedLine) -> Sequence[ProgramEvent]:
+    def _read_notice(self, record: PrintedLine) -> Sequence[ProgramEvent]:
+        task = record.task_id
         if record.subtype == "init" and record.session_id is not None:
-            self.model = record.model or self.model
+            self._model = record.model or self._model
             return (SessionOpened(record.session_id, record.model),)
         if record.subtype == "api_retry":
-            self.retries += 1
-        elif record.task_id is not None:
-            self._take_task(record, record.task_id)
+            self._retries += 1
+        elif task is None:
+            return ()
+        elif record.subtype == "task_started" and record.task_type in _STARTED_AGENTS:
+            self._agents[task] = record.description or task
+        elif record.subtype == "task_notification" and task in self._agents:
+            name = self._agents.pop(task)
+            if record.status in _CUT_STATES and task not in self._stopped_by_hand:
+                self._lost[task] = name
         return ()
 
-    def _take_task(self, record: PrintedLine, task: str) -> None:
-        if record.subtype == "task_started" and record.task_type in _STARTED_AGENTS:
-            self.agents[task] = record.description or task
-        elif record.subtype == "task_notification" and task in self.agents:
-            called = self.agents.pop(task)
-            if record.status in _CUT_STATES and task not in self._stopped_by_hand:
-                self.lost[task] = called
-
-    def _take_answer(
+    def _read_answer(
         self, record: PrintedLine, message: TranscriptMessage
     ) -> Sequence[ProgramEvent]:
         is_main = record.parent_tool_use_id is None
         if message.model == SYNTHETIC:
             if is_main and record.error:
-                tag = decode(TEXT, record.error)
-                self.error = ApiError(text_of(message.content), tag, record.request_id)
+                self.error = record
             return ()
         if is_main:
-            self.error, self.retries = None, 0
-        self.last_request_id = record.request_id or self.last_request_id
+            self.error, self._retries = None, 0
+        self._last_request_id = record.request_id or self._last_request_id
         blocks = blocks_of(message.content)
-        offered = [
-            block.input for block in blocks if is_main and block.name == STRUCTURED_OUTPUT_TOOL
-        ]
-        if offered:
-            self.offered = bytes(offered[-1]).decode("utf-8", "replace")
-        calls = tuple(call_of(block) for block in blocks if _goes_on(block))
+        calls = []
+        for block in blocks:
+            if block.name == STRUCTURED_OUTPUT_TOOL:
+                if is_main:
+                    self._offered = bytes(block.input).decode("utf-8", "replace")
+            elif block.type == "tool_use":
+                calls.append(TranscriptToolCall.of(block))
         for call in calls:
             if call.name in _STOPPING_TOOLS and isinstance(call.input, dict):
                 named = call.input.values()
@@ -188,55 +157,99 @@ class ClaudeOutput:
         return (
             AnswerPart(
                 message.id,
-                message.model or self.model or "",
-                usage_of(message.usage),
+                message.model or self._model or "",
+                TokenUsage.of(message.usage.tokens) if message.usage else TokenUsage(),
                 "\n".join(block.text for block in blocks if block.type == "text" and block.text),
-                calls,
+                tuple(calls),
                 record.request_id,
                 record.parent_tool_use_id,
             ),
         )
 
-    def _take_results(
-        self, record: PrintedLine, message: TranscriptMessage
-    ) -> Sequence[ProgramEvent]:
-        if record.parent_tool_use_id is not None:
-            return ()
-        return [
-            ToolResulted(block.tool_use_id, text_of(block.content))
-            for block in blocks_of(message.content)
-            if block.type == "tool_result" and block.tool_use_id is not None
-        ]
+    def judge(self, ended: ProcessExit, *, now: datetime) -> Verdict:
+        """The run's verdict."""
+        result = self.result
+        if result is None:
+            if self.error is None:
+                return Broken(ended.sentence("Claude Code", "before it gave a result"))
+            return self._failed(self._observed(), now)
+        if result.is_error is not False or self.error is not None:
+            return self._judge_error(result, ended, now)
+        if ended.exit_code != 0:
+            return Broken(ended.sentence("Claude Code", "after its result"))
+        answer = decode(_ANY, result.structured_output) if result.structured_output else None
+        if self._schema and answer is None:
+            return Incomplete(reask_prompt(None), _NO_ANSWER)
+        if not self._schema and result.stop_reason == "refusal":
+            body: Json = {"message": {"stop_reason": result.stop_reason}}
+            return self._failed(Observation(Where.TRANSCRIPT, PROVIDER, 200, {}, body), now)
+        if not self._schema and result.stop_reason in (None, "max_tokens"):
+            # The client takes a stream that ended in order for whole, also when its end is missing.
+            return self._failed(Observation.of_stream(b"", provider=PROVIDER), now)
+        lost = {**self._lost, **self._agents}
+        if lost:
+            names = ", ".join(sorted(lost))
+            return Incomplete(
+                "Agents that you had started in the background were stopped before they had "
+                f"finished, and their results are lost: {names}. Look at what they have done, "
+                "finish their work (an agent can be gone on with by SendMessage to its id), and "
+                "then give your answer again.",
+                f"{len(lost)} of its own agents were stopped before they had finished",
+                Ending.TOOL_ERROR,
+            )
+        return Done(self._result_text(result), answer)
 
-    def _take_result(self, record: PrintedLine) -> None:
-        said = decode(TEXT, record.result) if record.result else None
-        errors = decode(TEXTS, record.errors) if record.errors else None
-        by_model = decode(_MODEL_USAGES, record.model_usage) if record.model_usage else None
-        self.result = Result(
-            record.subtype or "",
-            record.is_error is not False,
-            said or "\n".join(errors or ()),
-            record.api_error_status,
-            record.stop_reason,
-            decode(_ANY, record.structured_output) if record.structured_output else None,
-            record.total_cost_usd,
-            tuple((model, told.usage) for model, told in (by_model or {}).items()),
+    def _judge_error(self, result: PrintedLine, ended: ProcessExit, now: datetime) -> Verdict:
+        is_error = result.is_error is not False
+        if is_error and result.subtype == "error_max_structured_output_retries":
+            return Incomplete(reask_prompt(None), _NO_ANSWER, raw=self._offered)
+        verdict = self._failed(self._observed(), now)
+        if verdict.failure.kind is Kind.NOT_A_FAILURE:
+            return Broken(ended.sentence("Claude Code", "with an error that it did not explain"))
+        return verdict
+
+    def _result_text(self, result: PrintedLine) -> str:
+        text = decode(TEXT, result.result) if result.result else None
+        errors = decode(TEXTS, result.errors) if result.errors else None
+        return text or "\n".join(errors or ())
+
+    def _observed(self) -> Observation:
+        error, result = self.error, self.result
+        text, headers = "", {}
+        body: Json = None
+        if error is not None and error.message is not None:
+            text = text_of(error.message.content)
+            body = None if text else {"error": decode(TEXT, error.error)}
+        elif result is not None:
+            text = self._result_text(result)
+            body = {"type": "result", "subtype": result.subtype or "", "is_error": True}
+        # The window that refused, if one did; one that only warns is not why this run ended.
+        if self._quota is not None and self._quota.status == "rejected":
+            headers = self._quota.as_headers()
+        status = None if result is None else result.api_error_status
+        return Observation(Where.TRANSCRIPT, PROVIDER, status, headers, body, text or None)
+
+    def _failed(self, seen: Observation, now: datetime) -> Failed:
+        own = None if self.error is None else self.error.request_id
+        request_id = own or self._last_request_id
+        return Failed.of(seen, now, attempts=self._retries + 1, request_id=request_id)
+
+    def cost(self) -> ProcessCost:
+        """What this process cost: newer clients report it for the whole session."""
+        result, before = self.result, self._before
+        usages = (
+            decode(_MODEL_USAGES, result.model_usage) if result and result.model_usage else None
         )
-
-
-def _goes_on(block: TranscriptBlock) -> bool:
-    """Whether the model is asked again after this block: its answer itself is the end."""
-    return block.type == "tool_use" and block.name != STRUCTURED_OUTPUT_TOOL
-
-
-def usage_of(told: MessageUsage | None) -> TokenUsage:
-    """A message's usage in our words."""
-    if told is None:
-        return TokenUsage()
-    return TokenUsage(
-        told.input_tokens or 0,
-        told.output_tokens or 0,
-        told.cache_read_input_tokens or 0,
-        told.cache_creation_input_tokens or 0,
-        told.cache_creation_1h,
-    )
+        if result is None or not usages:
+            return ProcessCost()
+        usage = []
+        for model, each in usages.items():
+            total = TokenUsage.of(each.tokens)
+            earlier = TokenUsage()
+            if model in before.tokens:
+                earlier = TokenUsage.of(before.tokens[model])
+            usage.append((model, total if total.total < earlier.total else total - earlier))
+        cost = result.total_cost_usd
+        if cost is not None and cost >= before.cost:
+            cost -= before.cost
+        return ProcessCost(tuple(usage), cost)

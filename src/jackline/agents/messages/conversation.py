@@ -2,24 +2,22 @@
 
 Rules: (1) pure: the same entries give the same conversation, whichever process wrote them, and the
 request follows from it alone; (2) an entry is durable before it counts; (3) turns, tokens and
-repeated questions are those of the agent whose `session` entry came last; (4) entries of an unknown
+repeated requests are those of the agent whose `session` entry came last; (4) entries of an unknown
 kind change nothing; (5) what was left out stays left out, so that the vendor's cache stays warm,
 and a note says what is missing; (6) the task and the last turns always stay, and every tool result
 that stays has its call, and the reverse.
-Not here: the next step (next_move.py), where logs are saved (flows/).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
-from jackline.agents.answer_stream import CUT_CALL
 from jackline.agents.outcome import TokenUsage
-from jackline.agents.runner import AgentLog, JsonObject, LogEntry, WholeAnswer
+from jackline.agents.runner import CUT_CALL, AgentLog, JsonObject, LogEntry, WholeAnswer
 
-_KEPT_MESSAGES = 4
-"""The last turns: two of the model's with what was said to them."""
+_LAST_MESSAGES = 4
+"""Always sent: the last two turns of the model, each with its input."""
 
 _SHORT_RESULT = 300
 """Characters; a shorter result is not worth leaving out."""
@@ -36,66 +34,50 @@ class Shortened:
     results_before: int = 0
     turns_before: int = 0
 
-    def to_json(self) -> JsonObject:
-        """As a line of the notebook."""
-        return {"results_before": self.results_before, "turns_before": self.turns_before}
+    def further(
+        self, messages: Sequence[JsonObject], *, tokens: int, target: int
+    ) -> Shortened | None:
+        """What to leave out so that about `target` of `tokens` remain; None: nothing more can."""
+        whole = sum(map(weight, self.render(messages))) or 1
+        surplus = whole * (tokens - target) / max(tokens, 1)
+        spared = len(messages) - _LAST_MESSAGES
+        without = [_without_results(message) for message in messages]
+        results = self.results_before
+        while results < spared and surplus > 0:
+            surplus -= weight(messages[results]) - weight(without[results])
+            results += 1
+        # Then whole turns after the first message, up to where the model speaks.
+        first, turns = max(1, self.turns_before), self.turns_before
+        for index in range(first, spared + 1 if surplus > 0 else first):
+            if surplus <= 0 and turns > self.turns_before:
+                break
+            # The first message is the user's: the next one that stays must be the model's.
+            if messages[index].get("role") == "assistant" and index > first:
+                turns = index
+            surplus -= weight(without[index])
+        plan = Shortened(results, turns)
+        return None if plan == self else plan
 
-    @classmethod
-    def from_json(cls, data: JsonObject) -> Shortened:
-        """From a line of the notebook."""
-        return cls(_number(data, "results_before"), _number(data, "turns_before"))
-
-
-WHOLE = Shortened()
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentTask:
-    """What the agent was asked last, and in which message."""
-
-    text: str = ""
-    at: int = 0
-
-
-NO_TASK = CurrentTask()
-
-
-def shorten(
-    messages: Sequence[JsonObject], now: Shortened, *, tokens: int, target: int
-) -> Shortened | None:
-    """What to leave out so that about `target` of `tokens` remain; None if nothing more can go."""
-    whole = sum(weight(each) for each in rendered(messages, now)) or 1
-    surplus = whole * (tokens - target) / max(tokens, 1)
-    spared = len(messages) - _KEPT_MESSAGES
-    plan = now
-    for index in range(now.results_before, spared):
-        if surplus <= 0:
-            break
-        plan = Shortened(index + 1, now.turns_before)
-        surplus -= _saved(messages[index])
-    if surplus > 0:
-        plan = _fewer_turns(messages, plan, surplus)
-    return None if plan == now else plan
-
-
-def rendered(
-    messages: Sequence[JsonObject], left_out: Shortened, task: CurrentTask = NO_TASK
-) -> list[JsonObject]:
-    """The messages as they are sent."""
-    if left_out == WHOLE:
-        return list(messages)
-    kept = []
-    for index, message in enumerate(messages):
-        if 0 < index < left_out.turns_before:
-            continue
-        if index < left_out.results_before:
-            message = _without_results(message)  # noqa: PLW2901 -- the message as it is shown
-        kept.append(message)
-    if left_out.turns_before > 1 and kept:
-        # Told anew where the rest was left out: its message may hold results whose calls are gone.
-        again = task.text if 0 < task.at < left_out.turns_before else ""
-        kept[0] = _with_note(kept[0], left_out.turns_before - 1, again)
-    return kept
+    def render(
+        self, messages: Sequence[JsonObject], prompt: str = "", prompt_at: int = 0
+    ) -> list[JsonObject]:
+        """The messages as they are sent; `prompt`, the task, is message number `prompt_at`."""
+        shown = [
+            _without_results(message) if index < self.results_before else message
+            for index, message in enumerate(messages)
+            if not 0 < index < self.turns_before
+        ]
+        if self.turns_before > 1 and shown:
+            left_out = self.turns_before - 1
+            notes = [
+                f"[{left_out} earlier messages of this conversation were left out to save room]"
+            ]
+            if prompt and 0 < prompt_at < self.turns_before:
+                # Repeated here, because its message may hold results whose calls are gone.
+                notes += ["[Among them was your present task, which is:]", prompt]
+            blocks = [{"type": "text", "text": note} for note in notes]
+            shown[0] = {**shown[0], "content": [*_list(shown[0].get("content")), *blocks]}
+        return shown
 
 
 def weight(value: object) -> int:
@@ -107,59 +89,20 @@ def weight(value: object) -> int:
             return _PICTURE
         return sum(len(str(key)) + weight(each) for key, each in value.items())
     if isinstance(value, list):
-        return sum(weight(each) for each in value)
+        return sum(map(weight, value))
     return len(str(value))
-
-
-def _fewer_turns(messages: Sequence[JsonObject], plan: Shortened, surplus: float) -> Shortened:
-    """Leave out whole turns after the first message, up to where the model speaks."""
-    spared = len(messages) - _KEPT_MESSAGES
-    first = max(1, plan.turns_before)
-    shown = [weight(_without_results(each)) for each in messages]
-    best = plan.turns_before
-    for index in range(first, spared + 1):
-        if surplus <= 0 and best > plan.turns_before:
-            break
-        # The first message is the user's: the next one kept must be the model's.
-        if messages[index].get("role") == "assistant" and index > first:
-            best = index
-        surplus -= shown[index]
-    return Shortened(plan.results_before, best)
-
-
-def _saved(message: JsonObject) -> int:
-    return weight(message) - weight(_without_results(message))
 
 
 def _without_results(message: JsonObject) -> JsonObject:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    return {**message, "content": [_without_result(block) for block in content]}
-
-
-def _without_result(block: JsonObject) -> JsonObject:
-    if block.get("type") != "tool_result":
-        return block
-    size = weight(block.get("content"))
-    if size <= _SHORT_RESULT:
-        return block
-    left_out = f"[left out to save room: {size:,} characters; call the tool again if you need them]"
-    return {**block, "content": left_out}
-
-
-def _with_note(message: JsonObject, count: int, task: str) -> JsonObject:
-    content = message.get("content")
-    told = [f"[{count} earlier messages of this conversation were left out to save room]"]
-    if task:
-        told += ["[Among them was your present task, which is:]", task]
-    blocks = content if isinstance(content, list) else []
-    return {**message, "content": [*blocks, *({"type": "text", "text": each} for each in told)]}
-
-
-def _number(data: JsonObject, key: str) -> int:
-    value = data.get(key)
-    return value if isinstance(value, int) else 0
+    shown = []
+    for block in content:
+        size = weight(block.get("content")) if block.get("type") == "tool_result" else 0
+        note = f"[left out to save room: {size:,} characters; call the tool again if you need them]"
+        shown.append({**block, "content": note} if size > _SHORT_RESULT else block)
+    return {**message, "content": shown}
 
 
 SESSION = "session"
@@ -175,8 +118,6 @@ ENDED = "ended"
 
 CUT_OFF = ("max_tokens", "model_context_window_exceeded")
 PAUSED = "pause_turn"
-CONTINUED = (*CUT_OFF, PAUSED)
-"""Reasons to stop after which the same answer goes on."""
 
 
 @dataclass(slots=True)
@@ -193,29 +134,31 @@ class TurnToolCall:
 
 @dataclass(slots=True)
 class AgentConversation:
-    """Where an agent stands."""
+    """The state of an agent's conversation."""
 
     session_id: str = ""
     task_id: str = ""
     prompted: str = ""
-    """The agent whose prompt was said last."""
-    task: CurrentTask = NO_TASK
+    """The id of the agent whose prompt came last."""
+    prompt: str = ""
     """That prompt."""
+    prompt_at: int = 0
+    """In which message it is."""
     messages: list[JsonObject] = field(default_factory=list)
     """All whole turns, as they are sent."""
-    said: list[JsonObject] = field(default_factory=list)
+    unanswered: list[JsonObject] = field(default_factory=list)
     """Blocks for the model that it has not answered yet."""
     stop_reason: str | None = None
-    """Why the model stopped last; None as long as it has not spoken."""
+    """Why the model stopped last; None before its first answer."""
     calls: list[TurnToolCall] = field(default_factory=list)
-    """The tools that the last answer asks for, until their results are said."""
+    """The tool calls of the last answer, until their results are sent."""
     cut_calls: list[str] = field(default_factory=list)
     """The tools of the last answer whose input was cut off."""
-    replied: bool = False
-    """Whether something was said since the last answer."""
+    has_input: bool = False
+    """Whether there is input for the model since its last answer."""
     parts: list[str] = field(default_factory=list)
-    """The words of the last answer, and of those that it goes on from."""
-    shortened: Shortened = WHOLE
+    """The text of the last answer, and of those that it continues."""
+    shortened: Shortened = field(default_factory=Shortened)
     usage: TokenUsage = field(default_factory=TokenUsage)
     context: int = 0
     """Tokens of the whole conversation as the vendor counted them last."""
@@ -227,45 +170,56 @@ class AgentConversation:
     in_a_row: int = 0
     """Answers in a row that ended at the output limit or in a pause."""
     wants_structure: bool = False
-    """Whether the model was just told to give its structured answer, and nothing else."""
+    """Whether the last note requests the structured answer, and nothing else."""
     seams: list[str] = field(default_factory=list)
-    """What was told since the last answer of an interruption."""
-    _goes_on: bool = False
+    """The notes about an interruption since the last answer."""
+    _continues: bool = False
+
+    @classmethod
+    def from_log(cls, entries: Iterable[LogEntry]) -> AgentConversation:
+        """The conversation in an agent's log."""
+        conversation = cls()
+        for entry in entries:
+            conversation.add(entry.kind, entry.data)
+        return conversation
 
     @property
     def text(self) -> str:
-        """What the model said last."""
+        """The last answer's text."""
         return "".join(self.parts)
 
     @property
-    def has_begun(self) -> bool:
-        """Whether there is anything at all."""
-        return bool(self.messages or self.said)
+    def all_messages(self) -> list[JsonObject]:
+        """The whole turns, and the input since."""
+        if not self.unanswered:
+            return self.messages
+        return [*self.messages, {"role": "user", "content": self.unanswered}]
 
-    def take(self, kind: str, data: JsonObject) -> None:
-        """Take note of one line."""
+    def add(self, kind: str, data: JsonObject) -> None:
+        """Add one entry of the log."""
         match kind:
             case "session":
                 self._begin_agent(data)
             case "prompt":
-                self.task = CurrentTask(_text(data), len(self.messages))
-                self._say(_text(data))
+                self.prompt, self.prompt_at = _text(data), len(self.messages)
+                self._add_input([{"type": "text", "text": self.prompt}])
                 self.prompted = self.task_id
             case "note":
-                self._note(data)
+                self._add_note(data)
             case "answer":
-                self._answered(data)
+                self._add_answer(data)
             case "tool_began" | "tool_output" | "tool_ended":
                 self._follow_call(kind, data)
             case "results":
-                self._seal(data)
+                self._add_results(data)
             case "shortened":
-                self.shortened = Shortened.from_json(data)
-                context = data.get("context")
-                self.context = context if isinstance(context, int) else self.context
+                self.shortened = Shortened(
+                    _number(data, "results_before"), _number(data, "turns_before")
+                )
+                self.context = _number(data, "context", self.context)
                 self.counted = 0
             case "ended":
-                self._ended(data)
+                self._end(data)
             case _:
                 pass
 
@@ -277,63 +231,61 @@ class AgentConversation:
             self.usage, self.cost = TokenUsage(), 0.0
             self.turns = self.reasks = self.in_a_row = self.counted = 0
 
-    def _say(self, text: str) -> None:
-        self.said.append({"type": "text", "text": text})
-        self.replied = True
-        self._goes_on = False
+    def _add_input(self, blocks: list[JsonObject], *, continues: bool = False) -> None:
+        self.unanswered += blocks
+        self.has_input = True
+        self._continues = continues
 
-    def _note(self, data: JsonObject) -> None:
-        self._say(_text(data))
-        self._goes_on = bool(data.get("goes_on"))
+    def _add_note(self, data: JsonObject) -> None:
+        note: JsonObject = {"type": "text", "text": _text(data)}
+        self._add_input([note], continues=bool(data.get("goes_on")))
         if data.get("seam"):
             self.seams.append(_text(data))
         if data.get("reask"):
             self.reasks += 1
             self.wants_structure = bool(data.get("structure"))
 
-    def _answered(self, data: JsonObject) -> None:
-        answer = answer_from(data)
-        said = [block for block in answer.content if block.get("type") != CUT_CALL]
-        self.cut_calls = [str(b.get("name")) for b in answer.content if b.get("type") == CUT_CALL]
-        if said:
-            # An answer of nothing cannot be sent back: what it was asked stays to be answered.
-            if self.said:
-                self.messages.append({"role": "user", "content": self.said})
-                self.said = []
-            self._model_said(said)
+    def _add_answer(self, data: JsonObject) -> None:
+        blocks = [_object(block) for block in _list(data.get("content"))]
+        content = [block for block in blocks if block.get("type") != CUT_CALL]
+        self.cut_calls = [str(b.get("name")) for b in blocks if b.get("type") == CUT_CALL]
+        if content:
+            # An empty answer cannot be sent back: its input still waits for an answer.
+            if self.unanswered:
+                self.messages.append({"role": "user", "content": self.unanswered})
+                self.unanswered = []
+            last = self.messages[-1] if self.messages else {}
+            before: list[JsonObject] = []
+            if last.get("role") == "assistant":
+                # After a pause the vendor continues the same turn.
+                before = _list(self.messages.pop().get("content"))
+            self.messages.append({"role": "assistant", "content": [*before, *content]})
         self.calls = [
             TurnToolCall(str(b["id"]), str(b["name"]), _object(b.get("input")))
-            for b in said
+            for b in content
             if b.get("type") == "tool_use"
         ]
-        words = "".join(str(b.get("text", "")) for b in said if b.get("type") == "text")
-        pauses = answer.stop_reason in CONTINUED or bool(self.cut_calls)
-        self.parts = [*self.parts, words] if self._goes_on else [words]
+        text = "".join(str(b.get("text", "")) for b in content if b.get("type") == "text")
+        self.stop_reason = str(data.get("stop_reason", ""))
+        pauses = self.stop_reason in (*CUT_OFF, PAUSED) or bool(self.cut_calls)
+        self.parts = [*self.parts, text] if self._continues else [text]
         self.in_a_row = self.in_a_row + 1 if pauses and not self.calls else 0
-        self._goes_on = answer.stop_reason == PAUSED
-        self.stop_reason = answer.stop_reason
-        self.replied = self.wants_structure = False
+        self._continues = self.stop_reason == PAUSED
+        self.has_input = self.wants_structure = False
         self.seams = []
-        self.usage += answer.usage
-        self.context = self.counted = answer.usage.total
+        counts = data.get("usage")
+        usage = TokenUsage(*map(int, counts)) if isinstance(counts, list) else TokenUsage()
+        self.usage += usage
+        self.context = self.counted = usage.total
         self.turns += 1
         cost = data.get("cost")
         if self.cost is not None:
             self.cost = self.cost + cost if isinstance(cost, int | float) else None
 
-    def _model_said(self, said: list[JsonObject]) -> None:
-        last = self.messages[-1] if self.messages else {}
-        before = last.get("content")
-        if last.get("role") == "assistant" and isinstance(before, list):
-            # After a pause the vendor goes on with the same turn.
-            self.messages[-1] = {"role": "assistant", "content": [*before, *said]}
-        else:
-            self.messages.append({"role": "assistant", "content": said})
-
     def _follow_call(self, kind: str, data: JsonObject) -> None:
         call = next((each for each in self.calls if each.id == data.get("id")), None)
         if call is None:
-            return  # output that was still on its way when the results were said
+            return  # output that was still on its way when the results were sent
         if kind == TOOL_BEGAN:
             call.began = True
         elif kind == TOOL_OUTPUT:
@@ -342,7 +294,7 @@ class AgentConversation:
             call.ended = data
             self.reasks += bool(data.get("reask"))
 
-    def _seal(self, data: JsonObject) -> None:
+    def _add_results(self, data: JsonObject) -> None:
         results: list[JsonObject] = []
         for call in self.calls:
             ended = call.ended or {}
@@ -354,45 +306,46 @@ class AgentConversation:
             results.append(result if ended.get("ok") else {**result, "is_error": True})
         if summary := str(data.get("summary") or ""):
             results.append({"type": "text", "text": summary})
-        # The API wants results before anything else that is said in the same turn.
-        self.said = [*results, *self.said]
+        # The API wants results before any other input of the same turn.
+        self.unanswered, after = results, self.unanswered
+        self._add_input(after)
         self.calls, self.cut_calls = [], []
-        self.replied = True
-        self._goes_on = False
 
-    def _ended(self, data: JsonObject) -> None:
+    def _end(self, data: JsonObject) -> None:
         self.reasks = self.in_a_row = 0
         if data.get("forget_answer") and self.messages:
             # What was refused once would be refused again for being in the conversation.
             self.messages.pop()
             if self.messages:
-                content = self.messages.pop().get("content")
-                self.said = [*(content if isinstance(content, list) else ()), *self.said]
-            self.replied = True
+                self.unanswered = [*_list(self.messages.pop().get("content")), *self.unanswered]
+            self.has_input = True
             self.parts = []
 
 
-def conversation(entries: Iterable[LogEntry]) -> AgentConversation:
-    """Where the agent of this notebook stands."""
-    talk = AgentConversation()
-    for entry in entries:
-        talk.take(entry.kind, entry.data)
-    return talk
+class ConversationLog:
+    """An agent's log and the conversation in it."""
+
+    def __init__(self, log: AgentLog) -> None:
+        self._log = log
+        self.conversation = AgentConversation.from_log(log.entries)
+
+    async def write(self, kind: str, data: JsonObject) -> None:
+        """Add an entry; it is durable, and counts, when this returns."""
+        await self._log.write(kind, data)
+        self.conversation.add(kind, data)
+
+    def jot(self, kind: str, data: JsonObject) -> None:
+        """Add an entry that need not be waited for."""
+        self._log.jot(kind, data)
+        self.conversation.add(kind, data)
 
 
-def answer_line(answer: WholeAnswer, cost: float | None) -> JsonObject:
-    """An answer as a line of the notebook."""
-    usage = answer.usage
+def answer_entry(answer: WholeAnswer, cost: float | None) -> JsonObject:
+    """An answer as an entry of the log."""
     return {
         "content": answer.content,
         "stop_reason": answer.stop_reason,
-        "usage": [
-            usage.input_tokens,
-            usage.output_tokens,
-            usage.cache_read_tokens,
-            usage.cache_write_tokens,
-            usage.cache_write_1h_tokens,
-        ],
+        "usage": list(astuple(answer.usage)),
         "model": answer.model,
         "request_id": answer.request_id,
         "lane": answer.lane,
@@ -400,43 +353,18 @@ def answer_line(answer: WholeAnswer, cost: float | None) -> JsonObject:
     }
 
 
-def answer_from(data: JsonObject) -> WholeAnswer:
-    """The answer of a line."""
-    content, usage = data.get("content"), data.get("usage")
-    request_id, lane = data.get("request_id"), data.get("lane")
-    return WholeAnswer(
-        content=[_object(block) for block in content] if isinstance(content, list) else [],
-        stop_reason=str(data.get("stop_reason", "")),
-        usage=TokenUsage(*(int(count) for count in usage))
-        if isinstance(usage, list)
-        else TokenUsage(),
-        model=str(data.get("model", "")),
-        request_id=None if request_id is None else str(request_id),
-        lane=None if lane is None else str(lane),
-    )
-
-
 def _text(data: JsonObject) -> str:
     return str(data.get("text", ""))
+
+
+def _number(data: JsonObject, key: str, default: int = 0) -> int:
+    value = data.get(key)
+    return value if isinstance(value, int) else default
 
 
 def _object(value: object) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
 
-class ConversationLog:
-    """A notebook and the conversation in it."""
-
-    def __init__(self, notebook: AgentLog) -> None:
-        self._notebook = notebook
-        self.talk: AgentConversation = conversation(notebook.entries)
-
-    async def write(self, kind: str, data: JsonObject) -> None:
-        """Add a line; it is durable, and counts, when this returns."""
-        await self._notebook.write(kind, data)
-        self.talk.take(kind, data)
-
-    def jot(self, kind: str, data: JsonObject) -> None:
-        """Add a line that need not be waited for."""
-        self._notebook.jot(kind, data)
-        self.talk.take(kind, data)
+def _list(value: object) -> list[JsonObject]:
+    return value if isinstance(value, list) else []

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, cast
 
-from jackline.agents.runner import JsonObject
+from jackline.agents.runner import TASK_VARIABLE, JsonObject
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
 from jackline.errors import BadArgumentError
 from jackline.failures.wording import redact
@@ -40,12 +40,12 @@ _SHOWN = 300
 
 @asynccontextmanager
 async def tools_of_servers(
-    servers: Mapping[str, JsonObject], cwd: Path
+    servers: Mapping[str, JsonObject], cwd: Path, task_id: str = ""
 ) -> AsyncIterator[list[Tool]]:
     """The tools of all servers, named `mcp__server__tool`; BadArgumentError when one cannot be had.
 
     `servers` are as in `.mcp.json`: {"command": …, "args": […], "env": {…}} or {"type": "http",
-    "url": …, "headers": {…}}.
+    "url": …, "headers": {…}}. Those that are started know for which agent they work: `task_id`.
     """
     try:
         # An extra, and a second to import: the other agents go on meanwhile.
@@ -53,17 +53,24 @@ async def tools_of_servers(
     except ImportError as error:
         raise BadArgumentError(
             "An agent with MCP servers needs the package `mcp`, which is not installed.",
-            next="Install it with: pip install 'jackline[mcp]'",
+            hint="Install it with: pip install 'jackline[mcp]'",
         ) from error
     # What a server printed that is no MCP is told here by whoever has set up logging, and else not
     # at all: it is the server's own text, and may hold anything.
     _SDK_LOG.addHandler(_SILENT)
     async with AsyncExitStack() as stack:
-        running = [_Server(name, given, cwd) for name, given in servers.items()]
+        running = [_Server(name, _marked(given, task_id), cwd) for name, given in servers.items()]
         for server in running:
             stack.push_async_callback(server.stop)
         listed = await asyncio.gather(*(server.start() for server in running))
         yield [tool for tools in listed for tool in tools]
+
+
+def _marked(given: JsonObject, task_id: str) -> JsonObject:
+    own = given.get("env", {})
+    if not task_id or "command" not in given or not isinstance(own, dict):
+        return given
+    return {**given, "env": {**own, TASK_VARIABLE: task_id}}
 
 
 class _Server:
@@ -141,7 +148,7 @@ class _Server:
         words = f"; it said: {said}" if said else ""
         return BadArgumentError(
             f"The MCP server {self._name} cannot be used: {why}{words}.",
-            next="Correct its command or address, or leave it out.",
+            hint="Correct its command or address, or leave it out.",
         )
 
     def _in_words(self, error: BaseException) -> str:

@@ -1,13 +1,10 @@
-"""Write the request of the next model call: defaults, offered tools, body, size in tokens.
+"""Write the request of the next model call: defaults, body, size in tokens.
 
 Rules: (1) pure and deterministic: the same conversation gives the same bytes, so that a gateway
 recognises a repeated call; (2) every default is here, with its reason; (3) at most four cache
 marks, on parts that will be sent again unchanged; (4) a tool choice is forced only for a structured
-answer that is missing; (5) a tool that has an argument `needs_calls` of its own uses it itself, and
-only earlier calls of the same turn can be named, so that nothing waits for itself; (6) the vendor's
-count goes before ours, and the upper bound is one token per byte, with pictures and hidden tool
-prompts at their maximum.
-Not here: sending (gateway_model.py), what is left out (conversation.py).
+answer that is missing; (5) the vendor's count goes before ours, and the upper bound is one token
+per byte, with pictures and hidden tool prompts at their maximum.
 """
 
 from __future__ import annotations
@@ -15,26 +12,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jackline.agents.messages.conversation import AgentConversation, TurnToolCall, rendered, weight
+from jackline.agents.messages.conversation import AgentConversation, weight
 from jackline.agents.prices import Price
 from jackline.agents.runner import AgentTask, JsonObject, NextCall
-from jackline.batches.tool import Tool
-
-STRUCTURED_OUTPUT = "StructuredOutput"
-"""The tool by which a structured answer is given; Claude Code's word for it."""
+from jackline.agents.structured_answer import STRUCTURED_OUTPUT
 
 CHARACTERS_PER_TOKEN = 4
 """Roughly, where the vendor has not counted yet."""
 
-UNATTENDED = (
+_UNATTENDED = (
     "You carry out one task on your own: nobody watches, and nobody can answer a question. Use "
     "the tools you have, decide open points yourself, and end with the result itself, not with "
     "a report of what you plan to do. Calls in one turn run side by side."
 )
-ASKS_FOR_STRUCTURE = (
+_WANTS_STRUCTURE = (
     f"Give your final answer by calling the tool {STRUCTURED_OUTPUT}, once and alone, when "
     "everything else is done. Text outside of that call is not read."
 )
+_MARK: JsonObject = {"type": "ephemeral"}
+# Blocks of thinking take no mark, and none is ever on them: only input of the model has one.
+_MARKED_MESSAGES = 2
+# Tokens that a vendor adds to every call; Anthropic documents up to 804, for tools.
+_HIDDEN = 1_000
+# Tokens; Anthropic scales larger pictures down to 4,784.
+_PICTURE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class MessagesSettings:
     # every shortening empties the vendor's cache of this conversation, so they should be rare.
     full_at: float = 0.75
     shorten_to: float = 0.4
-    # Asked again for a missing or invalid answer.
+    # Requests to repeat a missing or invalid answer.
     most_reasks: int = 2
     # Cut off at the output limit, or paused by the vendor, so often in a row.
     most_continuations: int = 5
@@ -68,78 +69,23 @@ class MessagesSettings:
         return min(self.longest_result, int(together / max(1, calls)))
 
 
-NEEDS_CALLS = "needs_calls"
-"""The argument by which a call names them; taken off before the tool runs."""
-
-_OFFERED: JsonObject = {
-    "type": "array",
-    "items": {"type": "integer"},
-    "description": (
-        "Optional. Positions (1 for the first) of earlier calls of this same turn that must have "
-        "succeeded before this one runs; it is skipped if one of them fails."
-    ),
-}
-
-
-def with_needs(schema: Mapping[str, object]) -> JsonObject:
-    """The schema of a tool's input as it is offered, with the way to name what a call needs."""
-    if not _is_free(schema):
-        return dict(schema)
-    known = schema.get("properties")
-    properties = known if isinstance(known, dict) else {}
-    return {**schema, "properties": {**properties, NEEDS_CALLS: _OFFERED}}
-
-
-def own_arguments(call: TurnToolCall, tool: Tool | None) -> JsonObject:
-    """What of a call's input is for the tool itself."""
-    if not _names_needs(tool):
-        return dict(call.arguments)
-    return {name: given for name, given in call.arguments.items() if name != NEEDS_CALLS}
-
-
-def named_positions(call: TurnToolCall, tool: Tool | None) -> list[object]:
-    """What the call names, sense or nonsense; nothing where the argument is the tool's own."""
-    named = call.arguments.get(NEEDS_CALLS) if _names_needs(tool) else None
-    return named if isinstance(named, list) else []
-
-
-def is_nonsense(named: Sequence[object], position: int) -> bool:
-    """Whether anything but calls before this one is named."""
-    return any(not isinstance(each, int) or not 0 < each < position for each in named)
-
-
-def _names_needs(tool: Tool | None) -> bool:
-    # A tool that the model invented has no argument of its own.
-    return tool is None or _is_free(tool.input_schema)
-
-
-def _is_free(schema: Mapping[str, object]) -> bool:
-    """Whether the name can be ours: the input is an object that does not have it yet."""
-    properties = schema.get("properties")
-    if schema.get("type") != "object" or not isinstance(properties, dict | None):
-        return False
-    return NEEDS_CALLS not in (properties or {})
-
-
-_MARK: JsonObject = {"type": "ephemeral"}
-# Blocks of thinking take no mark, and none is ever on them: only what is said to the model has one.
-_MARKED_MESSAGES = 2
-
-
 def request_body(
     task: AgentTask,
-    talk: AgentConversation,
+    conversation: AgentConversation,
     settings: MessagesSettings,
     offered: Sequence[JsonObject],
     *,
     may_force: bool = True,
 ) -> JsonObject:
-    """The body of the call that the conversation asks for now."""
+    """The body of the next call; `offered` are the tools."""
     body: JsonObject = {
         "model": task.model or settings.model,
-        "max_tokens": max_tokens_of(task, settings),
+        "max_tokens": task.max_tokens or settings.max_tokens,
     }
-    system = _system(task, offered)
+    has_tools = any(tool["name"] != STRUCTURED_OUTPUT for tool in offered)
+    system = _UNATTENDED if task.system is None and has_tools else task.system or ""
+    if task.schema is not None:
+        system = f"{system}\n\n{_WANTS_STRUCTURE}" if system else _WANTS_STRUCTURE
     tools = [dict(tool) for tool in offered]
     if system:
         body["system"] = [{"type": "text", "text": system, "cache_control": _MARK}]
@@ -147,87 +93,33 @@ def request_body(
         tools[-1]["cache_control"] = _MARK
     if tools:
         body["tools"] = tools
-    if talk.wants_structure and may_force:
+    if conversation.wants_structure and may_force:
         body["tool_choice"] = {"type": "tool", "name": STRUCTURED_OUTPUT}
+    messages = conversation.shortened.render(
+        conversation.all_messages, conversation.prompt, conversation.prompt_at
+    )
     # One turn and out: marking what is never sent again would only cost.
-    marked = _MARKED_MESSAGES if _has_tools(offered) else 0
-    shown = rendered(all_messages(talk), talk.shortened, talk.task)
-    body["messages"] = _marked(shown, marked)
+    marks = _MARKED_MESSAGES if has_tools else 0
+    for index in range(len(messages) - 1, -1, -1):
+        content = messages[index].get("content")
+        if marks and messages[index]["role"] == "user" and isinstance(content, list) and content:
+            last = {**content[-1], "cache_control": _MARK}
+            messages[index] = {**messages[index], "content": [*content[:-1], last]}
+            marks -= 1
+    body["messages"] = messages
     return body
 
 
-def max_tokens_of(task: AgentTask, settings: MessagesSettings) -> int:
-    """How long the answer may be."""
-    return task.max_tokens or settings.max_tokens
-
-
-def all_messages(talk: AgentConversation) -> list[JsonObject]:
-    """The whole turns, and what was said since."""
-    if not talk.said:
-        return talk.messages
-    return [*talk.messages, {"role": "user", "content": talk.said}]
-
-
-def offered_tool(tool: Tool) -> JsonObject:
-    """A tool as it is offered to the model, with the way to name what a call needs."""
-    schema = with_needs(tool.input_schema)
-    return {"name": tool.name, "description": tool.description, "input_schema": schema}
-
-
-def _system(task: AgentTask, offered: Sequence[JsonObject]) -> str:
-    parts = []
-    if task.system is not None:
-        parts.append(task.system)
-    elif _has_tools(offered):
-        parts.append(UNATTENDED)
-    if task.schema is not None:
-        parts.append(ASKS_FOR_STRUCTURE)
-    return "\n\n".join(part for part in parts if part)
-
-
-def _has_tools(offered: Sequence[JsonObject]) -> bool:
-    return any(tool["name"] != STRUCTURED_OUTPUT for tool in offered)
-
-
-def _marked(messages: list[JsonObject], count: int) -> list[JsonObject]:
-    """The messages with a mark on the last `count` of the user's."""
-    for index in range(len(messages) - 1, -1, -1):
-        content = messages[index].get("content")
-        if count and messages[index]["role"] == "user" and isinstance(content, list) and content:
-            last = {**content[-1], "cache_control": _MARK}
-            messages[index] = {**messages[index], "content": [*content[:-1], last]}
-            count -= 1
-    return messages
-
-
-_HIDDEN = 1_000
-"""Tokens that a vendor adds to every call; Anthropic documents up to 804, for tools."""
-
-_PICTURE = 5_000
-"""Tokens; Anthropic scales larger pictures down to 4,784."""
-
-
-def next_call(body: JsonObject, max_tokens: int, talk: AgentConversation) -> NextCall:
-    """The call as far as it is known beforehand."""
+def next_call(body: JsonObject, max_tokens: int, conversation: AgentConversation) -> NextCall:
+    """What is known of the call before it is made."""
+    counted = conversation.counted
+    since = conversation.unanswered if counted else body
     return NextCall(
         str(body["model"]),
         max_tokens,
-        lambda: _rough_input(body, talk),
-        lambda: _most_input(body, talk),
+        lambda: counted + weight(since) // CHARACTERS_PER_TOKEN,
+        lambda: _HIDDEN + min(_most_tokens(body), counted + _most_tokens(since)),
     )
-
-
-def _rough_input(body: JsonObject, talk: AgentConversation) -> int:
-    if talk.counted:
-        return talk.counted + weight(talk.said) // CHARACTERS_PER_TOKEN
-    return weight(body) // CHARACTERS_PER_TOKEN
-
-
-def _most_input(body: JsonObject, talk: AgentConversation) -> int:
-    most = _most_tokens(body)
-    if talk.counted:
-        most = min(most, talk.counted + _most_tokens(talk.said))
-    return most + _HIDDEN
 
 
 def _most_tokens(value: object) -> int:

@@ -3,52 +3,44 @@
 Rules: (1) the loop only appends to the log and decides by its content; (2) the call gate is awaited
 before every turn, and a quota is waited for through it; (3) an answer is durable before the agent
 acts on it; (4) an interrupted call is repeated with the same bytes; (5) an answer that is already
-in the log is returned without a call; (6) only a cancellation or a lost log leaves `carry`: every
-other trouble is an ending with its evidence.
-Not here: the next step (next_move.py), tools (tool_turn.py), the vendor call (gateway_model.py).
+in the log is returned without a call; (6) an answer counts as the result only when it is whole and,
+with a schema, valid; a missing or invalid one is requested again a limited number of times, then
+the agent ends as `schema` with its last text; (7) continuations and turns are counted, so that
+nothing runs for ever; (8) only a cancellation or a lost log leaves `run`: every other trouble is an
+ending with its evidence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+
+import msgspec
 
 from jackline.agents.messages.conversation import (
     ANSWER,
+    CUT_OFF,
     ENDED,
     NOTE,
+    PAUSED,
     PROMPT,
     SESSION,
     SHORTENED,
+    AgentConversation,
     ConversationLog,
-    answer_line,
-    shorten,
+    answer_entry,
     weight,
 )
 from jackline.agents.messages.mcp_tools import tools_of_servers
-from jackline.agents.messages.next_move import (
-    AnswerReady,
-    CallModel,
-    EndAgent,
-    RunTools,
-    SendNote,
-    next_move,
-)
 from jackline.agents.messages.request import (
     CHARACTERS_PER_TOKEN,
-    STRUCTURED_OUTPUT,
     MessagesSettings,
-    all_messages,
-    max_tokens_of,
     next_call,
-    offered_tool,
     request_body,
 )
-from jackline.agents.messages.structured_answer import StructuredAnswer
-from jackline.agents.messages.tool_turn import ToolTurn
+from jackline.agents.messages.tool_turn import ToolTurn, cut_calls_text
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.prices import dollars
+from jackline.agents.prices import dollars, in_dollars
 from jackline.agents.runner import (
     AgentLog,
     AgentTask,
@@ -58,169 +50,37 @@ from jackline.agents.runner import (
     ModelCaller,
     ModelFailedError,
     StopAgentError,
-    ended_by,
     ending_of,
     within,
 )
+from jackline.agents.structured_answer import STRUCTURED_OUTPUT, StructuredAnswer
+from jackline.autopsy.figures import counted
 from jackline.batches.tool import Tool, ToolContext
 from jackline.clock import Clock, SystemClock
-from jackline.errors import BadArgumentError, FlowError, JacklineError, UsageError
+from jackline.errors import FlowError, JacklineError, UsageError
 from jackline.failures import Kind
+
+_USUAL = MessagesSettings()
+_CONTINUE = (
+    "Your answer was cut off at the output limit. Go on exactly where it stopped, without "
+    "repeating anything."
+)
+_NO_TEXT = "You ended without a word. Give the result of the task now."
+_NO_STRUCTURE = (
+    f"You ended without calling {STRUCTURED_OUTPUT}, so there is no answer yet. "
+    "Call it now with the final answer."
+)
 
 
 @dataclass(frozen=True, slots=True)
-class LoopResources:
-    """What all agents of a runner share."""
+class _End:
+    """How an agent ends."""
 
-    model: Model
-    clock: Clock
-    settings: MessagesSettings
-
-
-class AgentLoop:
-    """One agent under way."""
-
-    def __init__(
-        self,
-        task: AgentTask,
-        log: ConversationLog,
-        leave: CallGate,
-        means: LoopResources,
-        caller: ModelCaller,
-        wanted: StructuredAnswer | None,
-        tools: Mapping[str, Tool],
-    ) -> None:
-        self._task = task
-        self._log = log
-        self._leave = leave
-        self._model = means.model
-        self._caller = caller
-        self._settings = means.settings
-        self._wanted = wanted
-        self._tools = ToolTurn(
-            log, tools, ToolContext(task.cwd), means.settings, means.clock, caller.tools
-        )
-        self._offered = [offered_tool(tool) for tool in tools.values()]
-        if wanted is not None:
-            self._offered.append(wanted.tool)
-        self._may_force = True
-
-    async def run(self) -> AnswerReady | EndAgent:
-        """Go on from where the notebook ends, to the end."""
-        await self._open()
-        while True:
-            move = next_move(self._task, self._log.talk, self._settings, self._wanted)
-            match move:
-                case AnswerReady():
-                    return move
-                case EndAgent():
-                    line: JsonObject = {"ending": move.ending.value}
-                    if move.forget_answer:
-                        line["forget_answer"] = True
-                    await self._log.write(ENDED, line)
-                    return move
-                case SendNote():
-                    await self._log.write(NOTE, move.note)
-                case RunTools():
-                    await within(self._leave.time_limit, self._tools.resolve(move.faults))
-                case CallModel():
-                    await self._turn()
-
-    # --- beginning, and going on --------------------------------------------------------------
-
-    async def _open(self) -> None:
-        talk, task = self._log.talk, self._task
-        if talk.task_id != task.task_id:
-            if talk.calls:
-                await self._tools.give_up_calls()
-            await self._tell_seam()
-            await self._log.write(SESSION, self._session_line())
-        if talk.prompted != task.task_id:
-            await self._log.write(PROMPT, {"text": task.prompt})
-        else:
-            await self._tell_seam()
-
-    async def _tell_seam(self) -> None:
-        """Tell what happened in between, once, if it has left something that the model must know.
-
-        A call that was in hand is asked for again with the very same bytes instead: so the gateway
-        knows it, and keeps its place in line.
-        """
-        talk, told = self._log.talk, self._task.what_happened
-        cut_off = any(call.began and call.ended is None for call in talk.calls)
-        goes_on = talk.task_id != self._task.task_id or cut_off
-        if told and talk.has_begun and goes_on and told not in talk.seams:
-            await self._log.write(NOTE, {"text": told, "seam": True})
-
-    def _session_line(self) -> JsonObject:
-        task = self._task
-        return {
-            "session_id": task.session_id,
-            "task_id": task.task_id,
-            "runner": "messages",
-            "model": task.model or self._settings.model,
-        }
-
-    # --- one turn -----------------------------------------------------------------------------
-
-    async def _turn(self) -> None:
-        """Ask for one answer, however long it takes to get leave, and write it down."""
-        await self._keep_under_window()
-        body = self._body()
-        max_tokens = max_tokens_of(self._task, self._settings)
-        await self._leave.before_call(next_call(body, max_tokens, self._log.talk))
-        while True:
-            try:
-                asking = self._model.ask(body, self._caller)
-                answer = await within(self._leave.time_limit, asking)
-            except ModelFailedError as error:
-                await self._meet(error)
-                body = self._body()
-                continue
-            break
-        cost = dollars(answer.model, answer.usage, self._settings.prices)
-        await self._log.write(ANSWER, answer_line(answer, cost))
-        self._leave.spent(answer.model, answer.usage, cost)
-
-    def _body(self) -> JsonObject:
-        return request_body(
-            self._task, self._log.talk, self._settings, self._offered, may_force=self._may_force
-        )
-
-    async def _meet(self, error: ModelFailedError) -> None:
-        """Returns when the same turn may be asked for again; raises what cannot be helped."""
-        failure = error.failure
-        if ending_of(failure) is Ending.QUOTA:
-            await self._leave.wall(failure, error.says)
-            return
-        if failure.kind is not Kind.INVALID_REQUEST:
-            raise error
-        if failure.sub == "context_too_long" and await self._shorten(self._settings.window):
-            return
-        if self._log.talk.wants_structure and self._may_force:
-            # Not every model and setting lets itself be forced; the words were said anyway.
-            self._may_force = False
-            return
-        raise error
-
-    async def _keep_under_window(self) -> None:
-        talk, settings = self._log.talk, self._settings
-        said = weight(talk.said) // CHARACTERS_PER_TOKEN
-        used = talk.context + said
-        if used > settings.full_at * settings.window:
-            await self._shorten(used)
-
-    async def _shorten(self, used: int) -> bool:
-        talk = self._log.talk
-        target = int(self._settings.shorten_to * self._settings.window)
-        plan = shorten(all_messages(talk), talk.shortened, tokens=used, target=target)
-        if plan is None:
-            return False
-        await self._log.write(SHORTENED, {**plan.to_json(), "context": target})
-        return True
-
-
-_USUAL = MessagesSettings()
+    ending: Ending
+    text: str
+    evidence: Evidence = field(default_factory=Evidence)
+    value: object = None
+    forget_answer: bool = False
 
 
 class MessagesRunner:
@@ -239,86 +99,298 @@ class MessagesRunner:
         settings: MessagesSettings = _USUAL,
         tag: str | None = None,
     ) -> None:
-        self._means = LoopResources(model, clock or SystemClock(), settings)
-        self._tag = tag
+        self.model = model
+        self.clock = clock or SystemClock()
+        self.settings = settings
+        self.tag = tag
 
     async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
-        """How it ended. Goes on where the notebook ends."""
-        clock = self._means.clock
+        """How the agent ended; it continues where the log ends."""
+        started = self.clock.monotonic()
         log = ConversationLog(notebook)
-        began = clock.monotonic()
+        conversation = log.conversation
         try:
-            ended = await self._carried(task, log, leave)
+            end = await _AgentLoop(self, task, log, leave).run()
         except ModelFailedError as error:
-            ended = EndAgent(*ended_by(error), error.text or log.talk.text)
+            text = error.text or conversation.text
+            end = _End(ending_of(error.failure), text, error.evidence)
         except StopAgentError as stop:
-            ended = EndAgent(stop.ending, stop.evidence, log.talk.text)
+            end = _End(stop.ending, conversation.text, stop.evidence)
         except UsageError as error:
-            says = " ".join(part for part in (error.message, error.next) if part)
+            says = " ".join(part for part in (error.message, error.hint) if part)
             evidence = Evidence(failure=Kind.INVALID_REQUEST.value, says=says)
-            ended = EndAgent(Ending.REFUSED, evidence, log.talk.text)
+            end = _End(Ending.REFUSED, conversation.text, evidence)
         except FlowError:
-            # The notebook is lost, to another process or with its disk: there is no going on, and
-            # nowhere to keep an ending.
+            # The log is lost, to another process or with its disk: no step and no ending can be
+            # saved any more.
             raise
         except Exception as error:  # noqa: BLE001 -- the border of one agent: the others go on
-            ended = EndAgent(Ending.CRASH, Evidence(says=_crash_in_words(error)), log.talk.text)
-        return _outcome(task, log, ended, clock.monotonic() - began)
+            # A message may hold anything; a type is safe to show.
+            says = f"A bug in Jackline or in a tool of this agent: {type(error).__name__}."
+            if isinstance(error, JacklineError):
+                says = error.message
+            end = _End(Ending.CRASH, conversation.text, Evidence(says=says))
+        return Outcome(
+            end.ending,
+            end.value,
+            end.text,
+            end.evidence,
+            session_id=task.session_id,
+            task_id=task.task_id,
+            label=task.label,
+            usage=conversation.usage,
+            cost=conversation.cost,
+            turns=conversation.turns,
+            duration=self.clock.monotonic() - started,
+        )
 
-    async def _carried(
-        self, task: AgentTask, log: ConversationLog, leave: CallGate
-    ) -> AnswerReady | EndAgent:
-        wanted = None if task.schema is None else StructuredAnswer(task.schema, task.check)
-        if log.talk.prompted == task.task_id:
-            move = next_move(task, log.talk, self._means.settings, wanted)
-            if isinstance(move, AnswerReady):
-                return move
+
+class _AgentLoop:
+    """One agent of a runner."""
+
+    def __init__(
+        self, runner: MessagesRunner, task: AgentTask, log: ConversationLog, gate: CallGate
+    ) -> None:
+        self._task = task
+        self._log = log
+        self._gate = gate
+        self._model = runner.model
+        self._settings = runner.settings
+        self._caller = ModelCaller(
+            task.session_id, task.task_id, runner.tag, task.class_, waits=gate.waits
+        )
+        self._tools = ToolTurn(
+            log, ToolContext(task.cwd), runner.settings, runner.clock, self._caller.tools
+        )
+        self._structured: StructuredAnswer | None = None
+        if task.schema is not None:
+            self._structured = StructuredAnswer(task.schema, task.check)
+        self._offered: list[JsonObject] = []
+        self._may_force = True
+
+    @property
+    def _conversation(self) -> AgentConversation:
+        return self._log.conversation
+
+    async def run(self) -> _End:
+        """Continue from where the log ends, to the end."""
+        if self._conversation.prompted == self._task.task_id and (end := self._finished()):
+            return end
         async with AsyncExitStack() as stack:
-            tools = list(task.tools)
+            task = self._task
+            tools: list[Tool] = list(task.tools)
             if task.mcp_servers:
-                servers = tools_of_servers(task.mcp_servers, task.cwd)
+                servers = tools_of_servers(task.mcp_servers, task.cwd, task.task_id)
                 tools += await stack.enter_async_context(servers)
-            caller = ModelCaller(
-                task.session_id, task.task_id, self._tag, task.class_, waits=leave.waits
-            )
-            loop = AgentLoop(task, log, leave, self._means, caller, wanted, _by_name(tools))
-            return await loop.run()
+            self._offered = self._tools.offer(tools)
+            if self._structured is not None:
+                self._offered.append(self._structured.tool)
+            await self._open()
+            while True:
+                if end := self._finished():
+                    return end
+                if end := await self._step():
+                    forget: JsonObject = {"forget_answer": True} if end.forget_answer else {}
+                    await self._log.write(ENDED, {"ending": end.ending.value, **forget})
+                    return end
+
+    # --- start and resume -----------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        task, conversation = self._task, self._conversation
+        if conversation.task_id != task.task_id:
+            if conversation.calls:
+                await self._tools.give_up_calls()
+            await self._note_interruption()
+            session: JsonObject = {
+                "session_id": task.session_id,
+                "task_id": task.task_id,
+                "runner": "messages",
+                "model": task.model or self._settings.model,
+            }
+            await self._log.write(SESSION, session)
+        if conversation.prompted != task.task_id:
+            await self._log.write(PROMPT, {"text": task.prompt})
+        else:
+            await self._note_interruption()
+
+    async def _note_interruption(self) -> None:
+        """Tell the model what happened in between, once, if that has left something to know.
+
+        A call that was in progress is instead repeated with the very same bytes, by which the
+        gateway recognises it and saves its place in the queue.
+        """
+        conversation, text = self._conversation, self._task.what_happened
+        if not text or not conversation.all_messages or text in conversation.seams:
+            return
+        is_cut = any(call.began and call.ended is None for call in conversation.calls)
+        if is_cut or conversation.task_id != self._task.task_id:
+            await self._log.write(NOTE, {"text": text, "seam": True})
+
+    # --- decisions ------------------------------------------------------------------------------
+
+    def _finished(self) -> _End | None:
+        """The end by completion, once the answer is there and whole."""
+        conversation, structured = self._conversation, self._structured
+        if structured is not None:
+            if any(call.name != STRUCTURED_OUTPUT for call in conversation.calls):
+                return None
+            for call in conversation.calls:
+                if structured.fault(call.arguments) is None:
+                    value = structured.value(call.arguments)
+                    return _End(Ending.COMPLETION, conversation.text, value=value)
+            return None
+        is_open = conversation.calls or conversation.has_input or self._is_cut
+        if is_open or conversation.stop_reason in (None, "refusal", PAUSED):
+            return None
+        text = conversation.text
+        return _End(Ending.COMPLETION, text, value=text) if text.strip() else None
+
+    @property
+    def _is_cut(self) -> bool:
+        conversation = self._conversation
+        return conversation.stop_reason in CUT_OFF or bool(conversation.cut_calls)
+
+    async def _step(self) -> _End | None:
+        """Do what comes next; the agent's end when there is nothing left to do."""
+        conversation = self._conversation
+        if conversation.calls:
+            return await self._resolve_calls()
+        if conversation.stop_reason is None or conversation.has_input:
+            return await self._call_model()
+        if conversation.stop_reason == "refusal":
+            says = "The model declined to answer."
+            evidence = Evidence(failure=Kind.CONTENT_POLICY.value, says=says, attempts=1)
+            return _End(Ending.REFUSED, conversation.text, evidence, forget_answer=True)
+        if not self._is_cut and conversation.stop_reason != PAUSED:
+            return await self._request_answer()
+        if conversation.in_a_row > self._settings.most_continuations:
+            times = counted(conversation.in_a_row, "time")
+            says = f"The answer was cut off at the output limit {times} in a row."
+            return _End(Ending.TURNS, conversation.text, Evidence(says=says))
+        if not self._is_cut:
+            return await self._call_model()
+        note: JsonObject = {"text": _CONTINUE, "goes_on": True}
+        if conversation.cut_calls:
+            note = {"text": cut_calls_text(conversation.cut_calls)}
+        await self._log.write(NOTE, note)
+        return None
+
+    async def _resolve_calls(self) -> _End | None:
+        conversation, structured = self._conversation, self._structured
+        settled: dict[str, JsonObject] = {}
+        refusal: JsonObject = {"ok": False, "name": STRUCTURED_OUTPUT, "ended_by": "not taken"}
+        answers = [call for call in conversation.calls if call.name == STRUCTURED_OUTPUT]
+        if structured is not None and 0 < len(answers) < len(conversation.calls):
+            early = f"call {STRUCTURED_OUTPUT} alone, once you have seen the other results."
+            for call in answers:
+                settled[call.id] = {**refusal, "content": f"Not taken: {early}"}
+        elif structured is not None and answers:
+            if conversation.reasks >= self._settings.most_reasks:
+                last, tries = answers[-1].arguments, conversation.reasks + 1
+                says = (
+                    f"The structured answer was not valid, {counted(tries, 'time')}; the last "
+                    f"faults: {structured.fault_for_people(last)}."
+                )
+                raw = msgspec.json.encode(structured.value(last)).decode()
+                return _schema_end(raw, "invalid", says, tries)
+            for position, call in enumerate(answers):
+                fault = structured.fault(call.arguments)
+                text = f"Not valid: {fault}. Call it again with these faults corrected."
+                # Several at once are one try.
+                settled[call.id] = {**refusal, "content": text, "reask": position == 0}
+        await within(self._gate.time_limit, self._tools.resolve(settled))
+        return None
+
+    async def _request_answer(self) -> _End | None:
+        conversation, structured = self._conversation, self._structured
+        if conversation.reasks >= self._settings.most_reasks:
+            what = "a word" if structured is None else "the structured answer that was requested"
+            tries = conversation.reasks + 1
+            says = f"The model ended without {what}, {counted(tries, 'time')}."
+            return _schema_end(conversation.text, "absent", says, tries)
+        note: JsonObject = {"text": _NO_TEXT, "reask": True}
+        if structured is not None:
+            note = {"text": _NO_STRUCTURE, "reask": True, "structure": True}
+        await self._log.write(NOTE, note)
+        return None
+
+    # --- one model call -------------------------------------------------------------------------
+
+    async def _call_model(self) -> _End | None:
+        """Get one answer, however long the gate takes, and log it."""
+        task, conversation = self._task, self._conversation
+        if task.max_turns is not None and conversation.turns >= task.max_turns:
+            turns = counted(task.max_turns, "turn")
+            says = f"The agent used its {turns} without coming to an end."
+            return _End(Ending.TURNS, conversation.text, Evidence(says=says))
+        cost = conversation.cost
+        if task.max_dollars is not None and cost is not None and cost >= task.max_dollars:
+            may, has = in_dollars(task.max_dollars), in_dollars(cost)
+            says = f"The agent may spend {may}, and has spent {has}."
+            return _End(Ending.BUDGET, conversation.text, Evidence(says=says))
+        used = conversation.context + weight(conversation.unanswered) // CHARACTERS_PER_TOKEN
+        if used > self._settings.full_at * self._settings.window:
+            await self._shorten(used)
+        body = self._body()
+        max_tokens = task.max_tokens or self._settings.max_tokens
+        await self._gate.before_call(next_call(body, max_tokens, conversation))
+        while True:
+            try:
+                asking = self._model.ask(body, self._caller)
+                answer = await within(self._gate.time_limit, asking)
+            except ModelFailedError as error:
+                await self._recover(error)
+                body = self._body()
+                continue
+            break
+        cost = dollars(answer.model, answer.usage, self._settings.prices)
+        await self._log.write(ANSWER, answer_entry(answer, cost))
+        self._gate.spent(answer.model, answer.usage, cost)
+        return None
+
+    def _body(self) -> JsonObject:
+        return request_body(
+            self._task,
+            self._conversation,
+            self._settings,
+            self._offered,
+            may_force=self._may_force,
+        )
+
+    async def _recover(self, error: ModelFailedError) -> None:
+        """Returns when the same turn may be requested again; raises what has no remedy."""
+        failure = error.failure
+        if ending_of(failure) is Ending.QUOTA:
+            await self._gate.wall(failure, error.evidence.says)
+            return
+        if failure.kind is not Kind.INVALID_REQUEST:
+            raise error
+        if failure.sub == "context_too_long" and await self._shorten(self._settings.window):
+            return
+        if self._conversation.wants_structure and self._may_force:
+            # Not every model and setting can be forced; the note requests it anyway.
+            self._may_force = False
+            return
+        raise error
+
+    async def _shorten(self, used: int) -> bool:
+        conversation = self._conversation
+        target = int(self._settings.shorten_to * self._settings.window)
+        plan = conversation.shortened.further(conversation.all_messages, tokens=used, target=target)
+        if plan is None:
+            return False
+        entry: JsonObject = {
+            "results_before": plan.results_before,
+            "turns_before": plan.turns_before,
+            "context": target,
+        }
+        await self._log.write(SHORTENED, entry)
+        return True
 
 
-def _outcome(
-    task: AgentTask, log: ConversationLog, ended: AnswerReady | EndAgent, duration: float
-) -> Outcome[object]:
-    talk = log.talk
-    outcome: Outcome[object] = Outcome(
-        terminated_by=Ending.COMPLETION,
-        text=ended.text,
-        session_id=task.session_id,
-        task_id=task.task_id,
-        label=task.label,
-        usage=talk.usage,
-        cost=talk.cost,
-        turns=talk.turns,
-        duration=duration,
+def _schema_end(text: str, sub: str, says: str, tries: int) -> _End:
+    evidence = Evidence(
+        failure=Kind.MISSING_STRUCTURED_OUTPUT.value, sub=sub, says=says, attempts=tries
     )
-    if isinstance(ended, AnswerReady):
-        return replace(outcome, value=ended.value)
-    return replace(outcome, terminated_by=ended.ending, evidence=ended.evidence)
-
-
-def _by_name(tools: list[Tool]) -> dict[str, Tool]:
-    named: dict[str, Tool] = {}
-    for tool in tools:
-        if tool.name in named or tool.name == STRUCTURED_OUTPUT:
-            raise BadArgumentError(
-                f"Two tools are called {tool.name}, or it is a name that Jackline needs itself.",
-                next="Give each tool a name of its own.",
-            )
-        named[tool.name] = tool
-    return named
-
-
-def _crash_in_words(error: Exception) -> str:
-    if isinstance(error, JacklineError):
-        return error.message
-    # Its message may hold anything; its type is safe to tell.
-    return f"A bug in Jackline or in a tool of this agent: {type(error).__name__}."
+    return _End(Ending.SCHEMA, text, evidence)

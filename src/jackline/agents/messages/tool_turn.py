@@ -4,75 +4,88 @@ Rules: (1) a call's start is durable before it runs, and its end before anybody 
 a call that an earlier process started and did not end does not run again: the model learns that it
 may or may not have run, and its output so far; (3) results are in the order of the calls, each with
 its id, with one line about failures; (4) output of a running tool is logged after a quarter of a
-second at the latest, up to a bounded size.
-Not here: running calls side by side (batches/), which calls there are (conversation.py).
+second at the latest, up to a bounded size; (5) a tool that has an argument `needs_calls` of its own
+uses it itself, and only earlier calls of the same turn can be named, so that nothing waits for
+itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from jackline.agents.messages.conversation import (
     RESULTS,
     TOOL_BEGAN,
     TOOL_ENDED,
     TOOL_OUTPUT,
-    AgentConversation,
     ConversationLog,
     TurnToolCall,
 )
-from jackline.agents.messages.next_move import cut_in_words
-from jackline.agents.messages.request import (
-    NEEDS_CALLS,
-    STRUCTURED_OUTPUT,
-    MessagesSettings,
-    is_nonsense,
-    named_positions,
-    own_arguments,
-)
+from jackline.agents.messages.request import MessagesSettings
 from jackline.agents.runner import JsonObject, ToolRun, ToolRuns
+from jackline.agents.structured_answer import STRUCTURED_OUTPUT
 from jackline.batches.batch import OutputHistory, run_batch
 from jackline.batches.tool import (
     BatchCall,
     BatchReport,
     CallResult,
     ClippedOutput,
+    MissingTool,
     Tool,
     ToolContext,
-    ToolFailedError,
-    ToolOutput,
     label_for,
 )
 from jackline.clock import Clock
+from jackline.errors import BadArgumentError
 
 _SOON = 0.25
 _MOST_PER_CALL = 64 * 1024
+_UNSURE = (
+    "This call was cut off while it was running: it may or may not have run to its end. It was "
+    "not run again. Check what it has done before you repeat it."
+)
+_NEVER_RAN = "This call did not run: the agent was cut off before it began."
+# The argument by which a call names the calls that it needs; the tool itself does not get it.
+_NEEDS_CALLS = "needs_calls"
+_OFFERED_NEEDS: JsonObject = {
+    "type": "array",
+    "items": {"type": "integer"},
+    "description": (
+        "Optional. Positions (1 for the first) of earlier calls of this same turn that must have "
+        "succeeded before this one runs; it is skipped if one of them fails."
+    ),
+}
 
 
-class OutputRecorder:
-    """Gathers the output of the calls of one batch."""
+def cut_calls_text(names: Sequence[str]) -> str:
+    """For the model: these calls came without their whole input."""
+    return (
+        f"The input of your call of {', '.join(names)} was cut off at the output limit, so it did "
+        "not run. Call it again with less at once, in several steps if need be."
+    )
+
+
+class _OutputRecorder:
+    """Logs the output of the calls of one batch while they run."""
 
     def __init__(self, log: ConversationLog, clock: Clock) -> None:
         self._log = log
         self._clock = clock
         self._waiting: dict[str, list[str]] = {}
-        self._jotted: dict[str, int] = {}
+        self._characters: dict[str, int] = {}
         self._flushing: asyncio.Task[None] | None = None
 
-    def heard(self, call_id: str, text: str) -> None:
-        """A call printed this."""
-        room = _MOST_PER_CALL - self._jotted.get(call_id, 0)
+    def add(self, call_id: str, text: str) -> None:
+        room = _MOST_PER_CALL - self._characters.get(call_id, 0)
         if room <= 0 or not text:
             return
-        self._jotted[call_id] = self._jotted.get(call_id, 0) + len(text)
+        self._characters[call_id] = self._characters.get(call_id, 0) + len(text)
         self._waiting.setdefault(call_id, []).append(text[:room])
         if self._flushing is None:
             self._flushing = asyncio.ensure_future(self._flush_soon())
 
     async def close(self) -> None:
-        """Jot down the rest."""
         if self._flushing is not None:
             self._flushing.cancel()
             await asyncio.wait([self._flushing])
@@ -85,200 +98,194 @@ class OutputRecorder:
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, {}
-        running = {call.id for call in self._log.talk.calls if call.ended is None}
+        running = {call.id for call in self._log.conversation.calls if call.ended is None}
         for call_id, pieces in waiting.items():
             if call_id in running:
                 self._log.jot(TOOL_OUTPUT, {"id": call_id, "text": "".join(pieces)})
 
 
-_UNSURE = (
-    "This call was cut off while it was running: it may or may not have run to its end. It was "
-    "not run again. Check what it has done before you repeat it."
-)
-_NEVER_RAN = "This call did not run: the agent was cut off before it began."
-
-
-@dataclass(slots=True)
 class ToolTurn:
-    """Runs the tools of an agent's turns."""
+    """Runs the tool calls of an agent, turn by turn; `ran` gets what ran, for the gateway."""
 
-    log: ConversationLog
-    tools: Mapping[str, Tool]
-    context: ToolContext
-    settings: MessagesSettings
-    clock: Clock
-    ran: ToolRuns = field(default_factory=ToolRuns)
-    printing: OutputHistory = field(default_factory=OutputHistory)
+    def __init__(
+        self,
+        log: ConversationLog,
+        context: ToolContext,
+        settings: MessagesSettings,
+        clock: Clock,
+        ran: ToolRuns,
+    ) -> None:
+        self._log = log
+        self._context = context
+        self._settings = settings
+        self._clock = clock
+        self._ran = ran
+        self._tools: dict[str, Tool] = {}
+        self._history = OutputHistory()
 
-    async def resolve(self, settled: Sequence[tuple[str, JsonObject]] = ()) -> None:
-        """Give every call of the last answer its result; `settled` are those that need no run."""
-        talk = self.log.talk
-        answers = dict(settled)
-        for call in list(talk.calls):
+    def offer(self, tools: Sequence[Tool]) -> list[JsonObject]:
+        """Use these tools; returns them as they are offered to the model."""
+        for tool in tools:
+            if tool.name in self._tools or tool.name == STRUCTURED_OUTPUT:
+                message = f"Two tools are called {tool.name}, or Jackline needs that name itself."
+                raise BadArgumentError(message, hint="Give each tool a name of its own.")
+            self._tools[tool.name] = tool
+        offered: list[JsonObject] = []
+        for tool in tools:
+            schema = dict(tool.input_schema)
+            if _can_name_needs(schema):
+                properties = schema.get("properties")
+                known = properties if isinstance(properties, dict) else {}
+                schema["properties"] = {**known, _NEEDS_CALLS: _OFFERED_NEEDS}
+            offered.append(
+                {"name": tool.name, "description": tool.description, "input_schema": schema}
+            )
+        return offered
+
+    async def resolve(self, settled: Mapping[str, JsonObject]) -> None:
+        """End every call of the last answer with a result; `settled` has those without a run."""
+        conversation = self._log.conversation
+        for call in conversation.calls:
             if call.ended is not None:
                 continue
-            if call.id in answers:
-                await self._end(call.id, answers[call.id])
+            if call.id in settled:
+                await self._log.write(TOOL_ENDED, {"id": call.id, **settled[call.id]})
             elif call.began:
-                await self._end(call.id, self._echoing(call, _unsure(call, self._room)))
-        await self._run_the_rest(talk)
-        await self._seal(talk)
+                printed = self._clipped("".join(call.output))
+                so_far = f"so far:\n{printed}" if printed else "nothing yet."
+                why = f"{_UNSURE} It had printed {so_far}"
+                await self._end_without_run(call, why, "may or may not have run")
+        await self._run_the_rest()
+        lines = []
+        report = BatchReport(tuple(_result(call) for call in conversation.calls))
+        if not report.ok and len(report) > 1:
+            lines.append(report.headline)
+        if conversation.cut_calls:
+            lines.append(cut_calls_text(conversation.cut_calls))
+        await self._log.write(RESULTS, {"summary": "\n".join(lines)})
 
     async def give_up_calls(self) -> None:
-        """Settle what an earlier agent of this conversation had left over, without running it."""
-        left = [call for call in self.log.talk.calls if call.ended is None and not call.began]
-        await self.resolve([(call.id, self._left_over(call)) for call in left])
+        """End the calls that an earlier agent of this conversation left over, without a run."""
+        for call in self._log.conversation.calls:
+            if call.ended is not None or call.began:
+                continue
+            if call.name == STRUCTURED_OUTPUT:
+                # The answer with which the earlier agent ended.
+                received = {"ok": True, "content": "Received.", "name": call.name}
+                await self._log.write(TOOL_ENDED, {"id": call.id, **received})
+            else:
+                await self._end_without_run(call, _NEVER_RAN, "did not run")
+        await self.resolve({})
 
-    def _left_over(self, call: TurnToolCall) -> JsonObject:
-        if call.name == STRUCTURED_OUTPUT:
-            # The answer with which the earlier agent ended.
-            return {"ok": True, "content": "Received.", "name": call.name}
-        told = {"ok": False, "content": _NEVER_RAN, "name": call.name, "ended_by": "did not run"}
-        return self._echoing(call, told)
-
-    async def _run_the_rest(self, talk: AgentConversation) -> None:
-        needs = {call.id: self._needs_of(call) for call in talk.calls}
-        for position, call in enumerate(talk.calls, 1):
-            if call.ended is None and is_nonsense(self._named(call), position):
-                await self._end(call.id, self._echoing(call, _refused(call, position)))
-        for call in talk.calls:
-            if call.ended is None and (unmet := _unmet(needs[call.id], talk.calls)):
-                await self._end(call.id, self._echoing(call, _skipped(call, unmet)))
-        fresh = [call for call in talk.calls if call.ended is None]
+    async def _run_the_rest(self) -> None:
+        calls = self._log.conversation.calls
+        for position, call in enumerate(calls, 1):
+            named = self._named_positions(call)
+            is_earlier = (isinstance(each, int) and 0 < each < position for each in named)
+            if call.ended is None and not all(is_earlier):
+                why = (
+                    f"refused: {_NEEDS_CALLS} may hold the positions of calls before this one, "
+                    f"which is call {position} of its turn"
+                )
+                await self._end_without_run(call, why, "refused")
+        for call in calls:
+            if call.ended is None and self._unmet_need(call) is not None:
+                await self._skip(call)
+        fresh = [call for call in calls if call.ended is None]
         if not fresh:
             return
-        ids = {call.id for call in fresh}
-        calls = [self._batch_call(call, needs[call.id], ids) for call in fresh]
-        jotter = OutputRecorder(self.log, self.clock)
+        recorder = _OutputRecorder(self._log, self._clock)
         try:
             await run_batch(
-                calls,
-                context=self.context,
-                limit=self.settings.tools_at_once,
-                began=self._began,
-                ended=self._ended,
-                heard=jotter.heard,
-                printing=self.printing,
-                clock=self.clock,
+                [self._batch_call(call) for call in fresh],
+                context=self._context,
+                limit=self._settings.tools_at_once,
+                began=self._on_began,
+                ended=self._on_ended,
+                heard=recorder.add,
+                printing=self._history,
+                clock=self._clock,
             )
         finally:
-            await jotter.close()
+            await recorder.close()
 
-    def _batch_call(self, call: TurnToolCall, needs: Sequence[str], fresh: set[str]) -> BatchCall:
-        arguments = own_arguments(call, self.tools.get(call.name))
-        tool = self.tools.get(call.name) or _NoSuchTool(call.name, tuple(self.tools))
+    def _batch_call(self, call: TurnToolCall) -> BatchCall:
+        tool = self._tools.get(call.name)
+        arguments = dict(call.arguments)
+        if tool is None or _can_name_needs(tool.input_schema):
+            arguments.pop(_NEEDS_CALLS, None)
         # What ended well before does not have to be waited for.
-        waits = tuple(need for need in needs if need in fresh)
-        return BatchCall(call.id, tool, arguments, needs=waits)
+        needed = self._needed_calls(call).values()
+        needs = tuple(each.id for each in needed if each.ended is None)
+        tool = tool or MissingTool(call.name, tuple(self._tools))
+        return BatchCall(call.id, tool, arguments, needs=needs)
 
-    def _named(self, call: TurnToolCall) -> list[object]:
-        return named_positions(call, self.tools.get(call.name))
+    def _named_positions(self, call: TurnToolCall) -> list[object]:
+        """What the call names, valid or not; nothing where the argument is the tool's own."""
+        tool = self._tools.get(call.name)
+        if tool is not None and not _can_name_needs(tool.input_schema):
+            return []
+        named = call.arguments.get(_NEEDS_CALLS)
+        return named if isinstance(named, list) else []
 
-    def _needs_of(self, call: TurnToolCall) -> tuple[str, ...]:
-        """The ids of the calls that it names by their positions."""
-        calls = self.log.talk.calls
-        positions = [each for each in self._named(call) if isinstance(each, int)]
-        return tuple(calls[each - 1].id for each in positions if 0 < each <= len(calls))
+    def _needed_calls(self, call: TurnToolCall) -> dict[int, TurnToolCall]:
+        """The calls that it names, by position."""
+        named = self._named_positions(call)
+        calls = enumerate(self._log.conversation.calls, 1)
+        return {position: each for position, each in calls if position in named}
 
-    def _echoing(self, call: TurnToolCall, data: JsonObject) -> JsonObject:
-        """A result that no run has given, with what it answers before it, like any other's."""
-        what = label_for(self._batch_call(call, (), set())).what
-        return {**data, "content": f"[{what}] {data['content']}"}
+    def _unmet_need(self, call: TurnToolCall) -> int | None:
+        """The position of a needed call that has ended badly."""
+        for position, needed in self._needed_calls(call).items():
+            if needed.ended is not None and not needed.ended.get("ok"):
+                return position
+        return None
 
-    @property
-    def _room(self) -> int:
-        return self.settings.room_for_result(len(self.log.talk.calls))
+    async def _skip(self, call: TurnToolCall) -> None:
+        unmet = self._unmet_need(call) or "?"
+        why = f"skipped: it needs call {unmet} of this turn, which did not succeed"
+        await self._end_without_run(call, why, "", skipped=why)
 
-    async def _began(self, call: BatchCall) -> None:
-        await self.log.write(TOOL_BEGAN, {"id": call.id, "name": call.tool.name})
+    async def _end_without_run(
+        self, call: TurnToolCall, why: str, ended_by: str, **more: object
+    ) -> None:
+        # Like any other result it begins with the call that it answers.
+        content = f"[{label_for(self._batch_call(call)).what}] {why}"
+        end = {"ok": False, "content": content, "name": call.name, "ended_by": ended_by, **more}
+        await self._log.write(TOOL_ENDED, {"id": call.id, **end})
 
-    async def _ended(self, call: BatchCall, result: CallResult) -> None:
+    async def _on_began(self, call: BatchCall) -> None:
+        await self._log.write(TOOL_BEGAN, {"id": call.id, "name": call.tool.name})
+
+    async def _on_ended(self, call: BatchCall, result: CallResult) -> None:
         if result.skipped_because is not None:
-            calls = self.log.talk.calls
-            skipped = next(each for each in calls if each.id == call.id)
             # In the same words as when the needed call had failed in an earlier process.
-            unmet = _unmet(self._needs_of(skipped), calls) or "?"
-            await self._end(call.id, self._echoing(skipped, _skipped(skipped, unmet)))
+            await self._skip(next(c for c in self._log.conversation.calls if c.id == call.id))
             return
-        begins = self.clock.wall() - result.seconds
-        self.ran.add(ToolRun(call.tool.name, begins, result.seconds, result.ok, result.ended_by))
-        text = _clipped(result.for_model, self._room)
-        content: object = text
-        if result.blocks:
-            content = [{"type": "text", "text": text}, *result.blocks]
-        data: JsonObject = {
+        begins = self._clock.wall() - result.seconds
+        self._ran.add(ToolRun(call.tool.name, begins, result.seconds, result.ok, result.ended_by))
+        text = self._clipped(result.for_model)
+        end: JsonObject = {
+            "id": call.id,
             "ok": result.ok,
-            "content": content,
+            "content": [{"type": "text", "text": text}, *result.blocks] if result.blocks else text,
             "name": result.name or call.tool.name,
             "ended_by": result.ended_by,
         }
-        await self._end(call.id, data)
+        await self._log.write(TOOL_ENDED, end)
 
-    async def _end(self, call_id: str, data: JsonObject) -> None:
-        await self.log.write(TOOL_ENDED, {"id": call_id, **data})
-
-    async def _seal(self, talk: AgentConversation) -> None:
-        lines = []
-        report = BatchReport(tuple(_result(call) for call in talk.calls))
-        if not report.ok and len(report) > 1:
-            lines.append(report.headline)
-        if talk.cut_calls:
-            lines.append(cut_in_words(talk.cut_calls))
-        await self.log.write(RESULTS, {"summary": "\n".join(lines)})
+    def _clipped(self, text: str) -> str:
+        clipped = ClippedOutput(self._settings.room_for_result(len(self._log.conversation.calls)))
+        clipped.add(text)
+        return clipped.text
 
 
-class _NoSuchTool:
-    """Stands for a tool that the model invented."""
-
-    input_schema: JsonObject = {"type": "object"}  # noqa: RUF012 -- the protocol's shape
-    description = ""
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.name = name
-        self._known = known
-
-    def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- the protocol's shape
-        """It changes nothing."""
-        return True
-
-    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:  # noqa: ARG002
-        """Say which tools there are."""
-        known = ", ".join(self._known) or "none"
-        raise ToolFailedError(
-            f"there is no tool {self.name}; the tools are: {known}", ended_by="no such tool"
-        )
-
-
-def _unmet(needs: Sequence[str], calls: Sequence[TurnToolCall]) -> str | None:
-    """The position of a needed call that has ended badly."""
-    for position, call in enumerate(calls, 1):
-        if call.id in needs and call.ended is not None and not call.ended.get("ok"):
-            return str(position)
-    return None
-
-
-def _refused(call: TurnToolCall, position: int) -> JsonObject:
-    why = (
-        f"refused: {NEEDS_CALLS} may hold the positions of calls before this one, which is call "
-        f"{position} of its turn"
-    )
-    return {"ok": False, "content": why, "name": call.name, "ended_by": "refused"}
-
-
-def _skipped(call: TurnToolCall, unmet: str) -> JsonObject:
-    why = f"skipped: it needs call {unmet} of this turn, which did not succeed"
-    return {"ok": False, "content": why, "name": call.name, "ended_by": "", "skipped": why}
-
-
-def _unsure(call: TurnToolCall, longest: int) -> JsonObject:
-    printed = _clipped("".join(call.output), longest)
-    so_far = f"It had printed so far:\n{printed}" if printed else "It had printed nothing yet."
-    return {
-        "ok": False,
-        "content": f"{_UNSURE} {so_far}",
-        "name": call.name,
-        "ended_by": "may or may not have run",
-    }
+def _can_name_needs(schema: Mapping[str, object]) -> bool:
+    """Whether the argument can be ours: the input is an object that does not have it yet."""
+    properties = schema.get("properties")
+    if schema.get("type") != "object" or not isinstance(properties, dict | None):
+        return False
+    return _NEEDS_CALLS not in (properties or {})
 
 
 def _result(call: TurnToolCall) -> CallResult:
@@ -292,11 +299,3 @@ def _result(call: TurnToolCall) -> CallResult:
         ended_by=str(ended.get("ended_by") or ""),
         skipped_because=None if skipped is None else str(skipped),
     )
-
-
-def _clipped(text: str, longest: int) -> str:
-    if len(text) <= longest:
-        return text
-    kept = ClippedOutput(longest)
-    kept.add(text)
-    return kept.text

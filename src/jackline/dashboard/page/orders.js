@@ -58,7 +58,7 @@ async function execute(label, { path, body, undo }, chosen) {
 }
 
 function report({ error, says }, done, undo) {
-	if (error) show(`${error.message || error}${error.next ? ` Next: ${error.next}` : ""}`, null, "bad");
+	if (error) show(`${error.message || error}${error.hint ? ` Hint: ${error.hint}` : ""}`, null, "bad");
 	else show(says || done, undo);
 }
 
@@ -74,7 +74,7 @@ async function send(path, body) {
 			// A restarted service has a new token.
 			sessionStorage.removeItem(TOKEN_KEY);
 			redraw();
-			return { error: { message: "The service does not accept this page's token any more.", next: "jackline open" } };
+			return { error: { message: "The service does not accept this page's token any more.", hint: "jackline open" } };
 		}
 		return answer.ok ? result : { error: result.error || { message: `HTTP ${answer.status}` } };
 	} catch {

@@ -5,14 +5,16 @@ only inside a run, and says so elsewhere; (2) nothing happens until a call is aw
 never is, is named at the run's end; (3) to asyncio a call is a coroutine, so that gather,
 create_task and TaskGroup take it as it is; awaited again it returns the same again, without
 another call; (4) in `parallel` every call has its own outcome, in call order; none is cancelled
-because another failed; cancelling the whole cancels all; `values` are only those of the calls
-that are ok.
-Not here: what happens then (execution/), the flow itself (flow_definition.py).
+because another failed; cancelling the whole cancels all; (5) a finished step never runs again, and
+returns what was saved; one that fails raises what it raised, and runs again when the run is
+resumed, as does one that was cut off by a crash: the function must bear that; (6) a blocking
+function runs in a thread of its own, and one that never returns prevents no program from ending.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 from collections import Counter
 from collections.abc import (
@@ -25,45 +27,44 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from contextlib import nullcontext
 from contextvars import Token
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, overload
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.budgets.budget import Budget, Duration
+from jackline.agents.runner import StopAgentError
+from jackline.batches.threads import contain_exits, in_own_thread
+from jackline.budgets.budget import Budget, Duration, seconds_of
 from jackline.errors import BadArgumentError, JournalError, LeaseLostError, StepFailedError
 from jackline.flows.agent_spec import (
+    OWN_LOOP,
     AgentOptions,
     AgentSpec,
     HookGiven,
     Resumed,
     ToolGiven,
-    answer_limit,
+    check_count,
+    check_text,
     continued_task_id,
-    duration,
-    folder,
     hooks,
-    limits,
-    moment,
-    retry_count,
-    text,
-    text_or_none,
     toolbox,
 )
 from jackline.flows.execution.agent_execution import AgentExecution
 from jackline.flows.execution.execution import CURRENT, FlowScope, scope_for
-from jackline.flows.execution.step_execution import StepExecution, step_key, step_name
-from jackline.flows.run_events import PhaseBegan, PhaseEnded
-from jackline.flows.values import Shape, returned_type
+from jackline.flows.records import CallKind, CallRecord, CallState, call_key
+from jackline.flows.run_events import PhaseBegan, PhaseEnded, StepBegan, StepEnded
+from jackline.flows.values import Shape, returned_shape, returned_type
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
 class AgentFailedError(StepFailedError):
-    """An agent came to no answer; `outcome` tells how it ended."""
+    """An agent came to no answer; `outcome` says how it ended."""
 
     def __init__(self, outcome: Outcome[Any]) -> None:
         evidence = outcome.evidence
@@ -80,6 +81,7 @@ class _Call(Coroutine[Any, Any, T_co], Generic[T_co]):
     """A call that looks like a coroutine to asyncio and can be awaited again."""
 
     def __init__(self, scope: FlowScope, name: str) -> None:
+        self._scope = scope
         self._run = scope.run
         self._driven: Coroutine[Any, Any, T_co] | None = None
         self._run.unawaited[self] = name
@@ -113,7 +115,7 @@ class _Call(Coroutine[Any, Any, T_co], Generic[T_co]):
         return self._driver().throw(cast("BaseException", error))
 
     def close(self) -> None:
-        """End it where it stands; one that never began just goes."""
+        """End it where it is; one that never began just goes."""
         self._run.unawaited.pop(self, None)
         if self._driven is not None:
             self._driven.close()
@@ -130,7 +132,6 @@ class AgentCall(_Call[T_co]):
     def __init__(self, spec: AgentSpec, scope: FlowScope) -> None:
         super().__init__(scope, spec.label or "agent")
         self._spec = spec
-        self._scope = scope
         self._ended: asyncio.Future[Outcome[T_co]] | None = None
 
     async def _value(self) -> T_co:
@@ -152,7 +153,7 @@ class AgentCall(_Call[T_co]):
             self._ended.set_result(Outcome(Ending.CANCELLED, evidence=evidence))
             raise
         except BaseException:
-            # Whoever waits for the same call meets the same trouble by asking anew.
+            # Whoever waits for the same call meets the same trouble by awaiting it anew.
             ended, self._ended = self._ended, None
             ended.cancel()
             raise
@@ -171,32 +172,111 @@ class StepCall(_Call[T_co]):
         function: Callable[..., object],
         arguments: tuple[tuple[object, ...], dict[str, object]],
         scope: FlowScope,
-        name: str,
     ) -> None:
+        """BadArgumentError for what has no name, or arguments that cannot be saved."""
+        name = getattr(function, "__qualname__", None)
+        if not isinstance(name, str):
+            raise BadArgumentError(
+                f"step() needs a function, not a {type(function).__name__}.",
+                hint="Write step(fetch, url), not step(fetch(url)).",
+            )
+        if "<lambda>" in name:
+            raise BadArgumentError(
+                "A lambda has no name to be known by after a crash.",
+                hint="Write a small function, and give what it needs as arguments.",
+            )
+        returned_type(function)
+        # The flow's own module has another name each time its file is loaded, and counts as none.
+        module = getattr(function, "__module__", None)
+        place = "" if module in (None, scope.run.flow_module_name) else f"{module}:"
+        self._key = call_key(CallKind.STEP, f"{place}{name}", list(arguments))
         super().__init__(scope, name)
         self._function = function
         self._arguments = arguments
-        self._scope = scope
         self._name = name
-        self._given: asyncio.Future[T_co] | None = None
+        self._returned: asyncio.Future[T_co] | None = None
 
     async def _value(self) -> T_co:
         self._begin()
-        if self._given is not None:
-            return await asyncio.shield(self._given)
-        given = self._given = asyncio.get_running_loop().create_future()
+        if self._returned is not None:
+            return await asyncio.shield(self._returned)
+        returned = self._returned = asyncio.get_running_loop().create_future()
         try:
-            carrying = StepExecution(self._function, self._arguments, self._scope)
-            value = cast("T_co", await carrying.value())
+            value = cast("T_co", await self._run_once())
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError):
-                given.cancel()
+                returned.cancel()
             else:
-                given.set_exception(error)
-                given.exception()  # looked at: it is raised here, whether others wait or not
+                returned.set_exception(error)
+                returned.exception()  # looked at: it is raised here, whether others wait or not
             raise
-        given.set_result(value)
+        returned.set_result(value)
         return value
+
+    async def _run_once(self) -> object:
+        """What the function returned, decoded from what is saved."""
+        run, phase_, shape = self._run, self._scope.phase, returned_shape(self._function)
+        occurrence, known, task_id = run.identify(self._key)
+        if known is not None and run.answers_from_store(known):
+            trouble = "" if known.state is CallState.DONE else known.terminated_by
+            run.emit(StepEnded(run.clock.wall(), self._name, phase_, trouble, replayed=True))
+            if trouble:
+                raise StepFailedError(
+                    f"The step {self._name} failed before with {trouble}.",
+                    hint=f"`jackline retry {run.run_id} --only {self._name}` runs it again.",
+                )
+            return shape.decode(known.value or b"null")
+        call = CallRecord(
+            run.run_id,
+            self._key,
+            occurrence,
+            CallKind.STEP,
+            self._name,
+            phase_,
+            task_id,
+            CallState.RUNNING,
+            attempts=1 if known is None else known.attempts + 1,
+        )
+        ticket = run.gate.ticket(may_probe=False)
+        try:
+            with run.running_call():
+                await run.gate.enter(ticket)
+                return await self._run_and_save(call, shape)
+        except StopAgentError as stop:
+            raise StepFailedError(
+                f"The step {self._name} was not started: {stop.evidence.says}"
+            ) from None
+        finally:
+            run.gate.done(ticket)
+
+    async def _run_and_save(self, call: CallRecord, shape: Shape) -> object:
+        run = self._run
+        call = replace(call, started_at=run.clock.wall())
+        await run.begin(call)
+        run.emit(StepBegan(call.started_at, call.label, call.phase))
+        try:
+            data = shape.encode(await self._call_function())
+            value = shape.decode(data)
+            done = replace(call, state=CallState.DONE, value=data, ended_at=run.clock.wall())
+        except Exception as error:
+            trouble = type(error).__name__
+            failed = replace(call, state=CallState.FAILED, value=None, terminated_by=trouble)
+            await run.end(replace(failed, ended_at=run.clock.wall()))
+            run.emit(StepEnded(run.clock.wall(), call.label, call.phase, trouble, replayed=False))
+            raise
+        await run.shielded(run.end(done))
+        run.emit(StepEnded(run.clock.wall(), call.label, call.phase, "", replayed=False))
+        return value
+
+    async def _call_function(self) -> object:
+        positional, named = self._arguments
+        with contain_exits():
+            if inspect.iscoroutinefunction(self._function):
+                return await self._function(*positional, **named)
+            async with self._run.blocking_steps:
+                call = partial(self._function, *positional, **named)
+                returned = await in_own_thread(call, f"step {self._name}")
+            return await returned if inspect.isawaitable(returned) else returned
 
     def __repr__(self) -> str:
         return f"<StepCall {self._name}>"
@@ -255,26 +335,32 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     if resume is not None and continue_from is not None:
         raise BadArgumentError(
             "An agent goes on from one place: resume= or continue_from=, not both.",
-            next="Leave one of them out.",
+            hint="Leave one of them out.",
+        )
+    runs_it = runner or scope.run.settings.runner
+    if max_tokens is not None and runs_it != OWN_LOOP:
+        raise BadArgumentError(
+            f"agent(max_tokens=…) cannot be set for the runner {runs_it}, which decides it itself.",
+            hint=f'Leave it out, or use runner="{OWN_LOOP}".',
         )
     spec = AgentSpec(
-        text("prompt", prompt),
+        prompt,
         Shape(schema),
-        label=text("label", label),
-        model=text_or_none("model", model),
+        label=label,
+        model=model,
         toolbox=toolbox(tools),
-        system=text_or_none("system", system),
-        runner=text_or_none("runner", runner),
-        cwd=folder(cwd),
-        budget=limits(budget),
-        max_tokens=answer_limit(max_tokens, runner or scope.run.settings.runner),
-        timeout=duration(timeout),
-        deadline=moment(deadline),
-        retries=retry_count(retries),
-        resume=text_or_none("resume", resume),
+        system=system,
+        runner=runner,
+        cwd=str(cwd) if isinstance(cwd, os.PathLike) else cwd,
+        budget=budget,
+        max_tokens=max_tokens,
+        timeout=None if timeout is None else seconds_of(timeout),
+        deadline=deadline if isinstance(deadline, datetime | None) else seconds_of(deadline),
+        retries=retries,
+        resume=resume,
         continue_from=continued_task_id(continue_from),
         on_end=hooks(on_end, scope.run.flow_module_name),
-        class_=text_or_none("class_", class_),
+        class_=class_,
     )
     return AgentCall(spec, scope)
 
@@ -295,18 +381,15 @@ def step(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> StepCall
     Arguments must be plain data; the result what the function's annotation says, or plain data. A
     blocking function runs in a thread. One that was cut off by a crash runs again.
     """
-    scope = scope_for("step()")
-    name = step_name(function)
-    returned_type(function)
-    step_key(function, (args, kwargs), scope.run.flow_module_name)
-    return StepCall(function, (args, kwargs), scope, name)
+    return StepCall(function, (args, kwargs), scope_for("step()"))
 
 
 class phase:  # noqa: N801 -- a word of the language, used like a function
     """A named part of a flow, for people: `async with phase("search"): …`; may be nested."""
 
     def __init__(self, name: str) -> None:
-        self._name = text("phase", name)
+        check_text("phase", name)
+        self._name = name
         self._token: Token[FlowScope | None] | None = None
         self._scope: FlowScope | None = None
 
@@ -315,7 +398,7 @@ class phase:  # noqa: N801 -- a word of the language, used like a function
         path = f"{scope.phase}/{self._name}" if scope.phase else self._name
         self._scope = replace(scope, phase=path)
         self._token = CURRENT.set(self._scope)
-        scope.run.tell(PhaseBegan(scope.run.clock.wall(), path))
+        scope.run.emit(PhaseBegan(scope.run.clock.wall(), path))
 
     async def __aexit__(
         self,
@@ -325,7 +408,7 @@ class phase:  # noqa: N801 -- a word of the language, used like a function
     ) -> None:
         scope = cast("FlowScope", self._scope)
         CURRENT.reset(cast("Token[FlowScope | None]", self._token))
-        scope.run.tell(PhaseEnded(scope.run.clock.wall(), scope.phase, kind is None))
+        scope.run.emit(PhaseEnded(scope.run.clock.wall(), scope.phase, kind is None))
 
 
 MOST = 10_000
@@ -363,7 +446,7 @@ class Batch(Generic[T_co]):
         if len(self.values) < needed:
             raise StepFailedError(
                 f"{needed} were needed: {self.summary}.",
-                next="Look at `.failed` for why; `jackline retry` runs the failed ones again.",
+                hint="Look at `.failed` for why; `jackline retry` runs the failed ones again.",
             )
         return self
 
@@ -382,15 +465,16 @@ async def parallel(
     Siblings go on when one fails; look at the batch for what came of each. Up to 10,000 calls.
     """
     scope_for("parallel()")
-    _check_limit(limit)
+    if limit is not None:
+        check_count("parallel", "limit", limit, least=1)
     if not isinstance(calls, (Iterable, AsyncIterable)):
         raise BadArgumentError(
             f"parallel() cannot go through a {type(calls).__name__}.",
-            next="Give many calls: parallel(agent(…) for …), or a list of them.",
+            hint="Give many calls: parallel(agent(…) for …), or a list of them.",
         )
     given = await _collect(calls)
     slots = None if limit is None else asyncio.Semaphore(limit)
-    tasks = [asyncio.create_task(_settled(call, slots)) for call in given]
+    tasks = [asyncio.create_task(_outcome_of(call, slots)) for call in given]
     try:
         if tasks:
             await asyncio.wait(tasks)
@@ -402,14 +486,8 @@ async def parallel(
     for task in tasks:
         if not task.cancelled():
             task.exception()  # looked at: the first trouble is raised below for all
-    return Batch(tuple(_outcome(task) for task in tasks))
-
-
-def _check_limit(limit: object) -> None:
-    if limit is not None and (not isinstance(limit, int) or limit < 1):
-        raise BadArgumentError(
-            f"parallel(limit={limit!r}) would start nothing.", next="Give 1 or more."
-        )
+    cancelled: Outcome[T] = Outcome(Ending.CANCELLED, evidence=Evidence(says="It was cancelled."))
+    return Batch(tuple(cancelled if task.cancelled() else task.result() for task in tasks))
 
 
 async def _collect(
@@ -438,40 +516,25 @@ def _check(given: list[Awaitable[T]]) -> None:
     if not isinstance(call, Awaitable):
         raise BadArgumentError(
             f"parallel() cannot await a {type(call).__name__}.",
-            next="Give calls that were not awaited: parallel(agent(…) for …).",
+            hint="Give calls that were not awaited: parallel(agent(…) for …).",
         )
     if len(given) > MOST:
         raise BadArgumentError(
-            f"parallel() takes up to {MOST:,} calls.", next="Split them into several."
+            f"parallel() takes up to {MOST:,} calls.", hint="Split them into several."
         )
 
 
-async def _settled(call: Awaitable[T], slots: asyncio.Semaphore | None) -> Outcome[T]:
-    if slots is None:
-        return await _ended(call)
-    async with slots:
-        return await _ended(call)
-
-
-async def _ended(call: Awaitable[T]) -> Outcome[T]:
-    try:
-        if isinstance(call, AgentCall):
-            return cast("Outcome[T]", await call.outcome())
-        return Outcome(Ending.COMPLETION, await call)
-    except AgentFailedError as error:
-        return cast("Outcome[T]", error.outcome)
-    except (LeaseLostError, JournalError):
-        raise
-    except Exception as error:  # noqa: BLE001 -- the border of one call: its siblings go on
-        return Outcome(Ending.CRASH, evidence=Evidence(says=_in_words(error)))
-
-
-def _in_words(error: Exception) -> str:
-    said = str(error)
-    return f"{type(error).__name__}: {said[:300]}" if said else type(error).__name__
-
-
-def _outcome(task: asyncio.Task[Outcome[T]]) -> Outcome[T]:
-    if task.cancelled():
-        return Outcome(Ending.CANCELLED, evidence=Evidence(says="It was cancelled."))
-    return task.result()
+async def _outcome_of(call: Awaitable[T], slots: asyncio.Semaphore | None) -> Outcome[T]:
+    async with nullcontext() if slots is None else slots:
+        try:
+            if isinstance(call, AgentCall):
+                return cast("Outcome[T]", await call.outcome())
+            return Outcome(Ending.COMPLETION, await call)
+        except AgentFailedError as error:
+            return cast("Outcome[T]", error.outcome)
+        except (LeaseLostError, JournalError):
+            raise
+        except Exception as error:  # noqa: BLE001 -- the border of one call: its siblings go on
+            text = str(error)[:300]
+            says = f"{type(error).__name__}: {text}" if text else type(error).__name__
+            return Outcome(Ending.CRASH, evidence=Evidence(says=says))

@@ -64,7 +64,7 @@ class Context:
         if standing is None or not standing.key:
             raise UsageError(
                 "ctx.idempotency_key is known only in an on_end hook.",
-                next="In a step, use ctx.run_id and the arguments of the step.",
+                hint="In a step, use ctx.run_id and the arguments of the step.",
             )
         return standing.key
 
@@ -74,7 +74,7 @@ class Context:
         if _left_run() is not None:
             raise UsageError(
                 "ctx.budget is not known here: no process carries this run any more.",
-                next="Use what the hook is given: the outcome has usage and cost.",
+                hint="Use what the hook is given: the outcome has usage and cost.",
             )
         return scope_for("ctx.budget").account.left()
 
@@ -86,7 +86,7 @@ class Context:
             return
         run = scope_for("ctx.note()").run
         said = {"says": text, **detail}
-        _on_loop(run.loop, lambda: run.telling.log(run.clock.wall(), "note", "", said))
+        _on_loop(run.loop, lambda: run.events.log(run.clock.wall(), "note", "", said))
 
     def resource(
         self,

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from jackline.budgets.budget import Account, Budget
+from jackline.budgets.budget import Budget
 from jackline.errors import BadArgumentError, UnreadableError, UsageError
 from jackline.flows.agent_spec import HookGiven, hooks
 from jackline.flows.execution.execution import CURRENT, scope_for
@@ -47,7 +47,7 @@ class Flow(Generic[P, T]):
         if not inspect.iscoroutinefunction(function):
             raise BadArgumentError(
                 f"@flow needs an async function, and {function.__name__} is none.",
-                next="Write `async def`.",
+                hint="Write `async def`.",
             )
         check_signature(function)
         self.function = function
@@ -63,9 +63,8 @@ class Flow(Generic[P, T]):
 
     async def _as_child(self, args: Any, kwargs: Any) -> T:
         scope = scope_for(f"The flow {self.name}")
-        scope.run.heed_window(self.budget)
-        budgets = () if self.budget is None else (self.budget,)
-        account = Account(f"The flow {self.name}", budgets, scope.account)
+        name = f"The flow {self.name}"
+        account = scope.run.accounting.open_account(name, self.budget, scope.account)
         path = f"{scope.phase}/{self.name}" if scope.phase else self.name
         token = CURRENT.set(replace(scope, account=account, phase=path))
         try:
@@ -142,16 +141,16 @@ def load_flow(reference: str) -> Flow[..., Any]:
         if found is None:
             raise BadArgumentError(
                 f"There is no flow {name} in {file.name}.",
-                next=f"It has these: {', '.join(flows)}." if flows else _MARK_ONE,
+                hint=f"It has these: {', '.join(flows)}." if flows else _MARK_ONE,
             )
         return found
     if len(flows) == 1:
         return next(iter(flows.values()))
     if not flows:
-        raise BadArgumentError(f"There is no flow in {file.name}.", next=_MARK_ONE)
+        raise BadArgumentError(f"There is no flow in {file.name}.", hint=_MARK_ONE)
     raise BadArgumentError(
         f"{file.name} has several flows: {', '.join(flows)}.",
-        next=f"Say which: {file.name}:{next(iter(flows))}.",
+        hint=f"Say which: {file.name}:{next(iter(flows))}.",
     )
 
 
@@ -173,7 +172,7 @@ def load_module(file: Path) -> ModuleType:
     path = file.resolve()
     if not path.is_file():
         raise UnreadableError(
-            f"There is no file {file}.", next="Give the path of a Python file: FLOW.py[:name]."
+            f"There is no file {file}.", hint="Give the path of a Python file: FLOW.py[:name]."
         )
     folder = str(path.parent)
     if folder not in sys.path:
@@ -184,7 +183,7 @@ def load_module(file: Path) -> ModuleType:
     loader = CheckedLoader(name, str(path), is_flow=True)
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if path.suffix != ".py" or spec is None or spec.loader is None:
-        raise UnreadableError(f"{file.name} is no Python file.", next="Give a file ending in .py.")
+        raise UnreadableError(f"{file.name} is no Python file.", hint="Give a file ending in .py.")
     module = importlib.util.module_from_spec(spec)
     # Dataclasses and pydantic look their module up by name.
     sys.modules[name] = module
@@ -197,7 +196,7 @@ def load_module(file: Path) -> ModuleType:
         sys.modules.pop(name, None)
         raise UnreadableError(
             f"{file.name} cannot be loaded: {_in_words(error, path)}.",
-            next="Make `python -c 'import …'` of it work first.",
+            hint="Make `python -c 'import …'` of it work first.",
         ) from error
     return module
 

@@ -38,6 +38,7 @@ from jackline.flows.actions import (
     permitted_words,
 )
 from jackline.flows.records import ResourceRecord
+from jackline.flows.settings import AllowPatterns
 from jackline.flows.store.run_store import NOT_OURS, RunStore
 from jackline.foreign_repositories import ForeignRepositoryError, ask_git
 
@@ -202,7 +203,7 @@ class OwnerlessRun:
 
     async def keep(self, resource: ResourceRecord) -> None:
         """Put something on the ledger."""
-        await self.engine.keep_resource(resource)
+        await self.engine.save_resource(resource)
 
     def write(self, writing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin to write something at once; on the loop's thread."""
@@ -274,6 +275,8 @@ class ActionRunner:
     """The run, when no process carries it any more."""
     trusted: bool = True
     """Whether this installation wrote the run: its folder and its flow are only then used."""
+    allow: AllowPatterns = tuple
+    """Gives the user's patterns of now for commands that models have ordered."""
 
     async def do(self, act: CleanupAction) -> str:
         """Why it failed; empty when it did not."""
@@ -315,7 +318,7 @@ class ActionRunner:
         if allowed is None:
             environment = {**os.environ, **act.environment}
             return await self._run(act.action, self.cwd, environment, told=act.told)
-        words = await permitted_words(allowed)
+        words = await permitted_words(allowed, self.allow())
         if isinstance(words, str):
             return words
         environment = {**without_secrets(os.environ), **act.environment}

@@ -83,7 +83,7 @@ class Hooks:
             if row is None or row.state == "due":
                 at = self._actor.clock.wall()
                 row = row or HookRecord(self._run_id, end_id, hook, told, at=at)
-                await self._do(replace(row, told=told), again=False)
+                await self._do(replace(row, outcome=told), again=False)
 
     async def recover(self) -> None:
         """Run again what an earlier process failed at, or died under."""
@@ -108,7 +108,7 @@ class Hooks:
                 whose = row.end_id.rpartition("/")[0]
                 outcome = run if whose == self._run_id else _ended(calls.get(whose), ending)
                 if outcome is not None:
-                    await self._do(replace(row, told=encode_outcome(outcome)), again=False)
+                    await self._do(replace(row, outcome=encode_outcome(outcome)), again=False)
                 elif ending is not None and whose != self._run_id and whose not in calls:
                     await self._drop(row)
 
@@ -132,7 +132,7 @@ class Hooks:
     async def _do(self, row: HookRecord, *, again: bool) -> None:
         if not row.trusted or not await self._engine.begin_hook(row, again=again):
             return
-        outcome = decode_outcome(row.told)
+        outcome = decode_outcome(row.outcome)
         label = outcome.label
         whose = row.end_id.rpartition("/")[0]
         key = idempotency_key(row)
@@ -140,7 +140,7 @@ class Hooks:
             self._run_id,
             "" if whose == self._run_id else whose,
             row.hook,
-            row.told,
+            row.outcome,
             outcome,
             {
                 "JACKLINE_RUN_ID": self._run_id,
@@ -202,7 +202,7 @@ class Resources:
             resource = replace(before, lease_until=resource.lease_until, release=resource.release)
         self._held[resource.name] = resource
         self._note_end(resource)
-        await self._engine.keep_resource(resource)
+        await self._engine.save_resource(resource)
 
     async def release_of_agent(self, task_id: str) -> None:
         """Give back what this agent took."""
@@ -248,7 +248,7 @@ async def release(
         told(f"release {row.name}", "", NOT_OURS)
         return row
     tries = row.tries + 1
-    await engine.keep_resource(replace(row, state=ResourceState.RELEASING, tries=tries))
+    await engine.save_resource(replace(row, state=ResourceState.RELEASING, tries=tries))
     trouble = await actor.do(_act(row)) if row.release else ""
     now = actor.clock.wall()
     after = replace(
@@ -258,7 +258,7 @@ async def release(
         tries=tries,
         trouble=trouble,
     )
-    await engine.keep_resource(after)
+    await engine.save_resource(after)
     told(f"release {row.name}", "", trouble)
     return after
 

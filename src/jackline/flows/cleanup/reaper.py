@@ -21,6 +21,7 @@ from jackline.flows.cleanup.action_runner import ActionRunner, OwnerlessRun
 from jackline.flows.cleanup.ledger import Hooks, release
 from jackline.flows.records import ENDED, ResourceRecord, RunRecord, decode_outcome
 from jackline.flows.saved_sources import run_only_known
+from jackline.flows.settings import AllowPatterns
 from jackline.flows.store.run_store import Claim, RunStore
 
 ModuleOf = Callable[[RunRecord], ModuleType | None]
@@ -46,10 +47,12 @@ async def reap(
     *,
     limit: float = 120.0,
     unattended: bool = False,
+    allow: AllowPatterns = tuple,
 ) -> list[Reaped]:
     """Run the hooks that ended runs still owe, and release what is overdue or left behind.
 
     `unattended`: functions are called only of sources that a person has started the run with.
+    `allow` gives the user's patterns of now for commands that models have ordered.
     """
     done: list[Reaped] = []
     for left in await _left_behind(engine, clock.wall()):
@@ -62,7 +65,7 @@ async def reap(
             for still in await _left_behind(engine, clock.wall(), ours=left.run.run_id):
                 if unattended:
                     await run_only_known(engine, still.run)
-                await _Reaper(engine, clock, module_of, limit, done, still).clean_up()
+                await _Reaper(engine, clock, module_of, limit, done, still, allow).clean_up()
         finally:
             standing = await engine.run(left.run.run_id)
             await engine.let_go(claim, standing or left.run)
@@ -99,6 +102,7 @@ class _Reaper:
         limit: float,
         done: list[Reaped],
         left: _Left,
+        allow: AllowPatterns,
     ) -> None:
         self._engine = engine
         self._clock = clock
@@ -107,6 +111,7 @@ class _Reaper:
         self._limit = limit
         self._done = done
         self._left = left
+        self._allow = allow
 
     async def clean_up(self) -> None:
         """Run the hooks that it owes, then give back what it holds."""
@@ -115,7 +120,13 @@ class _Reaper:
         phases = {name: call.phase for name, call in calls.items()}
         left = OwnerlessRun(run.run_id, self._engine, self._clock, self._module, phases)
         actor = ActionRunner(
-            self._clock, self._limit, run.cwd, self._module, left=left, trusted=run.trusted
+            self._clock,
+            self._limit,
+            run.cwd,
+            self._module,
+            left=left,
+            trusted=run.trusted,
+            allow=self._allow,
         )
         if self._left.owes_hooks:
             hooks = Hooks(self._engine, run.run_id, actor, self._told)

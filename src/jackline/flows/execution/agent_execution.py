@@ -9,8 +9,6 @@ begun; (6) an agent that a person cancels while no process runs it ends from wha
 its usage stays counted, and only its own clean-up runs; (7) events of an end are the same
 wherever it was made; (8) an agent that continues another sees that one's lines before its own,
 back to the first, writes none of them and sees none that came later.
-Not here: the runner's work (agents/), admission of calls (call_gate.py), the arguments
-(agent_spec.py).
 """
 
 from __future__ import annotations
@@ -19,15 +17,15 @@ import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.runner import AgentTask, LogEntry, Runner, StopAgentError, within
-from jackline.budgets.budget import Account, Unit
+from jackline.agents.runner import AgentTask, LogEntry, StopAgentError, within
+from jackline.budgets.budget import Account
 from jackline.errors import (
     BadArgumentError,
     JacklineError,
@@ -36,8 +34,7 @@ from jackline.errors import (
     UsageError,
 )
 from jackline.flows.agent_spec import OWN_LOOP, AgentSpec, tools_for
-from jackline.flows.budget.reservations import no_more_agents
-from jackline.flows.budget.usage import Deadline, TimeLimits, WorkTime
+from jackline.flows.execution.accounting import AgentAccounting
 from jackline.flows.execution.agent_cancellation import (
     AgentCancelledError,
     CancelHandle,
@@ -46,6 +43,7 @@ from jackline.flows.execution.agent_cancellation import (
 from jackline.flows.execution.call_gate import AgentCallGate
 from jackline.flows.execution.execution import CURRENT, Execution, FlowScope, inside
 from jackline.flows.execution.gate import Ticket
+from jackline.flows.execution.work_time import Deadline, TimeLimits
 from jackline.flows.records import (
     CallKind,
     CallRecord,
@@ -68,111 +66,47 @@ from jackline.flows.store.agent_log import (
 from jackline.flows.store.run_store import RunStore, how_to_accept
 from jackline.flows.values import UnfitValueError, plain_json
 
-
-def emit_agent_began(run: Execution, call: CallRecord, runner: str, model: str | None) -> None:
-    """The agent of this call begins."""
-    run.tell(
-        AgentBegan(
-            call.started_at,
-            call.task_id,
-            call.label,
-            call.phase,
-            runner,
-            model or run.settings.model,
-            call.attempts,
-        )
-    )
-
-
-def emit_agent_ended(run: Execution, call: CallRecord, outcome: Outcome[Any]) -> None:
-    """The agent of this call is through, its clean-up included."""
-    at = run.clock.wall()
-    if outcome.ok and not outcome.text and outcome.value in ("", None):
-        run.tell(Warned(at, f"The agent {call.label} completed with nothing to say."))
-    run.tell(
-        AgentEnded(
-            at,
-            call.task_id,
-            call.label,
-            call.phase,
-            outcome.terminated_by,
-            outcome.evidence.says,
-            outcome.usage.total,
-            outcome.cost,
-            outcome.turns,
-            outcome.duration,
-        )
-    )
-
-
+_RETRIED = frozenset({Ending.CRASH, Ending.TOOL_ERROR, Ending.OUTAGE, Ending.RATE_LIMIT})
+_CUT_OFF = frozenset({Ending.CRASH, Ending.CANCELLED})
+_FIRST_WAIT = 5.0
 _LOOK_AGAIN = 60.0
-
-
-async def wait_for_reserve(run: Execution, call: CallRecord, class_: str | None) -> None:
-    """Returns when an agent of this class may start, as far as the run's reserve is concerned."""
-    reserve = run.settings.reserve
-    if reserve is None or class_ not in reserve.classes:
-        return
-    while True:
-        used = await run.host.window_used()
-        now = run.clock.wall()
-        if used is None or used[0] < reserve.share or used[1] <= now:
-            break
-        why = f"{used[0]:.0%} of the account's window is used, and the rest is kept for others"
-        run.tell(AgentWaits(now, call.task_id, call.label, why, used[1]))
-        await run.clock.sleep(min(_LOOK_AGAIN, used[1] - now))
-    run.tell(AgentWaits(run.clock.wall(), call.task_id, call.label, "", None))
-
-
-@dataclass(frozen=True, slots=True)
-class EarlierSession:
-    """The session to go on with, and the lines that a runner needs for it."""
-
-    session_id: str | None = None
-    entries: Sequence[LogEntry] = ()
-    follows: ContinuedAgent | None = None
 
 
 async def find_earlier_session(
     engine: RunStore, spec: AgentSpec, runner: str, known: ContinuedAgent | None = None
-) -> EarlierSession:
-    """What `resume=` or `continue_from=` names; BadArgumentError when it cannot be found.
+) -> tuple[str | None, Sequence[LogEntry], ContinuedAgent | None]:
+    """The session that `resume=` or `continue_from=` names, its lines, and whose they are.
 
-    `known` is where the agent had begun, if it has.
+    `known` is where the agent had begun, if it has. BadArgumentError when there is no such session.
     """
-    if spec.resume is None and spec.continue_from is None:
-        return EarlierSession()
-    session: str | None
     if spec.resume is not None:
         call, session = await engine.find_session(spec.resume), spec.resume
+    elif spec.continue_from is not None:
+        call = await engine.find_task(spec.continue_from)
+        saved = decode_outcome(call.outcome).session_id if call and call.outcome else ""
+        session = saved or session_id_of(spec.continue_from if call is None else call.task_id)
     else:
-        call = await engine.find_task(spec.continue_from or "")
-        session = _session_of(call)
-    if call is not None and not call.trusted:
-        raise _not_ours(call)
+        return None, (), None
     if call is None and (spec.resume is None or runner == OWN_LOOP):
         raise BadArgumentError(
             f"There is no earlier agent {spec.resume or spec.continue_from} to go on with.",
-            next="Give the session id or the outcome of an agent that `jackline show` lists.",
+            hint="Give the session id or the outcome of an agent that `jackline show` lists.",
         )
-    if call is None or runner != OWN_LOOP:
-        return EarlierSession(session)
+    if call is None or (call.trusted and runner != OWN_LOOP):
+        return session, (), None
     whom = known or ContinuedAgent(call.task_id, len(await engine.entries(call.task_id)))
-    lines = await _lines(engine, whom)
+    lines = await _conversation(engine, whom) if call.trusted else None
     if lines is None:
-        raise _not_ours(call)
-    return EarlierSession(session, lines, whom)
+        raise BadArgumentError(
+            f"The agent {call.task_id} was not written by this installation: it is not gone on"
+            " with.",
+            hint=how_to_accept(call.run_id),
+        )
+    return session, lines, whom
 
 
-def _not_ours(call: CallRecord) -> BadArgumentError:
-    return BadArgumentError(
-        f"The agent {call.task_id} was not written by this installation: it is not gone on with.",
-        next=how_to_accept(call.run_id),
-    )
-
-
-async def _lines(engine: RunStore, whom: ContinuedAgent | None) -> list[LogEntry] | None:
-    """The lines of this agent and of all that it went on from, the oldest first.
+async def _conversation(engine: RunStore, whom: ContinuedAgent | None) -> list[LogEntry] | None:
+    """The lines of this agent and of all that it continued, the oldest first.
 
     None when some of them are not ours.
     """
@@ -192,55 +126,46 @@ async def _lines(engine: RunStore, whom: ContinuedAgent | None) -> list[LogEntry
     return [line for part in reversed(parts) for line in part]
 
 
-def what_happened(before: CallRecord | Outcome[Any] | None) -> str:
-    """What cut the last attempt off, for the agent that goes on; empty when there was none."""
-    if before is None:
-        return ""
+def _what_happened(before: CallRecord | Outcome[Any] | None) -> str:
+    """What cut the last attempt off, for the agent that continues; empty when there was none."""
     if isinstance(before, CallRecord):
         if before.state is CallState.RUNNING:
             return "The process that carried you ended before you were done."
-        if before.outcome is None or not before.started_at:
-            return ""
-        before = decode_outcome(before.outcome)
+        before = decode_outcome(before.outcome) if before.outcome and before.started_at else None
+    if before is None:
+        return ""
     says = before.evidence.says
     return f"Your last attempt ended by {before.terminated_by.value}{': ' + says if says else '.'}"
 
 
-def _session_of(call: CallRecord | None) -> str | None:
-    if call is None:
-        return None
-    kept = decode_outcome(call.outcome).session_id if call.outcome else ""
-    return kept or session_id_of(call.task_id)
+def _emit_ended(run: Execution, call: CallRecord, outcome: Outcome[Any]) -> None:
+    at = run.clock.wall()
+    if outcome.ok and not outcome.text and outcome.value in ("", None):
+        run.emit(Warned(at, f"The agent {call.label} completed with nothing to say."))
+    run.emit(
+        AgentEnded(
+            at,
+            call.task_id,
+            call.label,
+            call.phase,
+            outcome.terminated_by,
+            outcome.evidence.says,
+            outcome.usage.total,
+            outcome.cost,
+            outcome.turns,
+            outcome.duration,
+        )
+    )
 
 
 async def cancel_stored_agent(run: Execution, call: CallRecord, name: str) -> Outcome[Any]:
     """How this agent ended now that an order of that name has ended it, clean-up included."""
-    outcome = await _outcome(run, call, name)
-    ended = replace(
-        call,
-        state=CallState.FAILED,
-        value=None,
-        outcome=encode_kept_beside(outcome),
-        ended_at=run.clock.wall(),
-        tokens=max(call.tokens, outcome.usage.total),
-        cost=max(call.cost, outcome.cost or 0.0),
-        terminated_by=outcome.terminated_by.value,
-    )
-    await run.end(ended)
-    with inside(FlowScope(run, run.account, call.phase, call.task_id)):
-        await run.hooks.run_due({call.task_id: ended}, ending=None)
-        await run.resources.release_of_agent(call.task_id)
-    emit_agent_ended(run, call, outcome)
-    return outcome
-
-
-async def _outcome(run: Execution, call: CallRecord, name: str) -> Outcome[Any]:
     before: Outcome[Any] = Outcome(Ending.CANCELLED)
     if call.outcome is not None:
         before = decode_outcome(call.outcome)
     used = usage_in(await run.engine.entries(call.task_id))
     known = before.usage.total >= used.usage.total
-    return replace(
+    outcome = replace(
         before,
         terminated_by=Ending.CANCELLED,
         value=None,
@@ -253,11 +178,22 @@ async def _outcome(run: Execution, call: CallRecord, name: str) -> Outcome[Any]:
         turns=max(before.turns, used.turns),
         duration=max(before.duration, used.seconds),
     )
-
-
-_TRIED_AGAIN = frozenset({Ending.CRASH, Ending.TOOL_ERROR, Ending.OUTAGE, Ending.RATE_LIMIT})
-_CUT_OFF = frozenset({Ending.CRASH, Ending.CANCELLED})
-_FIRST_WAIT = 5.0
+    ended = replace(
+        call,
+        state=CallState.FAILED,
+        value=None,
+        outcome=encode_kept_beside(outcome),
+        ended_at=run.clock.wall(),
+        tokens=max(call.tokens, outcome.usage.total),
+        cost=max(call.cost, outcome.cost or 0.0),
+        terminated_by=outcome.terminated_by.value,
+    )
+    await run.end(ended)
+    with inside(FlowScope(run, run.accounting.account, call.phase, call.task_id)):
+        await run.hooks.run_due({call.task_id: ended}, ending=None)
+        await run.resources.release_of_agent(call.task_id)
+    _emit_ended(run, call, outcome)
+    return outcome
 
 
 class AgentExecution:
@@ -268,87 +204,101 @@ class AgentExecution:
         self._scope = scope
         self._run = scope.run
         run = self._run
-        self._runner = self._find_runner()
+        name = spec.runner or run.settings.runner
+        if name not in run.runners:
+            names = ", ".join(sorted(run.runners)) or "none"
+            raise BadArgumentError(
+                f"There is no runner {name!r}.", hint=f"Choose one of these: {names}."
+            )
+        self._runner = run.runners[name]
         key = spec.key()
         occurrence, self._known, task_id = run.identify(key)
-        if self._known is not None:
-            label = self._known.label
-        else:
-            label = spec.label or run.next_label(scope.phase, "agent")
+        known = self._known
         self._call = CallRecord(
             run.run_id,
             key,
             occurrence,
             CallKind.AGENT,
-            label,
+            known.label if known else spec.label or run.next_label(scope.phase, "agent"),
             scope.phase,
             task_id,
             CallState.RUNNING,
-            attempts=1 if self._known is None else self._known.attempts + 1,
-            # What it had cost is in the ledger already.
-            tokens=0 if self._known is None else self._known.tokens,
-            cost=0.0 if self._known is None else self._known.cost,
+            attempts=known.attempts + 1 if known else 1,
+            # What it had cost is saved already.
+            tokens=known.tokens if known else 0,
+            cost=known.cost if known else 0.0,
         )
         self._end_id = ""
         self._started_at = run.clock.wall()
         self._deadline: Deadline | None = None
-        self._work: WorkTime | None = None
 
     async def outcome(self) -> Outcome[Any]:
         """How it ended; from the store, when it is there."""
-        # Before it waits for anything, so that nobody else is given what it has used.
-        used = self._run.earlier.of(self._call.task_id)
-        if used is not None:
-            self._scope.account.recall({**used.amount, Unit.AGENTS: 1})
+        accounting = self._run.accounting
+        # Before it waits for anything, so that nobody else gets what it has used.
+        accounting.recall(self._scope.account, self._call.task_id)
         if self._known is not None and self._run.answers_from_store(self._known):
             return self._replayed(self._known)
-        if self._scope.account.parent is not None and self._run.earlier.agents:
+        if self._scope.account.parent is not None and accounting.has_past:
             # A child flow knows what its calls have used once it has come to them: let those come
             # that are called with this one, before it uses what is theirs.
             await asyncio.sleep(0)
         self._deadline = await self._find_deadline()
         ticket = self._run.gate.ticket()
-        orders, call = self._run.orders, self._call
+        cancellable = self._run.cancellations.cancellable(self._call.label, self._call.task_id)
         try:
-            with self._run.carried_here(), orders.reaching(call.label, call.task_id) as reach:
-                return await self._in_turn(ticket, reach)
+            with self._run.running_call(), cancellable as handle:
+                return await self._in_turn(ticket, handle)
         finally:
             self._run.gate.done(ticket)
 
-    async def _in_turn(self, ticket: Ticket, reach: CancelHandle) -> Outcome[Any]:
+    async def _in_turn(self, ticket: Ticket, handle: CancelHandle) -> Outcome[Any]:
         async with AsyncExitStack() as stack:
             try:
-                with reach.may_be_cut():
+                with handle.interruptible():
                     await within(self._deadline, self._queued(stack, ticket))
             except StopAgentError as stop:
                 return await self._never_began(stop.ending, stop.evidence)
             except AgentCancelledError:
-                return await self._run.whole(self._ended_by_hand(reach.ordered))
-            return await self._started(ticket, reach)
+                return await self._run.shielded(self._cancelled_before_start(handle.ordered))
+            return await self._started(ticket, handle)
 
     async def _queued(self, stack: AsyncExitStack, ticket: Ticket) -> None:
-        """Returns when its turn has come; the slot is given back with the stack."""
+        """Returns when its turn has come; the slot is released with the stack."""
         # A tool of an agent that holds a slot called it: waiting could be for ever.
         if not self._scope.task_id:
             slot = self._run.slot(process=self._runner.name != OWN_LOOP)
             await stack.enter_async_context(slot)
         # Before the gate: a stopping run does not wait for those that have not begun.
-        await wait_for_reserve(self._run, self._call, self._spec.class_)
+        await self._wait_for_reserve()
         await self._run.gate.enter(ticket)
+
+    async def _wait_for_reserve(self) -> None:
+        """Returns when the part of the window that is reserved for other classes is left."""
+        run, call, reserve = self._run, self._call, self._run.settings.reserve
+        if reserve is None or self._spec.class_ not in reserve.classes:
+            return
+        while True:
+            used = await run.host.window_used()
+            now = run.clock.wall()
+            if used is None or used[0] < reserve.share or used[1] <= now:
+                break
+            why = f"{used[0]:.0%} of the account's window is used, and the rest is kept for others"
+            run.emit(AgentWaits(now, call.task_id, call.label, why, used[1]))
+            await run.clock.sleep(min(_LOOK_AGAIN, used[1] - now))
+        run.emit(AgentWaits(run.clock.wall(), call.task_id, call.label, "", None))
 
     async def _find_deadline(self) -> Deadline | None:
         """Its deadline; one in seconds counts from its first start, in whatever process."""
-        run, given = self._run, self._spec.deadline
-        if given is None:
+        run, deadline = self._run, self._spec.deadline
+        if deadline is None:
             return None
-        if isinstance(given, datetime):
-            return Deadline(run.clock, given.timestamp())
+        if isinstance(deadline, datetime):
+            return Deadline(run.clock, deadline.timestamp())
         if self._known is not None:
             first = first_start_in(await run.engine.entries(self._call.task_id))
             self._started_at = self._started_at if first is None else first
-        return Deadline(run.clock, self._started_at + given)
-
-    # --- from the store -----------------------------------------------------------------------
+        return Deadline(run.clock, self._started_at + deadline)
 
     def _replayed(self, known: CallRecord) -> Outcome[Any]:
         run = self._run
@@ -356,117 +306,97 @@ class AgentExecution:
         if known.state is CallState.DONE:
             outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
         run.count_agent(outcome, replayed=True)
-        run.tell(AgentReplayed(run.clock.wall(), known.task_id, known.label, self._scope.phase))
+        run.emit(AgentReplayed(run.clock.wall(), known.task_id, known.label, self._scope.phase))
         return outcome
 
     # --- begun --------------------------------------------------------------------------------
 
-    async def _started(self, ticket: Ticket, reach: CancelHandle) -> Outcome[Any]:
+    async def _started(self, ticket: Ticket, handle: CancelHandle) -> Outcome[Any]:
         run, spec = self._run, self._spec
-        run.heed_window(spec.budget)
-        account = Account(
-            f"The agent {self._call.label}",
-            () if spec.budget is None else (spec.budget,),
-            self._scope.account,
-        )
-        has_begun = run.earlier.of(self._call.task_id) is not None
-        limit = None if has_begun else self._scope.account.begin_agent()
-        if limit is not None:
-            return await self._never_began(Ending.BUDGET, Evidence(says=no_more_agents(limit)))
-        self._call = replace(self._call, started_at=run.clock.wall())
+        name = f"The agent {self._call.label}"
+        account = run.accounting.open_account(name, spec.budget, self._scope.account)
+        refused = run.accounting.begin_agent(self._scope.account, self._call.task_id)
+        if refused is not None:
+            return await self._never_began(refused.ending, refused.evidence)
+        call = self._call = replace(self._call, started_at=run.clock.wall())
         if spec.on_end:
-            self._end_id = await run.hooks.promise(self._call.task_id, spec.on_end)
-        await run.begin(self._call)
-        emit_agent_began(run, self._call, self._runner.name, spec.model)
+            self._end_id = await run.hooks.promise(call.task_id, spec.on_end)
+        await run.begin(call)
+        run.emit(
+            AgentBegan(
+                call.started_at,
+                call.task_id,
+                call.label,
+                call.phase,
+                self._runner.name,
+                spec.model or run.settings.model,
+                call.attempts,
+            )
+        )
         try:
-            with reach.may_be_cut():
-                outcome = await self._carried(ticket, account)
+            with handle.interruptible():
+                outcome = await self._run_runner(ticket, account)
         except AgentCancelledError:
             outcome = Outcome(
-                Ending.CANCELLED, evidence=cancelled_by_person(run.run_id, reach.ordered)
+                Ending.CANCELLED, evidence=cancelled_by_person(run.run_id, handle.ordered)
             )
         except asyncio.CancelledError:
             if run.interruption is None or not run.interruption.keeps_agents:
                 evidence = Evidence(
                     says="The flow cancelled it: by a timeout, in a group, or as it ended."
                 )
-                # The cancellation has come, and the end must be kept nevertheless.
-                await run.whole(self._ended(Outcome(Ending.CANCELLED, evidence=evidence)))
+                # The cancellation has come, and the end must be saved nevertheless.
+                await run.shielded(self._ended(Outcome(Ending.CANCELLED, evidence=evidence)))
             raise
-        return await run.whole(self._ended(outcome))
+        return await run.shielded(self._ended(outcome))
 
-    async def _carried(self, ticket: Ticket, account: Account) -> Outcome[Any]:
-        run, call = self._run, self._call
-        notebook = StoredAgentLog(run.engine, run.claim, call.task_id, run.clock)
-        run.underway.add((call.key, call.occurrence), notebook)
+    async def _run_runner(self, ticket: Ticket, account: Account) -> Outcome[Any]:
+        run, call, spec = self._run, self._call, self._spec
+        log = StoredAgentLog(run.engine, run.claim, call.task_id, run.clock)
+        is_timed = spec.timeout is not None or account.limits_seconds
+        held = partial(run.host.held_time, call.task_id) if is_timed else None
+        model = spec.model or run.settings.model
+        agent = run.accounting.start_agent(call, account, log, held, model)
         try:
             session_id = session_id_of(call.task_id)
-            await notebook.open(session_id)
-            earlier = await find_earlier_session(
-                run.engine, self._spec, self._runner.name, notebook.follows
+            await log.open(session_id)
+            earlier, lines, whose = await find_earlier_session(
+                run.engine, spec, self._runner.name, log.follows
             )
-            notebook.follow(earlier.follows, earlier.entries)
-            if isinstance(self._spec.deadline, float):
-                notebook.started(self._started_at)
-            work = self._go_on_counting(account, notebook)
-            task = self._task(session_id, earlier.session_id)
-            leave = AgentCallGate(
-                run,
-                call,
-                ticket,
-                account,
-                notebook,
-                work,
-                time_limits=self._time_limits(work),
-                model=task.model or "",
-            )
-            if self._spec.cwd is not None and not await asyncio.to_thread(task.cwd.is_dir):
-                # Kept apart from refusals, so that the agent goes on once its folder is back.
+            log.follow(whose, lines)
+            if isinstance(spec.deadline, float):
+                log.started(self._started_at)
+            agent.count_earlier()
+            task = self._task(session_id, earlier)
+            call_gate = AgentCallGate(run, call, ticket, agent, self._time_limits(agent))
+            if spec.cwd is not None and not await asyncio.to_thread(task.cwd.is_dir):
+                # No refusal, so that the agent continues once its folder is back.
                 says = f"Its folder {task.cwd} is not there."
                 return Outcome(Ending.CRASH, evidence=Evidence(says=says))
-            return await self._attempts(task, notebook, leave, work, ticket)
+            return await self._attempts(task, agent, call_gate, ticket)
         except StopAgentError as stop:
             return Outcome(stop.ending, evidence=stop.evidence)
         except UsageError as error:
-            return Outcome(Ending.REFUSED, evidence=Evidence(says=_in_words(error)))
+            says = " ".join(part for part in (error.message, error.hint) if part)
+            return Outcome(Ending.REFUSED, evidence=Evidence(says=says))
         except JacklineError as error:
             run.lose(error)
             raise
 
-    def _go_on_counting(self, account: Account, notebook: StoredAgentLog) -> WorkTime:
-        """Let what earlier processes have used of it count against its own limits in this one."""
-        run, used = self._run, notebook.used
-        account.add(used.amount)
-        is_timed = self._spec.timeout is not None or account.limits_seconds
-        held = partial(run.host.held_time, self._call.task_id) if is_timed else None
-        charge = partial(run.charge_seconds, account)
-        work = WorkTime(run.clock, held, charge, used.seconds)
-        notebook.time_used = work.count
-        if is_timed:
-            run.underway.time(notebook, work)
-        self._work = work
-        return work
-
-    def _time_limits(self, work: WorkTime) -> TimeLimits | None:
-        """Its own limits of time, if it has any."""
-        spec, deadline = self._spec, self._deadline
-        own = None if spec.budget is None else spec.budget.seconds
-        given = [limit for limit in (spec.timeout, own) if limit is not None]
-        if not given and deadline is None:
+    def _time_limits(self, agent: AgentAccounting) -> TimeLimits | None:
+        budget, deadline = self._spec.budget, self._deadline
+        own = None if budget is None else budget.seconds
+        limits = [limit for limit in (self._spec.timeout, own) if limit is not None]
+        if not limits and deadline is None:
             return None
-        return TimeLimits(self._run.clock, work, min(given, default=None), deadline)
+        return TimeLimits(self._run.clock, agent.work, min(limits, default=None), deadline)
 
     async def _attempts(
-        self,
-        task: AgentTask,
-        notebook: StoredAgentLog,
-        leave: AgentCallGate,
-        work: WorkTime,
-        ticket: Ticket,
+        self, task: AgentTask, agent: AgentAccounting, call_gate: AgentCallGate, ticket: Ticket
     ) -> Outcome[Any]:
         tries = 0
         while True:
-            outcome = await self._once(task, notebook, leave, work)
+            outcome = await self._once(task, agent, call_gate)
             evidence = outcome.evidence
             interruption = self._run.interruption
             if interruption is not None:
@@ -477,44 +407,46 @@ class AgentExecution:
                 return outcome
             if outcome.terminated_by is Ending.QUOTA:
                 resets = evidence.resets_at
-                await leave.met_quota(
+                await call_gate.met_quota(
                     evidence,
                     None if resets is None else resets.timestamp(),
                     needs_person=evidence.failure == "billing",
                 )
-            elif outcome.terminated_by in _TRIED_AGAIN and tries < self._spec.retries:
+            elif outcome.terminated_by in _RETRIED and tries < self._spec.retries:
                 tries += 1
                 wait = _FIRST_WAIT * 2.0**tries * (0.5 + self._run.host.draw())
-                leave.waits(f"{outcome.terminated_by}, tried again", self._run.clock.wall() + wait)
+                call_gate.waits(
+                    f"{outcome.terminated_by}, tried again", self._run.clock.wall() + wait
+                )
                 try:
                     await within(self._deadline, self._run.clock.sleep(wait))
                 except StopAgentError as stop:
                     return replace(outcome, terminated_by=stop.ending, evidence=stop.evidence)
-                leave.waits("", None)
+                call_gate.waits("", None)
             elif outcome.ok:
                 return outcome
             else:
                 attempts = max(evidence.attempts, tries + 1)
                 return replace(outcome, evidence=replace(evidence, attempts=attempts))
-            task = replace(task, what_happened=what_happened(outcome))
+            task = replace(task, what_happened=_what_happened(outcome))
 
     async def _once(
-        self, task: AgentTask, notebook: StoredAgentLog, leave: AgentCallGate, work: WorkTime
+        self, task: AgentTask, agent: AgentAccounting, call_gate: AgentCallGate
     ) -> Outcome[Any]:
         token = CURRENT.set(replace(self._scope, task_id=self._call.task_id))
         try:
-            await work.begin()
+            await agent.work.begin()
             try:
-                outcome = await self._runner.carry(task, notebook, leave)
+                outcome = await self._runner.carry(task, agent.log, call_gate)
             finally:
                 # Whatever ended it, nothing of it is in flight any more.
-                leave.release()
-                work.end()
-                if self._run.underway.is_timed(notebook):
-                    notebook.keep_time()
-            await work.deduct_held()
+                call_gate.release()
+                agent.work.end()
+                if agent.is_timed:
+                    agent.log.keep_time()
+            await agent.work.deduct_held()
             # A runner may take a line that could not be written for its own trouble; it is ours.
-            await notebook.settle()
+            await agent.log.settle()
         except (LeaseLostError, JournalError):
             raise
         except Exception as error:  # noqa: BLE001 -- the border of one agent: the others go on
@@ -524,37 +456,18 @@ class AgentExecution:
             CURRENT.reset(token)
         return outcome
 
-    # --- ended --------------------------------------------------------------------------------
-
-    def _with_all_used(self, outcome: Outcome[Any], notebook: StoredAgentLog) -> Outcome[Any]:
-        """The outcome with all that it used: what the runner says, or what was paid for if more."""
-        used = notebook.used
-        unpaid = outcome.usage.total - used.usage.total
-        if unpaid > 0:
-            # A runner that only tells at its end what it used.
-            dollars = max(0.0, (outcome.cost or 0.0) - used.dollars)
-            self._run.charge(self._scope.account, unpaid, dollars)
-        elif unpaid < 0:
-            outcome = replace(outcome, usage=used.usage)
-        if outcome.cost is None and used.dollars:
-            outcome = replace(outcome, cost=used.dollars)
-        if not outcome.turns:
-            # It was ended from outside, and nobody said how far it had come.
-            outcome = replace(outcome, turns=used.turns)
-        return outcome
-
     async def _ended(self, outcome: Outcome[Any]) -> Outcome[Any]:
-        """Keep the end, clean up, and only then let the flow know."""
+        """Save the end, clean up, and only then let the flow know."""
         run, call = self._run, self._call
-        notebook = run.underway.remove((call.key, call.occurrence))
-        if notebook is not None:
-            outcome = self._with_all_used(outcome, notebook)
+        agent = run.accounting.end_agent(call)
+        if agent is not None:
+            outcome = agent.with_all_used(outcome, self._scope.account)
         outcome = replace(
             outcome,
             label=call.label,
             task_id=call.task_id,
             session_id=outcome.session_id or session_id_of(call.task_id),
-            duration=0.0 if self._work is None else self._work.count(),
+            duration=0.0 if agent is None else agent.work.count(),
         )
         outcome, data = self._fitting(outcome)
         record = replace(
@@ -573,7 +486,7 @@ class AgentExecution:
                 await run.hooks.run(self._end_id, self._spec.on_end, outcome)
             await run.settle_registering()
             await run.resources.release_of_agent(call.task_id)
-        emit_agent_ended(run, call, outcome)
+        _emit_ended(run, call, outcome)
         run.count_agent(outcome, replayed=False)
         return outcome
 
@@ -597,15 +510,15 @@ class AgentExecution:
             ending, evidence=evidence, label=call.label, task_id=call.task_id
         )
         if self._known is None and not run.lost:
-            # Kept like any other failure, so that it is shown, and `retry` finds it.
+            # Saved like any other failure, so that it is shown, and `retry` finds it.
             record = replace(call, state=CallState.FAILED, outcome=encode_outcome(outcome))
             ended_at = run.clock.wall()
             await run.end(replace(record, ended_at=ended_at, terminated_by=ending.value))
         run.count_agent(outcome, replayed=False)
-        emit_agent_ended(run, call, outcome)
+        _emit_ended(run, call, outcome)
         return outcome
 
-    async def _ended_by_hand(self, name: str) -> Outcome[Any]:
+    async def _cancelled_before_start(self, name: str) -> Outcome[Any]:
         """It waited for its turn, in this process at least, and a person's order ended it."""
         if self._known is None:
             return await self._never_began(
@@ -614,18 +527,6 @@ class AgentExecution:
         outcome = await cancel_stored_agent(self._run, self._known, name)
         self._run.count_agent(outcome, replayed=False)
         return outcome
-
-    # --- small things -------------------------------------------------------------------------
-
-    def _find_runner(self) -> Runner:
-        name = self._spec.runner or self._run.settings.runner
-        runner = self._run.runners.get(name)
-        if runner is None:
-            known = ", ".join(sorted(self._run.runners)) or "none"
-            raise BadArgumentError(
-                f"There is no runner {name!r}.", next=f"Choose one of these: {known}."
-            )
-        return runner
 
     def _task(self, session_id: str, resume_session: str | None) -> AgentTask:
         spec, call, run = self._spec, self._call, self._run
@@ -649,10 +550,6 @@ class AgentExecution:
             max_dollars=None if budget is None or budget.window is not None else budget.dollars,
             prices=run.host.prices,
             resume_session=resume_session,
-            what_happened=what_happened(self._known),
+            what_happened=_what_happened(self._known),
             class_=spec.class_,
         )
-
-
-def _in_words(error: JacklineError) -> str:
-    return " ".join(part for part in (error.message, error.next) if part)

@@ -125,10 +125,10 @@ class Gate:
         why: str,
         resets_at: float | None,
         *,
-        ask: bool = False,
+        needs_person: bool = False,
         is_date: bool = True,
     ) -> None:
-        """This one met a wall; with `ask`, only a person can take it away.
+        """This one met a wall; with `needs_person`, only a person can take it away.
 
         The reset was given as a date, or reckoned from a duration.
         """
@@ -145,7 +145,7 @@ class Gate:
             return
         guess = self._guess(resets_at, now)
         self._wakes_by_date = is_date and not guess
-        self._park(why, None if ask else max(resets_at or 0.0, guess))
+        self._park(why, None if needs_person else max(resets_at or 0.0, guess))
 
     def wait_for(self, why: str, wake_at: float | None) -> None:
         """Stay parked until then, later than the wall said; None: until a person acts."""

@@ -3,8 +3,11 @@
 Rules: (1) lines are numbered and written in the order in which they came; (2) a runner sees only
 its own lines; the run's lines name the session, the agent that it continues, its start, what was
 paid and how long it has worked; (3) a line that nobody waits for is written before the agent's
-end is saved; (4) a log with a line that this installation did not write is not continued.
-Not here: what a runner writes (agents/), the store (run_store.py).
+end is saved; (4) a log with a line that this installation did not write is not continued; (5)
+`pending_calls` reads logs as a resumed agent would: alone, and after the lines of every agent that
+they say they continue. Logs count by their run, not by its calls: the agent's id follows from the
+flow, so that a log is found without a call. A log that cannot be read whole is refused, since
+nobody can be shown what it contains.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from jackline.agents.outcome import TokenUsage
 from jackline.agents.runner import JsonObject, LogEntry
 from jackline.budgets.budget import Amount, Unit
 from jackline.clock import Clock
-from jackline.errors import JacklineError, JournalError
+from jackline.errors import JacklineError, JournalError, UsageError
 from jackline.flows.records import EntryRecord
 from jackline.flows.store.run_store import Claim, RunStore, how_to_accept
 
@@ -29,6 +32,8 @@ _WORKED = "flow:worked"
 _FOLLOWS = "flow:follows"
 _STARTED = "flow:started"
 _COUNTS = tuple(count.name for count in fields(TokenUsage))
+# More than anybody writes by hand; beyond it a chain is a circle.
+_LONGEST_CHAIN = 1000
 
 
 @dataclass(slots=True)
@@ -38,12 +43,12 @@ class AgentUsage:
     usage: TokenUsage = field(default_factory=TokenUsage)
     dollars: float = 0.0
     turns: int = 0
-    """Of those that were answered: the one in hand at a crash is asked for again."""
+    """Of those that were answered: the one in hand at a crash is requested again."""
     seconds: float = 0.0
 
     @property
     def amount(self) -> Amount:
-        """The same, as accounts count it."""
+        """The same, in the units of a budget."""
         return {
             Unit.TOKENS: self.usage.total,
             Unit.DOLLARS: self.dollars,
@@ -51,44 +56,43 @@ class AgentUsage:
             Unit.SECONDS: self.seconds,
         }
 
-    def take(self, kind: str, data: JsonObject) -> None:
-        """Read one of our lines."""
+    def add(self, kind: str, data: JsonObject) -> None:
+        """Add what one of our lines says."""
         if kind == _PAID:
             self.usage += TokenUsage(*(int(_amount(data.get(name))) for name in _COUNTS))
             self.dollars += _amount(data.get("dollars"))
             self.turns = int(_amount(data.get("turns"))) or self.turns + 1
         if "seconds" in data:
-            # The latest word counts: time may have turned out to be no work.
+            # The latest line counts: time may have turned out to be no work.
             self.seconds = _amount(data["seconds"])
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuedAgent:
-    """The agent whose conversation another goes on with, and how far it had come then."""
+    """The agent whose conversation another continues, and how many lines it had then."""
 
     task_id: str
     lines: int
-    """So many of its lines belong to it; what it writes later does not."""
 
 
 def continued_agent_in(kind: str, data: JsonObject) -> ContinuedAgent | None:
-    """Whom a line names as the one gone on from."""
+    """The agent that a line names as the continued one."""
     if kind != _FOLLOWS:
         return None
     return ContinuedAgent(str(data.get("task_id", "")), int(_amount(data.get("lines"))))
 
 
 def usage_in(lines: Iterable[EntryRecord]) -> AgentUsage:
-    """What the lines of a notebook say was used."""
+    """What the lines of a log say was used."""
     used = AgentUsage()
     for line in lines:
         if line.kind in (_PAID, _WORKED):
-            used.take(line.kind, json.loads(line.data))
+            used.add(line.kind, json.loads(line.data))
     return used
 
 
 def first_start_in(lines: Iterable[EntryRecord]) -> float | None:
-    """When the agent of a notebook was started first, by the wall clock."""
+    """When the agent of a log was started first, by the wall clock."""
     for line in lines:
         if line.kind == _STARTED:
             return _amount(json.loads(line.data).get("at"))
@@ -96,10 +100,10 @@ def first_start_in(lines: Iterable[EntryRecord]) -> float | None:
 
 
 class StoredAgentLog:
-    """The notebook of one task; implements `agents.ports.Notebook`."""
+    """The log of one task; implements `agents.runner.AgentLog`."""
 
-    def __init__(self, engine: RunStore, claim: Claim, task_id: str, clock: Clock) -> None:
-        self._engine = engine
+    def __init__(self, store: RunStore, claim: Claim, task_id: str, clock: Clock) -> None:
+        self._store = store
         self._claim = claim
         self._task_id = task_id
         self._clock = clock
@@ -111,41 +115,41 @@ class StoredAgentLog:
         self._trouble: JacklineError | None = None
         self.used = AgentUsage()
         self.time_used: Callable[[], float] | None = None
-        """How long the agent has worked by now; None where nobody counts it."""
+        """How long the agent has worked by now; None where that is not counted."""
         self._started_at: float | None = None
         self.follows: ContinuedAgent | None = None
-        """Whom the agent goes on from, as it was when it began."""
+        """The agent that this one continues, as it was when it began."""
 
     async def open(self, session_id: str = "") -> None:
-        """Read what is there, and name the session, if it has one, unless somebody has."""
-        for record in await self._engine.entries(self._task_id):
+        """Read what is saved, and save the session, if it has one, unless a line names one."""
+        for record in await self._store.entries(self._task_id):
             if not record.trusted:
                 raise JournalError(
-                    f"The notebook of agent {self._task_id} has lines that were not written by"
-                    " this installation: it is not gone on with.",
-                    next=how_to_accept(self._claim.run_id),
+                    f"The log of agent {self._task_id} has lines that were not written by"
+                    " this installation: it is not continued.",
+                    hint=how_to_accept(self._claim.run_id),
                 )
             self._next = record.number + 1
             self._read(LogEntry(record.kind, json.loads(record.data), record.at))
         if session_id and not self._has_session:
             self._has_session = True
-            await self._give(_SESSION, {"session_id": session_id, "by": "flow"})
+            await self._write(_SESSION, {"session_id": session_id, "by": "flow"})
 
     def started(self, at: float) -> None:
-        """Keep when the agent was started first, by the wall clock; a deadline counts from then."""
+        """Save when the agent was started first, by the wall clock; a deadline counts from then."""
         if self._started_at is None:
             self._started_at = at
-            self._queue(_STARTED, {"at": at}, None)
+            self._queue(_STARTED, {"at": at})
 
     def follow(self, whom: ContinuedAgent | None, earlier: Sequence[LogEntry]) -> None:
-        """Let the lines of an earlier agent stand before this one's own, and keep whose they are.
+        """Put the lines of an earlier agent before this one's own, and save whose they are.
 
-        Without that, one that goes on from this one would know only the last part.
+        Without that, an agent that continues this one would know only the last part.
         """
         self._entries[:0] = earlier
         if whom is not None and self.follows is None:
             self.follows = whom
-            self._queue(_FOLLOWS, asdict(whom), None)
+            self._queue(_FOLLOWS, asdict(whom))
 
     @property
     def entries(self) -> Sequence[LogEntry]:
@@ -155,30 +159,30 @@ class StoredAgentLog:
     async def write(self, kind: str, data: JsonObject) -> None:
         """Add a line; it is durable when this returns."""
         entry = LogEntry(kind, data, self._clock.wall())
-        await self._give(kind, data)
+        await self._write(kind, data)
         self._entries.append(entry)
 
     def jot(self, kind: str, data: JsonObject) -> None:
         """Add a line that need not be waited for."""
         self._entries.append(LogEntry(kind, data, self._clock.wall()))
-        self._queue(kind, data, None)
+        self._queue(kind, data)
 
     def pay(self, model: str, usage: TokenUsage, cost: float | None, turns: int) -> None:
-        """Keep what a call took, so that budgets hold across a crash; `turns`: all so far."""
+        """Save what a call took, so that budgets hold across a crash; `turns`: all so far."""
         line: JsonObject = {"model": model, "dollars": cost or 0.0, **asdict(usage)}
         line |= {"turns": turns, **self._time()}
-        self.used.take(_PAID, line)
-        self._queue(_PAID, line, None)
+        self.used.add(_PAID, line)
+        self._queue(_PAID, line)
 
     def keep_time(self) -> None:
-        """Keep how long the agent has worked, where somebody counts it."""
+        """Save how long the agent has worked, where that is counted."""
         line = self._time()
         if line:
-            self.used.take(_WORKED, line)
-            self._queue(_WORKED, line, None)
+            self.used.add(_WORKED, line)
+            self._queue(_WORKED, line)
 
     async def settle(self) -> None:
-        """Returns when every line is written; raises what went wrong with a jotted one."""
+        """Returns when every line is written; raises the error of a line that could not be."""
         while self._writer is not None and not self._writer.done():
             await asyncio.wait({self._writer})
         if self._trouble is not None:
@@ -194,31 +198,35 @@ class StoredAgentLog:
         elif entry.kind == _STARTED:
             self._started_at = _amount(entry.data.get("at"))
         else:
-            self.used.take(entry.kind, entry.data)
+            self.used.add(entry.kind, entry.data)
 
     def _time(self) -> JsonObject:
         return {} if self.time_used is None else {"seconds": round(self.time_used(), 3)}
 
-    async def _give(self, kind: str, data: JsonObject) -> None:
+    async def _write(self, kind: str, data: JsonObject) -> None:
         written = asyncio.get_running_loop().create_future()
         self._queue(kind, data, written)
         await written
 
-    def _queue(self, kind: str, data: JsonObject, written: asyncio.Future[None] | None) -> None:
+    def _queue(
+        self, kind: str, data: JsonObject, written: asyncio.Future[None] | None = None
+    ) -> None:
         text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
         payload = text.encode("utf-8", "surrogatepass")
         record = EntryRecord(self._task_id, self._next, kind, payload, self._clock.wall())
         self._next += 1
         self._lines.append((record, written))
         if self._writer is None or self._writer.done():
-            self._writer = asyncio.create_task(self._write(), name=f"notebook {self._task_id}")
+            self._writer = asyncio.create_task(
+                self._write_queued(), name=f"log of agent {self._task_id}"
+            )
 
-    async def _write(self) -> None:
+    async def _write_queued(self) -> None:
         while self._lines:
             record, written = self._lines.popleft()
             if self._trouble is None:
                 try:
-                    await self._engine.write_entry(self._claim, record)
+                    await self._store.write_entry(self._claim, record)
                 except JacklineError as error:
                     # Numbers have no gap, so nothing after this one can be written either.
                     self._trouble = error
@@ -239,3 +247,74 @@ def is_own_line(entry: LogEntry) -> bool:
 
 def _amount(value: object) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class PendingToolCall:
+    """A tool call of an answer that has no result yet."""
+
+    task_id: str
+    name: str
+    arguments: str
+    """As JSON, whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSession:
+    """A session of an agent's program that would be resumed."""
+
+    task_id: str
+    session_id: str
+
+
+async def pending_calls(store: RunStore, run_id: str) -> list[PendingToolCall | PendingSession]:
+    """What a run would do from its logs before the model is called again.
+
+    UsageError when one of them cannot be read.
+    """
+    # Flows do not need these at their start.
+    from jackline.agents.messages.conversation import AgentConversation  # noqa: PLC0415
+    from jackline.agents.process.resume import History  # noqa: PLC0415
+
+    found: dict[PendingToolCall | PendingSession, None] = {}  # a set with an order
+    for task_id in await store.agent_logs(run_id):
+        try:
+            own, follows = await _lines(store, task_id, None)
+            chains = [await _chain(store, each) for each in follows]
+            for before in ([], *chains):
+                for call in AgentConversation.from_log([*before, *own]).calls:
+                    if call.ended is None:
+                        arguments = json.dumps(call.arguments, ensure_ascii=False)
+                        found[PendingToolCall(task_id, call.name, arguments)] = None
+            session = History.from_log(own).session_id
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise UsageError(
+                f"The log of agent {task_id} of run {run_id} cannot be read, so that nobody can"
+                " see what it would run; nothing was accepted.",
+                hint=f"delete the run: jackline rm {run_id} --force",
+            ) from error
+        if session is not None:
+            found[PendingSession(task_id, session)] = None
+    return list(found)
+
+
+async def _lines(
+    store: RunStore, task_id: str, most: int | None
+) -> tuple[list[LogEntry], Sequence[ContinuedAgent]]:
+    """The runner's lines of one log, and the agents that it says it continues."""
+    records = (await store.entries(task_id))[:most]
+    lines = [LogEntry(each.kind, json.loads(each.data), each.at) for each in records]
+    follows = [found for line in lines if (found := continued_agent_in(line.kind, line.data))]
+    return [line for line in lines if not is_own_line(line)], follows
+
+
+async def _chain(store: RunStore, whom: ContinuedAgent | None) -> list[LogEntry]:
+    """The lines of this agent and of all that it continued, the oldest first."""
+    parts: list[list[LogEntry]] = []
+    while whom is not None:
+        part, follows = await _lines(store, whom.task_id, whom.lines)
+        parts.append(part)
+        if len(parts) > _LONGEST_CHAIN:
+            raise ValueError("the agents continue one another in a circle")
+        whom = follows[0] if follows else None
+    return [line for part in reversed(parts) for line in part]

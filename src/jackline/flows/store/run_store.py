@@ -6,14 +6,14 @@ a done call is never overwritten, only forgotten by an explicit order; (4) readi
 (5) a store that cannot be read or written raises `errors.JournalError` within a limited time; (6)
 a write whose caller is cancelled is made nevertheless, in its order; (7) a record that is not
 ours is listed, but nothing that it names is loaded, run, removed or woken until a person has
-accepted the whole run; records from before signatures count as somebody else's.
-Not here: SQLite (sqlite/), what every store decides alike (store_rules.py), the records
-(records.py).
+accepted the whole run; records from before signatures count as somebody else's; (8) opening a
+store, and asking for its `change_mark`, makes nothing.
+Stores are opened by `flows.store.open_run_store`; tests/flows/store has the suite for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +29,11 @@ from jackline.flows.records import (
     RunState,
 )
 
+LOCK_SECONDS = 15.0
+"""One try waits so long for another program's lock."""
+RUN_PATIENCE = 600.0
+"""A run waits so long for it before it is paused: what was paid for is worth more than minutes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -40,12 +45,12 @@ class Claim:
 
 
 class RunStore(Protocol):
-    """Keeps runs."""
+    """Saves runs."""
 
     # --- runs ---------------------------------------------------------------------------------
 
     async def create(self, run: RunRecord, *, owner: str, lease: float) -> Claim:
-        """Keep a new run, claimed by `owner` for `lease` seconds; UsageError if its id is taken.
+        """Save a new run, claimed by `owner` for `lease` seconds; UsageError if its id is taken.
 
         Owner, lease and epoch come from here, whatever the record says of them.
         """
@@ -58,8 +63,8 @@ class RunStore(Protocol):
 
         `instead_of` names an owner that is known to be dead: its lease counts for nothing.
 
-        Its state stays what it was until `change`. A `stop` that was asked for is dropped, since
-        somebody wants the run to go on; a `cancel` stays. An owner may claim again what it holds.
+        Its state stays what it was until `change`. A request to `stop` is dropped, since somebody
+        wants the run to go on; a `cancel` stays. An owner may claim again what it holds.
         """
         ...
 
@@ -68,17 +73,17 @@ class RunStore(Protocol):
         ...
 
     async def let_go(self, claim: Claim, run: RunRecord) -> None:
-        """Keep the run's new standing and give up the lease.
+        """Save the run's new state and give up the lease.
 
-        With a state that ended or stopped, what was asked by `ask_to_stop` is answered and dropped.
+        With a state that ended or stopped, a request to stop is answered and dropped.
         """
         ...
 
     async def change(self, claim: Claim, run: RunRecord) -> None:
-        """Keep the run's new standing and go on carrying it.
+        """Save the run's new state and hold the lease.
 
-        The standing is: settings, state, updated_at, ended_at, why, wake_at, outcome, tokens, cost.
-        All else stays. `confirmed` is kept by the store: it falls when the run leaves `parked`.
+        That is: settings, state, updated_at, ended_at, why, wake_at, outcome, tokens, cost. All
+        else stays. The store resets `confirmed` when the run leaves `parked`.
         """
         ...
 
@@ -86,15 +91,15 @@ class RunStore(Protocol):
         """A person confirms the next waking of a parked run; UsageError when it is not parked."""
         ...
 
-    async def ask_to_stop(self, run_id: str, how: str) -> None:
-        """Leave word for the owner, who may be another process: `stop` or `cancel`.
+    async def request_stop(self, run_id: str, how: str) -> None:
+        """Save a request to the owner, who may be another process: `stop` or `cancel`.
 
-        The stronger word stays. A run that has ended and is carried by nobody has nothing to stop.
+        The stronger one stays. A run that has ended and is carried by nobody has nothing to stop.
         """
         ...
 
-    async def asked_to_stop(self, run_id: str) -> str:
-        """What was asked, or an empty string."""
+    async def stop_request(self, run_id: str) -> str:
+        """What was requested, or an empty string."""
         ...
 
     async def run(self, run_id: str) -> RunRecord | None:
@@ -118,13 +123,13 @@ class RunStore(Protocol):
     ) -> Claim:
         """A new run that begins with the other's done calls, except those named.
 
-        They keep their task ids, so that their sessions can be gone on with, and count no tokens
+        They keep their task ids, so that their sessions can be continued, and count no tokens
         or dollars: the other run has paid them.
         """
         ...
 
     async def delete_run(self, run_id: str, *, force: bool = False) -> None:
-        """Drop an ended run and all that is kept of it.
+        """Drop an ended run and all that is saved of it.
 
         UsageError while it has not ended, is carried, holds resources or owes a hook; with `force`
         the last two are forgotten, not done. What it has spent still counts in `spent_since`.
@@ -142,11 +147,11 @@ class RunStore(Protocol):
         ...
 
     async def begin_call(self, claim: Claim, call: CallRecord) -> None:
-        """Keep that a call was begun (again); it keeps its place in the order."""
+        """Save that a call was begun (again); its place in the order stays."""
         ...
 
     async def end_call(self, claim: Claim, call: CallRecord) -> None:
-        """Keep how a call ended, begun before or not; done ones stay for good."""
+        """Save how a call ended, begun before or not; done ones are final."""
         ...
 
     async def forget_calls(
@@ -156,16 +161,16 @@ class RunStore(Protocol):
         *,
         leaving: Sequence[EntryRecord] = (),
     ) -> None:
-        """Drop what these calls gave, so that they run again, with a new notebook.
+        """Drop the results of these calls, so that they run again, with a new log.
 
-        The lines that they leave are added to other notebooks in the same write.
+        The lines of `leaving` are added to other logs in the same write.
         """
         ...
 
     # --- orders to single agents --------------------------------------------------------------
 
     async def order_end(self, order: AgentOrder) -> None:
-        """Keep the order to end the agents of this name; needs no claim. Replaces one before."""
+        """Save the order to end the agents of this name, in place of an earlier one; no claim."""
         ...
 
     async def ordered_ends(self, run_id: str) -> Sequence[AgentOrder]:
@@ -173,27 +178,27 @@ class RunStore(Protocol):
         ...
 
     async def answer_order(self, claim: Claim, order: AgentOrder) -> None:
-        """Keep what came of an order; nothing if it was taken back or given anew meanwhile."""
+        """Save the result of an order, unless the order was withdrawn or replaced meanwhile."""
         ...
 
-    async def take_back_order(self, run_id: str, name: str) -> bool:
+    async def withdraw_order(self, run_id: str, name: str) -> bool:
         """Drop the order of this name, carried out or not; False when there is none."""
         ...
 
-    # --- notebooks ----------------------------------------------------------------------------
+    # --- agents' logs -------------------------------------------------------------------------
 
     async def entries(self, task_id: str) -> Sequence[EntryRecord]:
-        """An agent's notebook, the oldest line first."""
+        """An agent's log, the oldest line first."""
         ...
 
     async def write_entry(self, claim: Claim, entry: EntryRecord) -> None:
-        """Add a line to a notebook; its number must be the next one, the first being 1."""
+        """Add a line to a log; its number must be the next one, the first being 1."""
         ...
 
     async def find_session(self, session_id: str) -> CallRecord | None:
-        """The agent call that carries this session, of whatever run; the latest if several do.
+        """The agent call that uses this session, of whatever run; the latest if several do.
 
-        Its notebook has a line of kind `session` whose data has it as `session_id`.
+        Its log has a line of kind `session` whose data has it as `session_id`.
         """
         ...
 
@@ -203,8 +208,8 @@ class RunStore(Protocol):
 
     # --- resources, hooks, log ----------------------------------------------------------------
 
-    async def keep_resource(self, resource: ResourceRecord) -> None:
-        """Keep a resource's standing (by run and name); needs no claim, so that a reaper can."""
+    async def save_resource(self, resource: ResourceRecord) -> None:
+        """Save a resource's state, by run and name; needs no claim, so that a reaper can."""
         ...
 
     async def resources(self, *, held_only: bool = True) -> Sequence[ResourceRecord]:
@@ -214,14 +219,14 @@ class RunStore(Protocol):
     async def begin_hook(self, hook: HookRecord, *, again: bool = False) -> bool:
         """Mark a hook as running; False when this end's hook has run, or runs, already.
 
-        With `again`, one that failed, or whose process died while it ran, may be begun anew: give
-        the record as `hooks` told it. The store counts `tries`, and of several that saw the same
-        number only one may begin.
+        With `again`, one that failed, or whose process died while it ran, may be begun anew: pass
+        the record as `hooks` returned it. The store counts `tries`, and of several callers that
+        saw the same number only one may begin.
         """
         ...
 
     async def end_hook(self, hook: HookRecord) -> None:
-        """Keep how it ended (or, as `due`, that it has to run); `tries` stays as counted."""
+        """Save how it ended (or, as `due`, that it has to run); `tries` stays as counted."""
         ...
 
     async def hooks(self, run_id: str) -> Sequence[HookRecord]:
@@ -244,16 +249,16 @@ class RunStore(Protocol):
 
     # --- whose records they are -----------------------------------------------------------------
 
-    async def notebooks(self, run_id: str) -> Sequence[str]:
-        """The ids of the agents whose notebooks this run has written, with a call or without."""
+    async def agent_logs(self, run_id: str) -> Sequence[str]:
+        """The ids of the agents whose logs this run has written, with a call or without."""
         ...
 
     async def untrusted_rows(self, run_id: str) -> int:
-        """How many calls of this run, or lines that unfinished ones go on from, are not ours."""
+        """How many calls of this run, or lines that unfinished ones continue, are not ours."""
         ...
 
     async def digest(self, run_id: str) -> str:
-        """A hash of all that is kept of this run and leads to code; it changes when that does."""
+        """A hash of all that is saved of this run and leads to code; it changes when that does."""
         ...
 
     async def accept(self, run_id: str, digest: str) -> None:
@@ -264,11 +269,25 @@ class RunStore(Protocol):
         """Tokens and dollars of all runs' calls that ended since then, forgotten ones too."""
         ...
 
-    def tell_of_locks(self, told: Callable[[], None]) -> Callable[[], None]:
-        """Have `told` called, in any thread, when another program's lock keeps us waiting.
+    # --- the store itself -----------------------------------------------------------------------
 
-        Gives what undoes that. A write that waits too long is refused with
-        `errors.StoreLockedError`, and nothing of it is kept.
+    async def count_runs(self) -> Mapping[RunState, tuple[int, int]]:
+        """How many runs are in each state, and how many of them have no time to wake."""
+        ...
+
+    async def change_mark(self) -> object:
+        """Something that differs after each write; None while nothing was ever saved."""
+        ...
+
+    async def size(self) -> int:
+        """The bytes that the store takes on the disk, as far as it knows."""
+        ...
+
+    def on_lock_wait(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Have `listener` called, in any thread, when another program's lock makes us wait.
+
+        Returns what undoes that. A write that waits too long is refused with
+        `errors.StoreLockedError`, and nothing of it is saved.
         """
         ...
 
@@ -277,7 +296,7 @@ class RunStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish writing and let go of the store."""
+        """Finish writing and close the store."""
         ...
 
 
@@ -292,19 +311,19 @@ def how_to_accept(run_id: str) -> str:
 def must_be_trusted(run: RunRecord) -> None:
     """Refuse a run that this installation did not write."""
     if not run.trusted:
-        what = f"{run.source} is not loaded" if run.source else "it is not gone on with"
+        what = f"{run.source} is not loaded" if run.source else "it is not continued"
         raise UsageError(
             f"The run {run.run_id} was not written by this installation: {what}.",
-            next=how_to_accept(run.run_id),
+            hint=how_to_accept(run.run_id),
         )
 
 
-async def must_be_trusted_wholly(engine: RunStore, run: RunRecord) -> None:
-    """Refuse a run if it, or a result or a notebook that it would go on with, is not ours."""
+async def must_be_trusted_wholly(store: RunStore, run: RunRecord) -> None:
+    """Refuse a run if it, or a result or an agent's log that it would use, is not ours."""
     must_be_trusted(run)
-    if rows := await engine.untrusted_rows(run.run_id):
+    if rows := await store.untrusted_rows(run.run_id):
         raise UsageError(
-            f"Of what the run {run.run_id} has kept, {rows} records were not written by this"
-            " installation: it is not gone on with.",
-            next=how_to_accept(run.run_id),
+            f"Of what is saved of the run {run.run_id}, {rows} records were not written by this"
+            " installation: it is not continued.",
+            hint=how_to_accept(run.run_id),
         )

@@ -1,14 +1,12 @@
-"""What every store of runs decides alike: leases in force, which order wins, what is refused.
+"""What every store of runs decides alike: leases in force, which request wins, what is refused.
 
 Rules: (1) pure: times are arguments; (2) a refusal says what to do next.
-Not here: where the records are (sqlite/, testing/memory_run_store.py).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from jackline.errors import (
     BadArgumentError,
@@ -33,62 +31,35 @@ from jackline.flows.store.run_store import Claim
 
 STOP = "stop"
 CANCEL = "cancel"
-# With these the owner has answered whoever asked it to stop.
-_ANSWERS = ENDED | {RunState.STOPPED}
+ANSWERS_STOP = ENDED | {RunState.STOPPED}
+"""A run that is let go in one of these states has done what a request to stop wants."""
 _NAMED_AT_MOST = 5
 
 
 def lease_holds(until: float, seconds: float, now: float) -> bool:
-    """Whether a lease that was given for `seconds` is in force.
+    """Whether a lease of `seconds` is in force.
 
-    One that seems to last for more than twice its length was given by a clock that has been set
+    One that seems to last for more than twice its length was made by a clock that has been set
     back since; else a dead owner would hold its run for as long as the clock was wrong. A living
     one that loses its run this way is fenced off by the epoch, like any other.
     """
     return 0 < until - now <= 2 * seconds
 
 
-def word_after_claim(asked: str) -> str:
-    """What stays of a request to stop when someone takes the run over."""
-    return CANCEL if asked == CANCEL else ""
-
-
-def word_after_asking(asked: str, how: str) -> str:
-    """The stronger of two words; BadArgumentError for one that is none."""
+def stronger_request(saved: str, how: str) -> str:
+    """The stronger of two requests to stop; BadArgumentError for an unknown one."""
     if how not in (STOP, CANCEL):
         raise BadArgumentError(
-            f"A run cannot be asked to {how!r}.", next="Ask it to `stop` or to `cancel`."
+            f"A run cannot be requested to {how!r}.", hint="Request `stop` or `cancel`."
         )
-    return CANCEL if CANCEL in (asked, how) else how
+    return CANCEL if CANCEL in (saved, how) else how
 
 
-def answers_the_word(state: RunState) -> bool:
-    """Whether a run let go in this state has done what it was asked."""
-    return state in _ANSWERS
-
-
-def with_standing(kept: RunRecord, new: RunRecord) -> RunRecord:
-    """What is kept of a run once its owner has told its new standing."""
-    return replace(
-        kept,
-        settings=new.settings,
-        state=new.state,
-        updated_at=new.updated_at,
-        ended_at=new.ended_at,
-        why=new.why,
-        wake_at=new.wake_at,
-        outcome=new.outcome,
-        tokens=new.tokens,
-        cost=new.cost,
-        confirmed=kept.confirmed and new.state is RunState.PARKED,
-    )
-
-
-def may_begin_hook(kept: HookRecord | None, hook: HookRecord, *, again: bool) -> bool:
-    """Whether this end's hook is to be run by whoever asks."""
-    if kept is None or kept.state == "due":
+def may_begin_hook(saved: HookRecord | None, hook: HookRecord, *, again: bool) -> bool:
+    """Whether the caller is to run this end's hook."""
+    if saved is None or saved.state == "due":
         return True
-    return again and kept.state != "done" and kept.tries == hook.tries
+    return again and saved.state != "done" and saved.tries == hook.tries
 
 
 def must_be_of(claim: Claim, run_id: str) -> None:
@@ -107,12 +78,12 @@ def must_not_be_done(state: CallState, call: CallRecord) -> None:
 
 
 def must_be_next(last: int, number: int, task_id: str) -> None:
-    """Refuse a notebook's line that would leave a gap or write over another."""
+    """Refuse a line of an agent's log that would leave a gap or write over another."""
     if number != last + 1:
         raise JournalError(
-            f"Line {number} of the notebook of agent {task_id} cannot be kept: "
+            f"Line {number} of the log of agent {task_id} cannot be saved: "
             f"{last + 1} would be the next.",
-            next="Resume the run: the agent goes on after its last whole line.",
+            hint="Resume the run: the agent continues after its last whole line.",
         )
 
 
@@ -127,33 +98,33 @@ def must_be_deletable(
     if run.state not in ENDED:
         raise UsageError(
             f"Run {run.run_id} has not ended (it is {run.state}).",
-            next=f"End it first: `jackline cancel {run.run_id}`.",
+            hint=f"End it first: `jackline cancel {run.run_id}`.",
         )
     if carried:
         raise UsageError(
             f"Run {run.run_id} has not ended wholly: {run.owner.rpartition(':')[0]} cleans up"
             " after it.",
-            next=f"Wait for that: `jackline logs {run.run_id} -f`.",
+            hint=f"Wait for that: `jackline logs {run.run_id} -f`.",
         )
     if held:
         raise UsageError(
             f"Run {run.run_id} still holds {named([one.name for one in held])}.",
-            next="Give it back: `jackline resources --retry`; or by hand, and delete with --force.",
+            hint="Give it back: `jackline resources --retry`; or by hand, and delete with --force.",
         )
     if owed:
         hooks = named([shown_action(one.hook) for one in owed])
         raise UsageError(
             f"Run {run.run_id} still owes its clean-up: {hooks}.",
-            next="Try it again (`jackline resources --retry`), or delete with --force.",
+            hint="Try it again (`jackline resources --retry`), or delete with --force.",
         )
 
 
 def must_be_parked(run: RunRecord) -> None:
-    """Refuse to allow a waking where nothing sleeps."""
+    """Refuse to confirm the waking of a run that is not parked."""
     if run.state is not RunState.PARKED:
         raise UsageError(
             f"Run {run.run_id} is not parked (it is {run.state}).",
-            next="See `jackline ls --parked` for what would wake.",
+            hint="See `jackline ls --parked` for what would wake.",
         )
 
 
@@ -161,25 +132,25 @@ def lease_lost(claim: Claim, owner: str | None) -> LeaseLostError:
     """The refusal of a write by one that no longer owns the run; None: the run is gone."""
     if owner is None:
         return LeaseLostError(
-            f"Run {claim.run_id} is no longer kept.", next="See `jackline ls` for what is."
+            f"Run {claim.run_id} is no longer in the store.", hint="See `jackline ls` for all runs."
         )
     who = f"carried by {owner}" if owner else "carried by nobody"
     return LeaseLostError(
         f"Run {claim.run_id} is {who} now; this process writes nothing more to it.",
-        next=f"Follow it with `jackline show {claim.run_id}`.",
+        hint=f"Follow it with `jackline show {claim.run_id}`.",
     )
 
 
 def unknown_run(run_id: str) -> UnreadableError:
     """There is no such run."""
-    return UnreadableError(f"There is no run {run_id!r}.", next="See `jackline ls` for all runs.")
+    return UnreadableError(f"There is no run {run_id!r}.", hint="See `jackline ls` for all runs.")
 
 
 def taken_id(run_id: str) -> BadArgumentError:
     """A new run has the id of an old one."""
     return BadArgumentError(
         f"There is a run {run_id} already.",
-        next="Start it under another id, or go on with `jackline resume`.",
+        hint="Start it under another id, or continue it with `jackline resume`.",
     )
 
 
@@ -187,7 +158,7 @@ def ambiguous(beginning: str, run_ids: Collection[str]) -> BadArgumentError:
     """Several runs begin like this."""
     return BadArgumentError(
         f"Several runs begin with {beginning!r}: {named(run_ids)}.",
-        next="Give more letters of the one that you mean.",
+        hint="Write more letters of the one that you want.",
     )
 
 
@@ -195,13 +166,13 @@ def changed_since_shown(run_id: str) -> UsageError:
     """What was accepted is not what is there."""
     return UsageError(
         f"The run {run_id} was changed while it was being shown; nothing was accepted.",
-        next=f"Look again: jackline show {run_id} --trust",
+        hint=f"Look again: jackline show {run_id} --trust",
     )
 
 
-def foreign_notebook(task_id: str) -> InternalError:
-    """Two runs write to one notebook."""
-    return InternalError(f"The notebook of agent {task_id} belongs to another run.")
+def foreign_log(task_id: str) -> InternalError:
+    """Two runs write to one agent's log."""
+    return InternalError(f"The log of agent {task_id} belongs to another run.")
 
 
 def named_session(entry: EntryRecord) -> str:

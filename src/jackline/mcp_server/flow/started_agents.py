@@ -70,7 +70,7 @@ def _agent(order: Mapping[str, Any]) -> AgentCall[Any]:
     if any(is_alive(ProcessMark(*each)) for each in order.get("lived_in", ())):
         raise UsageError(
             f"The session {order['resume']} is still open in a process of this machine.",
-            next="Go on there; or end it, and `jackline resume` this run.",
+            hint="Go on there; or end it, and `jackline resume` this run.",
         )
     budget = order.get("budget")
     return agent(

@@ -217,12 +217,12 @@ class _Starting:
                 ordered = await self._orders.take(each, caller, label=f"agent {number}")
             except (UsageError, RefusedError) as error:
                 raise BadArgumentError(
-                    f"Agent {number}: {error.message}", next=f"{error.next} None was started."
+                    f"Agent {number}: {error.message}", hint=f"{error.hint} None was started."
                 ) from error
             if ordered.earlier is not None:
                 raise BadArgumentError(
                     f"Agent {number} would go on with an earlier run as it is.",
-                    next="Do that with `agent`, or give it a prompt.",
+                    hint="Do that with `agent`, or give it a prompt.",
                 )
             orders.append(ordered)
         return orders

@@ -150,7 +150,7 @@ class _Judged:
         said = await permit(self._policy, BatchCall(context.call_id, self._tool, arguments))
         if isinstance(said, Denied):
             raise ToolFailedError(
-                f"not allowed: {said.why}; {said.next}"
+                f"not allowed: {said.why}; {said.hint}"
                 " (batch.allow in the user's own jackline.toml)",
                 ended_by="not allowed",
             )

@@ -105,7 +105,7 @@ def _unknown(target: Path | str | None) -> NoReturn:
         "There is no session of this project."
         if target is None
         else f"No session, run or agent of this project has the id {str(target)!r}.",
-        next="The user can look at other projects' in a terminal: jackline why ID",
+        hint="The user can look at other projects' in a terminal: jackline why ID",
     )
 
 
@@ -184,7 +184,7 @@ def _why_tool(settings: Callable[[], AgentSettings], clock: Clock) -> ModelTool:
         except TimeoutError:
             raise UnreadableError(
                 "It takes too long to read all of that.",
-                next="Name one session, sub-agent or transcript. The user can look in a terminal:"
+                hint="Name one session, sub-agent or transcript. The user can look in a terminal:"
                 " jackline why ID",
             ) from None
         finally:

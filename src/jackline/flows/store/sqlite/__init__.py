@@ -1,11 +1,16 @@
-"""Save runs in one SQLite file that any number of processes of one machine share.
+"""Save runs in one SQLite file that any number of processes of one machine share, or in memory.
 
 Rules: (1) a write is on the disk when it returns: WAL with `synchronous=FULL`; (2) writes that
 wait at the same time share one transaction and one sync; (3) the event loop never waits for the
-disk.
-Not here: the contract (../run_store.py) and what all stores decide alike (../store_rules.py).
+disk. The contract is `RunStore` (../run_store.py); what all stores decide alike is in
+../store_rules.py.
 """
 
-from jackline.flows.store.sqlite.store import SqliteRunStore
+from jackline.flows.store.sqlite.agent_log_rows import AgentLogRows
+from jackline.flows.store.sqlite.call_rows import CallRows
+from jackline.flows.store.sqlite.cleanup_rows import CleanupRows
+from jackline.flows.store.sqlite.run_rows import RunRows
 
-__all__ = ["SqliteRunStore"]
+
+class SqliteRunStore(RunRows, CallRows, AgentLogRows, CleanupRows):
+    """A `RunStore` over SQLite; see `Database` for its arguments."""

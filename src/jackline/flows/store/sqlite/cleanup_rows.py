@@ -2,172 +2,160 @@
 
 Rules: (1) a resource is saved by run and name, whoever reports it; (2) of several processes that
 want to run the hook of one end, one may.
-Not here: running hooks and releasing resources (flows/cleanup/).
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from jackline.flows.records import HookRecord, ResourceRecord, ResourceState
 from jackline.flows.store import store_rules
-from jackline.flows.store.sqlite import row_checks
+from jackline.flows.store.sqlite.database import Database, Transaction, reads, writes
 from jackline.flows.store.sqlite.row_checks import (
     BYTES,
     FLOAT,
+    HOOK,
     INTEGER,
     MAYBE_FLOAT,
+    RESOURCE,
     TEXT,
+    is_signed,
     member,
+    signature_of,
     well_formed,
 )
-from jackline.flows.store.sqlite.threads import Transaction, Work
 
-_RESOURCES = f"""SELECT run_id, name, task_id, release, release_on_park, lease_until, state,
-    taken_at, released_at, tries, trouble, {row_checks.holds("resources", row_checks.RESOURCE)}
-    FROM resources"""  # noqa: S608
-_RESOURCE_KINDS = (
-    *(TEXT, TEXT, TEXT, TEXT, INTEGER, MAYBE_FLOAT, TEXT, FLOAT, MAYBE_FLOAT, INTEGER, TEXT),
-    INTEGER,
-)
-_SIGN_RESOURCE = f"""UPDATE resources
-    SET signature = CASE WHEN ? THEN {row_checks.make(row_checks.RESOURCE)} END
+# The columns of a record in the order of its fields, and what each holds.
+_RESOURCE_COLUMNS = {
+    **dict.fromkeys(("run_id", "name", "task_id", "release"), TEXT),
+    "release_on_park": INTEGER,
+    "lease_until": MAYBE_FLOAT,
+    "state": TEXT,
+    "taken_at": FLOAT,
+    "released_at": MAYBE_FLOAT,
+    "tries": INTEGER,
+    "trouble": TEXT,
+}
+_HOOK_COLUMNS = {
+    **dict.fromkeys(("run_id", "end_id", "hook"), TEXT),
+    "told": BYTES,
+    "state": TEXT,
+    "tries": INTEGER,
+    "trouble": TEXT,
+    "at": FLOAT,
+}
+_RESOURCES = f"""SELECT {", ".join(_RESOURCE_COLUMNS)}, {is_signed("resources", RESOURCE)}
+    FROM resources"""  # noqa: S608 -- names from here
+_SAVE_RESOURCE = f"""INSERT OR REPLACE INTO resources ({", ".join(_RESOURCE_COLUMNS)})
+    VALUES ({", ".join("?" * len(_RESOURCE_COLUMNS))})"""  # noqa: S608
+_SIGN_RESOURCE = f"""UPDATE resources SET signature = CASE WHEN ? THEN {signature_of(RESOURCE)} END
     WHERE run_id = ? AND name = ?"""  # noqa: S608
-_HOOKS = f"""SELECT run_id, end_id, hook, told, state, tries, trouble, at,
-    {row_checks.holds("hooks", row_checks.HOOK)} FROM hooks"""  # noqa: S608
-_HOOK_KINDS = (TEXT, TEXT, TEXT, BYTES, TEXT, INTEGER, TEXT, FLOAT, INTEGER)
-_SIGN_HOOK = f"""UPDATE hooks
-    SET signature = CASE WHEN ? THEN {row_checks.make(row_checks.HOOK)} END
+_HOOKS = f"SELECT {', '.join(_HOOK_COLUMNS)}, {is_signed('hooks', HOOK)} FROM hooks"  # noqa: S608
+_SAVE_HOOK = f"""INSERT OR REPLACE INTO hooks ({", ".join(_HOOK_COLUMNS)})
+    VALUES ({", ".join("?" * len(_HOOK_COLUMNS))})"""  # noqa: S608
+_SIGN_HOOK = f"""UPDATE hooks SET signature = CASE WHEN ? THEN {signature_of(HOOK)} END
     WHERE run_id = ? AND end_id = ? AND hook = ?"""  # noqa: S608
 _OWING = f"""SELECT DISTINCT run_id FROM hooks
-    WHERE state <> 'done' AND {row_checks.holds("hooks", row_checks.HOOK)} ORDER BY run_id"""  # noqa: S608
-_KEEP_HOOK = """INSERT OR REPLACE INTO hooks
-    (run_id, end_id, hook, told, state, tries, trouble, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+    WHERE state <> 'done' AND {is_signed("hooks", HOOK)} ORDER BY run_id"""  # noqa: S608
 
 
-def keep_resource(resource: ResourceRecord) -> Work[None]:
-    """Keep a resource's standing."""
+class CleanupRows(Database):
+    """Resources and hooks."""
 
-    def work(transaction: Transaction) -> None:
-        transaction.connection.execute(
-            """INSERT OR REPLACE INTO resources (run_id, name, task_id, release, release_on_park,
-            lease_until, state, taken_at, released_at, tries, trouble)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-            (
-                *(resource.run_id, resource.name, resource.task_id, resource.release),
-                *(resource.release_on_park, resource.lease_until, resource.state),
-                *(resource.taken_at, resource.released_at, resource.tries, resource.trouble),
-            ),
-        )
-        transaction.connection.execute(
-            _SIGN_RESOURCE, (resource.trusted, resource.run_id, resource.name)
-        )
+    @writes
+    def save_resource(self, transaction: Transaction, resource: ResourceRecord) -> None:
+        """Save a resource's state, by run and name."""
+        db = transaction.connection
+        db.execute(_SAVE_RESOURCE, [getattr(resource, name) for name in _RESOURCE_COLUMNS])
+        db.execute(_SIGN_RESOURCE, (resource.trusted, resource.run_id, resource.name))
 
-    return work
-
-
-def resources(*, held_only: bool) -> Callable[[sqlite3.Connection], list[ResourceRecord]]:
-    """What was rented, the oldest first."""
-
-    def look(connection: sqlite3.Connection) -> list[ResourceRecord]:
-        rows = connection.execute(
+    @reads
+    def resources(
+        self, db: sqlite3.Connection, *, held_only: bool = True
+    ) -> Sequence[ResourceRecord]:
+        """What was rented, the oldest first."""
+        rows = db.execute(
             f"{_RESOURCES} WHERE NOT ? OR state <> ? ORDER BY taken_at, run_id, name",
             (held_only, ResourceState.RELEASED),
-        ).fetchall()
-        return [_resource(*row) for row in rows]
+        )
+        return [_resource(row) for row in rows.fetchall()]
 
-    return look
-
-
-def held_by(connection: sqlite3.Connection, run_id: str) -> list[ResourceRecord]:
-    """What this run has not given back."""
-    rows = connection.execute(
-        f"{_RESOURCES} WHERE run_id = ? AND state <> ?", (run_id, ResourceState.RELEASED)
-    ).fetchall()
-    return [_resource(*row) for row in rows]
-
-
-def owed_by(connection: sqlite3.Connection, run_id: str) -> list[HookRecord]:
-    """Which hooks of ours this run has not done."""
-    rows = hooks(run_id)(connection)
-    return [row for row in rows if row.trusted and row.state != "done"]
-
-
-def begin_hook(hook: HookRecord, *, again: bool) -> Work[bool]:
-    """Mark a hook as running, if it is to run."""
-
-    def work(transaction: Transaction) -> bool:
-        kept = _hook(transaction.connection, hook)
-        if not store_rules.may_begin_hook(kept, hook, again=again):
+    @writes
+    def begin_hook(
+        self, transaction: Transaction, hook: HookRecord, *, again: bool = False
+    ) -> bool:
+        """Mark a hook as running; False when it is not to be run."""
+        saved = _saved_hook(transaction.connection, hook)
+        if not store_rules.may_begin_hook(saved, hook, again=again):
             return False
-        tries = 0 if kept is None else kept.tries
-        _keep(transaction.connection, replace(hook, state="running", tries=tries + 1))
+        tries = 0 if saved is None else saved.tries
+        _save_hook(transaction.connection, replace(hook, state="running", tries=tries + 1))
         return True
 
-    return work
+    @writes
+    def end_hook(self, transaction: Transaction, hook: HookRecord) -> None:
+        """Save how a hook ended."""
+        saved = _saved_hook(transaction.connection, hook)
+        tries = hook.tries if saved is None else saved.tries
+        _save_hook(transaction.connection, replace(hook, tries=tries))
+
+    @reads
+    def hooks(self, db: sqlite3.Connection, run_id: str) -> Sequence[HookRecord]:
+        """All hooks of a run, the oldest first."""
+        return hooks_of(db, run_id)
+
+    @reads
+    def owing_hooks(self, db: sqlite3.Connection) -> Sequence[str]:
+        """The ids of the runs with a hook of ours that is not done."""
+        return [str(run_id) for (run_id,) in db.execute(_OWING).fetchall()]
 
 
-def end_hook(hook: HookRecord) -> Work[None]:
-    """Keep how a hook ended."""
-
-    def work(transaction: Transaction) -> None:
-        kept = _hook(transaction.connection, hook)
-        tries = hook.tries if kept is None else kept.tries
-        _keep(transaction.connection, replace(hook, tries=tries))
-
-    return work
+def held_by(db: sqlite3.Connection, run_id: str) -> list[ResourceRecord]:
+    """What this run has not given back."""
+    rows = db.execute(
+        f"{_RESOURCES} WHERE run_id = ? AND state <> ?", (run_id, ResourceState.RELEASED)
+    )
+    return [_resource(row) for row in rows.fetchall()]
 
 
-def hooks(run_id: str) -> Callable[[sqlite3.Connection], list[HookRecord]]:
+def hooks_of(db: sqlite3.Connection, run_id: str) -> list[HookRecord]:
     """All hooks of a run, the oldest first."""
-
-    def look(connection: sqlite3.Connection) -> list[HookRecord]:
-        rows = connection.execute(
-            f"{_HOOKS} WHERE run_id = ? ORDER BY at, end_id, hook", (run_id,)
-        ).fetchall()
-        return [_hook_record(*row) for row in rows]
-
-    return look
+    rows = db.execute(f"{_HOOKS} WHERE run_id = ? ORDER BY at, end_id, hook", (run_id,))
+    return [_hook(row) for row in rows.fetchall()]
 
 
-def owing_hooks(connection: sqlite3.Connection) -> list[str]:
-    """The runs with a hook of ours that is not done."""
-    rows = connection.execute(_OWING).fetchall()
-    return [str(run_id) for (run_id,) in rows]
+def _resource(row: Sequence[Any]) -> ResourceRecord:
+    saved = ResourceRecord(*well_formed(row, (*_RESOURCE_COLUMNS.values(), INTEGER)))
+    return replace(
+        saved,
+        state=member(ResourceState, saved.state),
+        release_on_park=bool(saved.release_on_park),
+        trusted=bool(saved.trusted),
+    )
 
 
-def _hook(connection: sqlite3.Connection, hook: HookRecord) -> HookRecord | None:
-    row = connection.execute(
-        f"{_HOOKS} WHERE run_id = ? AND end_id = ? AND hook = ?",
-        (hook.run_id, hook.end_id, hook.hook),
-    ).fetchone()
-    return None if row is None else _hook_record(*row)
-
-
-def _hook_record(*row: Any) -> HookRecord:
-    hook = HookRecord(*well_formed(row, _HOOK_KINDS))
+def _hook(row: Sequence[Any]) -> HookRecord:
+    hook = HookRecord(*well_formed(row, (*_HOOK_COLUMNS.values(), INTEGER)))
     return replace(hook, trusted=bool(hook.trusted))
 
 
-def _keep(connection: sqlite3.Connection, hook: HookRecord) -> None:
-    connection.execute(
-        _KEEP_HOOK,
+def _saved_hook(db: sqlite3.Connection, hook: HookRecord) -> HookRecord | None:
+    row = db.execute(
+        f"{_HOOKS} WHERE run_id = ? AND end_id = ? AND hook = ?",
+        (hook.run_id, hook.end_id, hook.hook),
+    ).fetchone()
+    return None if row is None else _hook(row)
+
+
+def _save_hook(db: sqlite3.Connection, hook: HookRecord) -> None:
+    db.execute(
+        _SAVE_HOOK,
         (
-            *(hook.run_id, hook.end_id, hook.hook, hook.told, hook.state),
+            *(hook.run_id, hook.end_id, hook.hook, hook.outcome, hook.state),
             *(hook.tries, hook.trouble, hook.at),
         ),
     )
-    connection.execute(_SIGN_HOOK, (hook.trusted, hook.run_id, hook.end_id, hook.hook))
-
-
-def _resource(*row: Any) -> ResourceRecord:
-    kept = ResourceRecord(*well_formed(row, _RESOURCE_KINDS))  # columns in the fields' order
-    return replace(
-        kept,
-        state=member(ResourceState, kept.state),
-        release_on_park=bool(kept.release_on_park),
-        trusted=bool(kept.trusted),
-    )
+    db.execute(_SIGN_HOOK, (hook.trusted, hook.run_id, hook.end_id, hook.hook))

@@ -15,7 +15,7 @@ import hashlib
 import re
 import sqlite3
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, TypeAlias, TypeVar
 
@@ -76,27 +76,27 @@ RESOURCE = "'resource', run_id, name, task_id, release, release_on_park, lease_u
 HOOK = "'hook', run_id, end_id, hook, told, state"
 
 
-def make(fields: str) -> str:
+def signature_of(fields: str) -> str:
     """SQL: the signature of the row."""
     return f"jackline_signature({fields})"
 
 
-def holds(table: str, fields: str) -> str:
+def is_signed(table: str, fields: str) -> str:
     """SQL: 1 when the row of this table has its right signature, else 0."""
     return f"jackline_is_signed({table}.signature, {fields})"
 
 
-def prepare(connection: sqlite3.Connection) -> None:
-    """Let the connection sign and verify, with this installation's key and the file's own id."""
-    key, store = _key(), _store_id(connection)
+def prepare(connection: sqlite3.Connection, key: bytes) -> None:
+    """Let the connection sign and verify, with this key and the store's own id."""
+    store = _store_id(connection)
 
     def sign(*fields: _Field) -> str:
         return private_files.signature(key, "flows", store, *map(_encoded, fields))
 
-    def is_signed(given: _Field, *fields: _Field) -> bool:
-        if not isinstance(given, str):
+    def is_signed(found: _Field, *fields: _Field) -> bool:
+        if not isinstance(found, str):
             return False
-        return private_files.is_signature(key, given, "flows", store, *map(_encoded, fields))
+        return private_files.is_signature(key, found, "flows", store, *map(_encoded, fields))
 
     connection.create_function("jackline_signature", -1, sign)
     connection.create_function("jackline_is_signed", -1, is_signed)
@@ -137,7 +137,7 @@ def accept(connection: sqlite3.Connection, run_id: str) -> None:
     """Sign every row of this run as it is now."""
     for table, fields, where, _ in _OF_RUN:
         connection.execute(
-            f"UPDATE {table} SET signature = {make(fields)} WHERE {where}",  # noqa: S608 -- ours
+            f"UPDATE {table} SET signature = {signature_of(fields)} WHERE {where}",  # noqa: S608 -- ours
             (run_id,),
         )
 
@@ -146,16 +146,16 @@ def accept(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def change_signed(
-    connection: sqlite3.Connection, run_id: str, change: Callable[[], object]
+    connection: sqlite3.Connection, run_id: str, change: str, parameters: Sequence[_Field]
 ) -> None:
-    """Change a run's row; it is signed afterwards if it was signed before."""
+    """Change columns of a run's row; it is signed afterwards if it was signed before."""
     (signed,) = connection.execute(
-        f"SELECT {holds('runs', RUN)} FROM runs WHERE run_id = ?",  # noqa: S608
+        f"SELECT {is_signed('runs', RUN)} FROM runs WHERE run_id = ?",  # noqa: S608
         (run_id,),
     ).fetchone()
-    change()
+    connection.execute(f"UPDATE runs SET {change} WHERE run_id = ?", (*parameters, run_id))  # noqa: S608
     connection.execute(
-        f"UPDATE runs SET signature = CASE WHEN ? THEN {make(RUN)} END WHERE run_id = ?",  # noqa: S608
+        f"UPDATE runs SET signature = CASE WHEN ? THEN {signature_of(RUN)} END WHERE run_id = ?",  # noqa: S608
         (signed, run_id),
     )
 
@@ -173,19 +173,20 @@ def _encoded(field: _Field) -> bytes:
     return b"i" + str(field).encode()
 
 
-def _key() -> bytes:
+def signing_key() -> bytes:
+    """This installation's key; JournalError says what keeps it from being used."""
     try:
         return private_files.installation_key()
     except private_files.NotPrivateError as error:
         raise JournalError(
             f"The key that signs runs cannot be used: {error.filename} {error.problem}.",
-            next=error.fix,
+            hint=error.fix,
         ) from error
     except OSError as error:
         raise JournalError(
-            f"The key that signs runs cannot be kept in {private_files.key_folder()}: "
+            f"The key that signs runs cannot be saved in {private_files.key_folder()}: "
             f"{error.strerror}.",
-            next="Make that folder writable for yourself (XDG_STATE_HOME moves it).",
+            hint="Make that folder writable for yourself (XDG_STATE_HOME moves it).",
         ) from error
 
 
@@ -195,6 +196,6 @@ def _store_id(connection: sqlite3.Connection) -> bytes:
     if not isinstance(found, str) or not _STORE_ID.fullmatch(found):
         raise JournalError(
             "The store of runs was not made by Jackline: it has no id of its own.",
-            next="Look where it came from; another state folder is chosen with --state.",
+            hint="Look where it came from; another state folder is chosen with --state.",
         )
     return found.encode()

@@ -3,13 +3,15 @@
 Rules: (1) a step of `MIGRATIONS` is never changed once released: a new version is a new step; (2)
 the file is its owner's alone; (3) every fault of the disk becomes a `JournalError` that says what
 to do; (4) a damaged file is left where it is: it is somebody's work, not a log; (5) one try waits
-no longer than `lock_seconds` for another program's lock, and all tries together no longer than
-the `LockPatience` of the caller; (6) counting runs by state writes nothing and makes no file.
-Not here: migrations in general (journal/sqlite_file.py), when to write (threads.py).
+no longer than `lock_seconds` for another program's lock, and all tries together no longer than the
+`LockPatience` of the caller; (6) counting runs writes nothing and makes no file; (7) a store in
+memory has the same tables and checks, and a signing key of its own.
+Migrations in general are in journal/sqlite_file.py.
 """
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from jackline.errors import JournalError, StoreLockedError
 from jackline.flows.records import RunState
 from jackline.flows.store.sqlite import row_checks
 from jackline.journal.sqlite_file import (
+    COMPANIONS,
     DAMAGED,
     FAILING,
     FORBIDDEN,
@@ -31,6 +34,7 @@ from jackline.journal.sqlite_file import (
     VersionedFile,
     cause_of,
     check_private,
+    companions,
     harden_connection,
     identity,
     make_private,
@@ -38,8 +42,8 @@ from jackline.journal.sqlite_file import (
 from jackline.private_files import NotPrivateError
 
 # A column `…_blob` names the row of `blobs` that holds what is too long for its own. The indexes on
-# them know only the few rows that have one. `spending` outlives the calls that it tells of: money
-# that is spent stays spent when a run is deleted.
+# them know only the few rows that have one. `spending` outlives its calls: money that is
+# spent stays spent when a run is deleted.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE blobs (sha BLOB NOT NULL PRIMARY KEY, data BLOB NOT NULL)",
@@ -114,18 +118,16 @@ FILE = VersionedFile(application=0x4A4B4C46, steps=MIGRATIONS, title="the store 
 
 Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
 
-LOCK_SECONDS = 15.0
-# A run waits so long for a lock before it is paused: what was paid for is worth more than minutes.
-RUN_PATIENCE = 600.0
 # A long reader may keep the log from being emptied; this is what it is cut back to afterwards.
 _LOG_BYTES = 64 * 1024 * 1024
 # SQLite refuses some of the steps of opening at once instead of waiting for the lock.
 _BETWEEN_TRIES = 0.02
-_KEPT = "Nothing that was told as finished is lost: `jackline resume` goes on from there."
+_COUNT_LOCK_SECONDS = 2.0
+_NOTHING_LOST = "Nothing that was reported as finished is lost: `jackline resume` continues there."
 _NEXT = {
-    FULL: f"Free some space on that disk. {_KEPT}",
+    FULL: f"Free some space on that disk. {_NOTHING_LOST}",
     FORBIDDEN: "Give yourself the right to write there, or choose another folder with --state.",
-    LOCKED: f"End the program that holds it, a database browser perhaps. {_KEPT}",
+    LOCKED: f"End the program that holds it, a database browser perhaps. {_NOTHING_LOST}",
     UNREACHABLE: "Look whether its folder is there, or choose another one with --state.",
     FAILING: "Copy the file to a healthy disk and choose its folder with --state.",
     DAMAGED: "Restore it from a copy, rescue what can be read with `sqlite3 FILE .recover`, or "
@@ -145,43 +147,34 @@ def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
 
 
 class LockPatience:
-    """How long a lock is waited for beyond one try, and who is told of it; for several threads."""
+    """How long a lock is waited for beyond one try; `listeners` are called when a wait begins."""
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+        self.seconds = seconds
+        self.listeners: list[Callable[[], None]] = []
         self._since: float | None = None
-        self._listeners: list[Callable[[], None]] = []
 
     def lasts(self, tried_since: float) -> bool:
         """A try that began then has met the lock: whether to try again."""
         now = SystemClock().monotonic()
         first = self._since is None
         self._since = tried_since if self._since is None else self._since
-        lasts = now - self._since < self._seconds
+        lasts = now - self._since < self.seconds
         if first and lasts:
-            for told in list(self._listeners):
-                told()
+            for listener in list(self.listeners):
+                listener()
         return lasts
 
     def got_through(self) -> None:
         """The lock is gone."""
         self._since = None
 
-    def end(self) -> None:
-        """Wait for nothing beyond one try from now on."""
-        self._seconds = 0.0
-
-    def tell(self, told: Callable[[], None]) -> Callable[[], None]:
-        """Have `told` called, in any thread, when a wait begins; gives what undoes that."""
-        self._listeners.append(told)
-        return lambda: self._listeners.remove(told)
-
 
 class StoreFile:
-    """The file, as one thread has it open."""
+    """The file, or the memory, as one thread has it open."""
 
-    def __init__(self, path: Path, connect: Connect, lock_seconds: float) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, connect: Connect, lock_seconds: float) -> None:
+        self._path = path
         self._connect = connect
         self._lock_seconds = lock_seconds
         self._connection: sqlite3.Connection | None = None
@@ -190,56 +183,68 @@ class StoreFile:
     def opened(self) -> sqlite3.Connection:
         """The connection; opened now if it was not, or if the file was exchanged since."""
         if self._connection is not None and self._is_gone():
-            self.let_go()
+            self.close()
         if self._connection is None:
-            make_private(self.path)
-            self._connection = self._new_connection()
-            self._identity = identity(self.path)
+            if self._path is None:
+                memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+                _prepare(memory, secrets.token_bytes(32))
+                self._connection = memory
+            else:
+                make_private(self._path)
+                self._connection = self._new_connection(self._path)
+                self._identity = identity(self._path)
         return self._connection
 
     def must_be_there(self) -> None:
         """Refuse to promise what went into a file that has been taken away."""
         if self._is_gone():
-            self.let_go()
+            self.close()
             raise JournalError(
-                f"The file of runs {self.path} was moved or deleted while it was written.",
-                next="Put it back with its -wal and -shm files, then resume the run.",
+                f"The file of runs {self._path} was moved or deleted while it was written.",
+                hint="Put it back with its -wal and -shm files, then resume the run.",
             )
 
-    def let_go(self) -> None:
-        """Close the connection; the next use opens it again."""
+    def reopen(self) -> None:
+        """Have the next use open the file again; memory has nothing to open again."""
+        if self._path is not None:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def unusable(self, error: sqlite3.Error | OSError) -> JournalError:
-        """The trouble in words."""
+        """The fault as an error for people."""
         cause = cause_of(error)
         kind = StoreLockedError if cause == LOCKED else JournalError
-        told = kind(
-            f"The file of runs {self.path} cannot be used: {cause}.",
-            next=error.fix
+        explained = kind(
+            f"The file of runs {self._path} cannot be used: {cause}.",
+            hint=error.fix
             if isinstance(error, NotPrivateError)
             else _NEXT.get(cause, "Look at that file; another folder is chosen with --state."),
         )
-        told.__cause__ = error
-        return told
+        explained.__cause__ = error
+        return explained
 
     def unreadable(self) -> JournalError:
         """It holds a record that no version of ours has written."""
         return JournalError(
-            f"The file of runs {self.path} holds a record that cannot be read.",
-            next=_NEXT[DAMAGED],
+            f"The file of runs {self._path} holds a record that cannot be read.",
+            hint=_NEXT[DAMAGED],
         )
 
     def _is_gone(self) -> bool:
-        return self._identity is None or identity(self.path) != self._identity
+        return self._path is not None and (
+            self._identity is None or identity(self._path) != self._identity
+        )
 
-    def _new_connection(self) -> sqlite3.Connection:
+    def _new_connection(self, path: Path) -> sqlite3.Connection:
         clock, pause = SystemClock(), threading.Event()
         give_up_at = clock.monotonic() + self._lock_seconds
         while True:
-            connection = self._connect(self.path, self._lock_seconds)
+            connection = self._connect(path, self._lock_seconds)
             try:
                 _prepare(connection)
             except sqlite3.Error as error:
@@ -255,11 +260,11 @@ class StoreFile:
 
 
 def is_locked(error: sqlite3.Error | OSError) -> bool:
-    """Whether another program stands in the way."""
+    """Whether another program has locked the file."""
     return cause_of(error) == LOCKED
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
+def _prepare(connection: sqlite3.Connection, key: bytes | None = None) -> None:
     run = connection.execute
     harden_connection(connection)
     if FILE.version_of(connection) == 0:
@@ -271,28 +276,48 @@ def _prepare(connection: sqlite3.Connection) -> None:
     # What is deleted is overwritten, not only forgotten.
     run("PRAGMA secure_delete = ON").fetchall()
     FILE.migrate(connection)
-    row_checks.prepare(connection)
+    row_checks.prepare(connection, key or row_checks.signing_key())
 
 
-_LOCK_SECONDS = 2.0
-_COUNT = "SELECT state, count(*), count(*) FILTER (WHERE wake_at IS NULL) FROM runs GROUP BY state"
-
-
-def runs_by_state(store: Path) -> dict[RunState, tuple[int, int]]:
-    """How many runs are in each state, and how many of them have no time to wake at."""
-    if not store.is_file():
-        return {}
-    try:
-        check_private(store)
-        address = f"{store.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=_LOCK_SECONDS)) as connection:
-            harden_connection(connection)
-            FILE.version_of(connection)
-            rows = connection.execute(_COUNT).fetchall()
-    except (sqlite3.Error, OSError) as error:
-        raise JournalError(
-            f"The runs at {store} cannot be counted: {cause_of(error)}.",
-            next="`jackline ls` says more.",
-        ) from error
+def count_runs(connection: sqlite3.Connection) -> dict[RunState, tuple[int, int]]:
+    """How many runs are in each state, and how many of them have no time to wake."""
+    rows = connection.execute(
+        "SELECT state, count(*), count(*) FILTER (WHERE wake_at IS NULL) FROM runs GROUP BY state"
+    ).fetchall()
     known = set(RunState)
     return {RunState(state): (count, timeless) for state, count, timeless in rows if state in known}
+
+
+def count_runs_in_file(path: Path) -> dict[RunState, tuple[int, int]]:
+    """The same of a file that may not be there."""
+    if not path.is_file():
+        return {}
+    try:
+        check_private(path)
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=_COUNT_LOCK_SECONDS)) as connection:
+            harden_connection(connection)
+            FILE.version_of(connection)
+            return count_runs(connection)
+    except (sqlite3.Error, OSError) as error:
+        raise JournalError(
+            f"The runs at {path} cannot be counted: {cause_of(error)}.",
+            hint="`jackline ls` says more.",
+        ) from error
+
+
+def file_stats(path: Path) -> tuple[int, ...]:
+    """Values that change whenever the file is written; empty while there is none."""
+    found: list[int] = []
+    for part in (path, path.with_name(path.name + COMPANIONS[0])):
+        try:
+            stat = part.stat()
+        except OSError:
+            continue  # there is no log beside it, or no store yet
+        found += [stat.st_mtime_ns, stat.st_size, stat.st_ino]
+    return tuple(found)
+
+
+def size_of(path: Path) -> int:
+    """The bytes of the file and of those beside it."""
+    return sum(part.stat().st_size for part in (path, *companions(path)) if part.exists())

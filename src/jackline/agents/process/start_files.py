@@ -1,0 +1,64 @@
+"""The files that an agent's program is started with, in a folder that no agent may write to.
+
+Rules: (1) the folder is the user's alone and lies beside the state folder, outside of projects and
+of the system's temporary folder, which sandboxes of agents leave open; (2) what is in it is gone
+when the program has ended; what a killed process has left is removed after a month.
+Not here: what is written there (claude_code/, codex/).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
+
+from jackline.private_files import (
+    default_config_folder,
+    default_state_folder,
+    make_private_folder,
+)
+from jackline.transcripts.sources import ClientFolders
+
+_LEFT_FOR_S = 30 * 24 * 3600
+
+
+def start_files_root() -> Path:
+    """The folder that holds those of all agents."""
+    return Path(f"{default_state_folder()}-agents")
+
+
+@contextmanager
+def start_files() -> Iterator[Path]:
+    """A new folder for one start; OSError where there can be none."""
+    root = start_files_root()
+    make_private_folder(root)
+    _remove_left(root)
+    with TemporaryDirectory(prefix="", dir=root, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _remove_left(root: Path) -> None:
+    for each in root.iterdir():
+        with suppress(OSError):
+            if each.lstat().st_mtime < time.time() - _LEFT_FOR_S:
+                shutil.rmtree(each, ignore_errors=True)
+
+
+def holds_own_files(cwd: Path, environment: Mapping[str, str]) -> bool:
+    """Whether files that agents' programs or Jackline obey for the user lie in this folder."""
+    clients = ClientFolders.of_process(environment)
+    home = environment.get("USERPROFILE" if os.name == "nt" else "HOME")
+    own = (
+        *(Path(home or Path.home()), Path.home(), clients.claude, clients.codex),
+        *(Path(default_config_folder()), Path(default_state_folder()), start_files_root()),
+        Path(gettempdir()),
+    )
+    try:
+        folder = cwd.resolve()
+        return any(each.resolve().is_relative_to(folder) for each in own)
+    except (OSError, RuntimeError, ValueError):
+        return True

@@ -1,0 +1,147 @@
+"""Request a structured answer through a tool, and validate what comes.
+
+Rules: (1) a value is valid by the user's schema and type, or there is no value; (2) the model sees
+a fault in the validator's words, people see it without the model's words; (3) no other module
+builds a validator (tests/agents/test_json_schema.py): a schema may come from anybody, so it has a
+largest size, its patterns a largest number of steps, and nothing is fetched: a schema that refers
+to a file or an address is refused, because the library would read it while the whole process waits;
+(4) what is wrong with a schema is described by place and rule, never by its own words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from jackline.agents.runner import Check, JsonObject
+from jackline.errors import BadArgumentError
+from jackline.outside_names import printable
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
+
+STRUCTURED_OUTPUT = "StructuredOutput"
+"""The tool by which a model returns its structured answer; Claude Code's name for it."""
+LARGEST_SCHEMA = 256 * 1024
+"""In characters of JSON. A model is shown the schema with every call: real ones are far smaller."""
+_MOST_BACKTRACKING = 100_000
+_LARGEST_PATTERN = 1024 * 1024
+_LONGEST_PLACE = 200
+_DESCRIPTION = "Give the final answer of this task. Call it once, when everything else is done."
+_VALUE = "value"
+_DEFINED = ("$defs", "definitions")
+_MOST_FAULTS = 5
+_LONGEST = 400
+
+
+def build_validator(schema: dict[str, Any]) -> Validator:
+    """The validator; BadArgumentError for a schema that is broken, large or refers elsewhere."""
+    # Imported where it is needed: most agents and all short commands do without.
+    import jsonschema_rs  # noqa: PLC0415
+
+    references: list[str] = []
+
+    def refuse(uri: str) -> NoReturn:
+        references.append(uri)
+        raise ValueError("not fetched")
+
+    try:
+        if len(json.dumps(schema)) <= LARGEST_SCHEMA:
+            return jsonschema_rs.validator_for(
+                schema,
+                retriever=refuse,
+                pattern_options=jsonschema_rs.FancyRegexOptions(
+                    backtrack_limit=_MOST_BACKTRACKING, size_limit=_LARGEST_PATTERN
+                ),
+            )
+        why = f"it has more than {LARGEST_SCHEMA} characters"
+    except jsonschema_rs.ValidationError as error:
+        place = printable("".join(f"/{step}" for step in error.instance_path)[:_LONGEST_PLACE])
+        # The library gives neither place nor rule for these.
+        why = "a reference in it, or its `$schema`, leads nowhere"
+        if error.schema_path:
+            why = f"at {place or 'the top'} ({error.schema_path[-1]})"
+    except RecursionError:
+        why = "it is nested too deeply"
+    except (ValueError, TypeError) as error:
+        why = f"it cannot be read ({type(error).__name__})"
+    if references:
+        why = (
+            "it refers to another document, and none is fetched:"
+            " put what that defines into the schema itself"
+        )
+    raise BadArgumentError(
+        f"The schema of the answer is not valid JSON Schema: {why}.",
+        hint="Correct the schema.",
+    )
+
+
+class StructuredAnswer:
+    """The answer that a schema describes; BadArgumentError when the schema itself is at fault."""
+
+    def __init__(self, schema: JsonObject, check: Check | None = None) -> None:
+        self._schema = schema
+        self._check = check
+        self._is_wrapped = schema.get("type") != "object"
+        self._validator = build_validator(schema)
+
+    @property
+    def tool(self) -> JsonObject:
+        """The tool as it is offered to the model."""
+        return {
+            "name": STRUCTURED_OUTPUT,
+            "description": _DESCRIPTION,
+            "input_schema": self.input_schema,
+        }
+
+    @property
+    def input_schema(self) -> JsonObject:
+        """The schema of the tool's input: an object, which holds an answer that is none."""
+        if not self._is_wrapped:
+            return self._schema
+        inner = {key: value for key, value in self._schema.items() if key not in _DEFINED}
+        return {
+            "type": "object",
+            "properties": {_VALUE: inner},
+            "required": [_VALUE],
+            "additionalProperties": False,
+            # Definitions are referred to from the root.
+            **{key: self._schema[key] for key in _DEFINED if key in self._schema},
+        }
+
+    def value(self, tool_input: JsonObject) -> object:
+        """The answer inside of the tool's input."""
+        return tool_input.get(_VALUE) if self._is_wrapped else tool_input
+
+    def fault(self, tool_input: JsonObject) -> str | None:
+        """What is wrong with the answer, for the model; None when it is valid."""
+        if self._is_wrapped and _VALUE not in tool_input:
+            return f'the input must have the one property "{_VALUE}", which holds the answer'
+        errors, own = self._faults(tool_input)
+        faults = [f"at {_place(error)}: {error.message[:_LONGEST]}" for error in errors]
+        faults += [f"at {place}: {words[:_LONGEST]}" for place, words in own]
+        more = len(faults) - _MOST_FAULTS
+        rest = [f"and {more} more"] if more > 0 else []
+        return "; ".join(faults[:_MOST_FAULTS] + rest) or None
+
+    def fault_for_people(self, tool_input: JsonObject) -> str:
+        """Where the answer is wrong and by which rule, without a word of the answer."""
+        if self._is_wrapped and _VALUE not in tool_input:
+            return "the answer is not there"
+        errors, own = self._faults(tool_input)
+        faults = [f"{_place(error)} ({error.schema_path[-1]})" for error in errors]
+        faults += [f"{place} (a rule of its type)" for place, _ in own]
+        return ", ".join(faults[:_MOST_FAULTS])
+
+    def _faults(
+        self, tool_input: JsonObject
+    ) -> tuple[list[ValidationError], Sequence[tuple[str, str]]]:
+        """Those by the schema; those by the user's own type only where there are none."""
+        value = self.value(tool_input)
+        errors = list(self._validator.iter_errors(value))
+        return errors, () if errors or self._check is None else self._check(value)
+
+
+def _place(error: ValidationError) -> str:
+    return "".join(f"/{step}" for step in error.instance_path) or "the top"

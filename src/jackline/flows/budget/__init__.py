@@ -1,1 +1,0 @@
-"""Count what a flow uses and reserve what its calls may cost."""
