@@ -25,9 +25,10 @@ from jackline.calls.verdict import failed_success, judge_rejection
 from jackline.dialects import TokensUsed, read_answer
 from jackline.dialects.answer_facts import is_openai_answer
 from jackline.failures import Failure, Kind, Observation
+from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
 from jackline.outside_names import cut_name
-from jackline.upstream.interface import Headers, UpstreamAttempt
+from jackline.upstream.interface import UpstreamAttempt
 
 _NOTHING_USED = TokensUsed()
 # Never fed: a call without a stream has nothing to stitch.

@@ -20,9 +20,10 @@ from jackline.calls.stitch import Mode
 from jackline.dialects import TokensUsed
 from jackline.failures import Failure
 from jackline.failures.sentences import duration_in_words, name_of
+from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
 from jackline.lanes import CacheTtl
-from jackline.upstream.interface import Headers, UpstreamRequest
+from jackline.upstream.interface import UpstreamRequest
 
 
 @dataclass(frozen=True, slots=True)

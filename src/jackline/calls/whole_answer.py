@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from jackline.calls.call_manager import CallManager
 from jackline.calls.request import CallAnswer, CallCompletion, CallRefusal, CallRequest
 from jackline.errors import GaveUpError
+from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
-from jackline.upstream.interface import Headers
 
 
 class _Collector:

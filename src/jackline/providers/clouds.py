@@ -18,9 +18,10 @@ from urllib.parse import quote
 import msgspec
 
 from jackline.errors import UsageError
+from jackline.http1.headers import Headers
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.sent_request import BETA, members_of, plain_body, raw
-from jackline.upstream.interface import Headers, UpstreamRequest
+from jackline.upstream.interface import UpstreamRequest
 
 _DATED = re.compile(r"(claude-.+?)-(\d{8})")
 # Names without a date mean the only version; up to 4.5 the clouds want it with its date.

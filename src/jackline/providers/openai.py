@@ -28,6 +28,7 @@ from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
 from jackline.dialects.openai_chat.request import to_chat
 from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
 from jackline.dialects.openai_responses.request import to_responses
+from jackline.http1.headers import Headers
 from jackline.providers.credential_forms import PassThroughGuard, without_secrets
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.reasoning import ReasoningStore
@@ -43,7 +44,7 @@ from jackline.providers.sent_request import (
 )
 from jackline.providers.settings import OPENAI_HOST, Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.translated_answer import TranslatingHandler
-from jackline.upstream.interface import Headers, ResponseHandler, UpstreamRequest
+from jackline.upstream.interface import ResponseHandler, UpstreamRequest
 from jackline.upstream.origin import Origin
 
 

@@ -29,7 +29,7 @@ from jackline.providers.reasoning import (
 from jackline.providers.sent_request import with_hours
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.vertex import VertexProvider
-from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, UnpackingTurns
+from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, DecompressionTurns
 from jackline.upstream.dialler import proxy_from_environment
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import ResponseHandler, UpstreamAttempt, UpstreamRequest
@@ -88,7 +88,7 @@ class ProvidedUpstream:
     ) -> None:
         self._providers = dict(providers)
         self.limits = limits
-        self._turns = UnpackingTurns()
+        self._turns = DecompressionTurns()
         self._report = report
         # By upstream, and once for all that serve Claude: they sign alike.
         self._refused: dict[str, RefusedSignatures] = {}

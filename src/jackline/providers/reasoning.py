@@ -22,8 +22,9 @@ from jackline.dialects.neutral.fields import TranslatedDocument
 from jackline.dialects.neutral.options import StoredReasoning
 from jackline.dialects.openai_responses.request import without_reasoning
 from jackline.failures import Failure, Kind, Observation, classify
+from jackline.http1.headers import Headers
 from jackline.providers.translated_answer import NOTES, note_value
-from jackline.upstream.interface import Headers, ResponseHandler, UpstreamAttempt, UpstreamRequest
+from jackline.upstream.interface import ResponseHandler, UpstreamAttempt, UpstreamRequest
 
 _SIGNED = re.compile(rb'"(?:signature|data|encrypted_content)"\s*:\s*"([^"\\]+)"')
 _MOST_REFUSED = 20_000

@@ -14,9 +14,10 @@ import msgspec
 
 from jackline.dialects.cache_marks import with_hour_marks
 from jackline.errors import UsageError
+from jackline.http1.headers import Headers
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamSettings
-from jackline.upstream.interface import Headers, UpstreamRequest
+from jackline.upstream.interface import UpstreamRequest
 
 # What a request means, how it is compressed, which client and conversation it comes from.
 _ALLOWED = frozenset(

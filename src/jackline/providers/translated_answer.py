@@ -14,7 +14,9 @@ import msgspec
 
 from jackline.dialects import event_of
 from jackline.dialects.neutral.fields import TranslatedDocument
-from jackline.upstream.interface import GarbledError, Headers, ResponseHandler
+from jackline.http1.headers import Headers
+from jackline.http1.responses import GarbledError
+from jackline.upstream.interface import ResponseHandler
 
 # How the foreign bytes were encoded, and cookies of a server that the client does not know.
 _NOT_PASSED_ON = frozenset({b"content-type", b"content-length", b"content-encoding", b"set-cookie"})
