@@ -3,7 +3,6 @@
 Rules: (1) no call is dropped for it; (2) a configuration that cannot be applied changes nothing:
 the old one stays, and that is reported; (3) only this file changes a running service's
 configuration.
-Not here: reading files and noticing that they changed (config/).
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ def answer_limits(limits: LimitSettings) -> AnswerLimits:
 
 def limit_lanes(book: LaneRegistry, carrier: CallManager) -> None:
     """Let open lanes follow what is known of their limits now."""
-    for given in book.open_lanes():
-        carrier.limit_lane(given)
+    for lane in book.open_lanes():
+        carrier.limit_lane(lane)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ class ConfigReloader:
         announce: Announce,
         clock: Clock,
     ) -> None:
-        """`adopt` is told the configuration that holds from now on."""
+        """`adopt` gets the configuration that holds from now on."""
         self._config = config
         self._reload = reload
         self._parts = parts
@@ -117,7 +116,7 @@ class ConfigReloader:
     def _read_again(self) -> Config:
         """The configuration as it is now; called in a thread of its own."""
         config = self._reload()
-        # A fault that was cured by going back to what holds is told by no change.
+        # A fault that was cured by going back to what holds causes no change.
         self._notes.pop("configuration", None)
         return config
 
