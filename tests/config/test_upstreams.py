@@ -14,8 +14,7 @@ from jackline.config import Config, HomeFolders, toml_writer
 from jackline.config.files import FileText
 from jackline.config.loader import load_alone
 from jackline.errors import BadConfigError
-from jackline.providers.presets import PRESETS
-from jackline.providers.settings import Credential, UpstreamKind
+from jackline.providers.settings import PRESETS, Credential, UpstreamKind
 from tests.config.places import Machine
 
 THREE = """

@@ -338,7 +338,7 @@ def test_what_has_ended_and_what_is_not_known_is_refused_and_leaves_no_order() -
         for carried in (True, False):
             assert await refused(w, "quick") == (
                 "The agent quick of r1 has ended already: completion. "
-                "`jackline show r1` tells more."
+                "`jackline show r1` shows more."
             )
             assert await refused(w, "qick") == (
                 "No agent of r1 is labelled 'qick'. Its agents are: quick, slow."
@@ -381,7 +381,7 @@ def test_an_order_is_taken_back_by_going_on_with_the_agent() -> None:
         w = world(ten_turns)
         begun, task = await under_way(w, working, lambda: len(w.runner.answered) == 2)
         await w.through(cancel_agents(w.host, "r1", "b", ahead=True))
-        with pytest.raises(UsageError, match="is carried by"):
+        with pytest.raises(UsageError, match="is run by"):
             await begin_resume(w.host, "r1", flow=working, only="b")
         assert await w.engine.ordered_ends("r1") == []
         outcome = await w.through(_of(task))

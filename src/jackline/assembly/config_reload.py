@@ -96,7 +96,7 @@ class ConfigReloader:
         announce: Announce,
         clock: Clock,
     ) -> None:
-        """`adopt` gets the configuration that holds from now on."""
+        """`adopt` is called with the configuration that holds from now on."""
         self._config = config
         self._reload = reload
         self._parts = parts
@@ -116,7 +116,7 @@ class ConfigReloader:
     def _read_again(self) -> Config:
         """The configuration as it is now; called in a thread of its own."""
         config = self._reload()
-        # A fault that was cured by going back to what holds causes no change.
+        # A fault that was cured by going back to what holds shows in no change.
         self._notes.pop("configuration", None)
         return config
 

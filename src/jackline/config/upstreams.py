@@ -26,12 +26,13 @@ from jackline.config.keys import dotted
 from jackline.config.layers import Layer
 from jackline.config.references import is_reference, resolve
 from jackline.lanes import CacheTtl
-from jackline.providers.presets import PRESETS, Preset
 from jackline.providers.settings import (
     ANTHROPIC_HOST,
     KIND_FACTS,
+    PRESETS,
     Credential,
     KindFacts,
+    Preset,
     UpstreamKind,
     UpstreamSettings,
 )
