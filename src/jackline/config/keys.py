@@ -74,7 +74,7 @@ class KeyLines:
         self._read(text)
 
     def line_of(self, place: Key) -> int | None:
-        """Where this key stands, or what holds it."""
+        """The line of this key, or of what holds it."""
         while place:
             if place in self._lines:
                 return self._lines[place]

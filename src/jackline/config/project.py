@@ -210,7 +210,7 @@ def restrict(
 
     `in_dollars` is whether any limit in dollars holds without it.
     """
-    taken = Layer()
+    allowed = Layer()
     closed: list[str] = []
     looser: list[str] = []
     unpriced: list[str] = []
@@ -221,36 +221,36 @@ def restrict(
         rule = rule_of(key)
         before = holds.get(key, DEFAULTS.get(plain(key)))
         if rule is InProject.FREE:
-            taken.values[key] = value
+            allowed.values[key] = value
         elif rule is InProject.PRICED:
             if (
                 not in_dollars
                 or price_of(value) is not None
                 or any(fnmatchcase(value, each) for each in own_prices)
             ):
-                taken.values[key] = value
+                allowed.values[key] = value
             else:
                 unpriced.append(_name(key))
         elif rule is InProject.MORE:
-            taken.values[key] = list(dict.fromkeys([*before, *value]))
+            allowed.values[key] = list(dict.fromkeys([*before, *value]))
         elif rule is InProject.LOWER and (before is None or value <= before):
-            taken.values[key] = value
+            allowed.values[key] = value
         else:
             (looser if rule is InProject.LOWER else closed).append(_name(key))
-    taken.origins = {key: layer.origins[key] for key in taken.values}
+    allowed.origins = {key: layer.origins[key] for key in allowed.values}
     refused = tuple(_refusals(layer, file.path.parent))
     asks = None
     if layer.replaces_upstreams or any(fault.key.startswith(_UPSTREAM) for fault in layer.faults):
         is_whole = not refused and not layer.faults
         if consent is ConsentStatus.AGREED and is_whole:
             upstream = {key: value for key, value in layer.values.items() if key[0] == _UPSTREAM}
-            taken.values |= upstream
-            taken.origins |= {key: layer.origins[key] for key in upstream}
-            taken.upstreams = layer.upstreams
-            taken.replaces_upstreams = layer.replaces_upstreams
+            allowed.values |= upstream
+            allowed.origins |= {key: layer.origins[key] for key in upstream}
+            allowed.upstreams = layer.upstreams
+            allowed.replaces_upstreams = layer.replaces_upstreams
         else:
             asks = consent
-    return taken, IgnoredSettings(
+    return allowed, IgnoredSettings(
         closed=tuple(sorted(set(closed))),
         looser=tuple(sorted(set(looser))),
         unpriced=tuple(sorted(unpriced)),

@@ -118,11 +118,11 @@ class ConfigWatcher:
         old = self._config
         differing = _differing(old, new)
         needs_restart = tuple(key for key in differing if key in _FIXED)
-        kept = replace(
+        listen = replace(
             new.gateway.listen, host=old.gateway.listen.host, port=old.gateway.listen.port
         )
         self._config = replace(
-            new, gateway=replace(new.gateway, listen=kept), state_dir=old.state_dir
+            new, gateway=replace(new.gateway, listen=listen), state_dir=old.state_dir
         )
         if new.watched != old.watched:
             self._loaded = self._seen = _fingerprint(new.watched)
