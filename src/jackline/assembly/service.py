@@ -32,7 +32,6 @@ from jackline.assembly.config_reload import (
     limit_lanes,
     status_pages,
 )
-from jackline.assembly.session_resume import SessionResumer
 from jackline.batches.tool import BatchCall, CallResult
 from jackline.calls import CallManager
 from jackline.clock import Clock, SystemClock
@@ -80,6 +79,7 @@ from jackline.mcp_server.agent_orders import OrderIntake
 from jackline.mcp_server.endpoint import McpEndpoint
 from jackline.mcp_server.model_tool import ModelTool, ToolCaller
 from jackline.mcp_server.permissions import AgentSettings, ToolSettings
+from jackline.mcp_server.session_resume import CutOffSession, SessionResumer
 from jackline.mcp_server.tools.agents import agent_control_tools, agent_start_tools
 from jackline.mcp_server.tools.batch import batch_tools
 from jackline.mcp_server.tools.status import status_tools
@@ -517,7 +517,20 @@ class Service:
         text = f"session {stopped.session.id} stopped: {stopped.cause.name}"
         self._announce(ServiceNoted(self._clock.wall(), "session stopped", text))
         _log.info("%s", text)
-        self._continuing.stopped(stopped)
+        session, cause = stopped.session, stopped.cause
+        self._continuing.stopped(
+            CutOffSession(
+                session.id,
+                session.cwd,
+                session.transcript,
+                session.processes,
+                cause.kind,
+                cause.name,
+                cause.resets_at,
+                stopped.model,
+                stopped.run,
+            )
+        )
 
     def _hello(self) -> dict[str, object]:
         stopping = self._listener.draining or self.stop_asked.is_set()
