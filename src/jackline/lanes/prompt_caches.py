@@ -107,7 +107,7 @@ class PromptCaches:
 
     # --- asking ---------------------------------------------------------------------------
 
-    def standing(self, call: Call, now: float) -> tuple[CacheState, float]:
+    def cache_state(self, call: Call, now: float) -> tuple[CacheState, float]:
         """What is cached of the call's conversation, and until when if anything is."""
         if self.reads_count or not self.in_use:
             return CacheState.PLAIN, 0.0

@@ -77,7 +77,7 @@ class QueueEntry(msgspec.Struct):
     # When it was asked for.
     since: float = 0.0
     # What was cached of its conversation when it began to wait, and until when.
-    standing: CacheState = CacheState.PLAIN
+    cache_state: CacheState = CacheState.PLAIN
     cached_until: float = 0.0
     # The lanes that it stands in line for, while it waits.
     line: tuple[LaneId, ...] = ()
@@ -179,7 +179,7 @@ class Queue:
         self.waiting += 1
         self._place(entry)
         heapq.heappush(self._last, (-entry.urgency, -entry.call.id, entry.ticket, entry))
-        if entry.standing is not CacheState.PLAIN:
+        if entry.cache_state is not CacheState.PLAIN:
             self._ranked += 1
             self._unusual.ranked += 1
             heapq.heappush(self._oldest, (entry.since, entry.call.id, entry.ticket, entry))
@@ -194,7 +194,7 @@ class Queue:
         self.waiting -= 1
         self._normal = self._tidied(self._normal)
         self._last = self._tidied(self._last)
-        if entry.standing is not CacheState.PLAIN:
+        if entry.cache_state is not CacheState.PLAIN:
             self._ranked -= 1
             self._unusual.ranked -= 1
             self._lapsed = self._tidied(self._lapsed)
@@ -285,21 +285,21 @@ class Queue:
         return _head(self._last)
 
     def _place(self, entry: QueueEntry) -> None:
-        standing = entry.standing
-        if standing is CacheState.LAPSED:
+        cache_state = entry.cache_state
+        if cache_state is CacheState.LAPSED:
             heap = self._lapsed
-        elif standing is CacheState.NEW:
+        elif cache_state is CacheState.NEW:
             heap = self._new
         else:
             heap = self._normal
-            if standing is CacheState.WARM:
+            if cache_state is CacheState.WARM:
                 heapq.heappush(self._warm, (entry.cached_until, entry.call.id, entry.ticket, entry))
         heapq.heappush(heap, (entry.urgency, entry.call.id, entry.ticket, entry))
 
     def _let_lapse(self, now: float) -> None:
         while (entry := _head(self._warm)) is not None and entry.cached_until <= now:
             self.remove(entry)
-            entry.standing = CacheState.LAPSED
+            entry.cache_state = CacheState.LAPSED
             self.push(entry)
 
     def _tidied(self, heap: list[_Place]) -> list[_Place]:
