@@ -55,7 +55,7 @@ def test_codex_tells_a_server_of_the_users_for_which_agent_it_works(tmp_path: Pa
                 program=str(world.program),
                 environment={**world.environment, "MINE": "mine"},
             )
-            outcome = await runner.carry(world.task(tool_names=None), Pages(), FreeLeave())
+            outcome = await runner.run(world.task(tool_names=None), Pages(), FreeLeave())
             assert outcome.terminated_by is Ending.COMPLETION
 
     run(main())

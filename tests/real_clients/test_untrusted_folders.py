@@ -89,7 +89,7 @@ def carried(
                 world.url, program=str(world.program), environment=world.environment
             )
             task = world.task(cwd=world.project / cwd, **more)
-            outcome = await runner.carry(task, Pages(), leave)
+            outcome = await runner.run(task, Pages(), leave)
             assert (outcome.terminated_by, outcome.value) == (Ending.COMPLETION, "Done.")
 
     run(main())
@@ -226,7 +226,7 @@ def test_codex_starts_no_server_of_a_folder_and_never_writes_that_it_is_trusted(
                 world.url, program=str(world.program), environment=world.environment
             )
             task = world.task(cwd=world.project / cwd, tool_names=None)
-            outcome = await runner.carry(task, Pages(), leave)
+            outcome = await runner.run(task, Pages(), leave)
             assert (outcome.terminated_by, outcome.value) == (Ending.COMPLETION, "Done.")
 
     run(main())

@@ -18,7 +18,7 @@ from jackline.agents.claude_code.environment import TOKEN_HEADER
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
 from jackline.agents.codex.runner import CodexRunner
 from jackline.agents.gateway_model import GatewayModel, credentials_from
-from jackline.agents.messages.request import MessagesSettings
+from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.agents.runner import Runner
 from jackline.assembly.gateway_process import fullest_window, held_times

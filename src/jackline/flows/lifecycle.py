@@ -35,7 +35,16 @@ from jackline.flows.execution.agent_cancellation import (
 from jackline.flows.execution.agent_execution import cancel_stored_agent
 from jackline.flows.execution.execution import Execution, FlowScope, inside
 from jackline.flows.flow_run import FlowRun
-from jackline.flows.flow_sources import SOURCES, ChangedSourceError, UserCodeError, check_user_code
+from jackline.flows.flow_sources import (
+    SOURCES,
+    ChangedSourceError,
+    UserCodeError,
+    check_user_code,
+    leave_to_person,
+    run_only_known,
+    to_look_at,
+    why_not_woken,
+)
 from jackline.flows.host import FlowHost
 from jackline.flows.records import (
     ENDED,
@@ -48,7 +57,6 @@ from jackline.flows.records import (
     decode_outcome,
 )
 from jackline.flows.run_events import Listener
-from jackline.flows.saved_sources import leave_to_person, run_only_known, to_look_at, why_not_woken
 from jackline.flows.settings import NOT_WOKEN, RunSettings, decode_settings, encode_settings
 from jackline.flows.store.run_store import Claim, must_be_trusted, must_be_trusted_wholly
 from jackline.flows.store.store_rules import lease_holds

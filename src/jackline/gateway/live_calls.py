@@ -3,7 +3,7 @@
 Rules: (1) looking changes nothing; a call is looked at once a turn of the event loop, however
 many callers there are; (2) no prompt, answer, key or token; (3) draining is pausing: calls in
 flight end by themselves, waiting calls are rerouted or wait on, and `resume` ends it.
-Not here: who shows them (assembly/status_report.py), pausing itself (control_plane.py).
+Not here: who shows them (gateway/status_report.py), pausing itself (control_plane.py).
 """
 
 from __future__ import annotations

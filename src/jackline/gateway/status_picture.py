@@ -13,7 +13,7 @@ from itertools import islice
 
 from jackline import __version__
 from jackline.control import CallStatus, GatewayStatus, LaneStatus, LimitStatus
-from jackline.control.status import turn_status
+from jackline.control.status import TurnStatus
 from jackline.failures.sentences import duration_in_words
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.client_call import ClientCall
@@ -174,5 +174,5 @@ def _call(
         until=None if told is None else told.until,
         since=since,
         attempts=0 if call.carried is None else len(call.carried.story),
-        turn=None if turn is None else turn_status(turn, ahead, since, at),
+        turn=None if turn is None else TurnStatus.of(turn, ahead, since, at),
     )
