@@ -20,7 +20,6 @@ from tests.real_clients.codex import codex_binary
 
 pytestmark = [
     pytest.mark.real_client,
-    pytest.mark.xdist_group("real_client"),
     pytest.mark.skipif(os.name == "nt", reason="the server is a command of a POSIX shell"),
 ]
 # As much of a server as tells what it was given, and what our bridge would find.

@@ -24,7 +24,6 @@ from tests.real_clients.codex import codex_binary, sandbox_folder
 
 pytestmark = [
     pytest.mark.real_client,
-    pytest.mark.xdist_group("real_client"),
     pytest.mark.skipif(sys.platform != "linux", reason="the sandbox of another system"),
 ]
 TRIES = """

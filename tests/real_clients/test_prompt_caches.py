@@ -15,7 +15,7 @@ import pytest
 from jackline import event_loop
 from jackline.drills.drill_clock import DrillClock
 from jackline.drills.environment import open_gateway
-from jackline.gateway.identity import conversation_of, prefix_of
+from jackline.gateway.caller import conversation_of, prefix_of
 from jackline.providers.settings import UpstreamSettings
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.ledger import RequestLedger, RequestOutcome
@@ -26,7 +26,7 @@ from jackline.simulator.server import SimulatorServer
 from jackline.simulator.time_model import ServiceSettings
 from tests.real_clients.clients import claude_binary, environment
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 MODEL = "claude-opus-5-5"
 SPEED = 20.0
