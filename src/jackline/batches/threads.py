@@ -35,7 +35,7 @@ def contain_exits() -> Iterator[None]:
     except SystemExit as left:
         raise LeavingError(f"it tried to end the whole program ({left})") from left
     except KeyboardInterrupt as error:
-        # Ctrl-C is told to the main thread alone: in another, somebody has raised it by hand.
+        # Ctrl-C reaches the main thread alone: in another, somebody has raised it by hand.
         if threading.current_thread() is threading.main_thread():
             raise
         raise LeavingError("it raised KeyboardInterrupt") from error
@@ -76,7 +76,7 @@ async def in_own_thread(work: Callable[[], T], name: str) -> T:
 
 
 def on_loop_thread(heard: Callable[[str], None]) -> Callable[[str], None]:
-    """A listener that may be told from any thread."""
+    """A listener that may be called from any thread."""
     loop = asyncio.get_running_loop()
 
     def tell(text: str) -> None:

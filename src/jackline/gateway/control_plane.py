@@ -176,7 +176,7 @@ class OperatorOrders:
         self._save = save
 
     def use(self, order: Mapping[str, object]) -> dict[str, object]:
-        """Send matching calls to an upstream, until told otherwise or for so long."""
+        """Send matching calls to an upstream, until the next order or for so long."""
         name = order.get("upstream")
         known = [each.name for each in self._desk.settings.upstreams]
         if not isinstance(name, str) or name not in known:
