@@ -20,6 +20,7 @@ import pytest
 
 _SHOWN_FOLDERS = 12
 _SHOWN_TESTS = 25
+_MANY_TESTS = 1_000
 _PROPERTY = "cost"
 
 
@@ -70,7 +71,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if saved:
         rows = {name: asdict(cost) for name, cost in _COSTS.items()}
         Path(saved).write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    if saved or len(_COSTS) > _SHOWN_TESTS:
+    if saved or len(_COSTS) > _MANY_TESTS:
         terminalreporter.section("what the tests cost")
         for line in table(_COSTS):
             terminalreporter.write_line(line)

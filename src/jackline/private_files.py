@@ -19,6 +19,10 @@ import os
 import stat
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` and `types` are not loaded: hooks start with this module
+    from types import ModuleType
+
 KEY_BYTES = 32
 _HASH_BLOCK = 64
 _KEY_FILE = "installation.key"
@@ -407,16 +411,20 @@ def _hmac(key: bytes, message: bytes) -> str:
     return _sha256(bytes(sign ^ 0x5C for sign in block) + inner).hex()
 
 
-def _sha256(data: bytes) -> bytes:
-    for name in ("_sha2", "_sha256"):  # since Python 3.12, and before
-        try:
-            digest: bytes = __import__(name).sha256(data).digest()
-        except ImportError:
-            continue
-        return digest
-    import hashlib  # noqa: PLC0415 -- a Python that was built without its own hashes
+# Found once: Python searches the disk for a missing module each time.
+_hash_modules: list[ModuleType] = []
 
-    return hashlib.sha256(data).digest()
+
+def _sha256(data: bytes) -> bytes:
+    if not _hash_modules:
+        for name in ("_sha2", "_sha256", "hashlib"):  # since Python 3.12; before; without either
+            try:
+                _hash_modules.append(__import__(name))
+                break
+            except ImportError:
+                continue
+    digest: bytes = _hash_modules[0].sha256(data).digest()
+    return digest
 
 
 def _write_fresh(name: str, data: bytes) -> str:

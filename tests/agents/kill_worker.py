@@ -43,7 +43,7 @@ class Mark:
 async def main(folder: Path, url: str) -> None:
     task = AgentTask("task-1", "session-1", "Leave marks.", tools=(Mark(folder),), cwd=folder)
     async with GatewayModel(url) as model:
-        outcome = await MessagesRunner(model).carry(
+        outcome = await MessagesRunner(model).run(
             task, FileNotebook(folder / "notebook"), OpenLeave()
         )
     told = {"terminated_by": outcome.terminated_by.value, "value": outcome.value}

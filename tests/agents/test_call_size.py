@@ -6,8 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.conversation import AgentConversation
-from jackline.agents.messages.request import MessagesSettings, next_call, request_body
+from jackline.agents.messages.conversation import (
+    AgentConversation,
+    MessagesSettings,
+    next_call,
+    request_body,
+)
 from jackline.simulator.reply_script import Say
 from jackline.testing.scripted_agents import ScriptedModel
 from tests.agents.world import Counter, MemoryNotebook, OpenLeave, run, task
@@ -26,7 +30,7 @@ def test_each_call_says_what_it_will_send_before_it_asks() -> None:
         bounds.append(call.most_input())
 
     leave = OpenLeave(on_call=count)
-    run(MessagesRunner(model).carry(task(tools=[Counter()]), MemoryNotebook(), leave))
+    run(MessagesRunner(model).run(task(tools=[Counter()]), MemoryNotebook(), leave))
     answers = [request.answer for request in model.ledger if request.answer]
     assert len(answers) == len(counted) == 2
     for answer, rough, bound in zip(answers, counted, bounds, strict=True):

@@ -35,7 +35,7 @@ def carry(
 ) -> tuple[Outcome[object], ScriptedModel]:
     model = ScriptedModel.in_turn(Say("", calls), Say("done"))
     given = task(mcp_servers=servers, folder=folder)
-    return run(MessagesRunner(model).carry(given, MemoryNotebook(), OpenLeave())), model
+    return run(MessagesRunner(model).run(given, MemoryNotebook(), OpenLeave())), model
 
 
 def results(model: ScriptedModel) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ def test_a_server_over_http_is_used_the_same_way(tmp_path: Path) -> None:
                 "adder": {"type": "http", "url": url, "headers": {"x-team": "blue"}}
             }
             given = task(mcp_servers=servers, folder=tmp_path)
-            return await MessagesRunner(model).carry(given, MemoryNotebook(), OpenLeave()), model
+            return await MessagesRunner(model).run(given, MemoryNotebook(), OpenLeave()), model
 
     outcome, model = run(main())
     assert outcome.ok

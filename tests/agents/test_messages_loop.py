@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.request import MessagesSettings
+from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
 from jackline.agents.runner import CUT_CALL, AgentTask, JsonObject, StopAgentError, WholeAnswer
 from jackline.batches.tool import ToolContext, ToolOutput
@@ -41,7 +41,7 @@ def carry(
     **settings: Any,
 ) -> Outcome[object]:
     runner = MessagesRunner(model, settings=MessagesSettings(**settings))
-    return run(runner.carry(given, notebook or MemoryNotebook(), leave or OpenLeave()))
+    return run(runner.run(given, notebook or MemoryNotebook(), leave or OpenLeave()))
 
 
 def last_said(model: ScriptedModel) -> list[dict[str, Any]]:
@@ -283,7 +283,7 @@ def test_a_call_whose_input_was_cut_off_does_not_run_and_the_model_is_told() -> 
         tool = Counter()
         model = answers((content, "max_tokens"), END)
         runner = MessagesRunner(model)
-        outcome = run(runner.carry(task(tools=[tool]), MemoryNotebook(), OpenLeave()))
+        outcome = run(runner.run(task(tools=[tool]), MemoryNotebook(), OpenLeave()))
         assert outcome.value == "The end."
         assert len(tool.runs) == runs
         assert "your call of add was cut off" in said_to(model)[-1]["text"]
@@ -292,7 +292,7 @@ def test_a_call_whose_input_was_cut_off_does_not_run_and_the_model_is_told() -> 
 
 def test_calls_that_are_always_cut_off_do_not_go_on_for_ever() -> None:
     model = answers(*[([CUT], "end_turn")] * 20)
-    outcome = run(MessagesRunner(model).carry(task(), MemoryNotebook(), OpenLeave()))
+    outcome = run(MessagesRunner(model).run(task(), MemoryNotebook(), OpenLeave()))
     assert outcome.terminated_by is Ending.TURNS
     assert outcome.turns == 6
 
@@ -300,7 +300,7 @@ def test_calls_that_are_always_cut_off_do_not_go_on_for_ever() -> None:
 def test_a_paused_turn_is_sent_back_as_it_is_and_goes_on() -> None:
     half: JsonObject = {"type": "text", "text": "First half, "}
     model = answers(([half], "pause_turn"), END)
-    outcome = run(MessagesRunner(model).carry(task(), MemoryNotebook(), OpenLeave()))
+    outcome = run(MessagesRunner(model).run(task(), MemoryNotebook(), OpenLeave()))
     assert outcome.value == "First half, The end."
     messages: Any = model.asked[-1]["messages"]
     assert [m["role"] for m in messages] == ["user", "assistant"]
@@ -352,7 +352,7 @@ def test_a_time_limit_ends_the_tool_that_runs_and_says_why(ending: Ending) -> No
         tool = Counter(during=lambda *_: clock.sleep(10_000))
         leave = OpenLeave(time_limit=Limit(lambda: clock.sleep(60), ending))
         runner = MessagesRunner(forever(), clock=clock)
-        going = asyncio.ensure_future(runner.carry(task(tools=[tool]), MemoryNotebook(), leave))
+        going = asyncio.ensure_future(runner.run(task(tools=[tool]), MemoryNotebook(), leave))
         while not tool.runs:
             await clock.advance(0)
         await clock.advance(59)
@@ -447,7 +447,7 @@ def test_a_cancelled_agent_leaves_by_its_cancellation_and_can_go_on() -> None:
 
         tool = Counter(during=hang)
         going = asyncio.ensure_future(
-            MessagesRunner(model).carry(task(tools=[tool]), notebook, OpenLeave())
+            MessagesRunner(model).run(task(tools=[tool]), notebook, OpenLeave())
         )
         await begun.wait()
         going.cancel()

@@ -58,7 +58,7 @@ def fleet(
                 for number in range(count)
             ]
             outcomes = await asyncio.gather(
-                *(runner.carry(each, MemoryNotebook(), leave) for each in tasks)
+                *(runner.run(each, MemoryNotebook(), leave) for each in tasks)
             )
         return list(zip(outcomes, tools, strict=True))
 

@@ -53,7 +53,7 @@ class World:
     def carry(self, notebook: MemoryNotebook, told: str = "") -> Outcome[object]:
         tools = [Counter(during=self._ran)]
         given = task(tools=tools, schema=self.schema, what_happened=told)
-        return run(MessagesRunner(self.model).carry(given, notebook, OpenLeave()))
+        return run(MessagesRunner(self.model).run(given, notebook, OpenLeave()))
 
 
 calls = st.lists(
@@ -163,7 +163,7 @@ def _crashed_in_a_tool() -> tuple[ScriptedModel, MemoryNotebook]:
     model = ScriptedModel.in_turn(Say("", three), Say("done"))
     first = MemoryNotebook()
     world = MessagesRunner(model)
-    run(world.carry(task(tools=[Counter()]), first, OpenLeave()))
+    run(world.run(task(tools=[Counter()]), first, OpenLeave()))
     upto = first.kinds().index("answer") + 1
     kept = first.entries[:upto]
     ids: Any = [b["id"] for b in kept[-1].data["content"]]  # type: ignore[attr-defined]
@@ -180,7 +180,7 @@ def _crashed_in_a_tool() -> tuple[ScriptedModel, MemoryNotebook]:
 def test_a_tool_cut_off_in_the_middle_is_reported_with_what_it_had_printed() -> None:
     model, notebook = _crashed_in_a_tool()
     tool = Counter()
-    run(MessagesRunner(model).carry(task(tools=[tool]), notebook, OpenLeave()))
+    run(MessagesRunner(model).run(task(tools=[tool]), notebook, OpenLeave()))
     assert tool.runs == [{"a": 3, "b": 0}]
     said: Any = model.ledger[-1].body["messages"]
     first, second, third, summary = said[-1]["content"]
@@ -198,8 +198,8 @@ def test_what_happened_is_told_once_at_the_seam() -> None:
     told = replace(task(tools=[Counter()]), what_happened="The power went out at noon.")
     mortal = MemoryNotebook(notebook.entries, dies_after=len(notebook.entries) + 1)
     with pytest.raises(ProcessDiedError):  # after the note
-        run(MessagesRunner(model).carry(told, mortal, OpenLeave()))
-    outcome = run(MessagesRunner(model).carry(told, MemoryNotebook(mortal.entries), OpenLeave()))
+        run(MessagesRunner(model).run(told, mortal, OpenLeave()))
+    outcome = run(MessagesRunner(model).run(told, MemoryNotebook(mortal.entries), OpenLeave()))
     assert outcome.ok
     said: Any = model.ledger[-1].body["messages"]
     texts = [b["text"] for b in said[-1]["content"] if b["type"] == "text"]
@@ -210,9 +210,9 @@ def test_what_happened_is_told_once_at_the_seam() -> None:
 def test_a_finished_agent_is_not_asked_again() -> None:
     notebook = MemoryNotebook()
     model = ScriptedModel(Say("It is 3."))
-    run(MessagesRunner(model).carry(task(), notebook, OpenLeave()))
+    run(MessagesRunner(model).run(task(), notebook, OpenLeave()))
     told = replace(task(), what_happened="The process was killed.")
-    outcome = run(MessagesRunner(model).carry(told, notebook, OpenLeave()))
+    outcome = run(MessagesRunner(model).run(told, notebook, OpenLeave()))
     assert outcome.value == "It is 3."
     assert outcome.turns == 1
     assert model.paid == 1
@@ -232,7 +232,7 @@ def test_another_agent_goes_on_with_a_session_and_pays_only_for_itself() -> None
     model.says(Say("Trois."))
     notebook = MemoryNotebook(earlier.entries)
     before = len(model.ledger)
-    outcome = run(MessagesRunner(model).carry(given, notebook, OpenLeave()))
+    outcome = run(MessagesRunner(model).run(given, notebook, OpenLeave()))
     assert outcome.value == "Trois."
     assert outcome.turns == 1
     answer = model.ledger[-1].answer
@@ -253,10 +253,10 @@ def test_another_agent_goes_on_with_a_session_and_pays_only_for_itself() -> None
 def test_the_answer_with_which_an_earlier_agent_ended_counts_as_received() -> None:
     notebook = MemoryNotebook()
     model = ScriptedModel(structured({"capital": "Paris", "people": 1}))
-    run(MessagesRunner(model).carry(task(schema=CAPITALS), notebook, OpenLeave()))
+    run(MessagesRunner(model).run(task(schema=CAPITALS), notebook, OpenLeave()))
     model.says(Say("Because it is."))
     given = task("Why?", task_id="task-2", session_id="session-2")
-    assert run(MessagesRunner(model).carry(given, notebook, OpenLeave())).value == "Because it is."
+    assert run(MessagesRunner(model).run(given, notebook, OpenLeave())).value == "Because it is."
     said: Any = model.ledger[-1].body["messages"]
     assert said[-1]["content"][0]["content"] == "Received."
     assert "is_error" not in said[-1]["content"][0]
@@ -265,9 +265,9 @@ def test_the_answer_with_which_an_earlier_agent_ended_counts_as_received() -> No
 def test_what_is_finished_is_given_though_nothing_else_works_any_more() -> None:
     notebook = MemoryNotebook()
     model = ScriptedModel(Say("It is 3."))
-    run(MessagesRunner(model).carry(task(), notebook, OpenLeave()))
+    run(MessagesRunner(model).run(task(), notebook, OpenLeave()))
     broken = task(mcp_servers={"gone": {"command": "no-such-program-anywhere"}})
-    assert run(MessagesRunner(model).carry(broken, notebook, OpenLeave())).value == "It is 3."
+    assert run(MessagesRunner(model).run(broken, notebook, OpenLeave())).value == "It is 3."
 
 
 def test_going_on_with_a_session_survives_a_death_at_any_line() -> None:
@@ -277,10 +277,8 @@ def test_going_on_with_a_session_survives_a_death_at_any_line() -> None:
         model = ScriptedModel(Say("Trois."))
         mortal = MemoryNotebook(earlier.entries, dies_after=len(earlier.entries) + more)
         with contextlib.suppress(ProcessDiedError):
-            run(MessagesRunner(model).carry(given, mortal, OpenLeave()))
-        outcome = run(
-            MessagesRunner(model).carry(given, MemoryNotebook(mortal.entries), OpenLeave())
-        )
+            run(MessagesRunner(model).run(given, mortal, OpenLeave()))
+        outcome = run(MessagesRunner(model).run(given, MemoryNotebook(mortal.entries), OpenLeave()))
         assert outcome.value == "Trois."
         said: Any = model.ledger[-1].body["messages"]
         texts = [b.get("text") for b in said[-1]["content"]]
@@ -291,10 +289,10 @@ def test_a_schema_failure_is_asked_for_anew_when_the_agent_is_run_again() -> Non
     notebook = MemoryNotebook()
     model = ScriptedModel(structured({"capital": 1}))
     given = task(schema=CAPITALS)
-    first = run(MessagesRunner(model).carry(given, notebook, OpenLeave()))
+    first = run(MessagesRunner(model).run(given, notebook, OpenLeave()))
     assert first.terminated_by is Ending.SCHEMA
     model.says(structured({"capital": "Paris", "people": 1}))
-    second = run(MessagesRunner(model).carry(given, notebook, OpenLeave()))
+    second = run(MessagesRunner(model).run(given, notebook, OpenLeave()))
     assert second.ok
     assert second.turns == 4
     assert json.dumps(model.ledger[-1].body)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.agents.messages.request import MessagesSettings
+from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.outcome import TokenUsage
 from jackline.agents.prices import Price, dollars, in_dollars, price_of
 

@@ -15,7 +15,7 @@ from tests.agents.world import Counter, MemoryNotebook, OpenLeave, run, task
 def test_every_tool_is_offered_with_the_way_to_name_what_a_call_needs() -> None:
     model = ScriptedModel(Say("Nothing to add."))
     runner = MessagesRunner(model)
-    run(runner.carry(task(tools=[Counter()]), MemoryNotebook(), OpenLeave()))
+    run(runner.run(task(tools=[Counter()]), MemoryNotebook(), OpenLeave()))
     offered: Any = model.ledger[0].body["tools"]
     properties = offered[0]["input_schema"]["properties"]
     assert set(properties) == {"a", "b", "needs_calls"}
@@ -34,7 +34,7 @@ def test_a_tool_with_an_argument_of_that_name_gets_it_and_its_calls_name_no_need
     model = ScriptedModel.in_turn(Say("", calls), Say("done"))
     runner = MessagesRunner(model)
     tools: list[Tool] = [Counter(), function_tool(plan)]
-    assert run(runner.carry(task(tools=tools), MemoryNotebook(), OpenLeave())).ok
+    assert run(runner.run(task(tools=tools), MemoryNotebook(), OpenLeave())).ok
     offered: Any = model.ledger[0].body["tools"]
     own = offered[1]["input_schema"]["properties"]["needs_calls"]
     assert own == {"type": "array", "items": {"type": "string"}}, "as the function says it"

@@ -22,7 +22,7 @@ ADD = ("add", {"a": 1, "b": 2})
 
 def carry(model: ScriptedModel | CutOff, given: AgentTask) -> Outcome[object]:
     runner = MessagesRunner(model)
-    return run(runner.carry(given, MemoryNotebook(), OpenLeave()))
+    return run(runner.run(given, MemoryNotebook(), OpenLeave()))
 
 
 @dataclass
@@ -62,7 +62,7 @@ def test_what_was_said_before_the_time_was_up_is_the_outcomes_text() -> None:
         runner = MessagesRunner(model, clock=clock)
         leave = OpenLeave(time_limit=Limit(lambda: clock.sleep(60)))
         given = task(tools=[endless])
-        going = asyncio.ensure_future(runner.carry(given, MemoryNotebook(), leave))
+        going = asyncio.ensure_future(runner.run(given, MemoryNotebook(), leave))
         while not going.done():
             await clock.advance(10)
         return await going

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.messages.conversation import AgentConversation, Shortened
-from jackline.agents.messages.request import MessagesSettings
+from jackline.agents.messages.conversation import AgentConversation, MessagesSettings, Shortened
 from jackline.agents.runner import JsonObject
 from jackline.batches.tool import ToolContext, ToolOutput
 from jackline.simulator.reply_script import Fail, Rule, Say
@@ -120,9 +119,7 @@ def test_an_agent_that_reads_more_than_its_window_comes_to_its_end() -> None:
     settings = MessagesSettings(window=20_000)
     notebook = MemoryNotebook()
     outcome = run(
-        MessagesRunner(model, settings=settings).carry(
-            task(tools=[Reader()]), notebook, OpenLeave()
-        )
+        MessagesRunner(model, settings=settings).run(task(tools=[Reader()]), notebook, OpenLeave())
     )
     assert outcome.ok
     assert max(len(json.dumps(request.body)) for request in model.ledger) < 20_000 * 4
@@ -141,10 +138,10 @@ def test_an_agent_that_goes_on_with_a_long_conversation_is_told_its_own_task_to_
     runner = MessagesRunner(model, settings=MessagesSettings(window=20_000))
     notebook = MemoryNotebook()
     first = task("Count the ships.", tools=[Counter()])
-    assert run(runner.carry(first, notebook, OpenLeave())).ok
+    assert run(runner.run(first, notebook, OpenLeave())).ok
     second = task("Now name them.", tools=[Counter()], task_id="task-2", session_id="session-2")
     asked = len(model.ledger)
-    assert run(runner.carry(second, MemoryNotebook(notebook.entries), OpenLeave())).ok
+    assert run(runner.run(second, MemoryNotebook(notebook.entries), OpenLeave())).ok
     assert len(model.ledger) > asked + 5
     for request in model.ledger[asked:]:
         messages: Any = request.body["messages"]
@@ -162,16 +159,14 @@ def test_a_conversation_that_the_api_finds_too_long_is_shortened_and_asked_again
         return Say("ok") if asked.call > 9 else Say("", (("add", {"n": asked.call}),))
 
     model = ScriptedModel(Rule(reply))
-    outcome = run(
-        MessagesRunner(model).carry(task(tools=[Reader()]), MemoryNotebook(), OpenLeave())
-    )
+    outcome = run(MessagesRunner(model).run(task(tools=[Reader()]), MemoryNotebook(), OpenLeave()))
     assert outcome.ok
     assert any(request.answer is None for request in model.ledger)
 
 
 def test_marks_for_the_cache_stand_on_what_is_sent_again_and_are_few() -> None:
     model = ScriptedModel(_endless())
-    run(MessagesRunner(model).carry(task(tools=[Counter()]), MemoryNotebook(), OpenLeave()))
+    run(MessagesRunner(model).run(task(tools=[Counter()]), MemoryNotebook(), OpenLeave()))
     for request in model.ledger:
         assert json.dumps(request.body).count("cache_control") <= 4
     last: Any = model.ledger[-1].body
@@ -179,5 +174,5 @@ def test_marks_for_the_cache_stand_on_what_is_sent_again_and_are_few() -> None:
     assert "cache_control" in last["messages"][-3]["content"][-1]
     assert "cache_control" in last["system"][-1]
     once = ScriptedModel(Say("3"))
-    run(MessagesRunner(once).carry(task(), MemoryNotebook(), OpenLeave()))
+    run(MessagesRunner(once).run(task(), MemoryNotebook(), OpenLeave()))
     assert "cache_control" not in json.dumps(once.ledger[0].body)

@@ -60,9 +60,9 @@ class MemoryNotebook:
 
     async def write(self, kind: str, data: JsonObject) -> None:
         await asyncio.sleep(0)
-        self.jot(kind, data)
+        self.append_nowait(kind, data)
 
-    def jot(self, kind: str, data: JsonObject) -> None:
+    def append_nowait(self, kind: str, data: JsonObject) -> None:
         if self._dies_after is not None and len(self.entries) >= self._dies_after:
             raise ProcessDiedError
         self.entries.append(_on_disk(LogEntry(kind, data)))
@@ -89,9 +89,9 @@ class FileNotebook:
                     self.entries.append(LogEntry(told["kind"], told["data"]))
 
     async def write(self, kind: str, data: JsonObject) -> None:
-        self.jot(kind, data)
+        self.append_nowait(kind, data)
 
-    def jot(self, kind: str, data: JsonObject) -> None:
+    def append_nowait(self, kind: str, data: JsonObject) -> None:
         with self._path.open("a") as file:
             file.write(json.dumps({"kind": kind, "data": data}) + "\n")
             file.flush()

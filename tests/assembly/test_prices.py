@@ -10,7 +10,7 @@ from jackline.agents.prices import Price
 from jackline.assembly.agent_host import host_through, open_state_store
 from jackline.clock import SystemClock
 from jackline.config import load
-from jackline.telemetry.observatory import Observatory
+from jackline.control.observatory import Observatory
 from tests.journal.made import call
 
 

@@ -22,8 +22,6 @@ from jackline.control.doctor import (
     FindingLevel,
     Reached,
     clock_finding,
-    state_findings,
-    upstream_findings,
 )
 from jackline.control.probes import credential_problem, is_port_taken, look_at_state, reach
 from jackline.errors import UsageError
@@ -68,7 +66,7 @@ def seen(answered: bytes, **more: Any) -> Reached:
 
 
 def findings(reached: Reached) -> dict[str, Finding]:
-    told = upstream_findings(reached, datetime.now(UTC))
+    told = reached.findings(datetime.now(UTC))
     for finding in told:
         assert SECRET not in repr(finding)
         assert finding.mark is FindingLevel.OK or finding.fix, (
@@ -269,7 +267,7 @@ def test_a_taken_port_is_seen_and_a_free_one_is_not() -> None:
 
 
 def marks(folder: Path) -> dict[str, FindingLevel]:
-    told = state_findings(look_at_state(folder, CLOCK.wall()))
+    told = look_at_state(folder, CLOCK.wall()).findings()
     return {finding.check: finding.mark for finding in told}
 
 
@@ -303,7 +301,7 @@ def test_a_journal_is_read_and_a_damaged_one_is_told(tmp_path: Path) -> None:
         pass
     assert look_at_state(state.folder, CLOCK.wall()).calls == 0
     state.journal.write_bytes(b"not a database" * 100)
-    told = state_findings(look_at_state(state.folder, CLOCK.wall()))
+    told = look_at_state(state.folder, CLOCK.wall()).findings()
     assert told[-1].mark is FindingLevel.FAIL
     assert told[-1].fix
     assert json.dumps([finding.to_json() for finding in told])

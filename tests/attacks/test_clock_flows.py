@@ -166,7 +166,7 @@ def test_a_run_that_waits_without_a_date_wakes_after_its_pause(jump: float) -> N
         name = "messages"
         asked: list[float] = []  # noqa: RUF012 -- of this test alone
 
-        async def carry(
+        async def run(
             self, _task: AgentTask, _notebook: AgentLog, leave: CallGate
         ) -> Outcome[object]:
             await leave.before_call()
@@ -195,7 +195,7 @@ def test_a_run_that_waits_without_a_date_has_waited_in_its_sleep() -> None:
         name = "messages"
         asked: list[float] = []  # noqa: RUF012 -- of this test alone
 
-        async def carry(
+        async def run(
             self, _task: AgentTask, _notebook: AgentLog, leave: CallGate
         ) -> Outcome[object]:
             await leave.before_call()

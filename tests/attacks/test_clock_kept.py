@@ -11,13 +11,13 @@ import pytest
 from jackline.calls import CallManager
 from jackline.cli.journal_views import LogFollower
 from jackline.clock import VirtualClock
+from jackline.control.observatory import Observatory
 from jackline.events import ClockMoved, WindowsReported
 from jackline.journal import Journal, JournalReader
 from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
 from jackline.notifications.incidents import WAIT, Condition, Incidents
 from jackline.notifications.settings import IncidentKind
-from jackline.telemetry.observatory import Observatory
 from jackline.testing import ScriptedUpstream
 from tests.attacks.test_clock import DAY, GOOD, HOUR, JUMPS
 from tests.gateway.desk_world import START, World, play

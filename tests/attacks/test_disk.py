@@ -253,5 +253,5 @@ def test_the_logs_are_not_written_through_a_link(tmp_path: Path) -> None:
         (state / name).symlink_to(victim)
     RunOrders(state)._note("x")
     with pytest.raises(UnsafeFileError, match="is a link"):
-        Waker(state, run_store_url(state), SystemClock())._start_verb(("--version",), None)
+        Waker(state, run_store_url(state), SystemClock())._start_verb(("--version",), "")
     assert victim.read_text() == "as it was"

@@ -314,7 +314,7 @@ def test_a_run_whose_sources_nobody_knows_waits_for_a_person(world: World, began
             store.execute("DELETE FROM entries WHERE kind = 'flow:sources'")
     run = woken(world, run_id)
     assert waits(run)
-    assert run.why.startswith("nothing tells whether survey.py")
+    assert run.why.startswith("it is not known whether survey.py")
     assert run.why.endswith(f"look at it and go on with: jackline resume {run_id}")
     assert park(world, "resume", run_id) == run_id
     assert goes_on(woken(world, run_id))

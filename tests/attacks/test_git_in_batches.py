@@ -778,7 +778,7 @@ def test_what_was_not_allowed_to_fetch_fetches_nothing(unpacked: Unpacked) -> No
 
 
 def test_a_question_to_git_ends(unpacked: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repository_check, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(repository_check, "_TIMEOUT_S", 0.5)
     os.mkfifo(unpacked.folder / ".git" / "packed-refs")
 
     async def main() -> str:

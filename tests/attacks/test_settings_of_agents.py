@@ -16,8 +16,8 @@ from jackline.batches.permission import permit
 from jackline.batches.policy import Denied, Policy
 from jackline.batches.shell import ShellTool
 from jackline.batches.tool import BatchCall, Tool, ToolContext, ToolFailedError
-from jackline.flows.actions import render_allowed_command
 from jackline.flows.protected_files import ProtectedFilesTool
+from jackline.flows.records import render_allowed_command
 from tests.flows.test_allowed_commands import reaped
 
 ALLOW = ("mv *", "cp *", "cp -r *", "touch *", "ln *", "tee *", "install *", "write:*", "edit:*")

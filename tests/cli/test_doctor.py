@@ -20,10 +20,8 @@ from jackline.control.doctor import (
     GatewaySeen,
     StateSeen,
     client_findings,
-    gateway_finding,
     nothing_fails,
     proxy_finding,
-    state_findings,
 )
 from jackline.testing import SimulatedProvider
 from tests.cli.commands import Answer
@@ -317,7 +315,7 @@ def test_a_proxy_is_reported_without_its_password(
     ],
 )
 def test_the_gateway_runs_or_could(seen: GatewaySeen, mark: FindingLevel) -> None:
-    assert gateway_finding(seen).mark is mark
+    assert seen.finding().mark is mark
 
 
 @pytest.mark.parametrize(
@@ -330,7 +328,7 @@ def test_the_gateway_runs_or_could(seen: GatewaySeen, mark: FindingLevel) -> Non
     ],
 )
 def test_a_full_disk_is_reported_before_it_is_full(free: int | None, mark: FindingLevel) -> None:
-    assert state_findings(StateSeen("/state", free_bytes=free))[1].mark is mark
+    assert StateSeen("/state", free_bytes=free).findings()[1].mark is mark
 
 
 def test_warnings_do_not_fail() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.control.fleet import QUIET_AFTER, WAITS, Fleet, LiveCall
-from jackline.control.status import LaneStatus, count_agents, find_needs
+from jackline.control.status import AgentCounts, LaneStatus, find_needs
 from jackline.events import CallEnded
 from jackline.lane_id import LaneId
 from jackline.states import AgentState
@@ -41,7 +41,7 @@ def test_who_is_answered_waits_failed_or_is_alone_is_distinguished() -> None:
         live("other", AgentState.PARKED, NOW + 600),
     ]
     calls += [live("new", AgentState.ANSWERING), live("queue", AgentState.QUEUED)]
-    crew = count_agents(calls, fleet, {"done": AgentState.FINISHED}, NOW)
+    crew = AgentCounts.of(calls, fleet, {"done": AgentState.FINISHED}, NOW)
     assert (crew.answering, crew.failed, crew.between, crew.quiet) == (1, 1, 1, 1)
     assert crew.waiting == {AgentState.PARKED: 2, AgentState.QUEUED: 1}
     assert crew.until == {AgentState.PARKED: (NOW + 60, NOW + 600)}
@@ -54,13 +54,13 @@ def test_an_agent_with_several_calls_is_one_and_the_call_that_waits_is_what_hold
         live("a", AgentState.THROTTLED),
         live("a", AgentState.ANSWERING),
     ]
-    crew = count_agents(calls, Fleet(), {}, NOW)
+    crew = AgentCounts.of(calls, Fleet(), {}, NOW)
     assert (crew.answering, crew.waiting, crew.total) == (0, {AgentState.THROTTLED: 1}, 1)
 
 
 def test_calls_without_a_session_are_no_agents() -> None:
     call = live("", AgentState.ANSWERING)._replace(session="")
-    assert count_agents([call], Fleet(), {}, NOW).total == 0
+    assert AgentCounts.of([call], Fleet(), {}, NOW).total == 0
 
 
 @given(
@@ -73,7 +73,7 @@ def test_nobody_is_counted_twice(
     fleet = Fleet()
     for agent, ago, lost in sorted(past, key=lambda each: -each[1]):
         fleet.call_ended(ended("s", agent, ago, "refused" if lost else "answered"))
-    crew = count_agents([live(*each) for each in calls], fleet, {}, NOW)
+    crew = AgentCounts.of([live(*each) for each in calls], fleet, {}, NOW)
     assert crew.total <= len({agent for agent, _ in calls} | {agent for agent, _, _ in past})
     assert crew.present >= len({agent for agent, _ in calls})
 

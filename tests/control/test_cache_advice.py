@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline.agents.prices import Price
-from jackline.control.forecast import CacheAdvice, advice_for, advice_sentence, cost_of_wall
+from jackline.control.forecast import CacheAdvice, CacheRewriteCost
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, CallUsage, ControllerSettings, KnownLimits, LaneSettings
 from jackline.lanes.lane import Lane
@@ -52,7 +52,7 @@ def waiting(count: int) -> set[str]:
 
 
 def shown(one: Lane, names: set[str], price: Price | None = OPUS) -> CacheAdvice | None:
-    return advice_for(one, names, price, AT, wall_ahead=0.0)
+    return CacheAdvice.of(one, names, price, AT, wall_ahead=0.0)
 
 
 def test_the_example_of_the_design_64_conversations_of_64k_tokens_at_a_wall() -> None:
@@ -67,7 +67,7 @@ def test_the_example_of_the_design_64_conversations_of_64k_tokens_at_a_wall() ->
     assert advice.dollars_1h == pytest.approx(4.096 * 3.75)  # $15.36
     assert (advice.first_lapse_at, advice.last_lapse_at) == (AT + 239, AT + 239)
     assert advice.back_at == AT + 1800
-    assert advice_sentence(advice, NOW) == (
+    assert advice.sentence(NOW) == (
         "anthropic/opus: 64 conversations lose their prompt caches in 4 min, before it is back at"
         " 20:30 UTC: 4,096,000 tokens to write again, $25.60 instead of $2.05, 2 min of its input"
         ' limit. A life of 1 h (cache.ttl = "1h") would have kept them for $15.36 more.'
@@ -83,7 +83,7 @@ def test_who_has_lost_its_cache_is_distinguished_from_who_will() -> None:
     advice = shown(parked(one, 1800.0), waiting(11))
     assert advice is not None
     assert (advice.lost, advice.losing) == (7, 4)
-    assert advice_sentence(advice, NOW).startswith(
+    assert advice.sentence(NOW).startswith(
         "anthropic/opus: 7 conversations have lost their prompt caches, 4 more lose theirs in 4 to"
         " 5 min, before it is back at 20:30 UTC: 704,000 tokens"
     )
@@ -92,7 +92,7 @@ def test_who_has_lost_its_cache_is_distinguished_from_who_will() -> None:
 def test_all_that_was_lost_at_a_wall_is_reported_with_the_hour_at_which_it_is_paid_for() -> None:
     advice = shown(parked(lane(2, sent=-400.0), 1800.0), waiting(2))
     assert advice is not None
-    assert advice_sentence(advice, NOW).startswith(
+    assert advice.sentence(NOW).startswith(
         "anthropic/opus: 2 conversations have lost their prompt caches and go on at 20:30 UTC:"
         " 128,000 tokens to write again, $0.80 instead of $0.064. A life of"
     )
@@ -113,14 +113,14 @@ def test_caches_of_an_hour_outlast_a_short_wall_and_need_no_advice_at_a_long_one
     assert advice is not None
     assert advice.again.dollars == pytest.approx(4.096 * 10.0), "they were written for an hour"
     assert advice.dollars_1h is None
-    assert "cache.ttl" not in advice_sentence(advice, NOW)
+    assert "cache.ttl" not in advice.sentence(NOW)
 
 
 def test_a_life_of_an_hour_is_not_advised_where_the_wall_lasts_longer() -> None:
     advice = shown(parked(lane(), 2 * LONG_LIFE), waiting(64))
     assert advice is not None
     assert advice.losing == 64
-    assert "cache.ttl" not in advice_sentence(advice, NOW)
+    assert "cache.ttl" not in advice.sentence(NOW)
 
 
 def test_an_outage_has_no_hour_and_only_what_lapses_soon_is_counted() -> None:
@@ -129,7 +129,7 @@ def test_an_outage_has_no_hour_and_only_what_lapses_soon_is_counted() -> None:
     advice = shown(one, set())
     assert advice is not None
     assert advice.back_at is None
-    assert "in 4 min unless it is back by then: 4,096,000 tokens" in advice_sentence(advice, NOW)
+    assert "in 4 min unless it is back by then: 4,096,000 tokens" in advice.sentence(NOW)
     hour = lane(long=True)
     hour.break_down(made.server_error(), AT)
     assert shown(hour, waiting(64)) is None
@@ -142,7 +142,7 @@ def test_on_a_lane_that_flows_only_waiting_calls_count_that_have_lost_theirs() -
     advice = shown(one, waiting(11))
     assert advice is not None
     assert (advice.lost, advice.losing) == (11, 0)
-    assert advice_sentence(advice, NOW) == (
+    assert advice.sentence(NOW) == (
         "anthropic/opus: 11 conversations have lost their prompt caches: 704,000 tokens to write"
         " again, $4.40 instead of $0.35, 4 min of its input limit. A life of 1 h"
         ' (cache.ttl = "1h") would have kept them for $2.64 more.'
@@ -189,7 +189,7 @@ def test_a_model_without_a_known_price_is_reported_in_tokens_alone() -> None:
     advice = shown(parked(lane(1, 150_000, per_minute=None), 1800.0), waiting(1), None)
     assert advice is not None
     assert (advice.again.dollars, advice.dollars_1h) == (None, None)
-    assert advice_sentence(advice, NOW) == (
+    assert advice.sentence(NOW) == (
         "anthropic/opus: 1 conversation loses its prompt cache in 4 min, before it is back at"
         ' 20:30 UTC: 150,000 tokens to write again. A life of 1 h (cache.ttl = "1h") would have'
         " kept it."
@@ -211,11 +211,16 @@ def test_conversations_that_are_not_cached_after_all_cost_nothing_more() -> None
 
 def test_what_a_wall_that_is_forecast_will_cost() -> None:
     sonnet = lane(2, 100_000)
-    cost = cost_of_wall([(lane(), OPUS), (sonnet, None)], AT, begins=AT + 600, ends=AT + 4000)
+    cost = CacheRewriteCost.of_wall(
+        [(lane(), OPUS), (sonnet, None)], AT, begins=AT + 600, ends=AT + 4000
+    )
     assert cost is not None
     assert cost.conversations == 66
     assert cost.tokens == 64 * 64_000 + 200_000
     assert cost.dollars == pytest.approx(25.6), "what has a price"
-    brief = cost_of_wall([(lane(), OPUS)], AT, begins=AT + 600, ends=AT + 800)
+    brief = CacheRewriteCost.of_wall([(lane(), OPUS)], AT, begins=AT + 600, ends=AT + 800)
     assert brief is None, "their caches outlast it"
-    assert cost_of_wall([(lane(sent=-300), OPUS)], AT, begins=AT + 600, ends=AT + 4000) is None
+    assert (
+        CacheRewriteCost.of_wall([(lane(sent=-300), OPUS)], AT, begins=AT + 600, ends=AT + 4000)
+        is None
+    )

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jackline.control.status import turn_status
+from jackline.control.status import TurnStatus
 from jackline.lanes.queue import Rank
 from jackline.lanes.queue_positions import QueuePosition
 from tests.lane_ids import lane_id
@@ -65,11 +65,11 @@ def turn(
 def test_a_turn_is_reported_in_one_sentence(
     given: QueuePosition, waited: float, sentence: str
 ) -> None:
-    assert turn_status(given, AHEAD, AT - waited, NOW).why == sentence
+    assert TurnStatus.of(given, AHEAD, AT - waited, NOW).why == sentence
 
 
 def test_a_turn_is_reported_in_figures_and_its_moments_are_dates() -> None:
-    shown = turn_status(turn(Rank.LAPSED, -20, out_in=120), AHEAD, AT - 480, NOW)
+    shown = TurnStatus.of(turn(Rank.LAPSED, -20, out_in=120), AHEAD, AT - 480, NOW)
     assert (shown.rank, shown.place) == ("lapsed", 3)
     assert (shown.cached_tokens, shown.cost_tokens) == (41_000, 1234)
     assert (shown.cached_until, shown.out_of_turn_at) == (AT - 20, AT + 120)

@@ -16,8 +16,8 @@ from jackline.clock import VirtualClock
 from jackline.control.board import Facts, FlowFacts
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
+from jackline.control.stored_runs import StoredRuns
 from jackline.dashboard.feed import Feed
-from jackline.dashboard.runs import StoredRuns
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.store import open_run_store, run_store_url
 from tests.assembly.world import until

@@ -90,7 +90,7 @@ async def watching(url: str) -> AsyncIterator[Stream]:
 
 
 def face(service: Service) -> DashboardHandler:
-    return next(each for each in service._faces.shown if isinstance(each, DashboardHandler))
+    return service._page
 
 
 def order(path: bytes, body: object, token: str | None, *more: tuple[bytes, bytes]) -> bytes:

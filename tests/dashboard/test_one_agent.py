@@ -120,7 +120,7 @@ def test_what_a_client_reports_of_its_agent_is_shown_beside_what_was_seen(
         {"tool_name": "Bash", "duration_ms": 1800, "success": "false"},
     )
     with ServiceThread(tmp_path) as service:
-        book = service.service._clients.book
+        book = service.service._client_reports
         shown = [(API_REQUEST, used), *((TOOL_RESULT, each) for each in tools)]
         for what, about in shown:
             event = ClientEvent(time.time(), what, "s1", "a1", about, traced=False)

@@ -14,8 +14,8 @@ from jackline.clock import VirtualClock
 from jackline.control.board import Facts, FlowFacts, WaitReason, fleet_document
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
-from jackline.control.status import count_agents
-from jackline.dashboard.runs import StoredRuns
+from jackline.control.status import AgentCounts
+from jackline.control.stored_runs import StoredRuns
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.store import open_run_store, run_store_url
@@ -101,7 +101,7 @@ def test_the_verdict_counts_those_that_their_run_has_parked() -> None:
     for agent in ("one", "other"):
         fleet.call_ended(call(NOW, agent))
     parked = {"one": AgentState.PARKED}
-    crew = count_agents([], fleet, parked, NOW + 10, {"one": WaitReason("quota", NOW + 900)})
+    crew = AgentCounts.of([], fleet, parked, NOW + 10, {"one": WaitReason("quota", NOW + 900)})
     assert (crew.between, dict(crew.waiting)) == (1, {AgentState.PARKED: 1})
     assert crew.until == {AgentState.PARKED: (NOW + 900, NOW + 900)}
 

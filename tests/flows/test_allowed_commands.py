@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 
 from jackline.clock import SystemClock
-from jackline.flows.actions import (
+from jackline.flows.actions import denial
+from jackline.flows.cleanup.reaper import Reaped, reap
+from jackline.flows.records import (
     AllowedCommand,
-    denial,
+    ResourceRecord,
+    ResourceState,
+    RunRecord,
     parse_allowed_command,
     render_allowed_command,
     shown_action,
 )
-from jackline.flows.cleanup.reaper import Reaped, reap
-from jackline.flows.records import ResourceRecord, ResourceState, RunRecord
 from jackline.flows.store import open_run_store
 from jackline.flows.store.run_store import Claim
 

@@ -402,7 +402,7 @@ async def wrongly(what: str) -> None:
         ("no JSON", "is no shape that a result can have"),
         ("prompt", r"agent\(prompt=…\) must be text, not AgentCall"),
         ("runner", "There is no runner 'nobody'. Choose one of these: messages"),
-        ("result", "The result cannot be kept as JSON"),
+        ("result", "The result cannot be saved as JSON"),
     ],
 )
 def test_what_cannot_be_meant_is_said_in_a_sentence(what: str, says: str) -> None:

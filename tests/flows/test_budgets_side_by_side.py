@@ -294,7 +294,7 @@ class Program:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
+    async def run(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
         del task, notebook
         await leave.before_call()
         asking: asyncio.Task[None] | None = None

@@ -125,7 +125,7 @@ def test_a_command_that_fails_or_takes_too_long_is_told_and_its_children_are_end
 
         async def trouble(command: str, limit: float) -> str:
             return await run_command(
-                command, told=b"", environment={}, cwd="", limit=limit, clock=clock
+                command, stdin=b"", environment={}, cwd="", limit=limit, clock=clock
             )
 
         assert await trouble("exit 0", 60) == ""

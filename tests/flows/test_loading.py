@@ -209,7 +209,7 @@ def test_a_word_is_text_where_only_text_fits() -> None:
         ({"topic": 5}, "The argument topic of survey() takes text, and int was given."),
         (
             {"topic": "x", "anything": object()},
-            "The argument anything of survey() cannot be kept: object cannot be written as JSON.",
+            "The argument anything of survey() cannot be saved: object cannot be written as JSON.",
         ),
         ({}, "survey() cannot be called like this: missing a required argument: 'topic'."),
     ],

@@ -338,7 +338,7 @@ def test_what_has_ended_and_what_is_not_known_is_refused_and_leaves_no_order() -
         for carried in (True, False):
             assert await refused(w, "quick") == (
                 "The agent quick of r1 has ended already: completion. "
-                "`jackline show r1` tells more."
+                "`jackline show r1` shows more."
             )
             assert await refused(w, "qick") == (
                 "No agent of r1 is labelled 'qick'. Its agents are: quick, slow."

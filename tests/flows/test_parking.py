@@ -162,7 +162,7 @@ def test_a_wall_without_a_time_is_asked_again_ever_more_rarely() -> None:
     class Silent:
         name = "messages"
 
-        async def carry(
+        async def run(
             self, _task: AgentTask, _notebook: AgentLog, leave: CallGate
         ) -> Outcome[object]:
             await leave.before_call()
@@ -276,11 +276,11 @@ def test_stopping_while_parked_leaves_it_parked_and_a_resume_goes_on_with_one_pr
 
 def test_a_stop_in_the_moment_of_the_wall_leaves_it_parked() -> None:
     class Stopping(ScriptedRunner):
-        async def carry(
+        async def run(
             self, task: AgentTask, notebook: AgentLog, leave: CallGate
         ) -> Outcome[object]:
             asyncio.get_running_loop().call_soon(runs[0].stop)
-            return await super().carry(task, notebook, leave)
+            return await super().run(task, notebook, leave)
 
     runs: list[FlowRun[int]] = []
 

@@ -35,7 +35,7 @@ class Programs:
         self.most = 0
         self.meanwhile: Callable[[AgentTask, CallGate], Awaitable[None]] | None = None
 
-    async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
+    async def run(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
         del notebook
         try:
             await leave.before_call()

@@ -113,7 +113,7 @@ def test_changes_that_git_was_told_to_overlook_keep_their_worktree(
     tree = worktree(repository)
     git(tree, "update-index", flag, "file")
     change(tree)
-    assert removed(tree).startswith("kept: git was told to overlook changes")
+    assert removed(tree).startswith("kept: git is set to overlook changes")
     assert (tree / "file").read_text() == "2"
 
 

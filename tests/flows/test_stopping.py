@@ -97,11 +97,11 @@ def test_an_agent_that_the_stop_itself_broke_has_not_ended() -> None:
     stopping = False
 
     class Interrupted(ScriptedRunner):
-        async def carry(
+        async def run(
             self, task: AgentTask, notebook: AgentLog, leave: CallGate
         ) -> Outcome[object]:
             if stopping:
-                return await super().carry(task, notebook, leave)
+                return await super().run(task, notebook, leave)
             await leave.before_call()
             await w.clock.sleep(10)
             # What Ctrl-C does to a child process of the same terminal.

@@ -34,7 +34,7 @@ class Doing:
     def __init__(self, carry: Carry) -> None:
         self._carry = carry
 
-    async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
+    async def run(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
         del notebook
         try:
             await self._carry(task, leave)

@@ -165,6 +165,7 @@ def test_an_answered_call_begins_the_count_anew() -> None:
 def test_a_limit_of_nothing_never_stops_it() -> None:
     async def test() -> None:
         w = before_a_wall(0)
+        w.settings = replace(w.settings, poll=60.0, lease=600.0)  # ten days have many polls
         w.runner.wall_until = EPOCH + timedelta(days=10)
         assert (await w.run(one)).ok
         assert len(w.of(RunWoke)) > 20

@@ -15,9 +15,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jackline.clock import VirtualClock
+from jackline.control.fleet import Fleet
 from jackline.control.http_handler import ServiceRequest
 from jackline.events import AttemptFailed, CallEnded
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
+from jackline.hooks.agent_ends import AgentEndTracker
 from jackline.hooks.endpoint import HooksEndpoint
 from jackline.lane_id import LaneId
 
@@ -75,6 +77,7 @@ class World:
             self.stopped.append,
             self.calls,
             TOKEN,
+            AgentEndTracker(Fleet, self.clock),
         )
 
     async def hook(self, event: str, *, trusted: bool = True, **fields: object) -> dict[str, Any]:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from jackline.control.board import NO_FLOW_FACTS, Facts
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
+from jackline.control.observatory import LaneCounters
 from jackline.notifications.incidents import ConditionFinder
 from jackline.notifications.settings import IncidentKind
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
-@dataclass
-class Counted:
-    upstream: str
-    outcomes: dict[str, int] = field(default_factory=dict)
-    failures: dict[str, int] = field(default_factory=dict)
+def counted(upstream: str, **counts: dict[str, int]) -> LaneCounters:
+    lane = LaneCounters(upstream)
+    for name, values in counts.items():
+        setattr(lane, name, values)
+    return lane
 
 
 def lane(name: str, state: str = "open", **more: Any) -> dict[str, Any]:
@@ -69,14 +70,14 @@ def test_an_unpaid_bill_needs_a_person() -> None:
 
 
 def test_a_refused_key_needs_a_person_and_old_refusals_are_no_news() -> None:
-    noticing, tally = ConditionFinder(), {"a/m": Counted("a", failures={"auth": 1})}
+    noticing, tally = ConditionFinder(), {"a/m": counted("a", failures={"auth": 1})}
     assert [e.about for e in noticing.look(facts(), tally, NOW)] == [IncidentKind.NEEDS_YOU]
     assert noticing.look(facts(), tally, NOW) == []
 
 
 def test_calls_that_another_upstream_answers_while_the_first_is_closed_have_moved() -> None:
     noticing = ConditionFinder()
-    tally = {"bedrock/m": Counted("bedrock", outcomes={"answered": 2})}
+    tally = {"bedrock/m": counted("bedrock", outcomes={"answered": 2})}
     down = {"anthropic/m#1": lane("anthropic/m", "down")}
     found = noticing.look(facts(down), tally, NOW)
     assert [each.about for each in found] == [IncidentKind.UPSTREAM_MOVED]
@@ -84,7 +85,7 @@ def test_calls_that_another_upstream_answers_while_the_first_is_closed_have_move
 
 
 def test_calls_that_go_to_another_upstream_by_choice_have_not_moved() -> None:
-    tally = {"bedrock/m": Counted("bedrock", outcomes={"answered": 2})}
+    tally = {"bedrock/m": counted("bedrock", outcomes={"answered": 2})}
     up = {"anthropic/m#1": lane("anthropic/m")}
     assert ConditionFinder().look(facts(up), tally, NOW) == []
 

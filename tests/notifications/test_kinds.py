@@ -127,7 +127,7 @@ def test_a_run_that_finishes_while_the_service_runs_is_reported(tmp_path: Path) 
         config = config_for(tmp_path, "http://127.0.0.1:1")
         await kept_run(config, replace(RUN, run_id="old"), replace(RUN, run_id="old", state=DONE))
         async with service(config, shown) as running:
-            await running._notifying.look()
+            await running._notifier.look()
             await kept_run(config, RUN, replace(RUN, state=DONE, cost=3.1))
             assert "many (9f3c) has finished: 0 done, $3.10." in await shown.one("run-finished")
 

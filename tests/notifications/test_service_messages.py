@@ -34,10 +34,10 @@ def test_a_refused_key_is_reported_once_however_many_agents_meet_it(tmp_path: Pa
                 for number in range(5):
                     who = (b"x-claude-code-session-id", b"s%d" % number)
                     await ask(service.url, request(b"POST", b"/v1/messages", question(), who))
-                first = await service._notifying.look()
+                first = await service._notifier.look()
                 assert [message.about for message in first] == [IncidentKind.NEEDS_YOU]
                 await ask(service.url, request(b"POST", b"/v1/messages", question()))
-                assert await service._notifying.look() == []
+                assert await service._notifier.look() == []
                 await until(lambda: bool(kept.got))
 
     with receiver() as kept:
@@ -55,7 +55,7 @@ def test_what_is_not_configured_is_not_reported(tmp_path: Path) -> None:
             notify = NotifySettings(on=(IncidentKind.PARKED,), webhook=hook)
             async with Service(replace(config_for(tmp_path, url), notify=notify)) as service:
                 await ask(service.url, request(b"POST", b"/v1/messages", question()))
-                assert await service._notifying.look() == []
+                assert await service._notifier.look() == []
                 await asyncio.sleep(0)
 
     with receiver() as kept:

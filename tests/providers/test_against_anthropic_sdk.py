@@ -16,7 +16,7 @@ from jackline.upstream import UpstreamRequest
 from tests.providers.exchanges import answer, decoded, replying
 from tests.real_clients.anthropic_sdk import sdk_folder
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 KEY = "of-the-upstream"
 BETA = "interleaved-thinking-2025-05-14"

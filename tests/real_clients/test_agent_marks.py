@@ -20,7 +20,6 @@ from tests.real_clients.codex import codex_binary
 
 pytestmark = [
     pytest.mark.real_client,
-    pytest.mark.xdist_group("real_client"),
     pytest.mark.skipif(os.name == "nt", reason="the server is a command of a POSIX shell"),
 ]
 # As much of a server as tells what it was given, and what our bridge would find.
@@ -55,7 +54,7 @@ def test_codex_tells_a_server_of_the_users_for_which_agent_it_works(tmp_path: Pa
                 program=str(world.program),
                 environment={**world.environment, "MINE": "mine"},
             )
-            outcome = await runner.carry(world.task(tool_names=None), Pages(), FreeLeave())
+            outcome = await runner.run(world.task(tool_names=None), Pages(), FreeLeave())
             assert outcome.terminated_by is Ending.COMPLETION
 
     run(main())

@@ -19,7 +19,7 @@ from jackline.simulator.server import SimulatorServer
 from jackline.simulator.time_model import ServiceSettings
 from tests.real_clients.anthropic_sdk import Called, call_with_sdk, sdk_folder
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 SPEED = 30.0
 ANSWER = long_answer(300)

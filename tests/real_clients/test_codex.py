@@ -22,7 +22,7 @@ from jackline.simulator.time_model import ServiceSettings
 from tests.real_clients.codex import CodexFleet, Told, ask_codex, codex_binary
 from tests.real_clients.foreign_parts import drilled, part_of
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 SPEED = 20.0
 KIND = UpstreamKind.OPENAI_RESPONSES

@@ -24,7 +24,6 @@ from tests.real_clients.codex import codex_binary, sandbox_folder
 
 pytestmark = [
     pytest.mark.real_client,
-    pytest.mark.xdist_group("real_client"),
     pytest.mark.skipif(sys.platform != "linux", reason="the sandbox of another system"),
 ]
 TRIES = """
@@ -63,7 +62,7 @@ def test_a_command_writes_to_its_folder_and_its_own_temporary_folder_alone(tmp_p
                     program=str(own.program),
                     environment={**own.environment, "PATH": path},
                 )
-                outcome = await runner.carry(own.task(tool_names=None), Pages(), FreeLeave())
+                outcome = await runner.run(own.task(tool_names=None), Pages(), FreeLeave())
                 assert (outcome.terminated_by, outcome.value) == (Ending.COMPLETION, "Done.")
 
         run(main())

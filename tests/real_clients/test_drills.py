@@ -19,7 +19,7 @@ from tests.real_clients.clients import claude_binary
 from tests.real_clients.foreign_parts import drilled, part_named
 from tests.real_clients.old_client import VERSION, old_claude_binary
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 SPEED = 20.0
 # Here a whole turn of the client has to pass while the outage lasts.

@@ -12,7 +12,7 @@ from jackline.simulator.reply_script import Rule, Say, fan_out
 from tests.real_clients.clients import PATIENCE, claude_binary
 from tests.real_clients.test_hooks import Place, service, written_plugin
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 
 def told(place: Place) -> dict[str, int]:

@@ -27,7 +27,7 @@ from jackline.testing import SimulatedProvider
 from tests.real_clients.clients import PATIENCE, claude_binary, environment
 from tests.real_clients.old_client import old_claude_binary
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 BINARIES = {"2.1.325": claude_binary, "2.1.197": old_claude_binary}
 OWN = (sys.executable, "-m", "jackline")
 RESETS_IN = 7200

@@ -37,7 +37,6 @@ from tests.real_clients.clients import claude_binary
 
 pytestmark = [
     pytest.mark.real_client,
-    pytest.mark.xdist_group("real_client"),
     pytest.mark.skipif(os.name == "nt", reason="kill -9 and the shell's words are POSIX"),
 ]
 TOOL = "mcp__plugin_jackline_jackline__"

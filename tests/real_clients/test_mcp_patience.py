@@ -22,7 +22,6 @@ from tests.real_clients.parent_world import CLAUDES, PATIENCE, ParentWorld, shel
 
 pytestmark = [
     pytest.mark.real_client,
-    pytest.mark.xdist_group("real_client"),
     pytest.mark.skipif(os.name == "nt", reason="the shell's words are POSIX"),
 ]
 ENDLESS = "touch begun; while true; do echo again >> beats; sleep 0.1; done"

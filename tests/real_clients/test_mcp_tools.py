@@ -20,7 +20,6 @@ from tests.real_clients.parent_world import CLAUDES, ParentWorld, shell, tool
 
 pytestmark = [
     pytest.mark.real_client,
-    pytest.mark.xdist_group("real_client"),
     pytest.mark.skipif(os.name == "nt", reason="kill -9 and the shell's words are POSIX"),
 ]
 

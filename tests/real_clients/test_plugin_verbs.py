@@ -15,7 +15,7 @@ from tests.own_home import key_folder
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.old_client import old_claude_binary
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 BINARIES = {"2.1.325": claude_binary, "2.1.197": old_claude_binary}
 
 

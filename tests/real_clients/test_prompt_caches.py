@@ -26,7 +26,7 @@ from jackline.simulator.server import SimulatorServer
 from jackline.simulator.time_model import ServiceSettings
 from tests.real_clients.clients import claude_binary, environment
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 MODEL = "claude-opus-5-5"
 SPEED = 20.0

@@ -29,7 +29,6 @@ from tests.real_clients.old_client import old_claude_binary
 
 pytestmark = [
     pytest.mark.real_client,
-    pytest.mark.xdist_group("real_client"),
     pytest.mark.skipif(os.name == "nt", reason="kill -9 and the shell's words are POSIX"),
 ]
 

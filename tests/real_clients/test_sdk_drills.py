@@ -14,7 +14,7 @@ from tests.real_clients.foreign_parts import drilled, part_of
 from tests.real_clients.sdk_fleets import anthropic_fleet, openai_fleet
 from tests.simulator.vendor_sdks import OPENAI, folder
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 SPEED = 30.0
 

@@ -11,7 +11,7 @@ from jackline.simulator.reply_script import fan_out, long_answer
 from jackline.testing import Effect, Fault, Rule, Say
 from tests.real_clients.clients import Run, run_claude
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 # CLAUDE_CODE_MAX_RETRIES is 2 in these runs.
 TRIES = 3

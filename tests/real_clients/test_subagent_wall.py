@@ -15,7 +15,7 @@ from jackline.drills.subagent_wall import SubagentFigures, subagent_wall
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.old_client import VERSION, old_claude_binary
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 NEW = "2.1.325"
 
 

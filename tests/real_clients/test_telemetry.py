@@ -16,7 +16,7 @@ from tests.notifications.webhooks import Receiver, receiver
 from tests.real_clients.clients import claude_binary
 from tests.telemetry.collector import attributes, log_records, spans
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 PLANTED = "PL4NTED"
 GOOD = ("Bash", {"command": f"echo {PLANTED}", "description": "look"})
 BAD = ("Bash", {"command": f"cat /nowhere/{PLANTED}", "description": "fail"})

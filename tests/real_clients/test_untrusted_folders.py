@@ -24,7 +24,6 @@ from tests.real_clients.old_client import old_claude_binary
 
 pytestmark = [
     pytest.mark.real_client,
-    pytest.mark.xdist_group("real_client"),
     pytest.mark.skipif(os.name == "nt", reason="what is planted are commands of a POSIX shell"),
 ]
 CLAUDES = [pytest.param(old_claude_binary, id="2.1.197"), pytest.param(claude_binary, id="2.1.325")]
@@ -89,7 +88,7 @@ def carried(
                 world.url, program=str(world.program), environment=world.environment
             )
             task = world.task(cwd=world.project / cwd, **more)
-            outcome = await runner.carry(task, Pages(), leave)
+            outcome = await runner.run(task, Pages(), leave)
             assert (outcome.terminated_by, outcome.value) == (Ending.COMPLETION, "Done.")
 
     run(main())
@@ -226,7 +225,7 @@ def test_codex_starts_no_server_of_a_folder_and_never_writes_that_it_is_trusted(
                 world.url, program=str(world.program), environment=world.environment
             )
             task = world.task(cwd=world.project / cwd, tool_names=None)
-            outcome = await runner.carry(task, Pages(), leave)
+            outcome = await runner.run(task, Pages(), leave)
             assert (outcome.terminated_by, outcome.value) == (Ending.COMPLETION, "Done.")
 
     run(main())

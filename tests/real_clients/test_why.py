@@ -16,7 +16,7 @@ from jackline.testing import Fail, Rule, Say, Vanish
 from tests.cli.commands import jackline
 from tests.real_clients.clients import Run, run_claude
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 RATE_LIMITED = Fail(
     429,

@@ -14,7 +14,7 @@ from jackline.simulator.reply_script import Rule, Say
 from jackline.testing import SimulatedProvider
 from tests.simulator.vendor_sdks import CLOUDS, run_with
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 PROGRAM = """
 import json, sys

@@ -14,7 +14,7 @@ from jackline.simulator.reply_script import Rule, Say, refusal, structured
 from jackline.testing import SimulatedProvider
 from tests.simulator.vendor_sdks import OPENAI, run_with
 
-pytestmark = [pytest.mark.real_client, pytest.mark.xdist_group("real_client")]
+pytestmark = pytest.mark.real_client
 
 # Every answer is checked against the SDK's types, none left out, before it is printed.
 PROGRAM = """

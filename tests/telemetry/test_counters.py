@@ -7,9 +7,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jackline.control.observatory import MOST_LANES, NO_LANE, OTHERS, CallCounters
 from jackline.events import AttemptFailed, CallEnded
 from jackline.lane_id import LaneId
-from jackline.telemetry.scrape import MOST_LANES, NO_LANE, OTHERS, CallCounters
 
 OUTCOMES = ("answered", "shortened", "refused", "broken", "come_back", "left")
 

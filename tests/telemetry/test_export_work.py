@@ -7,12 +7,16 @@ import json
 import sys
 import zlib
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 
+from jackline.clock import VirtualClock
 from jackline.control.http_handler import ServiceRequest
-from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver, ReceiverCallbacks
+from jackline.control.observatory import Observatory
+from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver
+from jackline.telemetry.otlp_export import Forwarder, Tracing
 from jackline.telemetry.settings import OtlpSettings
 
 # Calls of functions, and objects made, between two turns of the loop: a tenth of what these
@@ -84,26 +88,23 @@ EXPORTS = {
 
 def most_work(sent: Sent, settings: OtlpSettings) -> tuple[int, int, int]:
     """The most calls and new objects in one turn of the loop, and how often a tool was reported."""
-    calls = tools = 0
+    calls = 0
+    clock = VirtualClock(datetime(2026, 11, 15, tzinfo=UTC))
+    tracing = Tracing(settings, list, Observatory(clock), clock)
 
     def count(*_event: object) -> None:
         nonlocal calls
         calls += 1
 
-    def tool_ran(_tool: object) -> None:
-        nonlocal tools
-        tools += 1
-
     async def main() -> tuple[int, int]:
         nonlocal calls
-        callbacks = ReceiverCallbacks(
+        receiver = OtlpReceiver(
+            ClientReports(),
             lambda: settings,
             lambda _session, _agent: None,
-            tool_ran,
-            lambda _session, _agent: ("t", "s"),
-            lambda _signal, _body: None,
+            tracing,
+            Forwarder(settings, clock),
         )
-        receiver = OtlpReceiver(ClientReports(), callbacks)
         turns: list[tuple[int, int]] = []
         objects = sys.getallocatedblocks()
         sys.setprofile(count)
@@ -119,7 +120,8 @@ def most_work(sent: Sent, settings: OtlpSettings) -> tuple[int, int, int]:
             sys.setprofile(None)
         return max(each for each, _ in turns), max(each for _, each in turns)
 
-    return *asyncio.run(main()), tools
+    most = asyncio.run(main())
+    return *most, len(tracing.take())
 
 
 @pytest.mark.parametrize("prompts", [False, True], ids=["redacted", "whole"])
@@ -143,14 +145,10 @@ def test_no_export_holds_the_loop_up(kind: str, packed: bool, prompts: bool) -> 
 
 def test_waiting_exports_are_bounded_and_dropped_with_their_client() -> None:
     async def main() -> list[int]:
-        callbacks = ReceiverCallbacks(
-            lambda: OtlpSettings(receive=True),
-            lambda _s, _a: None,
-            None,
-            lambda _s, _a: ("", ""),
-            None,
+        settings = OtlpSettings(receive=True)
+        receiver = OtlpReceiver(
+            ClientReports(), lambda: settings, lambda _session, _agent: None, None, None
         )
-        receiver = OtlpReceiver(ClientReports(), callbacks)
         headers = {b"content-type": b"application/json"}
         many = [Sent(b"/_jackline/otlp/v1/logs", b"{}", headers) for _ in range(70)]
         many[1].gone = True

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jackline.assembly import Service
-from jackline.assembly.traces import TracedDesk
+from jackline.gateway.traced_intake import TracedIntake
 from jackline.telemetry.settings import OtlpSettings
 from tests.assembly.world import (
     answered,
@@ -79,6 +79,6 @@ def test_a_collector_that_is_away_harms_no_call(tmp_path: Path) -> None:
 def test_without_an_endpoint_the_plain_call_intake_is_used(tmp_path: Path) -> None:
     async def main() -> None:
         async with provider(answered()) as (_, url), gateway(tmp_path, url) as service:
-            assert not isinstance(service.desk, TracedDesk)
+            assert not isinstance(service.desk, TracedIntake)
 
     run(main())

@@ -49,7 +49,7 @@ def test_tools_of_an_agent_of_ours_are_below_it_in_the_trace_of_its_run(
         ):
             runner = MessagesRunner(model, tag="run-1")
             job = task("Add.", tools=[Counter()], task_id="task-1", session_id="session-1")
-            outcome = await runner.carry(job, MemoryNotebook(), OpenLeave())
+            outcome = await runner.run(job, MemoryNotebook(), OpenLeave())
             assert outcome.ok, outcome
 
     with receiver() as kept, SimulatedProvider() as simulated:

@@ -4,7 +4,6 @@ Rules: (1) an unknown price is None and never zero, so that nobody takes it for 
 configured prices go before the listed ones; (3) a model's name is recognised as vendors, clouds and
 routers write it, but never by its beginning alone: a new model does not get its predecessor's
 price.
-Not here: budgets (flows/).
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ _LISTED: Mapping[str, Price] = {
     "claude-fable-5-1": Price(10.0, 50.0, 0.25, 12.5, 20.0),
 }
 # us.anthropic.claude-opus-4-8-v1:0, anthropic/claude-opus-4.8, claude-haiku-4-5-20251001,
-# claude-opus-4-1@20250805, claude-opus-4-8[1m]: what stands around the name is not the name.
+# claude-opus-4-1@20250805, claude-opus-4-8[1m]: what is around the name is not the name.
 _NAME = re.compile(
     r"(?:^|[./])(claude-[a-z0-9-]+?)"
     r"(?:-latest|-0)?(?:[-@]\d{8})?(?:-v\d+(?::\d+)?)?(?:\[1m\]|:[a-z]+)?$"
@@ -97,7 +96,7 @@ def dollars(model: str, usage: TokenUsage, own: Mapping[str, Price] = _NONE) -> 
     price = price_of(model, own)
     if price is None:
         return None
-    # Whoever tells more of a part than of the whole is believed of the whole.
+    # Where the part is larger than the whole, the whole counts.
     written_1h = min(usage.cache_write_1h_tokens, usage.cache_write_tokens)
     return (
         usage.input_tokens * price.input
@@ -109,7 +108,7 @@ def dollars(model: str, usage: TokenUsage, own: Mapping[str, Price] = _NONE) -> 
 
 
 def in_dollars(amount: float) -> str:
-    """An amount for people: to the cent, and below one to what can be told apart from nothing."""
+    """An amount for people: to the cent, and small ones to their first digit."""
     if amount == 0 or amount >= 0.1:
         return f"${amount:,.2f}"
     return f"${max(amount, 1 / _MILLION):.6f}".rstrip("0")

@@ -136,7 +136,7 @@ class AgentLog(Protocol):
         """Add an entry; it is durable when this returns."""
         ...
 
-    def jot(self, kind: str, data: JsonObject) -> None:
+    def append_nowait(self, kind: str, data: JsonObject) -> None:
         """Add an entry that need not be waited for (a tool's output so far); durable soon."""
         ...
 
@@ -271,7 +271,7 @@ class Runner(Protocol):
 
     name: str
 
-    async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
+    async def run(self, task: AgentTask, log: AgentLog, gate: CallGate) -> Outcome[object]:
         """How it ended. Continues where the log ends; cancelling it loses at most a turn.
 
         `Outcome.value` is the answer as plain JSON (or text when there is no schema). Only

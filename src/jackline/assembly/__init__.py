@@ -2,7 +2,6 @@
 
 Rules: (1) what is opened is closed again, in reverse order, however the process stops; (2)
 commands that only look for a gateway do not load one.
-Not here: what the parts do (the packages below), the command line (cli/).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["CannotListenError", "RunningGateway", "Service", "StateDir", "local_
 
 
 def __getattr__(name: str) -> object:
-    """Load the whole house when it is asked for."""
+    """Load the service only when it is used."""
     if name not in ("CannotListenError", "Service"):
         raise AttributeError(f"module 'jackline.assembly' has no attribute {name!r}")
     return getattr(import_module("jackline.assembly.service"), name)

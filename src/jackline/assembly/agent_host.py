@@ -3,15 +3,12 @@
 Rules: (1) credentials come from the environment, and go nowhere but into the calls; (2) what is
 opened is closed with the caller's exit stack; (3) for agents that models start, nothing is opened
 before the first agent, or before a service finds runs; their calls go through this gateway, by
-its address; (4) agents of a dead service are resumed, those of a stopping one are saved.
-Not here: finding or starting a gateway (flow_host.py, service.py), running agents
-(mcp_server/agent_manager.py).
+its address.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -21,13 +18,13 @@ from jackline.agents.claude_code.environment import TOKEN_HEADER
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
 from jackline.agents.codex.runner import CodexRunner
 from jackline.agents.gateway_model import GatewayModel, credentials_from
-from jackline.agents.messages.request import MessagesSettings
+from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.agents.runner import Runner
 from jackline.assembly.gateway_process import fullest_window, held_times
 from jackline.clock import Clock
 from jackline.config import Config
-from jackline.errors import JacklineError, JournalError
+from jackline.errors import JournalError
 from jackline.flows.execution.work_time import HeldTimes
 from jackline.flows.host import FlowHost, ProcessSlots
 from jackline.flows.records import RunRecord
@@ -100,11 +97,6 @@ def open_state_store(config: Config, *, patience: float = 0.0) -> RunStore:
     return open_run_store(run_store_url(state.folder), patience=patience)
 
 
-_LOOK_EVERY = 15.0
-
-_log = logging.getLogger("jackline")
-
-
 class BackgroundAgents:
     """The agents of one service; `serve` must run for as long as it does."""
 
@@ -139,21 +131,15 @@ class BackgroundAgents:
         )
 
     async def serve(self) -> None:
-        """Take up what was left, again and again: also what another process leaves later."""
-        while True:
-            try:
-                if await asyncio.to_thread(run_store_exists, self._store_url):
-                    await self.desk.look_after()
-            except JacklineError as error:
-                _log.warning("agents cannot be looked after: %s", error.message)
-            await self._clock.sleep(_LOOK_EVERY)
+        """Resume the agents that a service has left, as long as this one runs."""
+        await self.desk.watch(partial(run_store_exists, self._store_url))
 
     def wakes(self, record: RunRecord) -> bool:
         """Wake a parked run here, if it is one of ours."""
         return self.desk.wakes(record)
 
     async def close(self) -> None:
-        """Stop the agents, keep everything, and close the store."""
+        """Stop the agents, save everything, and close the store."""
         if self._opening is not None and self._opening.done() and not self._opening.exception():
             self._opening.result().engine.hurry()
         await self.desk.close()

@@ -49,8 +49,8 @@ def answer_limits(limits: LimitSettings) -> AnswerLimits:
 
 def limit_lanes(book: LaneRegistry, carrier: CallManager) -> None:
     """Let open lanes follow what is known of their limits now."""
-    for given in book.open_lanes():
-        carrier.limit_lane(given)
+    for lane in book.open_lanes():
+        carrier.limit_lane(lane)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class ConfigReloader:
         announce: Announce,
         clock: Clock,
     ) -> None:
-        """`adopt` is told the configuration that holds from now on."""
+        """`adopt` is called with the configuration that holds from now on."""
         self._config = config
         self._reload = reload
         self._parts = parts
@@ -117,7 +117,7 @@ class ConfigReloader:
     def _read_again(self) -> Config:
         """The configuration as it is now; called in a thread of its own."""
         config = self._reload()
-        # A fault that was cured by going back to what holds is told by no change.
+        # A fault that was cured by going back to what holds shows in no change.
         self._notes.pop("configuration", None)
         return config
 

@@ -42,14 +42,14 @@ from jackline.programs import own_command
 from jackline.state_dir import RunningGateway, StateDir, local_url, safe_files
 
 _ASK_SECONDS = 8.0
-# Who answers at an address that nobody left word of may be anyone, and silent.
+# Who answers at an address without a record in the folder may be anyone, and silent.
 _KNOCK_SECONDS = 1.0
 # A machine that is busy with a fleet takes its time; one that fails ends at once and says why.
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _LOOK_EVERY = 0.05
 _UNTRUSTED = 401
-# What a gateway answers that has never heard of proofs; with a token of its own, the second.
+# What a gateway answers that knows no proofs; with a token of its own, the second.
 _UNKNOWN_PATH = (404, _UNTRUSTED)
 _NO_KEY = 503
 _LARGEST_ANSWER = 256 << 20
@@ -63,7 +63,7 @@ _DETACHED = sum(
 
 
 class _RefusalError(Exception):
-    """The gateway answered with a status of its own; `body` is what it said."""
+    """The gateway answered with a status of its own; `body` is its answer."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"HTTP status {status}")
@@ -74,19 +74,19 @@ class _RefusalError(Exception):
 def find(state: StateDir, listen: ListenSettings, *, by_port: bool = True) -> RunningGateway | None:
     """The gateway of this state folder, if it answers and has proved to be this user's.
 
-    One that could leave no word in its folder is found by its port. UntrustedGatewayError for one
+    One that could leave no record in its folder is found by its port. UntrustedGatewayError for one
     that seems to be the gateway of this folder, and cannot prove it.
     """
     running = state.running()
     if running is not None:
         _check_host(running, listen)
         try:
-            told = hello(running.url, running.token)
+            greeted = hello(running.url, running.token)
         except UnprovenError as error:
             if _seems_ours(running, state):
                 raise _unproven(running.url, error) from error
-            told = None  # it has died, and another program has its port
-        if told is not None and _is_the_same(told, running):
+            greeted = None  # it has died, and another program has its port
+        if greeted is not None and _is_the_same(greeted, running):
             return running
     if not by_port or listen.port == 0:
         return None
@@ -94,27 +94,27 @@ def find(state: StateDir, listen: ListenSettings, *, by_port: bool = True) -> Ru
 
 
 def _seems_ours(running: RunningGateway, state: StateDir) -> bool:
-    """Whether an unproven listener may be the gateway that left this word, and not a successor."""
+    """Whether an unproven listener may be the gateway of this record, and not a successor."""
     if os.name != "nt":
         return is_own_gateway(running.pid)
-    told = greeting(running.url)  # processes cannot be looked at there
-    return told is not None and told.get("state") == str(state.folder.absolute())
+    greeted = greeting(running.url)  # processes cannot be looked at there
+    return greeted is not None and greeted.get("state") == str(state.folder.absolute())
 
 
 def _found_at(url: str, state: StateDir) -> RunningGateway | None:
     wanted = str(state.folder.absolute())
     try:
-        told = hello(url, patience=_KNOCK_SECONDS)
+        greeted = hello(url, patience=_KNOCK_SECONDS)
     except UnprovenError as error:
-        told = greeting(url)
-        if told is None or told.get("state") != wanted:
+        greeted = greeting(url)
+        if greeted is None or greeted.get("state") != wanted:
             return None
         raise _unproven(url, error) from error
-    if told is None or told.get("state") != wanted:
+    if greeted is None or greeted.get("state") != wanted:
         return None
-    pid = told.get("process")
+    pid = greeted.get("process")
     return RunningGateway(
-        pid if isinstance(pid, int) else 0, url, "", str(told["jackline"]), 0.0, ""
+        pid if isinstance(pid, int) else 0, url, "", str(greeted["jackline"]), 0.0, ""
     )
 
 
@@ -155,10 +155,10 @@ def find_lasting(state: StateDir, listen: ListenSettings) -> RunningGateway | No
     running = find(state, listen)
     if running is not None:
         try:
-            told = hello(running.url, running.token)
+            greeted = hello(running.url, running.token)
         except UnprovenError:
-            told = None
-        if told is None or told.get("stopping") is True:
+            greeted = None
+        if greeted is None or greeted.get("stopping") is True:
             wait_until_gone(state, running)
             return find(state, listen)
     return running
@@ -170,12 +170,12 @@ def hello(url: str, token: str = "", patience: float = _ASK_SECONDS) -> dict[str
     UnprovenError when somebody does who has not proved to be this user's gateway.
     """
     try:
-        told = _ask(url, "/", token, patience=patience)
+        document = _ask(url, "/", token, patience=patience)
     except UnprovenError:
         raise
     except (*_NO_ANSWER, _RefusalError):
         return None
-    return told if "jackline" in told else None
+    return document if "jackline" in document else None
 
 
 def greeting(url: str) -> dict[str, object] | None:
@@ -188,19 +188,19 @@ def greeting(url: str) -> dict[str, object] | None:
                 f"GET / HTTP/1.1\r\nhost: {authority_of(host, port)}\r\nconnection: close\r\n\r\n"
             )
             _, body = whole_answer(line, request.encode(), until, _LARGEST_GREETING)
-        told = json.loads(body)
+        document = json.loads(body)
     except (*_NO_ANSWER, RecursionError):
         return None
-    return told if isinstance(told, dict) and "jackline" in told else None
+    return document if isinstance(document, dict) and "jackline" in document else None
 
 
 def status_of(running: RunningGateway) -> dict[str, object]:
-    """How the gateway stands."""
+    """The status of the gateway."""
     return reading_of(running, "status")
 
 
 def reading_of(running: RunningGateway, name: str) -> dict[str, object]:
-    """What the gateway tells under this name, such as `status` or `fleet`."""
+    """The document of this name, such as `status` or `fleet`."""
     try:
         return _ask(running.url, f"/_jackline/{name}", running.token)
     except UnprovenError as error:
@@ -214,13 +214,15 @@ def reading_of(running: RunningGateway, name: str) -> dict[str, object]:
 def fullest_window(url: str) -> tuple[float, float] | None:
     """The used share of the fullest window that the gateway knows of, and when it refills.
 
-    None when there is none, or the gateway does not say: then nothing is to be kept back.
+    None when there is none, or the gateway does not report it: then nothing is reserved.
     """
     try:
-        told = _ask(url, "/_jackline/status").get("forecast")
+        forecast = _ask(url, "/_jackline/status").get("forecast")
     except (*_NO_ANSWER, _RefusalError, JacklineError):
         return None
-    windows = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+    windows = (
+        [each for each in forecast if isinstance(each, dict)] if isinstance(forecast, list) else []
+    )
     used = [(float(each["used"]), float(each["resets_at"])) for each in windows]
     return max(used, default=None)
 
@@ -231,20 +233,22 @@ def held_times(url: str, door: str = "") -> dict[str, float] | None:
     None when it does not say. `door` is `listen.token`, where the gateway has one.
     """
     try:
-        told = _ask(url, "/_jackline/held", door=door).get("held")
+        held_by_task = _ask(url, "/_jackline/held", door=door).get("held")
     except (*_NO_ANSWER, _RefusalError, JacklineError):
         return None
-    if not isinstance(told, dict):
+    if not isinstance(held_by_task, dict):
         return None
-    return {task: float(held) for task, held in told.items() if isinstance(held, int | float)}
+    return {
+        task: float(held) for task, held in held_by_task.items() if isinstance(held, int | float)
+    }
 
 
 def order(
-    running: RunningGateway, name: str, told: Mapping[str, object] | None = None
+    running: RunningGateway, name: str, arguments: Mapping[str, object] | None = None
 ) -> dict[str, object]:
     """Give an order, such as `stop`, with what it is about; UsageError when it is refused."""
     try:
-        body = b"" if told is None else json.dumps(told).encode()
+        body = b"" if arguments is None else json.dumps(arguments).encode()
         return _ask(running.url, f"/_jackline/{name}", running.token, body=body)
     except UnprovenError as error:
         raise _unproven(running.url, error) from error
@@ -252,7 +256,7 @@ def order(
         if error.status == _UNTRUSTED:
             # Its folder could not be written to, so that its token is known to nobody.
             raise UnreachableError(
-                f"the gateway at {running.url} does not know us: its token was not kept",
+                f"the gateway at {running.url} does not know us: its token was not saved",
                 hint=f"end its process by hand: {running.pid}",
             ) from error
         raise _refused(error) from error
@@ -264,7 +268,7 @@ def order(
 
 
 def end_process(running: RunningGateway) -> bool:
-    """End a gateway that cannot be asked to, as Ctrl-C would; whether it is one of this user's."""
+    """End a gateway that takes no order, as Ctrl-C would; whether it is one of this user's."""
     if not is_own_gateway(running.pid):
         return False
     os.kill(running.pid, signal.SIGTERM)
@@ -278,9 +282,9 @@ def is_own_gateway(pid: int) -> bool:
     folder = Path(f"/proc/{pid}")
     try:
         if Path("/proc/self/cmdline").exists():
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            return folder.stat().st_uid == own_number() and _is_up(words)
-        asked = subprocess.run(  # noqa: S603 -- a number
+            command_words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            return folder.stat().st_uid == own_number() and _is_up(command_words)
+        listed = subprocess.run(  # noqa: S603 -- a number
             ["/bin/ps", "-o", "uid=,command=", "-p", str(pid)],
             capture_output=True,
             check=False,
@@ -288,12 +292,12 @@ def is_own_gateway(pid: int) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    owner, _, command = asked.stdout.decode(errors="replace").strip().partition(" ")
+    owner, _, command = listed.stdout.decode(errors="replace").strip().partition(" ")
     return owner == str(own_number()) and _is_up(command.split())
 
 
-def _is_up(words: Sequence[str]) -> bool:
-    return "up" in words and any("jackline" in word for word in words)
+def _is_up(command_words: Sequence[str]) -> bool:
+    return "up" in command_words and any("jackline" in word for word in command_words)
 
 
 def start_in_background(
@@ -305,7 +309,7 @@ def start_in_background(
             installation_key()
     except OSError as error:
         raise UnreachableError(
-            f"no gateway can be started: the installation key cannot be kept in {error.filename}"
+            f"no gateway can be started: the installation key cannot be saved in {error.filename}"
             f" ({error.strerror})",
             hint="make that folder writable, or name another one with XDG_STATE_HOME; a gateway in"
             " the foreground serves without it: jackline up",
@@ -363,34 +367,34 @@ def wait_until_gone(state: StateDir, running: RunningGateway) -> bool:
     """Whether the gateway has ended, and let go of its folder, within its time."""
     deadline = time.monotonic() + _STOP_SECONDS
     while time.monotonic() < deadline:
-        word = state.running()
-        if word is None or word.pid != running.pid or not _is_alive(running.pid):
+        record = state.running()
+        if record is None or record.pid != running.pid or not _is_alive(running.pid):
             return True
         time.sleep(_LOOK_EVERY)
     return False
 
 
 def was_killed(state: StateDir, url: str) -> bool:
-    """Whether the gateway at this address has gone without taking back its word in the folder."""
-    word = state.running()
-    if word is None or word.url != url:
+    """Whether the gateway at this address has gone without removing its record from the folder."""
+    record = state.running()
+    if record is None or record.url != url:
         return False
     if sys.platform != "win32":
         # One that we have started ourselves counts as alive until we have seen its end.
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(word.pid, os.WNOHANG)
-    return not _is_alive(word.pid)
+            os.waitpid(record.pid, os.WNOHANG)
+    return not _is_alive(record.pid)
 
 
-def _is_the_same(told: dict[str, object], running: RunningGateway) -> bool:
-    # Another gateway may have taken the port of one that was killed and left its word behind; one
-    # that does not tell its process is taken by the word in its folder.
-    return told.get("process") in (None, running.pid)
+def _is_the_same(greeted: dict[str, object], running: RunningGateway) -> bool:
+    # Another gateway may have the port of one that was killed and left its record behind; one that
+    # does not name its process is recognised by the record in its folder.
+    return greeted.get("process") in (None, running.pid)
 
 
 def _is_alive(pid: int) -> bool:
     if os.name == "nt":
-        return True  # asking there would end it; its word in the folder has to do
+        return True  # asking there would end it; its record in the folder has to do
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -401,14 +405,14 @@ def _is_alive(pid: int) -> bool:
 
 
 def _last_words(log: Path, begin: int) -> tuple[str, str]:
-    """Why it ended, and what it told to do next, if it did."""
+    """Why it ended, and its hint, if it printed one."""
     with os.fdopen(open_private(log), "rb") as file:
         file.seek(begin)
         lines = file.read().decode(errors="replace").strip().splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
-    told = [line.removeprefix("hint:").strip() for line in lines if line.startswith("hint:")]
-    why = (errors or lines or ["it said nothing"])[-1].removeprefix("error: ")
-    return why, told[-1] if errors and told else ""
+    hints = [line.removeprefix("hint:").strip() for line in lines if line.startswith("hint:")]
+    why = (errors or lines or ["it printed nothing"])[-1].removeprefix("error: ")
+    return why, hints[-1] if errors and hints else ""
 
 
 def _ask(
@@ -444,17 +448,19 @@ def _ask(
         status, answer = whole_answer(line, request, until, _LARGEST_ANSWER)
     if status >= 400:
         raise _RefusalError(status, answer)
-    told = json.loads(answer)
-    if not isinstance(told, dict):
+    document = json.loads(answer)
+    if not isinstance(document, dict):
         raise ValueError("not a gateway's answer")  # noqa: TRY004 -- the answer's value is wrong
-    return cast("dict[str, object]", told)
+    return cast("dict[str, object]", document)
 
 
 def _refused(error: _RefusalError) -> UsageError:
     try:
-        told = json.loads(error.body)["error"]
-        return UsageError(f"the gateway refuses: {told['message']}", hint=told.get("hint") or "")
-    except (ValueError, KeyError, TypeError):  # not in our words: its status has to do
+        refusal = json.loads(error.body)["error"]
+        return UsageError(
+            f"the gateway refuses: {refusal['message']}", hint=refusal.get("hint") or ""
+        )
+    except (ValueError, KeyError, TypeError):  # not our format: its status has to do
         return UsageError(
             f"the gateway refuses with HTTP status {error.status}",
             hint="it may be of another version: jackline down, then jackline up",

@@ -1,6 +1,6 @@
 """Run one gateway: open its parts, connect them, close them again.
 
-Rules: (1) nothing is open before all is well: a taken port leaves no journal behind; (2) while it
+Rules: (1) nothing is open before all is well: a port in use leaves no journal behind; (2) while it
 stops, running calls finish and new ones are refused with a time to retry, then what was learned
 is saved; (3) a changed configuration is applied without dropping a call; (4) a state folder that
 cannot be written to is reported, and stops no traffic; (5) no request is read before what was
@@ -23,7 +23,6 @@ from types import TracebackType
 from typing import Self
 
 from jackline import __version__
-from jackline.assembly.agent_ends import AgentEndTracker
 from jackline.assembly.agent_host import BackgroundAgents
 from jackline.assembly.config_reload import (
     ConfigReloader,
@@ -33,24 +32,17 @@ from jackline.assembly.config_reload import (
     limit_lanes,
     status_pages,
 )
-from jackline.assembly.faces import (
-    ModelWork,
-    Notifier,
-    PageSources,
-    ServiceMetrics,
-    StatusSources,
-    make_faces,
-)
-from jackline.assembly.session_resume import SessionResumer
-from jackline.assembly.status_report import PageFacts, ReportSources, StatusReport, in_trouble
-from jackline.assembly.traces import ClientTelemetry, TracedDesk, Tracing
+from jackline.batches.tool import BatchCall, CallResult
 from jackline.calls import CallManager
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.config.references import resolve
 from jackline.control.http_handler import HttpHandler
+from jackline.control.observatory import Observatory, recall_past
+from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import whole_second
-from jackline.dashboard.runs import StoredRuns
+from jackline.dashboard.feed import Feed
+from jackline.dashboard.handler import DashboardHandler, Details, OrderAccess
 from jackline.events import (
     AttemptFailed,
     ClockMoved,
@@ -73,15 +65,30 @@ from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.status_picture import LaneDrain, LiveCalls
+from jackline.gateway.status_report import PageFacts, ReportSources, StatusReport, in_trouble
+from jackline.gateway.traced_intake import TracedIntake
 from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
+from jackline.hooks.agent_ends import AgentEndTracker
+from jackline.hooks.endpoint import HooksEndpoint
 from jackline.hooks.hook_input import hook_token
 from jackline.journal import Journal
 from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
+from jackline.mcp_server.agent_orders import OrderIntake
+from jackline.mcp_server.endpoint import McpEndpoint
+from jackline.mcp_server.model_tool import ModelTool, ToolCaller
+from jackline.mcp_server.permissions import AgentSettings, ToolSettings
+from jackline.mcp_server.session_resume import CutOffSession, SessionResumer
+from jackline.mcp_server.tools.agents import agent_control_tools, agent_start_tools
+from jackline.mcp_server.tools.batch import batch_tools
+from jackline.mcp_server.tools.status import status_tools
+from jackline.notifications.delivery import Notifier
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
-from jackline.telemetry.observatory import Observatory, recall_past
+from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver
+from jackline.telemetry.otlp_export import Forwarder, Tracing
+from jackline.telemetry.scrape import ScrapeHandler
 
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
@@ -90,7 +97,7 @@ _NEWS_OF_CLOCK = 5.0
 
 
 class CannotListenError(Exception):
-    """The gateway's address cannot be had; `reason` is what the system said."""
+    """The gateway's address cannot be used; `reason` is the system's error."""
 
     def __init__(self, reason: OSError) -> None:
         super().__init__(str(reason))
@@ -122,6 +129,7 @@ class Service:
         self.observatory = Observatory(self._clock, lambda: self.config.prices)
         self._fates = LatestCalls(self._clock)
         self._tracing: Tracing | None = None
+        self._forwarder: Forwarder | None = None
         # Requests that came before all was well.
         self._early: list[Exchange] = []
 
@@ -168,7 +176,7 @@ class Service:
         self._listener.cut()
 
     async def _finish_calls(self) -> float:
-        """Let running calls end while new ones are told to come back; the seconds left."""
+        """Let running calls end while new ones are refused for now; the seconds left."""
         self._listener.draining = True
         self.desk.send_home()
         ticks = asyncio.get_running_loop().time
@@ -188,8 +196,8 @@ class Service:
         self._build_gateway(salt, draw)
         self._build_report()
         control = self._build_control()
-        faces = self._build_faces(control, hook_token(salt), draw)
-        self._router = Router(self.desk, self._upstream, control, faces)
+        interfaces = self._build_interfaces(control, hook_token(salt), draw)
+        self._router = Router(self.desk, self._upstream, control, interfaces)
         self._router.listener = self._listener
         self._listener.refusal = self._router.refusal
         self._listener.is_shared = lambda: self.desk.settings.listen.token is not None
@@ -213,7 +221,7 @@ class Service:
             controller.lanes, self._book, self._upstream, self._clock, self.carrier.review
         )
         ticks = asyncio.get_running_loop().time
-        make_desk = CallIntake if self.config.otlp.endpoint is None else TracedDesk
+        make_desk = CallIntake if self.config.otlp.endpoint is None else TracedIntake
         self.desk = make_desk(
             settings,
             self.carrier,
@@ -223,14 +231,15 @@ class Service:
             ticks,
             self._upstream.native_error,
         )
-        if isinstance(self.desk, TracedDesk):
+        if isinstance(self.desk, TracedIntake):
             self._tracing = Tracing(
                 self.config.otlp,
                 lambda: self.config.gateway.upstreams,
                 self.observatory,
                 self._clock,
             )
-            self.desk.tracing = self._tracing
+            self.desk.on_trace = self._tracing.trace_named
+            self.desk.on_tools = self._tracing.tools_reported
         self._memory = LaneMemory(
             self.carrier, self._book, self._addresses, self._journal.announce, self._clock
         )
@@ -251,7 +260,7 @@ class Service:
         self._listener = Listener(settings, self._early.append)
 
     def _build_report(self) -> None:
-        """What the service says of itself."""
+        """The status of the service."""
         self._flow_book = StoredRuns(self._run_store_url, self._clock)
         self._live = LiveCalls(self.desk)
         sources = ReportSources(
@@ -291,61 +300,102 @@ class Service:
     def _held(self) -> dict[str, object]:
         return {"held": dict(self.desk.held_time.by_task)}
 
-    def _build_faces(
+    def _build_interfaces(
         self, control: ControlPaths, for_hooks: str, draw: Callable[[], float]
     ) -> tuple[HttpHandler, ...]:
         """Who else answers on the port, and what works beside the calls."""
-        report = self._report
-        ends = AgentEndTracker(lambda: self.observatory.fleet, self._clock)
-        standing = StatusSources(
-            report.status, report.line, self._session_stopped, self._fates, for_hooks, ends
-        )
-        watching = PageFacts(
-            self.desk, self._live, self.observatory, report.status, self._pages.note, self._clock
-        )
-        self._clients = clients = ClientTelemetry(
-            lambda: self.config.otlp,
-            self._tracing,
-            self.observatory,
-            self._clock,
-            ends.agent_ended,
-        )
-        watched = PageSources(
-            watching.facts,
-            self._flow_book,
-            self._state.journal,
-            RunOrders(self._state.folder).carry_out,
-            lambda: self.config.gateway.listen.read_only,
-            lambda: self._listener.draining,
-            clients.book,
-        )
+        report, runs, clock = self._report, self._flow_book, self._clock
+        facts = PageFacts(
+            self.desk, self._live, self.observatory, report.status, self._pages.note, clock
+        ).facts
+        ends = AgentEndTracker(lambda: self.observatory.fleet, clock)
         self._agents = BackgroundAgents(
-            lambda: self.config, lambda: self.url, self._run_store_url, self._clock
+            lambda: self.config, lambda: self.url, self._run_store_url, clock
         )
         self._continuing = SessionResumer(
-            lambda: self.config.continue_sessions, self._agents.host, self._clock, draw
+            lambda: self.config.continue_sessions, self._agents.host, clock, draw
         )
         self._fates.on_answer = self._continuing.answered
-        working = ModelWork(self._agents.desk, lambda: self.config.tools, clients.batch_ran)
-        self._faces = make_faces(standing, watched, working, control.trusts, self._clock)
-        self._measuring = ServiceMetrics(
-            watching.facts,
-            self.observatory,
-            self._journal,
-            self._flow_book,
-            self._clock,
+        hooks = HooksEndpoint(
+            clock,
+            control.trusts,
+            report.line,
+            self._session_stopped,
+            self._fates,
+            for_hooks,
+            ends,
         )
-        self._notifying = Notifier(
-            lambda: self.config.notify,
-            watching.facts,
-            self.observatory,
-            self._flow_book,
-            self._clock,
+        models = McpEndpoint(
+            self._model_tools,
+            control.trusts,
+            lambda caller: self._agents.desk.news_for(
+                "" if caller.folder is None else str(caller.folder)
+            ),
+            lambda: not self._is_read_only(),
         )
-        return (*self._faces.shown, self._measuring.face, clients.face)
+        receiver = self._build_receiver(ends)
+        self._page = DashboardHandler(
+            # By the clock of who looks at it: in a drill the service's own may run much faster.
+            Feed(facts, runs, SystemClock(), lambda: self._listener.draining),
+            runs,
+            Details(runs, self._state.journal, clock, self._client_reports.document),
+            OrderAccess(
+                control.trusts, self._is_read_only, RunOrders(self._state.folder).carry_out
+            ),
+        )
+        metrics = ScrapeHandler(facts, self.observatory, self._journal, runs, clock)
+        self._notifier = Notifier(lambda: self.config.notify, facts, self.observatory, runs, clock)
+        self._work = (
+            models.serve,
+            self._page.serve,
+            ends.watch,
+            metrics.serve,
+            metrics.watch_delay,
+            self._notifier.watch,
+        )
+        return models, hooks, self._page, metrics, receiver
+
+    def _build_receiver(self, ends: AgentEndTracker) -> OtlpReceiver:
+        """What receives the telemetry of clients."""
+        self._client_reports = ClientReports(ends.agent_ended)
+        if self._tracing is not None:
+            self._forwarder = Forwarder(self.config.otlp, self._clock)
+        return OtlpReceiver(
+            self._client_reports,
+            lambda: self.config.otlp,
+            lambda session, agent: self.observatory.fleet.member((session, agent)),
+            self._tracing,
+            self._forwarder,
+        )
+
+    def _model_tools(self) -> list[ModelTool]:
+        """The tools of models: to look, and to start work."""
+
+        def settings() -> ToolSettings:
+            return self.config.tools
+
+        def agent_settings() -> AgentSettings:
+            return self.config.tools.agents
+
+        desk, clock, tracing = self._agents.desk, self._clock, self._tracing
+
+        def ran(call: BatchCall, result: CallResult, caller: ToolCaller) -> None:
+            if tracing is not None:
+                tracing.batch_call_ran(call, result, caller.session)
+
+        orders = OrderIntake(desk, settings, os.environ, clock)
+        return [
+            *status_tools(self._report.status, agent_settings, clock),
+            *agent_start_tools(desk, orders, agent_settings, clock),
+            *agent_control_tools(desk, agent_settings, clock),
+            *batch_tools(settings, ran),
+        ]
+
+    def _is_read_only(self) -> bool:
+        return self.config.gateway.listen.read_only
 
     async def _open(self) -> None:
-        # Its word is taken back last of all: who waits for its end may then use the folder.
+        # Its record is removed last of all: who waits for its end may then use the folder.
         self._stack.callback(self._state.tell_stopped, os.getpid())
         if not self._beside_flows:
             self._stack.enter_context(no_user_code())
@@ -367,11 +417,11 @@ class Service:
         self._keep(self._limits.watch())
         if self._tracing is not None:
             self._keep(self._tracing.watch())
-        if self._clients.forwarder is not None:
-            self._keep(self._clients.forwarder.watch())
+        if self._forwarder is not None:
+            self._keep(self._forwarder.watch())
         self._stack.push_async_callback(self._flow_book.close)
         self._keep(self._report.watch())
-        for work in (*self._faces.work, *self._measuring.work, self._notifying.watch):
+        for work in self._work:
             self._keep(work())
         self._stack.push_async_callback(self._agents.close)
         self._keep(self._agents.serve())
@@ -382,7 +432,7 @@ class Service:
         self._keep(self._memory.keep_remembering())
         if self._reload is not None:
             self._keep(self._reconfiguring(self._reload).watch())
-        self._tell_running()
+        self._record_running()
         self._announce(ServiceNoted(self._clock.wall(), "started", self.url))
 
     def _let_in(self) -> None:
@@ -396,7 +446,7 @@ class Service:
     def _keep(self, work: Coroutine[object, object, None]) -> None:
         """Run a task for as long as the service runs; its failure is logged, not lost."""
         task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(_tell_failure)
+        task.add_done_callback(_log_failure)
 
         async def end() -> None:
             task.cancel()
@@ -406,12 +456,12 @@ class Service:
 
     # --- what happens -----------------------------------------------------------------------------
 
-    def _tell_running(self) -> None:
+    def _record_running(self) -> None:
         upstream = self.config.gateway.upstream.url
-        word = RunningGateway(
+        record = RunningGateway(
             os.getpid(), self.url, upstream, __version__, self._report.started, self._token
         )
-        self._keeping.tell_running(word)
+        self._keeping.tell_running(record)
 
     def _addresses(self) -> str:
         return " ".join(each.url for each in self.config.gateway.upstreams)
@@ -419,7 +469,7 @@ class Service:
     def _announce(self, event: Event) -> None:
         self.observatory.announce(event)
         if isinstance(event, ClockMoved):
-            self._tell_clock(event)
+            self._note_clock(event)
             return
         if isinstance(event, WindowsReported):
             return  # news of the moment, with every answer: not for the records
@@ -432,15 +482,15 @@ class Service:
         elif isinstance(event, AttemptFailed):
             _log.info("%s: %s on %s", event.call, event.why, event.lane)
 
-    def _tell_clock(self, event: ClockMoved) -> None:
+    def _note_clock(self, event: ClockMoved) -> None:
         """Say that the wall clock was set or the machine slept; small corrections are no news."""
         if event.slept >= _NEWS_OF_CLOCK:
-            words = f"the machine slept for {_long(event.slept)}"
-            self._announce(ServiceNoted(event.at, "woke up", words))
+            text = f"the machine slept for {_long(event.slept)}"
+            self._announce(ServiceNoted(event.at, "woke up", text))
         if abs(event.set_by) >= _NEWS_OF_CLOCK:
             where = "forward" if event.set_by > 0 else "back"
-            words = f"the clock was set {where} by {_long(abs(event.set_by))}: resets follow it"
-            self._announce(ServiceNoted(event.at, "clock set", words))
+            text = f"the clock was set {where} by {_long(abs(event.set_by))}: resets follow it"
+            self._announce(ServiceNoted(event.at, "clock set", text))
 
     def _reconfiguring(self, reload: Callable[[], Config]) -> ConfigReloader:
         parts = ReloadableParts(
@@ -459,15 +509,28 @@ class Service:
     def _adopt(self, config: Config) -> None:
         self.config = config
 
-    def _note_repair(self, lane: LaneId, words: str) -> None:
-        _log.info("%s: %s", lane, words)
-        self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{lane}: {words}"))
+    def _note_repair(self, lane: LaneId, text: str) -> None:
+        _log.info("%s: %s", lane, text)
+        self._announce(ServiceNoted(self._clock.wall(), "repaired", f"{lane}: {text}"))
 
     def _session_stopped(self, stopped: StoppedSession) -> None:
-        words = f"session {stopped.session.id} stopped: {stopped.cause.name}"
-        self._announce(ServiceNoted(self._clock.wall(), "session stopped", words))
-        _log.info("%s", words)
-        self._continuing.stopped(stopped)
+        text = f"session {stopped.session.id} stopped: {stopped.cause.name}"
+        self._announce(ServiceNoted(self._clock.wall(), "session stopped", text))
+        _log.info("%s", text)
+        session, cause = stopped.session, stopped.cause
+        self._continuing.stopped(
+            CutOffSession(
+                session.id,
+                session.cwd,
+                session.transcript,
+                session.processes,
+                cause.kind,
+                cause.name,
+                cause.resets_at,
+                stopped.model,
+                stopped.run,
+            )
+        )
 
     def _hello(self) -> dict[str, object]:
         stopping = self._listener.draining or self.stop_asked.is_set()
@@ -487,6 +550,6 @@ def _long(seconds: float) -> str:
     return duration_in_words(timedelta(seconds=round(seconds)))
 
 
-def _tell_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("a part of the gateway has stopped", exc_info=error)

@@ -2,5 +2,4 @@
 
 Rules: (1) judging starts from `AgentStory` values and is pure; (2) only `failures` matches message
 texts; (3) content stays hidden unless the user wants it.
-Not here: reading the files (transcripts/), the command line (cli/why.py).
 """

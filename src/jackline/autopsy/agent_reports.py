@@ -2,7 +2,6 @@
 
 Rules: (1) pure; only `classify` interprets texts; (2) only error texts are shown: an agent's answer
 is content, and content is hidden; (3) reports that differ only in a name or a number are one row.
-Not here: collecting the reports (transcripts/), the layout (text_report.py, html_report.py).
 """
 
 from __future__ import annotations

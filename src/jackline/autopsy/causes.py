@@ -7,7 +7,6 @@ output; (4) occurrences without a time are counted but not measured; waiting mea
 minute, or as long as the limit required; (5) only a failure that no repetition cures, and that
 reaches beyond its request, has a point after which success was impossible; spending counts as late
 only until the reset.
-Not here: what a text means (failures/), sentences (sentences.py).
 """
 
 from __future__ import annotations

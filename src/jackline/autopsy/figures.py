@@ -1,7 +1,6 @@
 """Format numbers, durations, times and lists for people.
 
 Rules: (1) pure; (2) a time is shown in its own zone and in UTC; (3) nothing here knows a cause.
-Not here: sentences about causes (sentences.py), machine-readable values (json_report.py).
 """
 
 from __future__ import annotations

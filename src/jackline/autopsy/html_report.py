@@ -4,7 +4,6 @@ Rules: (1) no network and no script: the page's own policy forbids both; (2) ele
 plain string, and there is no style attribute, so that the policy can forbid those too; (3) the
 first line is the verdict; (4) positions are percentages, so that the drawing fits any width; (5)
 state is shown by colour, sign and text together, and a screen reader can read every row.
-Not here: the styles (page.css).
 """
 
 from __future__ import annotations
@@ -19,11 +18,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, TypeAlias
 
 from jackline import __version__
-from jackline.autopsy.agent_reports import ReportedOutcome
-from jackline.autopsy.figures import clock, clock_span, counted, duration, size, times
+from jackline.autopsy.figures import clock, counted, duration, size, times
 from jackline.autopsy.lapsed_caches import LONGER_LIFE_ADVICE, waits_sentence
 from jackline.autopsy.report import AgentFate, CauseReport, Fate, WhyReport
-from jackline.autopsy.sentences import retry_sentence, spending_sentence
 from jackline.transcripts.story import Role
 
 if TYPE_CHECKING:
@@ -35,19 +32,13 @@ _MOST_CAUSE_LINES = 3
 _MOST_CAUSES = 6
 # Above this many rows the finished agents are folded away.
 _MOST_ROWS = 150
-_GLYPHS = {
-    Fate.FINISHED: "✓",
-    Fate.STOPPED: "✕",
-    Fate.UNEXPLAINED: "!",
-    Fate.CUT: "◌",
-    Fate.RUNNING: "▸",
-}
-_CLASSES = {
-    Fate.FINISHED: "finished",
-    Fate.STOPPED: "stopped",
-    Fate.UNEXPLAINED: "stopped",
-    Fate.CUT: "cut",
-    Fate.RUNNING: "running",
+# The sign of each fate, and its class in page.css.
+_SIGNS = {
+    Fate.FINISHED: ("✓", "finished"),
+    Fate.STOPPED: ("✕", "stopped"),
+    Fate.UNEXPLAINED: ("!", "stopped"),
+    Fate.CUT: ("◌", "cut"),
+    Fate.RUNNING: ("▸", "running"),
 }
 _STEPS = tuple(
     timedelta(seconds=seconds)
@@ -232,7 +223,7 @@ class _Timeline:
             *ticks,
             role="listitem",
             aria_label=text,
-            class_=f"row {_CLASSES[agent.fate]}",
+            class_=f"row {_SIGNS[agent.fate][1]}",
         )
 
     def describe(self, agent: AgentFate) -> str:
@@ -251,7 +242,8 @@ class _Timeline:
 
 
 def _glyph(fate: Fate) -> Markup:
-    return element("span", _GLYPHS[fate], class_=f"glyph {_CLASSES[fate]}")
+    sign, kind = _SIGNS[fate]
+    return element("span", sign, class_=f"glyph {kind}")
 
 
 def _card(title: str, *children: HtmlChild, command: str | None = None, kind: str = "") -> Markup:
@@ -320,26 +312,22 @@ class _Page:
         )
 
     def _cause(self, described: CauseReport) -> Markup:
-        cause, pattern = described.cause, described.pattern
-        pairs: list[tuple[str, str]] = []
-        if pattern.first is not None and pattern.last is not None:
-            pairs.append(("When", clock_span(cause.in_own_zone(pattern.first), pattern.last)))
-        pairs.append(("How often", retry_sentence(pattern)))
-        pairs.append(("Spent", spending_sentence(cause, described.spending)))
-        for miss, count in described.misses:
-            pairs.append(("How missed", f"{counted(count, 'agent')}: {miss}"))
-        rows = [part for name, text in pairs for part in (element("dt", name), element("dd", text))]
+        rows = [
+            part
+            for name, text in described.facts()
+            for part in (element("dt", name), element("dd", text))
+        ]
         quotes = [
             element("blockquote", text, " ", element("small", times(count)))
             for text, count in described.texts[:2]
         ]
         return _card(
-            f"{_GLYPHS[Fate.STOPPED]} {described.name}",
+            f"{_SIGNS[Fate.STOPPED][0]} {described.name}",
             self._figures(described),
             *quotes,
             self._strip(described),
             element("dl", *rows),
-            kind="cause wall" if cause.resets_at is not None else "cause broken",
+            kind="cause wall" if described.cause.resets_at is not None else "cause broken",
         )
 
     def _figures(self, described: CauseReport) -> Markup:
@@ -384,18 +372,8 @@ class _Page:
         )
 
     def _reported(self) -> Markup | None:
-        report, rows = self._report, []
-        stopped = f"{len(report.having(Fate.STOPPED)):,} of {counted(len(report.agents), 'agent')}"
-        to_user = report.reported_to_user if report.causes else ()
-        found = [
-            (row, f"{stopped} stopped", row.outcome is ReportedOutcome.SUCCESS) for row in to_user
-        ]
-        found += [
-            (row, row.actual_text(described.name), row.outcome.is_wrong)
-            for described in report.causes
-            for row in described.reported
-        ]
-        for row, actual, is_wrong in found:
+        rows = []
+        for row, actual, is_wrong in self._report.reported_rows():
             kind = "glyph stopped" if is_wrong else "glyph"
             mark = element("span", "≠ " if is_wrong else "= ", class_=kind)
             rows.append(
@@ -464,15 +442,11 @@ class _Page:
         options = self._report.resume_options
         parts: list[HtmlChild] = []
         for option in options:
-            when = "now"
-            if option.not_before is not None:
-                when = f"from {clock(option.not_before, beside=self._report.now)}"
-            parts.append(element("p", f"{counted(len(option.agents), 'agent')}, {when}:"))
+            parts.append(element("p", option.heading(self._report.now)))
             if option.command is not None:
                 parts.append(element("pre", element("code", option.command)))
             if option.then:
-                then = f"then {option.then}" if option.command else option.then
-                parts.append(element("p", then, class_="quiet"))
+                parts.append(element("p", option.then_text, class_="quiet"))
         return _card("To resume", *parts) if options else None
 
     def _finished(self) -> Markup | None:

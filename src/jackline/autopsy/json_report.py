@@ -3,7 +3,6 @@
 Rules: (1) the document names its schema, and a change that breaks readers changes that name; (2)
 times are ISO 8601 with their offset, durations are seconds; (3) token counts are lower bounds, and
 their keys say so.
-Not here: which content may be shown (report.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: (1) pure: calls and prices are arguments; (2) a call counts only if the wait decided it: it
 was submitted while its cache lived, sent after that, and most of the cached part was written again;
 (3) without a known price the cost is in tokens.
-Not here: caches that have not lapsed yet (control/forecast.py), reading the journal (journal/).
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ session; (3) a transcript is foreign text and the command is made to be copied: 
 creates, or a folder with control characters, gives no command; (4) a Windows folder is quoted so
 that cmd.exe, PowerShell and POSIX shells read the same; where that is impossible, the report says
 what to do by hand.
-Not here: why the agent stopped (causes.py), whose fault a failure is (failures/sentences.py).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jackline.autopsy.figures import clock, listed
+from jackline.autopsy.figures import clock, counted, listed
 from jackline.failures import Kind
 from jackline.failures.sentences import explain
 from jackline.transcripts.story import AgentStory, Role
@@ -66,6 +65,18 @@ class ResumeOption:
     then: str | None
     agents: tuple[str, ...]
     not_before: datetime | None
+
+    def heading(self, now: datetime) -> str:
+        """`3 agents, from 22:10 UTC:`."""
+        when = "now"
+        if self.not_before is not None:
+            when = f"from {clock(self.not_before, beside=now)}"
+        return f"{counted(len(self.agents), 'agent')}, {when}:"
+
+    @property
+    def then_text(self) -> str:
+        """The step after the command, or in its place."""
+        return f"then {self.then}" if self.command else self.then or ""
 
 
 def resume_options(

@@ -3,7 +3,6 @@
 Rules: (1) pure: stories and the time are arguments; (2) prompts and answers are left out unless the
 user wants them, so that no rendering can show them by mistake; (3) counts add up: every agent has
 one fate.
-Not here: reading (transcripts/), layout (text_report.py, json_report.py, html_report.py).
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from jackline.autopsy.agent_reports import ReportRow, report_rows
+from jackline.autopsy.agent_reports import ReportedOutcome, ReportRow, report_rows
 from jackline.autopsy.causes import Cause, Miss, RetryPattern, Spending, judge, spenders
+from jackline.autopsy.figures import clock_span, counted
 from jackline.autopsy.lapsed_caches import LapsedWait
 from jackline.autopsy.next_steps import ResumeOption, advice, resume_options
-from jackline.autopsy.sentences import verdict
+from jackline.autopsy.sentences import retry_sentence, spending_sentence, verdict
 from jackline.failures import Kind
 from jackline.transcripts.story import AgentStory, ReadProblem, Role, TranscriptEnd, TranscriptSet
 
@@ -96,6 +96,18 @@ class CauseReport:
             advice=advice(cause, now=now),
         )
 
+    def facts(self) -> list[tuple[str, str]]:
+        """When, how often, at what cost and how it was missed, each with its heading."""
+        cause, pattern = self.cause, self.pattern
+        pairs = []
+        if pattern.first is not None and pattern.last is not None:
+            pairs.append(("When", clock_span(cause.in_own_zone(pattern.first), pattern.last)))
+        pairs.append(("How often", retry_sentence(pattern)))
+        pairs.append(("Spent", spending_sentence(cause, self.spending)))
+        for miss, count in self.misses:
+            pairs.append(("How missed", f"{counted(count, 'agent')}: {miss}"))
+        return pairs
+
 
 @dataclass(frozen=True, slots=True)
 class WhyReport:
@@ -135,6 +147,19 @@ class WhyReport:
         main = self.main_tokens
         beside = f", and {main:,} by the main session itself" if main else ""
         return f"at least {self.tokens:,} tokens{beside}"
+
+    def reported_rows(self) -> list[tuple[ReportRow, str, bool]]:
+        """Each report with what really happened, and whether it misleads its reader."""
+        stopped = f"{len(self.having(Fate.STOPPED)):,} of {counted(len(self.agents), 'agent')}"
+        to_user = self.reported_to_user if self.causes else ()
+        rows = [
+            (row, f"{stopped} stopped", row.outcome is ReportedOutcome.SUCCESS) for row in to_user
+        ]
+        return rows + [
+            (row, row.actual_text(described.name), row.outcome.is_wrong)
+            for described in self.causes
+            for row in described.reported
+        ]
 
     def result_files(self) -> list[tuple[str, int]]:
         """The files that hold the finished agents' results, with how many each."""

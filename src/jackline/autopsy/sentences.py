@@ -2,7 +2,6 @@
 
 Rules: (1) pure; (2) the first sentence alone says what stopped how many agents, and until when; (3)
 token counts are always "at least".
-Not here: names of causes (causes.py), layout (text_report.py, html_report.py).
 """
 
 from __future__ import annotations

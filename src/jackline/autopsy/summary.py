@@ -2,7 +2,6 @@
 
 Rules: (1) pure; (2) one row per name of a failure, however many limits have it; (3) each stopped
 agent counts once among agents, and once among: reported as error, as success, not at all.
-Not here: one incident in detail (report.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: (1) pure: returns text; colour comes from the caller's `paint`; (2) prose wraps, commands and
 paths never do, so that they can be copied; (3) long lists are cut here and complete in `--json`;
 (4) no control character of a transcript gets into the text, because a terminal would obey it.
-Not here: the sentences that all renderings share (sentences.py).
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from jackline.autopsy.figures import clock, clock_span, counted, listed, size, times
+from jackline.autopsy.figures import counted, listed, size, times
 from jackline.autopsy.lapsed_caches import LONGER_LIFE_ADVICE, waits_sentence
 from jackline.autopsy.report import CauseReport, Fate, WhyReport
-from jackline.autopsy.sentences import retry_sentence, spending_sentence
+from jackline.autopsy.sentences import retry_sentence
 
 if TYPE_CHECKING:
     from jackline.transcripts.story import ReadProblem
@@ -117,17 +116,13 @@ class _TextPage:
             head = " " * _MARGIN
 
     def add_cause(self, described: CauseReport) -> None:
-        cause, pattern, causes = described.cause, described.pattern, len(self._report.causes)
+        cause, causes = described.cause, len(self._report.causes)
         number = "The cause" if causes == 1 else f"Cause {described.rank} of {causes}"
         self.heading(f"{number}: {described.name}")
         for position, (text, count) in enumerate(described.texts[:3]):
             self.field("" if position else "Error text", f"“{text}” ({times(count)})")
-        if pattern.first is not None and pattern.last is not None:
-            self.field("When", clock_span(cause.in_own_zone(pattern.first), pattern.last))
-        self.field("How often", retry_sentence(pattern))
-        self.field("Spent", spending_sentence(cause, described.spending))
-        for miss, count in described.misses:
-            self.field("How missed", f"{counted(count, 'agent')}: {miss}")
+        for name, fact in described.facts():
+            self.field(name, fact)
         ids = [story.agent_id for story in cause.agents]
         self.field("Stopped", f"{counted(len(ids), 'agent')}: {listed(ids, most=_MOST_IDS)}")
         request_ids = [o.seen.request_id for o in cause.occurrences if o.seen.request_id]
@@ -135,15 +130,7 @@ class _TextPage:
             self.field("Request ids", listed(request_ids, most=3))
 
     def add_reports(self) -> None:
-        report = self._report
-        stopped = f"{len(report.having(Fate.STOPPED)):,} of {counted(len(report.agents), 'agent')}"
-        to_user = report.reported_to_user if report.causes else ()
-        rows = [(row, f"{stopped} stopped", False) for row in to_user]
-        rows += [
-            (row, row.actual_text(described.name), row.outcome.is_wrong)
-            for described in report.causes
-            for row in described.reported
-        ]
+        rows = self._report.reported_rows()
         if rows:
             self.heading("Reported vs. actual")
         for row, actual, is_wrong in rows:
@@ -192,15 +179,11 @@ class _TextPage:
         if report.resume_options:
             self.heading("To resume")
         for option in report.resume_options:
-            when = "now"
-            if option.not_before is not None:
-                when = f"from {clock(option.not_before, beside=report.now)}"
-            self.prose(f"{counted(len(option.agents), 'agent')}, {when}:", indent="  ")
+            self.prose(option.heading(report.now), indent="  ")
             if option.command is not None:
                 self.verbatim(option.command, Tone.COMMAND, indent=4)
             if option.then:
-                then = f"then {option.then}" if option.command else option.then
-                self.prose(then, indent="    ")
+                self.prose(option.then_text, indent="    ")
         if report.causes:
             self.heading("What to do now")
         for described in report.causes:

@@ -4,7 +4,6 @@ Rules: (1) pure; (2) learned per (label, model), where labels that differ only i
 one ("reader 7"); before that by model, before that from the counted input and a share of
 `max_tokens`; (3) an estimate is the mean plus one mean deviation, at most `max_tokens`: reserving
 too little exceeds a budget, reserving too much only makes a call wait.
-Not here: strict budgets, which reserve an upper bound that the caller knows.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ is left: such a limit is exceeded by at most the sum of (actual − reserved) of
 in flight at its last grant; (4) a call waits only for calls in flight: when there is none, it is
 granted or refused; (5) calls at one limit are granted in the order they came; (6) reservations are
 in memory and end with their process: what answered calls used is saved elsewhere.
-Not here: how much to reserve (estimates.py), what follows from a refusal (the caller).
 """
 
 from __future__ import annotations

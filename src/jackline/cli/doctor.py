@@ -36,15 +36,12 @@ from jackline.control.doctor import (
     Reached,
     client_findings,
     clock_finding,
-    gateway_finding,
     limits_finding,
     no_status_page,
     nothing_fails,
     plugin_finding,
     proxy_finding,
-    state_findings,
     status_page_finding,
-    upstream_findings,
 )
 from jackline.control.probes import credential_problem, is_port_taken, look_at_state, reach
 from jackline.errors import BadConfigError, UnsafeFileError, UntrustedGatewayError, UsageError
@@ -156,7 +153,7 @@ async def _check_upstream(
         # It cannot even be called; a failed credential has the same text.
         fault = Finding(f"upstream {settings.name}", FindingLevel.FAIL, error.message, error.hint)
         return [fault] if credential.mark is not FindingLevel.FAIL else [credential], None
-    return [credential, *upstream_findings(reached, clock.now())], reached
+    return [credential, *reached.findings(clock.now())], reached
 
 
 async def _check_limits(upstreams: Sequence[UpstreamSettings], clock: Clock) -> list[Finding]:
@@ -235,7 +232,7 @@ def _check_host(config: Config, clock: Clock) -> list[Finding]:
     return [
         *client_findings({**os.environ, **variables}, url, reasons, origins),
         plugin_finding(plugins),
-        gateway_finding(gateway),
+        gateway.finding(),
         *trust,
-        *state_findings(look_at_state(config.state_dir, clock.wall())),
+        *look_at_state(config.state_dir, clock.wall()).findings(),
     ]

@@ -18,7 +18,6 @@ from jackline.clock import SystemClock
 from jackline.control.text import until_text, whole_second
 from jackline.errors import UsageError
 from jackline.failures.sentences import duration_in_words, moment_in_words
-from jackline.flows.actions import shown_action
 from jackline.flows.lifecycle import CancelledAgents, is_dead
 from jackline.flows.records import (
     CallRecord,
@@ -29,6 +28,7 @@ from jackline.flows.records import (
     RunRecord,
     RunState,
     decode_outcome,
+    shown_action,
 )
 from jackline.flows.settings import decode_settings, expected_cost, may_wake
 from jackline.flows.store.agent_log import PendingSession, PendingToolCall

@@ -44,6 +44,7 @@ from jackline.clock import SystemClock
 from jackline.control.text import whole_second
 from jackline.errors import BadArgumentError, NothingFoundError, UsageError
 from jackline.flows.cleanup.reaper import reap
+from jackline.flows.flow_sources import to_look_at, why_not_woken
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import cancel_agents, cancel_run, claim_run, known_run, module_of
 from jackline.flows.records import (
@@ -55,7 +56,6 @@ from jackline.flows.records import (
     decode_outcome,
 )
 from jackline.flows.run_events import WARNING
-from jackline.flows.saved_sources import to_look_at, why_not_woken
 from jackline.flows.store import run_store_exists, run_store_url
 from jackline.flows.store.agent_log import pending_calls
 from jackline.flows.store.run_store import RunStore, how_to_accept

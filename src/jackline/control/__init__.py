@@ -2,7 +2,6 @@
 
 Rules: (1) plain values in, plain values and sentences out; (2) the same sentence in `status`, on
 the dashboard and in notifications.
-Not here: gathering the values (gateway/status_picture.py), showing them (cli/).
 """
 
 from jackline.control.status import (

@@ -5,7 +5,6 @@ the present document; keys that do not change are not sent again; (3) only agent
 are read, and not too many at a time, so that no call waits for it; (4) long lists are cut, waiting
 agents come first, and the true length is included; (5) an unknown price is shown as tokens without
 one, never as zero; (6) no prompt, answer, key or token.
-Not here: sending it (dashboard/), gathering the facts (assembly/status_report.py), drawing (cli/).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: (1) pure: facts and `now` come in; (2) bounded: a day of minutes, and the most recent runs;
 (3) a model whose price is not known costs "unknown", never nothing.
-Not here: prices (agents/prices.py), drawing (dashboard/), limits (budgets/).
 """
 
 from __future__ import annotations

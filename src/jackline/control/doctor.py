@@ -3,7 +3,6 @@
 Rules: (1) pure: results of probes come in, findings go out, each in one sentence with its fix; (2)
 the meaning of an answer or an error is decided by failures/; (3) no key, and no address that holds
 one, is shown; a variable's value only where it is an address without credentials.
-Not here: the probes (control/probes.py).
 """
 
 from __future__ import annotations
@@ -92,6 +91,75 @@ class Reached:
         """Its address, and the proxy before it."""
         return f"{self.authority}{f' through the proxy {self.proxy}' if self.proxy else ''}"
 
+    def findings(self, now: datetime) -> list[Finding]:
+        """The name, the certificate and the answer of one upstream."""
+        if self.lookup_error is not None:
+            says = f"cannot be looked up: {self.lookup_error}"
+            return [Finding(f"dns {self.host}", FAIL, says, f"{_NETWORK}, and its DNS server")]
+        found = []
+        if self.addresses is not None:
+            addresses = f"{self.addresses} address{'' if self.addresses == 1 else 'es'}"
+            found.append(Finding(f"dns {self.host}", OK, addresses))
+        document: object = None
+        try:
+            document = json.loads(self.body)
+        except (ValueError, RecursionError):
+            document = None  # a web page, or nothing: not the API
+        failure: Failure | None = None
+        if self.error is not None:
+            failure = classify(Observation.of_exception(self.error), now=now)
+            text = str(self.error) or type(self.error).__name__
+        else:
+            is_document = isinstance(document, dict | list)
+            if self.status is not None and (self.status >= 300 or not is_document):
+                seen = Observation.of_response(self.status, self.headers, self.body)
+                failure = classify(seen, now=now)
+            text = f"status {self.status}"
+        error = redact(" ".join(text.split()))[:160]
+        check = f"tls {self.authority}"
+        if not self.secure:
+            if not self.on_this_machine:
+                says = "calls and keys travel without encryption"
+                found.append(Finding(check, WARN, says, "write its address as https://"))
+        elif failure is not None and failure.sub == "tls":
+            fix = (
+                "if your company inspects traffic, name its certificates as ca_file of the upstream"
+                " or in SSL_CERT_FILE; else do not go on: somebody intercepts the connection"
+            )
+            return [*found, Finding(check, FAIL, f"the certificate is not trusted: {error}", fix)]
+        elif self.error is None:
+            found.append(Finding(check, OK, "trusted"))
+        if failure is not None:
+            return [*found, self._failed_answer(failure, error)]
+        models = document.get("data") if isinstance(document, dict) else document
+        listed = ""
+        if isinstance(models, list) and models:
+            listed = f", {len(models)} model{'' if len(models) == 1 else 's'}"
+        return [*found, Finding(f"upstream {self.name}", OK, f"{self.where} answers{listed}")]
+
+    def _failed_answer(self, failure: Failure, error: str) -> Finding:
+        check, kind, where = f"upstream {self.name}", failure.kind, self.where
+        # APIs do not redirect; log-in pages do.
+        redirects = self.status is not None and 300 <= self.status < 400
+        if failure.sub in ("captive_portal", "malformed_200") or redirects:
+            says = f"a web page answers in place of {where}"
+            return Finding(check, FAIL, says, "log in to this network in a browser, then try again")
+        if self.error is not None or kind in _DOWN:
+            fix = "wait, or send calls elsewhere: jackline upstream use NAME"
+            if self.error is not None:
+                fix = (
+                    "check the proxy's address and password" if failure.sub == "proxy" else _NETWORK
+                )
+            return Finding(check, FAIL, f"{where} cannot be used now: {error}", fix)
+        if kind is Kind.AUTH and self.shows_key:
+            says = f"{where} refuses the credential that is configured"
+            return Finding(check, FAIL, says, "put a valid one where its reference points to")
+        if kind in _BUSY:
+            says = f"{where} answers, but limits this account now: {error}"
+            return Finding(check, WARN, says, "jackline status shows until when")
+        wants = ", and wants a credential, as it should" if kind is Kind.AUTH else ""
+        return Finding(check, OK, f"{where} answers{wants}")
+
 
 @dataclass(frozen=True, slots=True)
 class StateSeen:
@@ -106,6 +174,32 @@ class StateSeen:
     calls: int | None = None
     """Calls of the last day; None without a journal."""
 
+    def findings(self) -> list[Finding]:
+        """The folder, its disk and its journal."""
+        folder = Finding("state folder", OK, f"{self.folder} can be written to")
+        if self.problem is not None:
+            says = f"{self.folder} cannot be used: {self.problem}"
+            fix = "name another folder with --state or JACKLINE_STATE"
+            folder = Finding("state folder", FAIL, says, fix)
+        elif self.readable_by_others:
+            says = f"{self.folder} can be read by other users of this machine"
+            folder = Finding("state folder", WARN, says, f"chmod 700 {self.folder}")
+        free = f"{(self.free_bytes or 0) // _MEGABYTE:,} MB free"
+        disk = Finding("disk", OK, free)
+        if self.free_bytes is None:
+            disk = Finding("disk", WARN, "its free space is not known")
+        elif self.free_bytes < 100 * _MEGABYTE:
+            disk = Finding("disk", FAIL, f"only {free}: nothing can be saved", "free some space")
+        elif self.free_bytes < 1024 * _MEGABYTE:
+            disk = Finding("disk", WARN, f"only {free}", "free some space")
+        journal = Finding("journal", OK, "none yet: the first gateway begins one")
+        if self.journal is not None:
+            journal = Finding("journal", FAIL, self.journal, self.journal_fix)
+        elif self.calls is not None:
+            calls = f"{self.calls} call{'' if self.calls == 1 else 's'} in the last day"
+            journal = Finding("journal", OK, f"can be read, {calls}")
+        return [folder, disk, journal]
+
 
 @dataclass(frozen=True, slots=True)
 class GatewaySeen:
@@ -118,74 +212,20 @@ class GatewaySeen:
     port_taken: bool = False
     holder: str | None = None
 
-
-def upstream_findings(reached: Reached, now: datetime) -> list[Finding]:
-    """The name, the certificate and the answer of one upstream."""
-    if reached.lookup_error is not None:
-        says = f"cannot be looked up: {reached.lookup_error}"
-        return [Finding(f"dns {reached.host}", FAIL, says, f"{_NETWORK}, and its DNS server")]
-    found = []
-    if reached.addresses is not None:
-        addresses = f"{reached.addresses} address{'' if reached.addresses == 1 else 'es'}"
-        found.append(Finding(f"dns {reached.host}", OK, addresses))
-    document: object = None
-    try:
-        document = json.loads(reached.body)
-    except (ValueError, RecursionError):
-        document = None  # a web page, or nothing: not the API
-    failure: Failure | None = None
-    if reached.error is not None:
-        failure = classify(Observation.of_exception(reached.error), now=now)
-        text = str(reached.error) or type(reached.error).__name__
-    else:
-        is_document = isinstance(document, dict | list)
-        if reached.status is not None and (reached.status >= 300 or not is_document):
-            seen = Observation.of_response(reached.status, reached.headers, reached.body)
-            failure = classify(seen, now=now)
-        text = f"status {reached.status}"
-    error = redact(" ".join(text.split()))[:160]
-    check = f"tls {reached.authority}"
-    if not reached.secure:
-        if not reached.on_this_machine:
-            says = "calls and keys travel without encryption"
-            found.append(Finding(check, WARN, says, "write its address as https://"))
-    elif failure is not None and failure.sub == "tls":
-        fix = (
-            "if your company inspects traffic, name its certificates as ca_file of the upstream or"
-            " in SSL_CERT_FILE; else do not go on: somebody intercepts the connection"
-        )
-        return [*found, Finding(check, FAIL, f"the certificate is not trusted: {error}", fix)]
-    elif reached.error is None:
-        found.append(Finding(check, OK, "trusted"))
-    if failure is not None:
-        return [*found, _failed_answer(reached, failure, error)]
-    models = document.get("data") if isinstance(document, dict) else document
-    listed = ""
-    if isinstance(models, list) and models:
-        listed = f", {len(models)} model{'' if len(models) == 1 else 's'}"
-    return [*found, Finding(f"upstream {reached.name}", OK, f"{reached.where} answers{listed}")]
-
-
-def _failed_answer(reached: Reached, failure: Failure, error: str) -> Finding:
-    check, kind, where = f"upstream {reached.name}", failure.kind, reached.where
-    # APIs do not redirect; log-in pages do.
-    redirects = reached.status is not None and 300 <= reached.status < 400
-    if failure.sub in ("captive_portal", "malformed_200") or redirects:
-        says = f"a web page answers in place of {where}"
-        return Finding(check, FAIL, says, "log in to this network in a browser, then try again")
-    if reached.error is not None or kind in _DOWN:
-        fix = "wait, or send calls elsewhere: jackline upstream use NAME"
-        if reached.error is not None:
-            fix = "check the proxy's address and password" if failure.sub == "proxy" else _NETWORK
-        return Finding(check, FAIL, f"{where} cannot be used now: {error}", fix)
-    if kind is Kind.AUTH and reached.shows_key:
-        says = f"{where} refuses the credential that is configured"
-        return Finding(check, FAIL, says, "put a valid one where its reference points to")
-    if kind in _BUSY:
-        says = f"{where} answers, but limits this account now: {error}"
-        return Finding(check, WARN, says, "jackline status shows until when")
-    wants = ", and wants a credential, as it should" if kind is Kind.AUTH else ""
-    return Finding(check, OK, f"{where} answers{wants}")
+    def finding(self) -> Finding:
+        """Whether it runs, or could."""
+        if self.runs:
+            if self.version != self.our_version:
+                says = (
+                    f"answers at {self.url}, but is version {self.version}, not {self.our_version}"
+                )
+                return Finding("gateway", WARN, says, "jackline down, then: jackline up")
+            return Finding("gateway", OK, f"answers at {self.url}")
+        if self.port_taken:
+            who = self.holder or "another program"
+            says = f"does not run, and {who} has its port ({self.url})"
+            return Finding("gateway", FAIL, says, "end that program, or choose: jackline up --port")
+        return Finding("gateway", WARN, "does not run; its port is free", "jackline up")
 
 
 def clock_finding(reached: Sequence[Reached]) -> Finding:
@@ -242,47 +282,6 @@ def no_status_page(hosts: Mapping[str, str]) -> Finding:
     page = next(iter(hosts.values()))
     says = f'none is configured; status_page = "{page}" would be read during trouble'
     return Finding("status pages", OK, says)
-
-
-def gateway_finding(seen: GatewaySeen) -> Finding:
-    """Whether it runs, or could."""
-    if seen.runs:
-        if seen.version != seen.our_version:
-            says = f"answers at {seen.url}, but is version {seen.version}, not {seen.our_version}"
-            return Finding("gateway", WARN, says, "jackline down, then: jackline up")
-        return Finding("gateway", OK, f"answers at {seen.url}")
-    if seen.port_taken:
-        who = seen.holder or "another program"
-        says = f"does not run, and {who} has its port ({seen.url})"
-        return Finding("gateway", FAIL, says, "end that program, or choose: jackline up --port")
-    return Finding("gateway", WARN, "does not run; its port is free", "jackline up")
-
-
-def state_findings(seen: StateSeen) -> list[Finding]:
-    """The folder, its disk and its journal."""
-    folder = Finding("state folder", OK, f"{seen.folder} can be written to")
-    if seen.problem is not None:
-        says = f"{seen.folder} cannot be used: {seen.problem}"
-        fix = "name another folder with --state or JACKLINE_STATE"
-        folder = Finding("state folder", FAIL, says, fix)
-    elif seen.readable_by_others:
-        says = f"{seen.folder} can be read by other users of this machine"
-        folder = Finding("state folder", WARN, says, f"chmod 700 {seen.folder}")
-    free = f"{(seen.free_bytes or 0) // _MEGABYTE:,} MB free"
-    disk = Finding("disk", OK, free)
-    if seen.free_bytes is None:
-        disk = Finding("disk", WARN, "its free space is not known")
-    elif seen.free_bytes < 100 * _MEGABYTE:
-        disk = Finding("disk", FAIL, f"only {free}: nothing can be saved", "free some space")
-    elif seen.free_bytes < 1024 * _MEGABYTE:
-        disk = Finding("disk", WARN, f"only {free}", "free some space")
-    journal = Finding("journal", OK, "none yet: the first gateway begins one")
-    if seen.journal is not None:
-        journal = Finding("journal", FAIL, seen.journal, seen.journal_fix)
-    elif seen.calls is not None:
-        calls = f"{seen.calls} call{'' if seen.calls == 1 else 's'} in the last day"
-        journal = Finding("journal", OK, f"can be read, {calls}")
-    return [folder, disk, journal]
 
 
 def proxy_finding(environ: Mapping[str, str]) -> Finding:

@@ -2,7 +2,6 @@
 
 Rules: (1) pure; (2) a line of JSON names its schema and holds every field, so that parsing it gives
 the same event; (3) no prompt, answer, key or token, since no event holds one.
-Not here: where events are saved (journal/), which are printed (cli/journal_views.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Rules: (1) pure: facts and `now` come in; (2) bounded: the longest silent agents
 stretches are dropped first; (3) a stretch has one state; (4) nothing is guessed: without a call an
 agent is "between calls" for two minutes, then "quiet", and "finished" at once where its end was
 reported; (5) a caller that polls need read only changed agents.
-Not here: flows' own agents (flows/), drawing (dashboard/, cli/top_screen.py).
 """
 
 from __future__ import annotations

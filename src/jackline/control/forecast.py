@@ -6,7 +6,6 @@ matters is mentioned: half a dollar, or a minute of the lane's input limit, or 1
 neither is known; (4) on a lane that takes calls only waiting calls count whose cache has lapsed;
 (5) without a known price the figure is in tokens; (6) sums are upper bounds: conversations that
 share a prefix write it once.
-Not here: reading headers (lanes/rate_limits.py), what is cached (lanes/prompt_caches.py).
 """
 
 from __future__ import annotations
@@ -108,6 +107,27 @@ class CacheRewriteCost:
             text += f", {duration_in_words(minutes)} of its input limit"
         return text
 
+    @classmethod
+    def of_wall(
+        cls, lanes: Iterable[tuple[Lane, Price | None]], now: float, *, begins: float, ends: float
+    ) -> CacheRewriteCost | None:
+        """What a wall will cost that is forecast for all these lanes; None if that does not matter.
+
+        Conversations that are active now are expected to be active until it begins.
+        """
+        total = cls(0, 0, None, None, None)
+        for lane, price in lanes:
+            active = [
+                each
+                for name, known in lane.caches.conversations.items()
+                if known.sent_at >= now - QUIET_AFTER
+                and (each := lane.caches.cached_of(name)) is not None
+                and ends - begins >= each.life
+            ]
+            if active:
+                total += CacheRewriteCost.of(active, price, lane)
+        return total if total.conversations and total.matters else None
+
 
 @dataclass(frozen=True, slots=True)
 class CacheAdvice:
@@ -128,116 +148,95 @@ class CacheAdvice:
     kept_by_1h: int
     dollars_1h: float | None
 
-    def to_json(self, sentence: str) -> dict[str, object]:
+    def to_json(self, now: datetime) -> dict[str, object]:
         """As every interface shows it."""
-        return {"sentence": sentence, **asdict(self)}
+        return {"sentence": self.sentence(now), **asdict(self)}
 
+    def sentence(self, now: datetime) -> str:
+        """The advice for people, the same on every interface."""
+        lost, losing, back_at = self.lost, self.losing, self.back_at
+        have = "has lost its prompt cache" if lost == 1 else "have lost their prompt caches"
+        who = f"{counted(lost, 'conversation')} {have}"
+        if losing:
+            lapses = (self.first_lapse_at, self.last_lapse_at)
+            minutes = [max(1, ceil((at - now.timestamp()) / 60)) for at in lapses if at is not None]
+            when = f"in {' to '.join(str(each) for each in dict.fromkeys(minutes))} min"
+            if back_at is None:
+                when += " unless it is back by then"
+            else:
+                when += f", before it is back at {moment_text(back_at, now)}"
+            if lost:
+                more = "more loses its own" if losing == 1 else "more lose theirs"
+                who += f", {losing:,} {more} {when}"
+            else:
+                lose = "loses its prompt cache" if losing == 1 else "lose their prompt caches"
+                who = f"{counted(losing, 'conversation')} {lose} {when}"
+        elif back_at is not None:
+            who += f" and {'goes' if lost == 1 else 'go'} on at {moment_text(back_at, now)}"
+        sentence = f"{self.lane}: {who}: {self.again}."
+        if not self.kept_by_1h:
+            return sentence
+        kept = "it" if self.kept_by_1h == 1 else "them"
+        if self.kept_by_1h < self.again.conversations:
+            kept = f"{self.kept_by_1h:,} of them"
+        extra = "" if self.dollars_1h is None else f" for {in_dollars(self.dollars_1h)} more"
+        return f'{sentence} A life of 1 h (cache.ttl = "1h") would have kept {kept}{extra}.'
 
-def advice_for(
-    lane: Lane,
-    waiting: Collection[str],
-    price: Price | None,
-    now: float,
-    *,
-    wall_ahead: float,
-) -> CacheAdvice | None:
-    """The advice about a lane for which these conversations wait; None if none is needed.
+    @classmethod
+    def of(
+        cls,
+        lane: Lane,
+        waiting: Collection[str],
+        price: Price | None,
+        now: float,
+        *,
+        wall_ahead: float,
+    ) -> CacheAdvice | None:
+        """The advice about a lane for which these conversations wait; None if none is needed.
 
-    `now` is the lanes' time; the wall clock is ahead of it by `wall_ahead`.
-    """
-    back_at: float | None = None
-    if not lane.paused:
-        if lane.state in FLOWING:
-            back_at = max(now, lane.hold_until)
-        elif lane.state is LaneState.PARKED:
-            back_at = lane.reset_at
-    horizon = now + _OUTAGE_AHEAD if back_at is None else back_at
-    # Those that will continue: a call waits, or they had one just before the lane was closed.
-    names = dict.fromkeys(waiting)
-    if lane.state not in FLOWING and not lane.paused:
-        begins = lane.since - QUIET_AFTER
-        known = lane.caches.conversations.items()
-        names |= dict.fromkeys(name for name, each in known if each.sent_at >= begins)
-    in_use = [each for name in names if (each := lane.caches.cached_of(name)) is not None]
-    lost = [each for each in in_use if counted_until(each) <= now]
-    losing = [each for each in in_use if now < counted_until(each) <= horizon]
-    again = CacheRewriteCost.of([*lost, *losing], price, lane)
-    if not again.conversations or not again.matters:
-        return None
-    kept = [
-        each
-        for each in (*lost, *losing)
-        if each.life < LONG_LIFE and each.sent_at + LONG_LIFE > (back_at or now)
-    ]
-    dollars_1h = None
-    if kept and price is not None:
-        # What was cached was written once, at the price of the short life.
-        more = max(0.0, price.cache_write_1h - price.cache_write)
-        dollars_1h = sum(each.cached for each in kept) * more / _MILLION
-    lapses = [counted_until(each) + wall_ahead for each in losing]
-    return CacheAdvice(
-        lane=lane.label,
-        lost=len(lost),
-        losing=len(losing),
-        first_lapse_at=min(lapses, default=None),
-        last_lapse_at=max(lapses, default=None),
-        back_at=None if back_at is None or back_at <= now else back_at + wall_ahead,
-        again=again,
-        kept_by_1h=len(kept),
-        dollars_1h=dollars_1h,
-    )
-
-
-def cost_of_wall(
-    lanes: Iterable[tuple[Lane, Price | None]], now: float, *, begins: float, ends: float
-) -> CacheRewriteCost | None:
-    """What a wall will cost that is forecast for all these lanes; None if that does not matter.
-
-    Conversations that are active now are expected to be active until it begins.
-    """
-    total = CacheRewriteCost(0, 0, None, None, None)
-    for lane, price in lanes:
-        active = [
+        `now` is the lanes' time; the wall clock is ahead of it by `wall_ahead`.
+        """
+        back_at: float | None = None
+        if not lane.paused:
+            if lane.state in FLOWING:
+                back_at = max(now, lane.hold_until)
+            elif lane.state is LaneState.PARKED:
+                back_at = lane.reset_at
+        horizon = now + _OUTAGE_AHEAD if back_at is None else back_at
+        # Those that will continue: a call waits, or they had one just before the lane was closed.
+        names = dict.fromkeys(waiting)
+        if lane.state not in FLOWING and not lane.paused:
+            begins = lane.since - QUIET_AFTER
+            known = lane.caches.conversations.items()
+            names |= dict.fromkeys(name for name, each in known if each.sent_at >= begins)
+        in_use = [each for name in names if (each := lane.caches.cached_of(name)) is not None]
+        lost = [each for each in in_use if counted_until(each) <= now]
+        losing = [each for each in in_use if now < counted_until(each) <= horizon]
+        again = CacheRewriteCost.of([*lost, *losing], price, lane)
+        if not again.conversations or not again.matters:
+            return None
+        kept = [
             each
-            for name, known in lane.caches.conversations.items()
-            if known.sent_at >= now - QUIET_AFTER
-            and (each := lane.caches.cached_of(name)) is not None
-            and ends - begins >= each.life
+            for each in (*lost, *losing)
+            if each.life < LONG_LIFE and each.sent_at + LONG_LIFE > (back_at or now)
         ]
-        if active:
-            total += CacheRewriteCost.of(active, price, lane)
-    return total if total.conversations and total.matters else None
-
-
-def advice_sentence(advice: CacheAdvice, now: datetime) -> str:
-    """The advice for people, the same on every interface."""
-    lost, losing, back_at = advice.lost, advice.losing, advice.back_at
-    have = "has lost its prompt cache" if lost == 1 else "have lost their prompt caches"
-    who = f"{counted(lost, 'conversation')} {have}"
-    if losing:
-        lapses = (advice.first_lapse_at, advice.last_lapse_at)
-        minutes = [max(1, ceil((at - now.timestamp()) / 60)) for at in lapses if at is not None]
-        when = f"in {' to '.join(str(each) for each in dict.fromkeys(minutes))} min"
-        if back_at is None:
-            when += " unless it is back by then"
-        else:
-            when += f", before it is back at {moment_text(back_at, now)}"
-        if lost:
-            more = "more loses its own" if losing == 1 else "more lose theirs"
-            who += f", {losing:,} {more} {when}"
-        else:
-            lose = "loses its prompt cache" if losing == 1 else "lose their prompt caches"
-            who = f"{counted(losing, 'conversation')} {lose} {when}"
-    elif back_at is not None:
-        who += f" and {'goes' if lost == 1 else 'go'} on at {moment_text(back_at, now)}"
-    sentence = f"{advice.lane}: {who}: {advice.again}."
-    if not advice.kept_by_1h:
-        return sentence
-    kept = "it" if advice.kept_by_1h == 1 else "them"
-    if advice.kept_by_1h < advice.again.conversations:
-        kept = f"{advice.kept_by_1h:,} of them"
-    extra = "" if advice.dollars_1h is None else f" for {in_dollars(advice.dollars_1h)} more"
-    return f'{sentence} A life of 1 h (cache.ttl = "1h") would have kept {kept}{extra}.'
+        dollars_1h = None
+        if kept and price is not None:
+            # What was cached was written once, at the price of the short life.
+            more = max(0.0, price.cache_write_1h - price.cache_write)
+            dollars_1h = sum(each.cached for each in kept) * more / _MILLION
+        lapses = [counted_until(each) + wall_ahead for each in losing]
+        return cls(
+            lane=lane.label,
+            lost=len(lost),
+            losing=len(losing),
+            first_lapse_at=min(lapses, default=None),
+            last_lapse_at=max(lapses, default=None),
+            back_at=None if back_at is None or back_at <= now else back_at + wall_ahead,
+            again=again,
+            kept_by_1h=len(kept),
+            dollars_1h=dollars_1h,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 Rules: (1) a handler never sees a request that was refused (Host, Origin, token); (2) it answers
 every request that it knows, and an answer that streams ends when the client leaves; (3) handlers
 know nothing of each other, and nothing of the gateway's sockets.
-Not here: the handlers (dashboard/, mcp_server/, …), access checks (gateway/access.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: (1) no paid call: models are listed, or the front page of a cloud is fetched; (2) every
 probe has a limit of time and size, and a failed one is reported, never raised; (3) nothing is
 changed.
-Not here: what it means (doctor.py).
 """
 
 from __future__ import annotations

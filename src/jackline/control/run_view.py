@@ -1,7 +1,6 @@
 """The view of a running flow: phases, agents, waits and sums, folded from its events.
 
 Rules: (1) pure: events in, a view out; (2) everything that waits has its reason and its time.
-Not here: drawing it (cli/run.py, dashboard/).
 """
 
 from __future__ import annotations

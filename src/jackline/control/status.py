@@ -6,7 +6,6 @@ agent is counted once, under the state of its own row; none is called "working",
 calls nobody can know it; (5) the status line is short when nothing is wrong; a state is a glyph and
 a name, never colour alone; (6) the reason of a waiting call's place changes only when its meaning
 does, or by the minute.
-Not here: each agent by itself (fleet.py, board.py), the order of calls (lanes/queue.py).
 """
 
 from __future__ import annotations
@@ -63,6 +62,25 @@ class LaneStatus:
     known_limits: Mapping[str, LimitStatus] = field(default_factory=dict)
     upstream: str = ""
 
+    def text(self, now: datetime) -> str:
+        """A sentence about a closed lane."""
+        if self.paused:
+            return f"{self.name} is paused by hand."
+        if self.state == LaneState.PARKED:
+            text = "is parked"
+        elif self.cause is None:
+            text = "is silent"
+        else:
+            text = "cannot be reached" if self.cause[0] == _CONNECTION else "is down"
+        if self.until is None:
+            return f"{self.name} {text}; when it comes back is not known."
+        until = datetime.fromtimestamp(self.until, now.tzinfo)
+        if until <= now:
+            return f"{self.name} {text}; it is tried again with the next call."
+        if self.state == LaneState.PARKED:
+            return f"{self.name} {text} {_until_and_left(self.until, now)}."
+        return f"{self.name} {text}; it is tried again in {duration_in_words(until - now)}."
+
 
 @dataclass(frozen=True, slots=True)
 class TurnStatus:
@@ -80,6 +98,42 @@ class TurnStatus:
     cost_tokens: int
     out_of_turn_at: float | None
     why: str
+
+    @classmethod
+    def of(cls, turn: QueuePosition, wall_ahead: float, since: float, now: datetime) -> TurnStatus:
+        """The turn of a call that waits since `since`; times of the lanes become dates."""
+        cached_until = None if turn.cached_until is None else turn.cached_until + wall_ahead
+        out_of_turn = None if turn.out_of_turn_at is None else turn.out_of_turn_at + wall_ahead
+        later = ""
+        if out_of_turn is not None and out_of_turn > now.timestamp():
+            later = f"; it may go out of turn at {moment_text(out_of_turn, now)}"
+        cache = f"its cache of {turn.cached:,} tokens"
+        why = "the most urgent goes first"
+        if turn.rank is Rank.LEAVING:
+            why = "its client will soon wait no longer: it goes before those that can wait"
+        elif turn.rank is Rank.AGED:
+            minutes = timedelta(minutes=max(1, int((now.timestamp() - since) // 60)))
+            why = f"it has waited for {duration_in_words(minutes)}: it goes out of turn"
+        elif turn.rank is Rank.CLOSING and cached_until is not None:
+            left = timedelta(seconds=max(1, whole_second(cached_until) - int(now.timestamp())))
+            why = f"{cache} lapses in {duration_in_words(left)}: it goes before those that can wait"
+        elif turn.rank is Rank.LAPSED:
+            why = f"it lost {cache}; warm conversations go first{later}"
+        elif turn.rank is Rank.NEW:
+            why = f"it begins a conversation; those that have begun go first{later}"
+        elif turn.cached and cached_until is not None:
+            why = (
+                f"{cache} holds until {moment_text(cached_until, now)}; the most urgent goes first"
+            )
+        return cls(
+            rank=turn.rank.name.lower(),
+            place=turn.place,
+            cached_tokens=turn.cached,
+            cached_until=cached_until,
+            cost_tokens=round(turn.cost),
+            out_of_turn_at=out_of_turn,
+            why=why,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,41 +214,42 @@ class AgentCounts:
         """All that have not ended."""
         return self.present + self.failed + self.quiet
 
+    @classmethod
+    def of(
+        cls,
+        live: Iterable[LiveCall],
+        fleet: Fleet,
+        agent_states: Mapping[str, AgentState],
+        now: float,
+        wait_reasons: Mapping[str, tuple[str, float | None]] | None = None,
+    ) -> AgentCounts:
+        """The present agents; for the mappings by task see `board.FlowFacts`."""
+        calls = calls_by_agent(live)
+        found = [(call.state, call.until) for call in calls.values()]
+        for key in fleet.known():
+            member = fleet.member(key)
+            if key in calls or member is None:
+                continue
+            state = agent_states.get(member.agent) or member.resting_state(now)
+            if state is not AgentState.FAILED or now - member.last_end < _RECENT_REFUSAL:
+                found.append((state, (wait_reasons or {}).get(member.agent, ("", None))[1]))
+        counts = Counter(state for state, _ in found)
+        ends: dict[AgentState, tuple[float, float]] = {}
+        for state, until in found:
+            if until is not None and state in WAITS:
+                first, last = ends.get(state, (until, until))
+                ends[state] = (min(first, until), max(last, until))
+        return cls(
+            counts[AgentState.ANSWERING],
+            {state: counts[state] for state in WAITS if counts[state]},
+            ends,
+            counts[AgentState.FAILED],
+            counts[AgentState.BETWEEN],
+            counts[AgentState.QUIET],
+        )
+
 
 NO_AGENTS = AgentCounts()
-
-
-def count_agents(
-    live: Iterable[LiveCall],
-    fleet: Fleet,
-    agent_states: Mapping[str, AgentState],
-    now: float,
-    wait_reasons: Mapping[str, tuple[str, float | None]] | None = None,
-) -> AgentCounts:
-    """The present agents; for the mappings by task see `board.FlowFacts`."""
-    calls = calls_by_agent(live)
-    found = [(call.state, call.until) for call in calls.values()]
-    for key in fleet.known():
-        member = fleet.member(key)
-        if key in calls or member is None:
-            continue
-        state = agent_states.get(member.agent) or member.resting_state(now)
-        if state is not AgentState.FAILED or now - member.last_end < _RECENT_REFUSAL:
-            found.append((state, (wait_reasons or {}).get(member.agent, ("", None))[1]))
-    counts = Counter(state for state, _ in found)
-    ends: dict[AgentState, tuple[float, float]] = {}
-    for state, until in found:
-        if until is not None and state in WAITS:
-            first, last = ends.get(state, (until, until))
-            ends[state] = (min(first, until), max(last, until))
-    return AgentCounts(
-        counts[AgentState.ANSWERING],
-        {state: counts[state] for state in WAITS if counts[state]},
-        ends,
-        counts[AgentState.FAILED],
-        counts[AgentState.BETWEEN],
-        counts[AgentState.QUIET],
-    )
 
 
 def find_needs(
@@ -255,7 +310,7 @@ def verdict(
     if network is not None:
         parts.append(network)
     closed = (LaneState.PARKED, LaneState.DOWN)
-    parts += [_lane_text(lane, now) for lane in status.lanes if lane.state in closed]
+    parts += [lane.text(now) for lane in status.lanes if lane.state in closed]
     slowed = [e.name for e in status.lanes if e.state == LaneState.THROTTLED and e.waiting]
     if slowed:
         parts.append(f"{', '.join(slowed)} asked to slow down.")
@@ -328,25 +383,6 @@ def _until_and_left(moment: float, now: datetime) -> str:
     return f"until {moment_text(moment, now)} (in {duration_in_words(left)})"
 
 
-def _lane_text(lane: LaneStatus, now: datetime) -> str:
-    if lane.paused:
-        return f"{lane.name} is paused by hand."
-    if lane.state == LaneState.PARKED:
-        text = "is parked"
-    elif lane.cause is None:
-        text = "is silent"
-    else:
-        text = "cannot be reached" if lane.cause[0] == _CONNECTION else "is down"
-    if lane.until is None:
-        return f"{lane.name} {text}; when it comes back is not known."
-    until = datetime.fromtimestamp(lane.until, now.tzinfo)
-    if until <= now:
-        return f"{lane.name} {text}; it is tried again with the next call."
-    if lane.state == LaneState.PARKED:
-        return f"{lane.name} {text} {_until_and_left(lane.until, now)}."
-    return f"{lane.name} {text}; it is tried again in {duration_in_words(until - now)}."
-
-
 def status_line(
     status: GatewayStatus,
     forecasts: Sequence[Forecast],
@@ -384,37 +420,3 @@ def status_line(
             ends = f", ends {clock(fullest.ends_at)}"
         parts.append(f"{fullest.window} window {fullest.used:.0%}{ends}")
     return "jackline " + " · ".join(parts)
-
-
-def turn_status(turn: QueuePosition, wall_ahead: float, since: float, now: datetime) -> TurnStatus:
-    """The turn of a call that waits since `since`; times of the lanes become dates."""
-    cached_until = None if turn.cached_until is None else turn.cached_until + wall_ahead
-    out_of_turn = None if turn.out_of_turn_at is None else turn.out_of_turn_at + wall_ahead
-    later = ""
-    if out_of_turn is not None and out_of_turn > now.timestamp():
-        later = f"; it may go out of turn at {moment_text(out_of_turn, now)}"
-    cache = f"its cache of {turn.cached:,} tokens"
-    why = "the most urgent goes first"
-    if turn.rank is Rank.LEAVING:
-        why = "its client will soon wait no longer: it goes before those that can wait"
-    elif turn.rank is Rank.AGED:
-        minutes = timedelta(minutes=max(1, int((now.timestamp() - since) // 60)))
-        why = f"it has waited for {duration_in_words(minutes)}: it goes out of turn"
-    elif turn.rank is Rank.CLOSING and cached_until is not None:
-        left = timedelta(seconds=max(1, whole_second(cached_until) - int(now.timestamp())))
-        why = f"{cache} lapses in {duration_in_words(left)}: it goes before those that can wait"
-    elif turn.rank is Rank.LAPSED:
-        why = f"it lost {cache}; warm conversations go first{later}"
-    elif turn.rank is Rank.NEW:
-        why = f"it begins a conversation; those that have begun go first{later}"
-    elif turn.cached and cached_until is not None:
-        why = f"{cache} holds until {moment_text(cached_until, now)}; the most urgent goes first"
-    return TurnStatus(
-        rank=turn.rank.name.lower(),
-        place=turn.place,
-        cached_tokens=turn.cached,
-        cached_until=cached_until,
-        cost_tokens=round(turn.cost),
-        out_of_turn_at=out_of_turn,
-        why=why,
-    )

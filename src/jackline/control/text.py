@@ -3,7 +3,6 @@
 Rules: (1) pure; (2) a time to wait for is rounded up to a whole second, so that a reset is never
 shown too early; clock noise adds no second; (3) limits come from the status document alone, grouped
 by their origin; a document of an older gateway has none.
-Not here: durations and dates (failures/sentences.py), states (states.py).
 """
 
 from __future__ import annotations

@@ -2,5 +2,4 @@
 
 Rules: (1) it shows the documents and sentences of control/; (2) the page is served from the
 package, and needs nothing from elsewhere; (3) watching costs the gateway next to nothing.
-Not here: the facts (control/board.py), the sockets (gateway/).
 """

@@ -4,7 +4,6 @@ Rules: (1) a stream begins with everything, then come changes; (2) while nobody 
 gathered; the work of a second is done once, however many watch; (3) a watcher that is behind misses
 changes, and gets everything again when it has caught up; (4) the number of watchers is bounded; (5)
 no open page prevents a service from stopping.
-Not here: the document (control/board.py), access (gateway/).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import msgspec
 from jackline.clock import Clock
 from jackline.control.board import Board, Facts, FlowFacts
 from jackline.control.http_handler import ServiceRequest
-from jackline.dashboard.runs import StoredRuns
+from jackline.control.stored_runs import StoredRuns
 
 MOST_WATCHERS = 64
 _EVERY = 1.0

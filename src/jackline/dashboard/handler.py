@@ -5,7 +5,6 @@ page are served, by their exact names; nothing is loaded from another address, n
 runs, and no other site may frame the page; (3) every client that passed the access check may read,
 orders need the control token; a read-only service takes no order from a page; (4) details are
 bounded and hold no prompt, answer, key or token; (5) the journal is read off the event loop.
-Not here: orders to lanes (gateway/control_plane.py), executing an order (flows/run_processes.py).
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from jackline.agents.prices import cache_prices, dollars
 from jackline.autopsy.lapsed_caches import lapsed_waits, waits_sentence
 from jackline.clock import Clock
 from jackline.control.http_handler import ServiceRequest
+from jackline.control.stored_runs import StoredRuns, call_document, resource_document, run_document
 from jackline.dashboard.feed import Feed
-from jackline.dashboard.runs import StoredRuns, call_document, resource_document, run_document
 from jackline.errors import BadArgumentError, JacklineError, UnreadableError
 from jackline.events import AttemptFailed, CallEnded
 from jackline.flows.store.run_store import RunStore
@@ -103,7 +102,15 @@ class PageFiles:
 class Details:
     """Reads one run or one agent from the store of runs and the journal."""
 
-    def __init__(self, flows: StoredRuns, journal: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        flows: StoredRuns,
+        journal: Path,
+        clock: Clock,
+        client_report: Callable[[str, str], Mapping[str, object] | None],
+    ) -> None:
+        """`client_report` returns what the client reported of an agent, by session and id."""
+        self._client_report = client_report
         self._flows = flows
         self._journal = journal
         self._clock = clock
@@ -200,6 +207,7 @@ class Details:
             },
             "lapsed": waits_sentence(lapsed_waits(calls, cache_prices)),
             "flow": flow,
+            "client": self._client_report(session, agent),
         }
 
     def _read(self, session: str, agent: str) -> tuple[list[CallEnded], list[AttemptFailed]]:

@@ -1,26 +1,22 @@
-"""Clean-up actions in their stored form: a function of the flow, or a command that a model ordered.
-
-    allowed_words("docker rm x", folder, ("docker rm *",))
+"""Which clean-up actions can be saved, found again and run: functions, and a model's commands.
 
 Rules: (1) only functions at the top level of a module have a name that another process finds
 again: through the flow's file, or through their module; (2) a model's command is saved together
-with the folder that it was judged in and the patterns that permit it, and is signed with the
-record; (3) it runs in that folder only, is judged again right before it runs, by those patterns and
-by the user's of that time, and gets no secret of the process that runs it. Any other text is a
-shell command of the user's own flow.
-Not here: running actions (cleanup/action_runner.py).
+with the folder that it was judged in and the patterns that permit it (`records.AllowedCommand`),
+and is signed with the record; (3) it runs in that folder only, is judged again right before it
+runs, by those patterns and by the user's of that time, and gets no secret of the process that runs
+it. Any other text is a shell command of the user's own flow. cleanup/action_runner.py runs them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple, cast
+from typing import cast
 
 from jackline.batches.permission import permit
 from jackline.batches.policy import Allowed, CallPermission, Denied, Policy
@@ -28,27 +24,28 @@ from jackline.batches.shell import ShellTool
 from jackline.batches.tool import BatchCall
 from jackline.errors import BadArgumentError, UnreadableError
 from jackline.flows.flow_sources import check_user_code
+from jackline.flows.records import AllowedCommand
 
 _FUNCTION_PREFIX = "function "
 
 
-def render_action(given: object, flow_module: str) -> str:
-    """A hook or release as it is kept: a command, or `function NAME`; UsageError for others."""
-    if isinstance(given, str):
-        if given.strip():
-            return given
-    elif callable(given):
-        name, module = getattr(given, "__qualname__", ""), getattr(given, "__module__", "")
-        if name and getattr(sys.modules.get(module), name, None) is given:
+def render_action(action: object, flow_module: str) -> str:
+    """A hook or release as it is saved: a command, or `function NAME`; UsageError for others."""
+    if isinstance(action, str):
+        if action.strip():
+            return action
+    elif callable(action):
+        name, module = getattr(action, "__qualname__", ""), getattr(action, "__module__", "")
+        if name and getattr(sys.modules.get(module), name, None) is action:
             return (
                 f"{_FUNCTION_PREFIX}{name}"
                 if module == flow_module
                 else f"{_FUNCTION_PREFIX}{module}:{name}"
             )
     raise BadArgumentError(
-        f"{getattr(given, '__qualname__', repr(given))} cannot clean up after a crash: "
+        f"{getattr(action, '__qualname__', repr(action))} cannot clean up after a crash: "
         "the next process could not find it.",
-        hint="Give a shell command, or a function that stands at the top level of the flow's file.",
+        hint="Pass a shell command, or a function at the top level of the flow's file.",
     )
 
 
@@ -76,45 +73,6 @@ def find_function(name: str, flow_module: ModuleType | None) -> Callable[..., ob
     return cast("Callable[..., object]", found)
 
 
-_ALLOWED_PREFIX = "allowed "
-
-
-class AllowedCommand(NamedTuple):
-    """A command, the folder that it was judged in, and the patterns that permit it."""
-
-    command: str
-    folder: str
-    allow: tuple[str, ...]
-
-
-def render_allowed_command(command: str, folder: str, allow: Sequence[str]) -> str:
-    """Such a command as it is kept."""
-    kept = {"command": command, "folder": folder, "allow": list(allow)}
-    return f"{_ALLOWED_PREFIX}{json.dumps(kept)}"
-
-
-def parse_allowed_command(action: str) -> AllowedCommand | None:
-    """The command that such an action means; None when it means something else.
-
-    Whatever is no command of this form is none of a model: a program named `allowed` can still be
-    run by a flow.
-    """
-    if not action.startswith(f"{_ALLOWED_PREFIX}{{"):
-        return None
-    try:
-        kept = json.loads(action.removeprefix(_ALLOWED_PREFIX))
-        command, folder, allow = kept["command"], kept["folder"], kept["allow"]
-    except (ValueError, KeyError):
-        return None
-    return AllowedCommand(str(command), str(folder), tuple(map(str, allow)))
-
-
-def shown_action(action: str) -> str:
-    """An action for people: of such a command, what it runs and where."""
-    found = parse_allowed_command(action)
-    return action if found is None else f"{found.command}   (in {found.folder})"
-
-
 async def denial(
     command: str, folder: Path, allow: Sequence[str], trusted: tuple[Path, ...] = ()
 ) -> Denied | None:
@@ -122,8 +80,8 @@ async def denial(
 
     `trusted` are the folders that the user chose, where a model may have chosen `folder`.
     """
-    said = await _judged(command, folder, allow, trusted)
-    return said if isinstance(said, Denied) else None
+    verdict = await _judged(command, folder, allow, trusted)
+    return verdict if isinstance(verdict, Denied) else None
 
 
 async def permitted_words(
@@ -133,24 +91,24 @@ async def permitted_words(
     folder = Path(allowed.folder)
     if not await asyncio.to_thread(_is_itself, folder):
         return f"not run: the folder {folder} is gone, or a link by now; run it by hand"
-    said = await _judged(allowed.command, folder, allowed.allow)
-    if not isinstance(said, Denied):
-        # The user may have taken the permission back since it was ordered.
-        said = await _judged(allowed.command, folder, allow_now)
-    if isinstance(said, Denied):
-        return f"not run: {said.why}; look at the folder {folder}, then run it by hand"
-    return said.argv
+    verdict = await _judged(allowed.command, folder, allowed.allow)
+    if not isinstance(verdict, Denied):
+        # The user may have withdrawn the permission since it was ordered.
+        verdict = await _judged(allowed.command, folder, allow_now)
+    if isinstance(verdict, Denied):
+        return f"not run: {verdict.why}; look at the folder {folder}, then run it by hand"
+    return verdict.argv
 
 
 async def _judged(
     command: str, folder: Path, allow: Sequence[str], trusted: tuple[Path, ...] = ()
 ) -> CallPermission:
     call = BatchCall("release", ShellTool(), {"command": command})
-    said = await permit(Policy(folder, tuple(allow), trusted=trusted), call)
-    if isinstance(said, Allowed) and said.guard is not None:
+    verdict = await permit(Policy(folder, tuple(allow), trusted=trusted), call)
+    if isinstance(verdict, Allowed) and verdict.guard is not None:
         # It runs later, without the guard, when the repository may say something else.
         return Denied("it starts git", "let the agent itself clean up what git made")
-    return said
+    return verdict
 
 
 def _is_itself(folder: Path) -> bool:

@@ -27,10 +27,9 @@ from jackline.flows.authoring.calls import AgentFailedError
 from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.execution.execution import CURRENT, Execution, FlowScope, Interruption, inside
 from jackline.flows.execution.gate import GateState
-from jackline.flows.flow_sources import ExecutedSources
+from jackline.flows.flow_sources import ExecutedSources, to_look_at
 from jackline.flows.records import ENDED, CallState, RunRecord, RunState, encode_outcome
 from jackline.flows.run_events import RunEnded, RunParked, RunStarted, RunStopping, RunWoke, Warned
-from jackline.flows.saved_sources import to_look_at
 from jackline.flows.settings import may_wake
 from jackline.flows.values import UnfitValueError, decode_arguments
 
@@ -386,7 +385,7 @@ class FlowRun(Generic[T]):
         # First: a run that is shown as parked must not have forgotten how often it woke, nor what
         # it may wake with.
         await x.wake_ups.keep()
-        await x.sources.keep()
+        await x.sources.save()
         await x.engine.change(x.claim, x.record)
 
     # --- the end ------------------------------------------------------------------------------
@@ -399,7 +398,7 @@ class FlowRun(Generic[T]):
         if not x.lost:
             await x.accounting.save()
             await x.wake_ups.keep()
-            await x.sources.keep()
+            await x.sources.save()
         await x.settle()
         if x.lost and x.interruption is not None and x.interruption.error is not None:
             await x.events.settle()

@@ -1,4 +1,4 @@
-"""Hash the source files of a flow as they are run, and refuse those that are not known.
+"""Hash the source files of a flow as they are run, save that with the run, and refuse others.
 
 Rules: (1) a file is read once: the bytes that are hashed are those that are compiled and run, and
 cached bytecode is neither read nor written; (2) once `only` was called, a file without its digest
@@ -7,28 +7,35 @@ bytecode alone, archives; (3) Python's own library, site-packages and Jackline a
 and are not checked; (4) what is imported before the first flow is loaded is not known here; (5)
 only regular files of a bounded size are read; (6) the service holds everybody's keys: while it
 lives, no flow's file is loaded and no module is imported for a function there; what needs one is
-left to a process of its own: `jackline … --woken`, or the command that a person types.
-Not here: saving the digests with a run (saved_sources.py).
+left to a process of its own: `jackline … --woken`, or the command that a person types; (7) the
+digests that are saved with a run are of the bytes that were run by the process that a person has
+started, and are replaced when a person resumes the run; (8) they are saved in a signed log of the
+run before the run is shown as parked, and a process that was woken adds nothing to them; (9)
+without them, or if this installation did not sign them, a run does not wake by itself.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import site
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
-from itertools import count
 from pathlib import Path
 from types import CodeType, ModuleType
 
 import jackline
+from jackline.clock import Clock
 from jackline.errors import UnreadableError, UsageError
+from jackline.flows.records import CallKind, EntryRecord, RunRecord, RunState, call_key, task_id_of
+from jackline.flows.store.run_store import Claim, RunStore
 from jackline.foreign_files import read_foreign
 
 
@@ -36,25 +43,24 @@ class UserCodeError(UsageError):
     """Code of a user's flow was to run in a process that must not run any."""
 
 
-_numbers = count()
-_keeping_out: set[int] = set()
-"""Who keeps it out now: several services may live in one process."""
+_services: list[object] = []
+"""Those that keep it out now: several may live in one process."""
 
 
 @contextmanager
 def no_user_code() -> Iterator[None]:
     """Within this, no code of a flow is loaded anywhere in this process, in no thread."""
-    number = next(_numbers)
-    _keeping_out.add(number)
+    service = object()
+    _services.append(service)
     try:
         yield
     finally:
-        _keeping_out.discard(number)
+        _services.remove(service)
 
 
 def check_user_code(what: str, *, next_step: str = "jackline resources --retry") -> None:
     """UserCodeError if code of users is kept out of this process."""
-    if _keeping_out:
+    if _services:
         raise UserCodeError(
             f"The service runs no code of flows: {what} is left to you.",
             hint=f"In a terminal: {next_step}",
@@ -119,46 +125,34 @@ class ExecutedSources:
         if known != digest:
             self._run[_real(path)] = _SEVERAL
 
-    def refuse_unreadable(self, path: str) -> None:
-        """Something that is no source is about to run; ChangedSourceError if that may not be."""
+    def refuse_unread(self, path: str, why: str) -> None:
+        """What was not read is about to run; ChangedSourceError if only what is known may."""
         if self._only is not None:
-            self._refuse(f"{self._name(path)} is no Python source, and cannot be compared")
-
-    def refuse_changed(self, path: str) -> None:
-        """What cannot be read is about to run; ChangedSourceError if nobody has asked for it."""
-        if self._only is not None:
-            self._refuse(has_changed(self._name(path)))
+            self._refuse(path, why)
 
     def _checked(self, path: str, data: bytes) -> str:
         digest = hashlib.sha256(data).hexdigest()
         if self._only is not None and not is_own(path):
             known = self._only.get(_real(path))
             if known is None:
-                self._refuse(is_new(self._name(path)))
+                self._refuse(path, _NEW)
             if known != digest:
-                self._refuse(has_changed(self._name(path)))
+                self._refuse(path, _CHANGED)
         return digest
 
-    def _refuse(self, why: str) -> None:
-        self.refused(why)
-        raise ChangedSourceError(why)
-
-    def _name(self, path: str) -> str:
-        return name_of(os.path.abspath(path), self._folder)  # noqa: PTH100 -- the link's own name
+    def _refuse(self, path: str, why: str) -> None:
+        name = _name_of(os.path.abspath(path), self._folder)  # noqa: PTH100 -- the link's own name
+        self.refused(f"{name} {why}")
+        raise ChangedSourceError(f"{name} {why}")
 
 
-def has_changed(name: str) -> str:
-    """Why a run is not woken, for a person."""
-    return f"{name} has changed since you started this run"
+_CHANGED = "has changed since you started this run"
+_NEW = "was no part of this run when you started it"
+_NO_SOURCE = "is no Python source, and cannot be compared"
 
 
-def is_new(name: str) -> str:
-    """The same for a file that the run was not started with."""
-    return f"{name} was no part of this run when you started it"
-
-
-def name_of(path: str, folder: str) -> str:
-    """A file's name for people: as seen from the flow's folder if it lies there."""
+def _name_of(path: str, folder: str) -> str:
+    """A file's name for people: as seen from the flow's folder if it is there."""
     try:
         return Path(path).relative_to(folder).as_posix()
     except ValueError:
@@ -166,29 +160,25 @@ def name_of(path: str, folder: str) -> str:
 
 
 def first_changed(known: Digests, source: str) -> str:
-    """Why these files are not what they were, as they lie on the disk now; empty if they are.
+    """Why these files are not what they were, as they are on the disk now; empty if they are.
 
-    For telling people early. Whoever runs them compares the very bytes that run.
+    For people, early. Whoever runs them compares the very bytes that run.
     """
     folder = os.path.dirname(os.path.realpath(source))  # noqa: PTH120 -- as `_real`
     flow = _real(source)
     if flow not in known:
-        return is_new(name_of(flow, folder))
+        return f"{_name_of(flow, folder)} {_NEW}"
     for path, digest in sorted(known.items(), key=lambda each: each[0] != flow):
-        if _real(path) != path or _digest_on_disk(path) != digest:
-            return has_changed(name_of(path, folder))
+        try:
+            now = hashlib.sha256(read_foreign(path, _MOST_BYTES)).hexdigest()
+        except OSError:
+            now = None  # nothing is there that could be a source
+        if _real(path) != path or now != digest:
+            return f"{_name_of(path, folder)} {_CHANGED}"
     return ""
 
 
-def _digest_on_disk(path: str) -> str | None:
-    """None when there is nothing that could be a source."""
-    try:
-        return hashlib.sha256(read_foreign(path, _MOST_BYTES)).hexdigest()
-    except OSError:
-        return None
-
-
-def is_environment(path: str) -> bool:
+def _is_environment(path: str) -> bool:
     """Whether a file belongs to what is installed: by its own place and by what it links to."""
     return all(
         any(place == root or place.startswith(root + os.sep) for root in _environment())
@@ -214,7 +204,7 @@ class CheckedLoader(SourceFileLoader):
         try:
             data = read_foreign(path, _MOST_BYTES)
         except OSError:
-            SOURCES.refuse_changed(path)
+            SOURCES.refuse_unread(path, _CHANGED)
             raise
         if self._is_flow:
             SOURCES.run_flow(fullname, path, data)
@@ -240,13 +230,13 @@ class _Finder(MetaPathFinder):
 
 def _checked_spec(spec: ModuleSpec) -> ModuleSpec:
     # Without a place it is built in, frozen, a folder without code, or made by code that has run.
-    if not spec.has_location or spec.origin is None or is_environment(spec.origin):
+    if not spec.has_location or spec.origin is None or _is_environment(spec.origin):
         return spec
     if type(spec.loader) is SourceFileLoader:
         spec.loader = CheckedLoader(spec.name, spec.origin)
         spec.cached = None
     else:
-        SOURCES.refuse_unreadable(spec.origin)
+        SOURCES.refuse_unread(spec.origin, _NO_SOURCE)
     return spec
 
 
@@ -271,3 +261,83 @@ def _environment() -> frozenset[str]:
 SOURCES = ExecutedSources()
 """This process's own: imports are the process's, too."""
 FINDER = _Finder()
+
+
+_KIND = "flow:sources"
+
+
+class SavedSources:
+    """The digests that are saved with one run, which this process carries."""
+
+    def __init__(self, store: RunStore, claim: Claim, clock: Clock, flow_module: str) -> None:
+        self._store = store
+        self._claim = claim
+        self._clock = clock
+        self._flow_module = flow_module
+        self._name = _log_of(claim.run_id)
+        self._lines = 0
+        self._saved: Digests | None = None
+
+    async def load(self) -> None:
+        """Read what earlier processes have saved."""
+        for line in await self._store.entries(self._name):
+            self._lines = line.number
+            self._saved = _digests(line)
+
+    async def save(self) -> None:
+        """Save what has run so far, if a person has started this process and that is new."""
+        now = None if SOURCES.is_unattended else SOURCES.of_flow(self._flow_module)
+        if now is None or now == self._saved:
+            return
+        self._saved = now
+        self._lines += 1
+        data = json.dumps(now, sort_keys=True).encode()
+        line = EntryRecord(self._name, self._lines, _KIND, data, self._clock.wall())
+        await self._store.write_entry(self._claim, line)
+
+
+async def run_only_known(store: RunStore, run: RunRecord) -> None:
+    """From now on, this process runs nothing but what a person has started this run with."""
+    SOURCES.only(await _known(store, run.run_id) or {}, run.source)
+
+
+async def why_not_woken(store: RunStore, run: RunRecord) -> str:
+    """Why the run must not wake by itself as its files are now; empty if it may."""
+    if not run.source or is_own(run.source):
+        return ""
+    known = await _known(store, run.run_id)
+    if known is None:
+        name = run.source.replace("\\", "/").rpartition("/")[2]
+        return f"it is not known whether {name} is what it was when you started this run"
+    return first_changed(known, run.source)
+
+
+def to_look_at(why: str, run: RunRecord) -> str:
+    """Why a run is not woken, with the next step."""
+    return f"{why}; look at it and go on with: jackline resume {run.run_id}"
+
+
+async def leave_to_person(store: RunStore, claim: Claim, run: RunRecord, why: str) -> RunRecord:
+    """Let a parked run go such that only a person resumes it; its new record."""
+    left = replace(run, state=RunState.PARKED, why=why, wake_at=None)
+    if run.confirmed:
+        # What a person has confirmed was another content; the store resets it when a run goes on.
+        await store.change(claim, replace(left, state=RunState.RUNNING))
+    await store.let_go(claim, left)
+    return left
+
+
+async def _known(store: RunStore, run_id: str) -> Digests | None:
+    lines = await store.entries(_log_of(run_id))
+    return _digests(lines[-1]) if lines else None
+
+
+def _digests(line: EntryRecord) -> Digests | None:
+    if not line.trusted or line.kind != _KIND:
+        return None
+    found = json.loads(line.data)
+    return found if isinstance(found, Mapping) else None
+
+
+def _log_of(run_id: str) -> str:
+    return task_id_of(run_id, call_key(CallKind.STEP, "", "sources"), 0)

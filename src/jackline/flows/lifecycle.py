@@ -6,8 +6,7 @@ processes never run one run: a process that does not get the claim says who hold
 to cancel agents is saved first, so that the next owner knows it; a run without an owner stays
 parked or stopped, and only the named agents end; an order that nobody can carry out is refused
 and leaves nothing behind.
-Not here: running (flow_run.py), how an owner cancels agents (execution/agent_cancellation.py),
-text and exit codes (cli/).
+How an owner cancels agents is in execution/agent_cancellation.py.
 """
 
 from __future__ import annotations
@@ -36,7 +35,16 @@ from jackline.flows.execution.agent_cancellation import (
 from jackline.flows.execution.agent_execution import cancel_stored_agent
 from jackline.flows.execution.execution import Execution, FlowScope, inside
 from jackline.flows.flow_run import FlowRun
-from jackline.flows.flow_sources import SOURCES, ChangedSourceError, UserCodeError, check_user_code
+from jackline.flows.flow_sources import (
+    SOURCES,
+    ChangedSourceError,
+    UserCodeError,
+    check_user_code,
+    leave_to_person,
+    run_only_known,
+    to_look_at,
+    why_not_woken,
+)
 from jackline.flows.host import FlowHost
 from jackline.flows.records import (
     ENDED,
@@ -49,9 +57,8 @@ from jackline.flows.records import (
     decode_outcome,
 )
 from jackline.flows.run_events import Listener
-from jackline.flows.saved_sources import leave_to_person, run_only_known, to_look_at, why_not_woken
 from jackline.flows.settings import NOT_WOKEN, RunSettings, decode_settings, encode_settings
-from jackline.flows.store.run_store import Claim, RunStore, must_be_trusted, must_be_trusted_wholly
+from jackline.flows.store.run_store import Claim, must_be_trusted, must_be_trusted_wholly
 from jackline.flows.store.store_rules import lease_holds
 from jackline.flows.values import decode_arguments
 
@@ -59,7 +66,7 @@ T = TypeVar("T")
 _LOOKS_EVERY = 1.0
 
 _BEGINS_ANEW = frozenset({Ending.SCHEMA, Ending.REFUSED, Ending.TOOL_ERROR})
-"""Going on in the same conversation would end alike; these get a new notebook."""
+"""The same conversation would end alike; these get a new log."""
 
 
 async def begin_run(
@@ -72,7 +79,7 @@ async def begin_run(
     run_id: str = "",
     cwd: str = "",
 ) -> FlowRun[T]:
-    """A new run, claimed and kept; `carry()` it. Its agents work in `cwd`, else where we do."""
+    """A new run, claimed and saved; `run()` it. Its agents work in `cwd`, else where we do."""
     decode_arguments(flow.function, arguments)
     settings = settings or host.settings
     if flow.budget is not None:
@@ -89,8 +96,7 @@ async def begin_run(
         updated_at=now,
     )
     claim = await host.engine.create(record, owner=new_owner(), lease=settings.lease)
-    execution = execution_of(host, claim, record, settings, flow, listener)
-    await execution.load()
+    execution = await _load(host, claim, record, settings, flow, listener)
     return FlowRun(execution, flow, resumed=False, probe_first=False)
 
 
@@ -104,27 +110,27 @@ async def begin_resume(
     only: str | None = None,
     unattended: bool = False,
 ) -> FlowRun[Any] | Outcome[Any]:
-    """The run to be carried on, with new settings if given; its outcome when it is finished.
+    """The run to be resumed, with new settings if passed; its outcome when it is finished.
 
-    `unattended`: nobody has asked for it now. From then on this process runs only what a person has
+    `unattended`: no person requests it now. From then on this process runs only what a person has
     started the run with; if that has changed, the run is left to a person: ChangedSourceError.
 
-    With `only`, of the agents that failed those of this label or task id go on at their last
+    With `only`, of the agents that failed those of this label or task id continue at their last
     complete turn, also where the run has finished; the others stay failed.
     """
     record = await known_run(host, run_id)
     await must_be_trusted_wholly(host.engine, record)
     if unattended:
-        return await _woken(host, record, listener)
+        return await _wake(host, record, listener)
     if only is not None:
         chosen = await agents_to_resume(host.engine, record, only)
-        return await _taken_up(
+        return await _claim_and_load(
             host, record, flow, listener, chosen=chosen, anew=False, settings=settings
         )
-    return await _gone_on_with(host, record, flow, listener, settings)
+    return await _resume(host, record, flow, listener, settings)
 
 
-async def _gone_on_with(
+async def _resume(
     host: FlowHost,
     record: RunRecord,
     flow: Flow[..., Any] | None,
@@ -136,13 +142,13 @@ async def _gone_on_with(
             raise UnreadableError(f"The run {record.run_id} has no outcome.")
         await _clean_up_after(host, record, flow, listener)
         return decode_outcome(record.outcome)
-    return await _taken_up(host, record, flow, listener, settings=settings)
+    return await _claim_and_load(host, record, flow, listener, settings=settings)
 
 
-async def _woken(
+async def _wake(
     host: FlowHost, record: RunRecord, listener: Listener | None
 ) -> FlowRun[Any] | Outcome[Any]:
-    """The same when nobody has asked: with the sources that a person has started, or not at all."""
+    """Resume unattended: with the sources that a person has started, or not at all."""
     await run_only_known(host.engine, record)
     flow, why = None, await why_not_woken(host.engine, record)
     if not why:
@@ -152,12 +158,12 @@ async def _woken(
             why = error.message
     if why:
         why = to_look_at(why, record)
-        claim = await claim_run(host, record, decode_settings(record.settings).lease)
+        claim = await claim_run(host, record)
         if claim is not None and record.state is RunState.PARKED:
             await host.engine.note(record.run_id, host.clock.wall(), NOT_WOKEN, "", {"why": why})
             await leave_to_person(host.engine, claim, record, why)
         raise ChangedSourceError(why)
-    run = await _gone_on_with(host, record, flow, listener)
+    run = await _resume(host, record, flow, listener)
     if isinstance(run, FlowRun):
         # What it imports from now on is compared, too; in a thread of a step, perhaps.
         run.wait_for_person_when_refused(SOURCES)
@@ -173,7 +179,7 @@ async def begin_retry(
     flow: Flow[..., Any] | None = None,
     listener: Listener | None = None,
 ) -> FlowRun[Any]:
-    """An ended run whose failed calls (those with the label `only`, if given) run again.
+    """An ended run whose failed calls (with `only`, those of that label) run again.
 
     Agents that a person has cancelled stay so unless they are named.
     """
@@ -188,7 +194,7 @@ async def begin_retry(
         await withdraw_cancellations(host.engine, record.run_id, only, chosen)
     if not chosen:
         raise nothing_failed(record, failed, only)
-    return await _taken_up(host, record, flow, listener, chosen=chosen, settings=settings)
+    return await _claim_and_load(host, record, flow, listener, chosen=chosen, settings=settings)
 
 
 async def begin_fork(
@@ -231,8 +237,7 @@ async def begin_fork(
         lease=settings.lease,
         without=[(call.key, call.occurrence) for call in calls[first:]],
     )
-    execution = execution_of(host, claim, new, settings, flow, listener)
-    await execution.load()
+    execution = await _load(host, claim, new, settings, flow, listener)
     return FlowRun(execution, flow, resumed=True, probe_first=False)
 
 
@@ -249,15 +254,13 @@ async def cancel_run(
     if flow is None:
         check_user_code(f"the run {record.run_id}", next_step=f"jackline cancel {record.run_id}")
     await host.engine.request_stop(record.run_id, "cancel")
-    settings = decode_settings(record.settings)
-    claim = await claim_run(host, record, settings.lease)
+    claim = await claim_run(host, record)
     if claim is None:
         return record.state
-    execution = execution_of(host, claim, record, settings, flow)
-    await execution.load(duration_before=duration_before(record))
+    execution = await _load(host, claim, record, decode_settings(record.settings), flow)
     execution.count_saved()
     run: FlowRun[None] = FlowRun(execution, Flow(_nothing), resumed=True, probe_first=False)
-    run.cancel("It was cancelled while nobody carried it.")
+    run.cancel("It was cancelled while no process ran it.")
     await run.run()
     return run.state
 
@@ -313,23 +316,29 @@ def new_run_id() -> str:
     return secrets.token_hex(5)
 
 
-async def claim_run(host: FlowHost, record: RunRecord, lease: float) -> Claim | None:
-    """The claim to a run that nobody carries, or only a dead process; else None."""
-    if _may_live(record.owner) and await _is_renewed(host, record):
-        return None
+async def claim_run(host: FlowHost, record: RunRecord, lease: float | None = None) -> Claim | None:
+    """The claim to a run that nobody owns, or only a dead process; else None.
+
+    Its lease is that of the run's own settings unless another is passed.
+    """
+    lease = decode_settings(record.settings).lease if lease is None else lease
     dead = record.owner if is_dead(record.owner) else ""
+    # Another process of this machine may be at work.
+    may_live = _process_here(record.owner) not in (None, os.getpid()) and not dead
+    if may_live and await _is_renewed(host, record):
+        return None
     return await host.engine.claim(record.run_id, owner=new_owner(), lease=lease, instead_of=dead)
 
 
 async def _is_renewed(host: FlowHost, record: RunRecord) -> bool:
     """Whether the owner of a lease that seems to be over still renews it.
 
-    Leases are kept as dates. By a clock that was set, or after the machine's sleep, those of living
-    processes are over too, until they renew them: as often as that is due, we wait for it.
+    Leases are saved as dates. After the clock was set, or the machine slept, those of living
+    processes are over too, until they renew them: for as long as that takes, we wait for it.
     """
     clock, lease = host.clock, decode_settings(record.settings).lease
     if lease_holds(record.lease_until, lease, clock.wall()):
-        return False  # the engine will say so
+        return False  # the store will say so
     until = clock.monotonic() + lease
     while clock.monotonic() < until:
         await clock.sleep(_LOOKS_EVERY)
@@ -344,7 +353,7 @@ async def _is_renewed(host: FlowHost, record: RunRecord) -> bool:
 def is_dead(owner: str) -> bool:
     """Whether an owner was a process of this machine that is no more.
 
-    Only a number that nobody has now tells: one that is in use may be another process's.
+    A process id that is in use proves nothing: it may be another process's by now.
     """
     process = _process_here(owner)
     if process is None:
@@ -354,29 +363,23 @@ def is_dead(owner: str) -> bool:
     except ProcessLookupError:
         return True
     except (PermissionError, OverflowError):
-        return False
+        pass
     return False
-
-
-def _may_live(owner: str) -> bool:
-    """Whether an owner may be another process of this machine that is at work."""
-    process = _process_here(owner)
-    return process is not None and process != os.getpid() and not is_dead(owner)
 
 
 def _process_here(owner: str) -> int | None:
     host, _, rest = owner.rpartition(":")[0].rpartition(":")
     if os.name == "nt" or host != socket.gethostname() or not rest.isdecimal():
-        return None  # asking on Windows would end it; elsewhere's processes cannot be asked
+        return None  # on Windows the check would end it; of other machines nothing is known
     return int(rest)
 
 
 def new_owner() -> str:
-    """Who carries a run: host, process, and a random part for the same process later."""
+    """Who owns a run: host, process, and a random part for the same process later."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
-async def _taken_up(
+async def _claim_and_load(
     host: FlowHost,
     record: RunRecord,
     flow: Flow[..., Any] | None,
@@ -387,7 +390,7 @@ async def _taken_up(
     settings: RunSettings | None = None,
 ) -> FlowRun[Any]:
     """The run, claimed: of its failed calls the chosen ones run, and by default all but those that
-    a person has ended; with `anew`, what would end alike begins anew."""
+    a person has cancelled; with `anew`, what would end alike begins anew."""
     flow = flow or flow_of(record)
     settings = settings or decode_settings(record.settings)
     claim = await claim_run(host, record, settings.lease)
@@ -401,31 +404,43 @@ async def _taken_up(
     record = replace(record, state=RunState.RUNNING, why="", wake_at=None, ended_at=None)
     record = replace(record, settings=encode_settings(settings))
     await host.engine.change(claim, replace(record, updated_at=host.clock.wall()))
-    execution = execution_of(host, claim, record, settings, flow, listener)
-    await execution.load(duration_before=duration_before(record))
-    await _end_what_was_ordered(execution)
-    execution.replayed_failures = _kept(execution, chosen)
+    execution = await _load(host, claim, record, settings, flow, listener)
+    await _cancel_ordered(execution)
+    failed = {
+        name: call for name, call in execution.calls.items() if call.state is CallState.FAILED
+    }
+    if chosen is None:
+        rerun = {name for name, call in failed.items() if not was_cancelled_by_person(call)}
+    else:
+        rerun = {(call.key, call.occurrence) for call in chosen}
+    execution.replayed_failures = frozenset(failed) - rerun
     if ended is not None:
         with inside(FlowScope(execution, execution.accounting.account)):
             await execution.hooks.run_due({}, ending=None, run=ended)
-    await _forget_what_would_end_alike(execution, agents=anew)
+    forgotten = [
+        call
+        for name, call in failed.items()
+        if name in rerun
+        and (call.kind is not CallKind.AGENT or (anew and call.terminated_by in _BEGINS_ANEW))
+    ]
+    if forgotten:
+        await execution.accounting.begin_anew(forgotten)
     return FlowRun(execution, flow, resumed=True, probe_first=parked)
 
 
 async def _clean_up_after(
     host: FlowHost, record: RunRecord, flow: Flow[..., Any] | None, listener: Listener | None
 ) -> None:
-    """Do what an ended run still owes: hooks and releases that failed, or met the process's end."""
+    """Run the clean-up of an ended run that failed, or was cut off by the process's end."""
     held = any(each.run_id == record.run_id for each in await host.engine.resources())
     owed = any(row.state != "done" for row in await host.engine.hooks(record.run_id))
     if flow is None and (held or owed):
         check_user_code(f"the clean-up of {record.run_id}")
-    settings = decode_settings(record.settings)
-    claim = await claim_run(host, record, settings.lease) if held or owed else None
+    claim = await claim_run(host, record) if held or owed else None
     if claim is None:
         return
-    execution = execution_of(host, claim, record, settings, flow, listener)
-    await execution.load()
+    settings = decode_settings(record.settings)
+    execution = await _load(host, claim, record, settings, flow, listener)
     calls = {call.task_id: call for call in execution.calls.values()}
     with inside(FlowScope(execution, execution.accounting.account)):
         await execution.hooks.recover()
@@ -435,10 +450,10 @@ async def _clean_up_after(
     await host.engine.let_go(claim, record)
 
 
-async def _end_what_was_ordered(execution: Execution) -> None:
-    """Carry out orders that an earlier owner did not live to see, on agents it had begun."""
+async def _cancel_ordered(execution: Execution) -> None:
+    """Carry out orders that an earlier owner has left, on agents that it had begun."""
     for order in execution.cancellations.pending:
-        for call in agents_named(list(execution.calls.values()), order.name):
+        for call in agents_named(execution.calls.values(), order.name):
             if call.state is CallState.RUNNING:
                 await cancel_stored_agent(execution, call, order.name)
             elif not was_cancelled_by_person(call) or (call.ended_at or 0.0) < order.at:
@@ -446,31 +461,7 @@ async def _end_what_was_ordered(execution: Execution) -> None:
             execution.cancellations.carried_out(order.name)
 
 
-def _kept(
-    execution: Execution, chosen: Collection[CallRecord] | None
-) -> frozenset[tuple[str, int]]:
-    """The failed calls that this execution answers with their failure."""
-    failed = {
-        name: call for name, call in execution.calls.items() if call.state is CallState.FAILED
-    }
-    if chosen is None:
-        return frozenset(name for name, call in failed.items() if was_cancelled_by_person(call))
-    return frozenset(failed) - {(call.key, call.occurrence) for call in chosen}
-
-
-async def _forget_what_would_end_alike(execution: Execution, *, agents: bool) -> None:
-    anew = [
-        call
-        for name, call in execution.calls.items()
-        if call.state is CallState.FAILED
-        and name not in execution.replayed_failures
-        and (call.kind is not CallKind.AGENT or (agents and call.terminated_by in _BEGINS_ANEW))
-    ]
-    if anew:
-        await execution.accounting.begin_anew(anew)
-
-
-def execution_of(
+async def _load(
     host: FlowHost,
     claim: Claim,
     record: RunRecord,
@@ -478,9 +469,9 @@ def execution_of(
     flow: Flow[..., Any] | None = None,
     listener: Listener | None = None,
 ) -> Execution:
-    """This process's hold on a claimed run; `load` it."""
+    """This process's hold on a claimed run."""
     name = flow.function.__module__ if flow is not None else ""
-    return Execution(
+    execution = Execution(
         host,
         claim,
         record,
@@ -489,12 +480,9 @@ def execution_of(
         flow_module=lambda: sys.modules.get(name) if name else module_of(record),
         flow_module_name=name,
     )
-
-
-def duration_before(record: RunRecord) -> float:
-    """How long earlier processes have worked on the run, as far as they said."""
     before = _outcome(record)
-    return 0.0 if before is None else before.duration
+    await execution.load(duration_before=0.0 if before is None else before.duration)
+    return execution
 
 
 def _outcome(record: RunRecord) -> Outcome[Any] | None:
@@ -506,7 +494,7 @@ async def _nothing() -> None:
 
 
 _LOOKS = 4
-"""So many of its looks for orders an owner is given to answer, and a moment for the clean-up."""
+"""How many of its checks for orders an owner has to answer, with a moment for the clean-up."""
 _MOMENT = 5.0
 _LOOK_EVERY = 0.2
 
@@ -520,7 +508,7 @@ class CancelledAgents:
     ended: int | None
     """How many; None when the owner has not said so in time, 0 when it is for one yet to come."""
     carried: bool
-    """Whether a process carries the run, whose flow has heard of it."""
+    """Whether a process runs the run, whose flow knows of it."""
 
 
 async def cancel_agents(
@@ -528,27 +516,34 @@ async def cancel_agents(
 ) -> CancelledAgents:
     """End the agents of this label or task id, and no others.
 
-    With `ahead`, the order also stands for agents that the flow has not come to yet.
+    With `ahead`, the order is also for agents that the flow has not come to yet.
     """
     run = await known_run(host, run_id)
     if run.state in ENDED:
         raise UsageError(
             f"The run {run.run_id} has ended ({run.state}): none of its agents is at work.",
-            hint=f"`jackline show {run.run_id}` tells how each of them ended.",
+            hint=f"`jackline show {run.run_id}` shows how each of them ended.",
         )
     # Their clean-up may be functions of the flow's file.
     check_user_code(f"the agent {name}", next_step=f"jackline cancel {run.run_id} --only …")
     order = AgentOrder(run.run_id, name, host.clock.wall())
     await host.engine.order_end(order)
-    settings = decode_settings(run.settings)
-    claim = await claim_run(host, run, settings.lease)
+    claim = await claim_run(host, run)
     if claim is None:
-        ended = await _answer(host, order, settings.poll * _LOOKS + _MOMENT)
+        patience = decode_settings(run.settings).poll * _LOOKS + _MOMENT
+        ended = await _answer(host, order, patience)
     else:
-        ended = await _end_here(host, claim, order)
+        ended = await _cancel_here(host, claim, order)
     if ended == 0 and not ahead:
         await host.engine.withdraw_order(run.run_id, name)
-        raise await _nobody(host.engine, run, name)
+        calls = await host.engine.calls(run.run_id)
+        before = agents_named(calls, name)
+        if not before:
+            raise unknown_agent(run.run_id, calls, name)
+        raise BadArgumentError(
+            f"The agent {name} of {run.run_id} has ended already: {before[-1].terminated_by}.",
+            hint=f"`jackline show {run.run_id}` shows more.",
+        )
     return CancelledAgents(run, name, ended, carried=claim is None)
 
 
@@ -563,29 +558,17 @@ async def _answer(host: FlowHost, order: AgentOrder, within: float) -> int | Non
     return None
 
 
-async def _end_here(host: FlowHost, claim: Claim, order: AgentOrder) -> int:
+async def _cancel_here(host: FlowHost, claim: Claim, order: AgentOrder) -> int:
     run = await known_run(host, order.run_id)
-    execution = execution_of(host, claim, run, decode_settings(run.settings))
-    await execution.load(duration_before=duration_before(run))
-    calls = agents_named(list(execution.calls.values()), order.name)
-    meant = [call for call in calls if call.state is CallState.RUNNING]
-    for call in meant:
+    execution = await _load(host, claim, run, decode_settings(run.settings))
+    calls = agents_named(execution.calls.values(), order.name)
+    named = [call for call in calls if call.state is CallState.RUNNING]
+    for call in named:
         await cancel_stored_agent(execution, call, order.name)
-    if meant:
-        await host.engine.answer_order(claim, replace(order, ended=len(meant)))
+    if named:
+        await host.engine.answer_order(claim, replace(order, ended=len(named)))
     await execution.events.settle()
     used = execution.accounting.account
-    standing = replace(run, tokens=used.tokens, cost=used.dollars, updated_at=host.clock.wall())
-    await host.engine.let_go(claim, standing)
-    return len(meant)
-
-
-async def _nobody(engine: RunStore, run: RunRecord, name: str) -> BadArgumentError:
-    calls = await engine.calls(run.run_id)
-    ended = agents_named(calls, name)
-    if not ended:
-        return unknown_agent(run.run_id, calls, name)
-    return BadArgumentError(
-        f"The agent {name} of {run.run_id} has ended already: {ended[-1].terminated_by}.",
-        hint=f"`jackline show {run.run_id}` tells more.",
-    )
+    record = replace(run, tokens=used.tokens, cost=used.dollars, updated_at=host.clock.wall())
+    await host.engine.let_go(claim, record)
+    return len(named)

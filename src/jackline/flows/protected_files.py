@@ -3,8 +3,7 @@
 Rules: (1) protected are git folders, in any layout, with what would make one of a folder, and the
 settings of agents' programs and of Jackline: whoever runs git there, or starts an agent, would run
 what they name; (2) a path is judged below the agent's folder, with all links followed; (3) what
-cannot be read is protected.
-Not here: writing (batches/files.py). A flow that must write there passes `shell`, or its own tool.
+cannot be read is protected. A flow that must write there passes `shell`, or its own tool.
 """
 
 from __future__ import annotations
@@ -41,17 +40,16 @@ class ProtectedFilesTool:
         return await self._tool.run(arguments, context)
 
 
-def _check(folder: Path, given: str) -> None:
-    path = inside(folder, given)
+def _check(folder: Path, name: str) -> None:
+    path = inside(folder, name)
     root = folder.resolve()
     parts = path.relative_to(root).parts
     below = [root.joinpath(*parts[:count]) for count in range(len(parts))]
-    if any(map(names_settings, (given, *parts))) or is_in_settings(path, root):
-        raise _protected(given, "settings that programs follow")
-    if any(map(names_git, parts)) or names_git(given) or is_in_git(path, root):
-        raise _protected(given, "a git folder, whose settings git follows")
-    if any(map(_becomes_git_folder, below, parts)):
-        raise _protected(given, "a git folder, whose settings git follows")
+    if any(map(names_settings, (name, *parts))) or is_in_settings(path, root):
+        raise _protected(name, "settings that programs follow")
+    in_git = any(map(names_git, parts)) or names_git(name) or is_in_git(path, root)
+    if in_git or any(map(_becomes_git_folder, below, parts)):
+        raise _protected(name, "a git folder, whose settings git follows")
 
 
 def _becomes_git_folder(folder: Path, name: str) -> bool:
@@ -66,7 +64,7 @@ def _becomes_git_folder(folder: Path, name: str) -> bool:
     return is_git_layout(names | {name.lower().partition(":")[0].rstrip(". ")})
 
 
-def _protected(given: str, what: str) -> ToolFailedError:
+def _protected(name: str, what: str) -> ToolFailedError:
     return ToolFailedError(
-        f"{given!r} is protected: it is part of {what}; name another file", ended_by="protected"
+        f"{name!r} is protected: it is part of {what}; name another file", ended_by="protected"
     )

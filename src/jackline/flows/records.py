@@ -8,7 +8,6 @@ refused; (4) keys are part of the stored format: changing the rule makes every f
 again, and a stored-history test fails; (5) an outcome that is read equals the one that was
 written, without its value, which is saved beside it; unknown fields are ignored and missing ones
 have their defaults, so that versions can read each other.
-Not here: where records are saved (store/), which arguments count for a key (agent_spec.py).
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum, StrEnum
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -58,7 +57,7 @@ class RunRecord:
     """JSON of the run's Outcome once it ended."""
     forked_from: str | None = None
     owner: str = ""
-    """Who carries it now: host, process id and a random part."""
+    """The process that carries it now: host, process id and a random part."""
     lease_until: float = 0.0
     epoch: int = 0
     """Grows with each claim; a write with an older one is refused."""
@@ -108,7 +107,7 @@ class AgentOrder:
 
     run_id: str
     name: str
-    """The label or the task id of those that it means."""
+    """Their label or task id."""
     at: float
     ended: int | None = None
     """How many were ended by it; None until the run's owner has looked, 0 while there is none."""
@@ -116,7 +115,7 @@ class AgentOrder:
 
 @dataclass(frozen=True, slots=True)
 class EntryRecord:
-    """One line of an agent's notebook."""
+    """One line of an agent's log."""
 
     task_id: str
     number: int
@@ -182,6 +181,44 @@ class NoteRecord:
     detail: dict[str, object] = field(default_factory=dict)
 
 
+_ALLOWED_PREFIX = "allowed "
+
+
+class AllowedCommand(NamedTuple):
+    """A model's command, the folder that it was judged in, and the patterns that permit it."""
+
+    command: str
+    folder: str
+    allow: tuple[str, ...]
+
+
+def render_allowed_command(command: str, folder: str, allow: Sequence[str]) -> str:
+    """Such a command as it is saved."""
+    saved = {"command": command, "folder": folder, "allow": list(allow)}
+    return f"{_ALLOWED_PREFIX}{json.dumps(saved)}"
+
+
+def parse_allowed_command(action: str) -> AllowedCommand | None:
+    """The model's command that an action is; None for any other.
+
+    Text of another form is no model's command: a flow can still run a program named `allowed`.
+    """
+    if not action.startswith(f"{_ALLOWED_PREFIX}{{"):
+        return None
+    try:
+        saved = json.loads(action.removeprefix(_ALLOWED_PREFIX))
+        command, folder, allow = saved["command"], saved["folder"], saved["allow"]
+    except (ValueError, KeyError):
+        return None
+    return AllowedCommand(str(command), str(folder), tuple(map(str, allow)))
+
+
+def shown_action(action: str) -> str:
+    """An action for people: of such a command, what it runs and where."""
+    found = parse_allowed_command(action)
+    return action if found is None else f"{found.command}   (in {found.folder})"
+
+
 _SESSIONS = uuid.UUID("6f1c9a1e-6f0b-5d0e-9a53-2f5c8f0b7a11")
 
 
@@ -218,7 +255,7 @@ def canonical_json(value: object) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         raise BadArgumentError(
             f"A call's arguments cannot be written as JSON: {error}.",
-            hint="Give text, numbers, lists, dicts with text keys, dataclasses or pydantic models.",
+            hint="Pass text, numbers, lists, dicts with text keys, dataclasses or pydantic models.",
         ) from error
 
 
@@ -235,10 +272,6 @@ def _plain(value: object) -> object:
         return dict(value)
     if hasattr(type(value), "model_fields"):
         return dict(cast("Iterable[tuple[str, object]]", value))
-    return _by_pydantic(value)
-
-
-def _by_pydantic(value: object) -> object:
     # Dates, paths, UUIDs, decimals and the like; imported late, since most arguments are plain.
     from pydantic_core import PydanticSerializationError, to_jsonable_python  # noqa: PLC0415
 
@@ -247,7 +280,7 @@ def _by_pydantic(value: object) -> object:
     except PydanticSerializationError:
         raise BadArgumentError(
             f"A call's argument is a {type(value).__name__}, which cannot be written as JSON.",
-            hint="Give plain data: what a call is asked must be the same after a crash.",
+            hint="Pass plain data: the arguments of a call must be the same after a crash.",
         ) from None
 
 
@@ -260,7 +293,7 @@ def encode_outcome(outcome: Outcome[Any], *, plain_value: object = None) -> byte
 
 
 def encode_kept_beside(outcome: Outcome[Any]) -> bytes:
-    """The outcome as JSON, for a call that keeps the value itself; see `outcome_of`."""
+    """The outcome as JSON, for a call that has the value itself; see `outcome_of`."""
     is_value = outcome.ok and outcome.value == outcome.text
     return encode_outcome(replace(outcome, text="") if is_value else outcome)
 
@@ -279,4 +312,4 @@ def decode_outcome(data: bytes) -> Outcome[Any]:
     try:
         return _DECODER.decode(data)
     except msgspec.MsgspecError as error:
-        raise JournalError(f"An outcome that was kept cannot be read: {error}.") from error
+        raise JournalError(f"A saved outcome cannot be read: {error}.") from error

@@ -5,10 +5,7 @@ would type, and nothing of an order is read as an option; (2) a run that a livin
 left to it; (3) a run that was parked again, or died, is not tried before its pause is over, less
 and less often; (4) without a store nothing is made; (5) what this installation did not write is
 reported once and left alone; (6) an order that ends soon returns how it ended, one that takes
-longer where to look; the log of orders has what was ordered and its exit code, nothing that a run
-said.
-Not here: whether a run may wake (settings.py), timers of the system (cli/wake_timer.py), who may
-give orders (dashboard/handler.py).
+longer where to look; the log of orders has what was ordered and its exit code, no output of a run.
 """
 
 from __future__ import annotations
@@ -60,7 +57,7 @@ class Waker:
         here: Callable[[RunRecord], bool] = lambda _run: False,
         clean_up: Callable[[], None] | None = None,
     ) -> None:
-        """`here` may take a run up in this process, if it needs no code of a user."""
+        """`here` may wake a run in this process, if it needs no code of a user."""
         self._here = here
         self._folder = state_folder
         self._store_url = store_url
@@ -72,8 +69,8 @@ class Waker:
         self._not_before: dict[str, float] = {}
         self._pauses: dict[str, tuple[float | None, float]] = {}
         """By run: the reset it was last woken for, and how long the next try waits."""
-        self._told_untrusted: set[str] = set()
-        # Kept until they have ended, so that the system can forget them.
+        self._reported_untrusted: set[str] = set()
+        # Polled until they have ended, so that the system can forget them.
         self._started: list[subprocess.Popen[bytes]] = []
 
     async def watch(self) -> None:
@@ -82,7 +79,7 @@ class Waker:
             try:
                 await self.look()
             except JacklineError as error:
-                _log.warning("parked runs cannot be looked after: %s", error.message)
+                _log.warning("parked runs cannot be read: %s", error.message)
             except OSError as error:  # no process can be started, or its log is somebody else's
                 _log.warning("parked runs cannot be woken: %s", error)
             await self._clock.sleep(_WAKE_EVERY)
@@ -91,16 +88,16 @@ class Waker:
         """Wake every run whose time has come; their ids."""
         if not await asyncio.to_thread(run_store_exists, self._store_url):
             return ()
-        engine = open_run_store(self._store_url)
+        store = open_run_store(self._store_url)
         try:
-            return await self._wake(engine)
+            return await self._wake(store)
         finally:
-            await engine.close()
+            await store.close()
 
-    async def _wake(self, engine: RunStore) -> list[str]:
+    async def _wake(self, store: RunStore) -> list[str]:
         now, steady = self._clock.wall(), self._clock.steady()
         if steady >= self._clean_up_from:
-            if await is_overdue(engine, now):
+            if await is_overdue(store, now):
                 self._clean_up_from = steady + self._clean_up_pause
                 self._clean_up_pause = min(2 * self._clean_up_pause, _LONGEST_PAUSE)
                 self._clean_up()
@@ -108,9 +105,12 @@ class Waker:
                 self._clean_up_pause = _PAUSE
         self._started = [process for process in self._started if process.poll() is None]
         woken = []
-        for run in await engine.runs(states=(RunState.PARKED,)):
+        for run in await store.runs(states=(RunState.PARKED,)):
             if not run.trusted:
-                self._tell_untrusted(run)
+                if run.run_id not in self._reported_untrusted:
+                    self._reported_untrusted.add(run.run_id)
+                    step = how_to_accept(run.run_id)
+                    _log.warning("run %s is %s; %s", run.run_id, NOT_OURS, step)
                 continue
             if not run.source or run.lease_until > now:
                 continue
@@ -124,11 +124,6 @@ class Waker:
                 woken.append(run.run_id)
         return woken
 
-    def _tell_untrusted(self, run: RunRecord) -> None:
-        if run.run_id not in self._told_untrusted:
-            self._told_untrusted.add(run.run_id)
-            _log.warning("run %s is %s; %s", run.run_id, NOT_OURS, how_to_accept(run.run_id))
-
     def _pause_of(self, run: RunRecord) -> float:
         """How long a run that stays parked for all our waking is left alone."""
         reset, pause = self._pauses.get(run.run_id, (run.wake_at, _PAUSE))
@@ -138,87 +133,83 @@ class Waker:
         return pause
 
     def _start_process(self, run: RunRecord) -> None:
-        cwd = run.cwd if run.cwd and Path(run.cwd).is_dir() else None
-        self._start_verb(("resume", "--woken", run.run_id), cwd)
+        self._start_verb(("resume", "--woken", run.run_id), run.cwd)
 
     def _start_clean_up(self) -> None:
         _log.info("giving back what runs have left behind")
-        self._start_verb(("resources", "--retry", "--woken"), None)
+        self._start_verb(("resources", "--retry", "--woken"), "")
 
-    def _start_verb(self, words: Sequence[str], cwd: str | None) -> None:
+    def _start_verb(self, words: Sequence[str], cwd: str) -> None:
         with safe_files():
             log = self._folder / "woken-runs.log"
             descriptor = open_private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         with os.fdopen(descriptor, "ab") as file:
-            process = subprocess.Popen(  # noqa: S603 -- ourselves
-                own_command(*words, "--state", str(self._folder)),
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                creationflags=_DETACHED,
-                start_new_session=os.name != "nt",
-            )
-        self._started.append(process)
+            self._started.append(_start(words, self._folder, cwd, stdout=file, stderr=file))
+
+
+def _start(
+    words: Sequence[str], folder: Path, cwd: str, *, stdout: BinaryIO | int, stderr: BinaryIO
+) -> subprocess.Popen[bytes]:
+    """A process of this program that outlives ours."""
+    return subprocess.Popen(  # noqa: S603 -- ourselves
+        own_command(*words, "--state", str(folder)),
+        cwd=cwd if cwd and Path(cwd).is_dir() else None,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        creationflags=_DETACHED,
+        start_new_session=os.name != "nt",
+    )
 
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_TELLS_SOON = {"resume": 3.0, "retry": 3.0, "cancel": 30.0, "release": 30.0}
+_WAITED_FOR = {"resume": 3.0, "retry": 3.0, "cancel": 30.0, "release": 30.0}
 _POLL_EVERY = 0.1
 _MOST_WORDS = 2000
-# On Windows alone; elsewhere a session of its own does the same.
 
 
 class RunOrders:
-    """Orders to the runs that are kept in one state folder."""
+    """Orders to the runs of one state folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     async def carry_out(
-        self, verb: str, asked: Mapping[str, object], engine: RunStore | None
+        self, verb: str, order: Mapping[str, object], store: RunStore | None
     ) -> dict[str, object]:
-        """What came of it, in words."""
+        """The result of an order, as text."""
         arguments, cwd = ["resources", "--retry"], ""
         undo: dict[str, object] = {}
         if verb != "release":
-            run_id = asked.get("run")
+            run_id = order.get("run")
             if not isinstance(run_id, str) or not _ID.fullmatch(run_id):
                 raise BadArgumentError("an order names its run", hint="`jackline ls` lists them")
-            run = None if engine is None else await engine.run(run_id)
+            run = None if store is None else await store.run(run_id)
             if run is None:
                 raise BadArgumentError(f"there is no run {run_id}", hint="`jackline ls` lists them")
             if verb != "cancel":
                 must_be_trusted(run)
             arguments, cwd = [verb, run.run_id], run.cwd if run.trusted else ""
-            only = asked.get("only")
+            only = order.get("only")
             if isinstance(only, str) and only:
                 arguments.append(f"--only={only}")
                 if verb == "cancel":
                     undo = {"undo": {"order": "resume", "run": run.run_id, "only": only}}
-        process, said = await asyncio.to_thread(self._start, arguments, cwd)
-        with said:  # also when whoever ordered does not wait
-            code = await _ended(process, _TELLS_SOON[verb])
-            words = await asyncio.to_thread(_written, said)
+        process, output = await asyncio.to_thread(self._start, arguments, cwd)
+        with output:  # also when whoever ordered does not wait
+            code = await _ended(process, _WAITED_FOR[verb])
+            words = await asyncio.to_thread(_written, output)
         if code is None:
             says = f"jackline {' '.join(arguments)} goes on, process {process.pid}."
             return {"says": says} | undo
-        # A run that failed has been carried on as was ordered.
+        # A run that failed was resumed as was ordered.
         if code not in (0, 1, 3, 75):
             raise UsageError(f"jackline {' '.join(arguments)} failed: {words}")
         return {"says": words or f"jackline {' '.join(arguments)} is done."} | undo
 
     def _start(self, arguments: list[str], cwd: str) -> tuple[subprocess.Popen[bytes], BinaryIO]:
-        said = cast("BinaryIO", TemporaryFile())  # noqa: SIM115 -- closed once it was read
-        process = subprocess.Popen(  # noqa: S603 -- ourselves
-            own_command(*arguments, "--state", str(self._folder)),
-            cwd=cwd if cwd and Path(cwd).is_dir() else None,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=said,
-            creationflags=_DETACHED,
-            start_new_session=os.name != "nt",
-        )
+        output = cast("BinaryIO", TemporaryFile())  # noqa: SIM115 -- closed once it was read
+        process = _start(arguments, self._folder, cwd, stdout=subprocess.DEVNULL, stderr=output)
         order = f"jackline {' '.join(arguments)}, process {process.pid}"
         self._note(f"{order}: started")
 
@@ -228,7 +219,7 @@ class RunOrders:
             self._note(f"{order}: exit {process.wait()}")
 
         threading.Thread(target=see_it_end, name=f"order {process.pid}", daemon=True).start()
-        return process, said
+        return process, output
 
     def _note(self, words: str) -> None:
         """Write a line of our own to the log of orders."""
@@ -248,6 +239,6 @@ async def _ended(process: subprocess.Popen[bytes], within: float) -> int | None:
     return process.returncode
 
 
-def _written(said: BinaryIO) -> str:
-    said.seek(0)
-    return said.read(_MOST_WORDS).decode(errors="replace").strip()
+def _written(output: BinaryIO) -> str:
+    output.seek(0)
+    return output.read(_MOST_WORDS).decode(errors="replace").strip()

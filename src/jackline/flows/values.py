@@ -5,7 +5,6 @@ a value that does not survive the way to JSON and back is refused at once, not a
 every fault names its parameter, what it takes and how to write it, and never repeats the value,
 which may be a prompt; (4) unknown and missing names are reported all at once; (5) pydantic is
 imported when a type is first needed.
-Not here: keys of calls (records.py), the words of a command line (cli/).
 """
 
 from __future__ import annotations
@@ -27,26 +26,36 @@ JsonObject = dict[str, object]
 
 
 class UnfitValueError(UsageError):
-    """A result is not what was promised, or cannot be kept."""
+    """A result is not what was promised, or cannot be saved."""
 
 
 class Shape:
-    """What a result looks like: a type, a JSON Schema, or nothing said (`None`)."""
+    """What a result looks like: a type, a JSON Schema, or anything (`None`)."""
 
-    def __init__(self, given: object) -> None:
+    def __init__(self, shape: object) -> None:
         self._schema: JsonObject | None = None
         self._adapter: TypeAdapter[Any] | None = None
-        self._given = given
-        if isinstance(given, Mapping):
-            self._schema = _own_schema(given)
-        elif inspect.isroutine(given):
-            raise _no_shape(given)
-        elif given is not None:
-            self._adapter = _adapter(given)
+        self._shape = shape
+        if isinstance(shape, Mapping):
+            self._schema = {str(key): value for key, value in shape.items()}
+            try:
+                json.dumps(self._schema, allow_nan=False)
+            except (TypeError, ValueError) as error:
+                raise BadArgumentError(
+                    f"This JSON Schema is no plain JSON: {error}.",
+                    hint="Pass a dict of plain data.",
+                ) from error
+        elif inspect.isroutine(shape):
+            raise _no_shape(shape)
+        elif shape is not None:
+            try:
+                self._adapter = _adapter(shape)
+            except TypeError:  # a type that cannot be hashed, such as Annotated with a list inside
+                self._adapter = _adapter.__wrapped__(shape)
 
     @property
     def json_schema(self) -> JsonObject | None:
-        """The shape as JSON Schema; None when nothing is said."""
+        """The shape as JSON Schema; None for anything."""
         if self._adapter is None:
             return self._schema
         from pydantic import PydanticUserError  # noqa: PLC0415
@@ -54,10 +63,10 @@ class Shape:
         try:
             return self._adapter.json_schema()
         except PydanticUserError as error:
-            raise _no_shape(self._given) from error
+            raise _no_shape(self._shape) from error
 
     def encode(self, value: object) -> bytes:
-        """A Python value as JSON; UnfitValueError when it does not fit or cannot be kept."""
+        """A Python value as JSON; UnfitValueError when it does not fit or cannot be saved."""
         if self._adapter is None:
             return plain_json(value)
         from pydantic_core import PydanticSerializationError  # noqa: PLC0415
@@ -91,20 +100,23 @@ class Shape:
         try:
             return self._adapter.validate_json(data)
         except ValidationError as error:
+            found = _places(error)
+            faults = "; ".join(f"{place}: {words}" for place, words in found[:_MOST_FAULTS])
+            more = f" and {len(found) - _MOST_FAULTS} more" if len(found) > _MOST_FAULTS else ""
             raise UnfitValueError(
-                f"The result does not fit {error.title}: {_faults(error)}."
+                f"The result does not fit {error.title}: {faults}{more}."
             ) from error
 
 
 def plain_json(value: object) -> bytes:
     """Plain data as JSON; UnfitValueError for anything that would come back as something else."""
     try:
-        return json.dumps(
-            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_no_data
-        ).encode("utf-8", "surrogatepass")
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+            "utf-8", "surrogatepass"
+        )
     except (TypeError, ValueError, RecursionError) as error:
         raise UnfitValueError(
-            f"The result cannot be kept as JSON: {error}.",
+            f"The result cannot be saved as JSON: {error}.",
             hint="Annotate what the function returns, or return text, numbers, lists and dicts.",
         ) from error
 
@@ -116,65 +128,26 @@ def returned_shape(function: Callable[..., object]) -> Shape:
 
 def returned_type(function: Callable[..., object]) -> object:
     """A function's return annotation, resolved; None when there is none, NoneType for `-> None`."""
-    if "return" not in getattr(function, "__annotations__", {}):
-        return None
-    try:
-        return get_type_hints(function, include_extras=True)["return"]
-    except NameError as error:
-        raise BadArgumentError(
-            f"The return annotation of {function.__name__}() names something unknown: {error}.",
-            hint="Import the name at the top of the file, not only for type checking.",
-        ) from error
-
-
-def _no_data(value: object) -> object:
-    raise TypeError(f"it holds a {type(value).__name__}")
-
-
-def _own_schema(given: Mapping[Any, Any]) -> JsonObject:
-    schema = {str(key): value for key, value in given.items()}
-    try:
-        json.dumps(schema, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise BadArgumentError(
-            f"This JSON Schema is no plain JSON: {error}.", hint="Give a dict of plain data."
-        ) from error
-    return schema
-
-
-def _adapter(given: object) -> TypeAdapter[Any]:
-    try:
-        return _cached_adapter(given)
-    except TypeError:  # a type that cannot be hashed, such as Annotated with a list inside
-        return _new_adapter(given)
+    said = "return" in getattr(function, "__annotations__", {})
+    return _hints(function)["return"] if said else None
 
 
 @lru_cache(maxsize=512)
-def _cached_adapter(given: object) -> TypeAdapter[Any]:
-    return _new_adapter(given)
-
-
-def _new_adapter(given: Any) -> TypeAdapter[Any]:
+def _adapter(shape: Any) -> TypeAdapter[Any]:
     from pydantic import PydanticSchemaGenerationError, PydanticUserError  # noqa: PLC0415
     from pydantic import TypeAdapter as Adapter  # noqa: PLC0415
 
     try:
-        return Adapter(given)
+        return Adapter(shape)
     except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
-        raise _no_shape(given) from error
+        raise _no_shape(shape) from error
 
 
-def _no_shape(given: object) -> BadArgumentError:
+def _no_shape(shape: object) -> BadArgumentError:
     return BadArgumentError(
-        f"{getattr(given, '__name__', given)!r} is no shape that a result can have.",
-        hint="Give a pydantic model, a dataclass, a TypedDict, a list of them, or JSON Schema.",
+        f"{getattr(shape, '__name__', shape)!r} is no shape that a result can have.",
+        hint="Pass a pydantic model, a dataclass, a TypedDict, a list of them, or JSON Schema.",
     )
-
-
-def _faults(error: Any) -> str:
-    found = _places(error)
-    told = [f"{place}: {words}" for place, words in found[:3]]
-    return "; ".join(told) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
 
 def _places(error: Any) -> list[tuple[str, str]]:
@@ -183,6 +156,7 @@ def _places(error: Any) -> list[tuple[str, str]]:
     return [(".".join(map(str, fault["loc"])) or "it", fault["msg"]) for fault in found]
 
 
+_MOST_FAULTS = 3
 _KINDS = {
     "string": "text",
     "integer": "a whole number",
@@ -196,13 +170,7 @@ _EXAMPLES = {"string": "…", "integer": 3, "number": 0.5, "boolean": True, "nul
 _DEEPEST = 3
 
 
-def type_in_words(schema: JsonObject | None) -> str:
-    """What a parameter takes: "a list of text", "one of low, high", "a whole number or null"."""
-    return _expected(schema or {}, _definitions(schema), _DEEPEST)
-
-
-def kind_of(value: object) -> str:
-    """What kind of JSON was given."""
+def _kind_of(value: object) -> str:
     match value:
         case None:
             return "null"
@@ -218,37 +186,35 @@ def kind_of(value: object) -> str:
             return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
 
 
-def as_option(name: str, schema: JsonObject | None) -> str:
+def _as_option(name: str, schema: JsonObject | None) -> str:
     """How a parameter is written on a command line: `--modules '["…"]'`."""
     example = _example(schema or {}, _definitions(schema), _DEEPEST)
     if isinstance(example, str):
         return f'--{name} "{example}"'
-    told = json.dumps(example, ensure_ascii=False)
-    return f"--{name} '{told}'" if isinstance(example, list | dict) else f"--{name} {told}"
+    text = json.dumps(example, ensure_ascii=False)
+    return f"--{name} '{text}'" if isinstance(example, list | dict) else f"--{name} {text}"
 
 
-def signature_words(function: Callable[..., object]) -> str:
-    """The parameters as they stand in the file: `topic: str = 'knots', readers: int`."""
-    return ", ".join(_parameter(each) for each in inspect.signature(function).parameters.values())
-
-
-def nearest(name: str, known: Mapping[str, object]) -> str:
-    """ " (did you mean --modules?)", or nothing."""
-    close = get_close_matches(name, known, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
-def _parameter(parameter: inspect.Parameter) -> str:
-    hint, default = parameter.annotation, parameter.default
-    words = parameter.name
-    if hint is not parameter.empty:
-        words += f": {hint if isinstance(hint, str) else inspect.formatannotation(hint)}"
-    return words if default is parameter.empty else f"{words} = {default!r}"
+def _parameters(function: Callable[..., object]) -> str:
+    """The parameters as they are in the file: `topic: str = 'knots', readers: int`."""
+    words = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        hint, default = parameter.annotation, parameter.default
+        text = hint if isinstance(hint, str) else inspect.formatannotation(hint)
+        words.append(name if hint is parameter.empty else f"{name}: {text}")
+        if default is not parameter.empty:
+            words[-1] += f" = {default!r}"
+    return ", ".join(words) or "nothing"
 
 
 def _definitions(schema: JsonObject | None) -> Mapping[str, Any]:
     found = (schema or {}).get("$defs")
     return found if isinstance(found, dict) else {}
+
+
+def _type_in_words(schema: JsonObject | None) -> str:
+    """What a parameter takes: "a list of text", "one of low, high", "a whole number or null"."""
+    return _expected(schema or {}, _definitions(schema), _DEEPEST)
 
 
 def _resolved(schema: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -294,21 +260,20 @@ def _example(schema: Any, known: Mapping[str, Any], deep: int) -> Any:
 
 RESERVED = frozenset({"settings", "host", "listener"})
 """Names that `jackline.run(…)` needs itself."""
-_MOST_FAULTS = 3
 
 
 def check_signature(function: Callable[..., object]) -> None:
-    """UsageError when a flow's parameters cannot be kept by name."""
+    """UsageError when a flow's parameters cannot be saved by name."""
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise BadArgumentError(
-                f"The flow {function.__name__} takes *{name}, which cannot be kept by name.",
+                f"The flow {function.__name__} takes *{name}, which cannot be saved by name.",
                 hint="Take a list or a dict as one parameter.",
             )
         if parameter.kind is parameter.POSITIONAL_ONLY or name in RESERVED:
             raise BadArgumentError(
                 f"The flow {function.__name__} cannot have a parameter {name} like this.",
-                hint="Name it otherwise, and let it be given by name.",
+                hint="Choose another name, and let it be passed by name.",
             )
 
 
@@ -321,7 +286,7 @@ def encode_arguments(
     except TypeError as error:
         raise BadArgumentError(
             f"{function.__name__}() cannot be called like this: {error}.",
-            hint=f"It takes: {signature_words(function) or 'nothing'}.",
+            hint=f"It takes: {_parameters(function)}.",
         ) from None
     hints = _hints(function)
     written: dict[str, object] = {}
@@ -330,55 +295,58 @@ def encode_arguments(
         try:
             written[name] = json.loads(shape.encode(value))
         except UnfitValueError as error:
-            takes = type_in_words(shape.json_schema)
+            takes = _type_in_words(shape.json_schema)
             says = f"takes {takes}, and {type(value).__name__} was given"
             if takes == "anything":
-                says = f"cannot be kept: {type(value).__name__} cannot be written as JSON"
+                says = f"cannot be saved: {type(value).__name__} cannot be written as JSON"
             raise BadArgumentError(
                 f"The argument {name} of {function.__name__}() {says}.",
-                hint="Give what the annotation says, or annotate it.",
+                hint="Pass what the annotation says, or annotate it.",
             ) from error
     return json.dumps(written, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def decode_arguments(function: Callable[..., object], data: bytes) -> dict[str, Any]:
-    """The keyword arguments that were kept, checked against the function as it is now."""
-    given = json.loads(data)
-    if not isinstance(given, dict):
+    """The keyword arguments that were saved, checked against the function as it is now."""
+    arguments = json.loads(data)
+    if not isinstance(arguments, dict):
         raise BadArgumentError(
-            f"A flow's arguments are a JSON object, and {kind_of(given)} was given.",
+            f"A flow's arguments are a JSON object, and {_kind_of(arguments)} was given.",
             hint='Write --name VALUE for each, or {"name": …} for all.',
         )
-    _check_names(function, given)
     hints = _hints(function)
-    return {name: _decoded(function, name, value, hints.get(name)) for name, value in given.items()}
+    _check_names(function, arguments, hints)
+    return {
+        name: _decoded(function, name, value, hints.get(name)) for name, value in arguments.items()
+    }
 
 
-def _check_names(function: Callable[..., object], given: Mapping[str, object]) -> None:
-    parameters = inspect.signature(function).parameters
-    unknown = [name for name in given if name not in parameters]
-    missing = [name for name, p in parameters.items() if p.default is p.empty and name not in given]
+def _check_names(
+    function: Callable[..., object], arguments: Mapping[str, object], hints: Mapping[str, object]
+) -> None:
+    known = inspect.signature(function).parameters
+    unknown = [name for name in arguments if name not in known]
+    missing = [name for name, p in known.items() if p.default is p.empty and name not in arguments]
     if not unknown and not missing:
         return
-    told = []
+    faults = []
     if unknown:
-        names = [f"{name}{nearest(name, parameters)}" for name in unknown]
-        told.append(f"has no parameter {', '.join(names)}")
+        close = [(name, get_close_matches(name, known, n=1)) for name in unknown]
+        names = [f"{name} (did you mean {near[0]}?)" if near else name for name, near in close]
+        faults.append(f"has no parameter {', '.join(names)}")
+    takes = f"It takes: {_parameters(function)}."
     if missing:
-        told.append(f"needs {', '.join(missing)}")
-    takes = f"It takes: {signature_words(function) or 'nothing'}."
-    if missing:
-        hints = _hints(function)
-        words = " ".join(as_option(name, Shape(hints.get(name)).json_schema) for name in missing)
-        takes = f"Write {words} (it takes: {signature_words(function)})."
-    raise BadArgumentError(f"{function.__name__}() {', and '.join(told)}.", hint=takes)
+        faults.append(f"needs {', '.join(missing)}")
+        words = " ".join(_as_option(name, Shape(hints.get(name)).json_schema) for name in missing)
+        takes = f"Write {words} (it takes: {_parameters(function)})."
+    raise BadArgumentError(f"{function.__name__}() {', and '.join(faults)}.", hint=takes)
 
 
 def parse_arguments(function: Callable[..., object], words: Mapping[str, str]) -> bytes:
-    """Arguments written as words (`--key value`): JSON where it is meant, else text."""
+    """Arguments written as words (`--key value`): JSON where that fits, else text."""
     hints = _hints(function)
-    given = {name: _read_word(word, hints.get(name)) for name, word in words.items()}
-    data = json.dumps(given, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    arguments = {name: _read_word(word, hints.get(name)) for name, word in words.items()}
+    data = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "surrogatepass")
     decode_arguments(function, data)
     return data
 
@@ -392,9 +360,9 @@ def _decoded(function: Callable[..., object], name: str, value: object, hint: ob
         places = [f"{place}: {words}" for place, words in faults if place != "it"]
         where = f" ({'; '.join(places[:_MOST_FAULTS])})" if places else ""
         raise BadArgumentError(
-            f"The argument {name} of {function.__name__}() takes {type_in_words(schema)}, and "
-            f"{kind_of(value)} was given{where}.",
-            hint=f"Write it like this: {as_option(name, schema)}",
+            f"The argument {name} of {function.__name__}() takes {_type_in_words(schema)}, and "
+            f"{_kind_of(value)} was given{where}.",
+            hint=f"Write it like this: {_as_option(name, schema)}",
         ) from error
 
 
@@ -412,11 +380,9 @@ def _read_word(word: str, hint: object) -> object:
 
 def _hints(function: Callable[..., object]) -> dict[str, object]:
     try:
-        hints: dict[str, object] = get_type_hints(function, include_extras=True)
+        return get_type_hints(function, include_extras=True)
     except NameError as error:
         raise BadArgumentError(
             f"An annotation of {function.__name__}() names something unknown: {error}.",
             hint="Import the name at the top of the file, not only for type checking.",
         ) from error
-    # `None` as a hint means nothing was said; the type of None says it.
-    return {name: type(None) if hint is None else hint for name, hint in hints.items()}

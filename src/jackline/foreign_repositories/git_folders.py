@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.foreign_files import read_foreign
@@ -27,39 +26,34 @@ _DEEPEST = 5
 # Worktrees and submodules are checked when git is to run there; hooks by repository_check.py.
 _NOT_FOLLOWED = frozenset(("hooks", "modules", "worktrees"))
 _LOOSE = re.compile(r"[0-9a-f]{2}")
+_COMMONDIR_OF_WORKTREE = re.compile(r"\.\./\.\.\n?")
 
 
 class MisplacedRepositoryError(Exception):
     """The repository is not where it should be; the text says how."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitFolders:
-    """A repository's own git folder and the one it shares with its worktrees, as git named them."""
+def check_place(
+    own: Path, common: Path, start: Path, folder: Path | None, work_trees: list[Path]
+) -> None:
+    """MisplacedRepositoryError unless a git started in `start` finds its folders where they belong.
 
-    own: Path
-    common: Path
-
-    def check(self, start: Path, folder: Path | None, work_trees: list[Path]) -> None:
-        """AstrayError unless a git that is started in `start` finds them where they belong.
-
-        `folder` is where the user works; `work_trees` are those that the settings name.
-        """
-        own, common, start = self.own.resolve(), self.common.resolve(), start.resolve()
-        if own != common and own.parent != common / "worktrees":
+    `own` is the repository's git folder, `common` the one that it shares with its worktrees, as
+    git named them; `folder` is where the user works; `work_trees` are those that settings name.
+    """
+    own, common, start = own.resolve(), common.resolve(), start.resolve()
+    if own != common and own.parent != common / "worktrees":
+        raise MisplacedRepositoryError(
+            "it takes its settings from a folder that git would not have chosen"
+        )
+    home = [folder.resolve()] if folder else []
+    if not any(start.is_relative_to(each.resolve()) for each in work_trees):
+        inside = any(own.is_relative_to(each) and common.is_relative_to(each) for each in home)
+        if work_trees or not (inside or _is_above(own, common, start)):
             raise MisplacedRepositoryError(
-                "it takes its settings from a folder that git would not have chosen"
+                "its git folder is another one than git itself would have made"
             )
-        allowed = [own, common, *([folder.resolve()] if folder else [])]
-        if not any(start.is_relative_to(each.resolve()) for each in work_trees):
-            inside = folder is not None and all(
-                each.is_relative_to(folder.resolve()) for each in (own, common)
-            )
-            if work_trees or not (inside or _is_above(own, common, start)):
-                raise MisplacedRepositoryError(
-                    "its git folder is another one than git itself would have made"
-                )
-        check_ways_out(own, common, allowed)
+    _check_ways_out(own, common, [own, common, *home])
 
 
 def is_git_layout(names: Collection[str]) -> bool:
@@ -67,8 +61,8 @@ def is_git_layout(names: Collection[str]) -> bool:
     return "head" in names and ("objects" in names or "commondir" in names)
 
 
-def check_ways_out(own: Path, common: Path, allowed: list[Path]) -> None:
-    """AstrayError if a link or a list of borrowed objects leads out of these folders, resolved."""
+def _check_ways_out(own: Path, common: Path, allowed: list[Path]) -> None:
+    """MisplacedRepositoryError if a link or a list of borrowed objects leads out."""
     for path in _ways_out(own, common):
         if not any(path.is_relative_to(each) for each in allowed):
             raise MisplacedRepositoryError("a file in its git folder leads out of it")
@@ -87,14 +81,17 @@ def is_git_folder(path: Path) -> bool:
 def leads_to(file: Path, git_folder: Path) -> bool:
     """Whether this `.git` file says that its repository is there."""
     named = None if file.is_symlink() else named_git_folder(file)
-    return named is not None and _same(named, git_folder)
+    try:
+        return named is not None and named.resolve() == git_folder.resolve()
+    except (OSError, RuntimeError, ValueError):
+        return False
 
 
 def named_git_folder(file: Path) -> Path | None:
     """The git folder that a `.git` file names; None where it is no such file."""
     if not file.is_file():
         return None
-    found = re.fullmatch(r"gitdir: (.+?)\n*", text_of(file), re.DOTALL)
+    found = re.fullmatch(r"gitdir: (.+?)\n*", _text_of(file), re.DOTALL)
     return None if found is None else file.parent / found[1]
 
 
@@ -119,7 +116,7 @@ def _unlisted_below(error: OSError) -> None:
         raise MisplacedRepositoryError("a folder of its work tree cannot be listed") from error
 
 
-def text_of(path: Path) -> str:
+def _text_of(path: Path) -> str:
     """A small file's text; empty without one."""
     try:
         return os.fsdecode(read_foreign(path, _MOST_BYTES))
@@ -135,7 +132,7 @@ def _is_above(own: Path, common: Path, start: Path) -> bool:
     """Whether a folder above is the repository's, by its place or since each names the other."""
     if own == common:
         return own.name == ".git" and start.is_relative_to(own.parent)
-    back = own / text_of(own / "gitdir").strip()  # of a worktree: the file that names it
+    back = own / _text_of(own / "gitdir").strip()  # of a worktree: the file that names it
     is_worktree = own.parent == common / "worktrees" and leads_to(back, own)
     return is_worktree and start.is_relative_to(back.resolve().parent)
 
@@ -146,22 +143,21 @@ def _ways_out(own: Path, common: Path) -> Iterator[Path]:
         yield from _links_in(each)
     stores, seen = [common / "objects"], set[Path]()
     for _ in range(_DEEPEST):
-        stores = [each for store in stores for each in _borrowed(store) if each not in seen]
+        borrowed = {
+            # A quoted line is one that only git can read: wherever it leads, it is not inside.
+            _followed(store / ("/" if line.startswith('"') else line))
+            for store in stores
+            # Other ends of lines belong to git's names.
+            for line in _text_of(store / "info" / "alternates").split("\n")
+            if line and not line.startswith("#")
+        }
+        stores = sorted(borrowed - seen)
         seen.update(stores)
         yield from stores
         for store in stores:
             yield from _links_in(store)
     if stores:
         raise MisplacedRepositoryError("its objects are borrowed from too many places")
-
-
-def _borrowed(store: Path) -> list[Path]:
-    lines = text_of(store / "info" / "alternates").split(
-        "\n"
-    )  # other ends of lines are git's names
-    # A quoted line is one that only git can read: wherever it leads, it is not inside.
-    named = ["/" if line.startswith('"') else line for line in lines if line]
-    return [_followed(store / line) for line in named if not line.startswith("#")]
 
 
 def _links_in(folder: Path) -> Iterator[Path]:
@@ -196,37 +192,11 @@ def _followed(path: Path) -> Path:
         ) from None
 
 
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return one.resolve() == other.resolve()
-    except (OSError, RuntimeError, ValueError):
-        return False
+def inner_git_folders(common: Path, folder: Path | None) -> list[tuple[Path, Path | None]]:
+    """All git folders inside of this one, however deep, each with its work tree if it has one.
 
-
-_MOST_ENTRIES = 100_000
-_KEPT_IN = ("modules", "worktrees")
-_SETTINGS = ("config", "config.worktree")
-_AS_GIT_WRITES_IT = re.compile(r"\.\./\.\.\n?")
-
-
-@dataclass(frozen=True, slots=True)
-class KeptFolder:
-    """A git folder inside another."""
-
-    path: Path
-    work_tree: Path | None
-    """Of a worktree that is still there: its place."""
-
-    @property
-    def settings(self) -> list[Path]:
-        """The files with settings that it has."""
-        return [file for name in _SETTINGS if os.path.lexists(file := self.path / name)]
-
-
-def kept_folders(common: Path, folder: Path | None) -> list[KeptFolder]:
-    """All of them, however deep; AstrayError if one is not as git makes it.
-
-    `folder` is where the user works: what lies inside belongs to it.
+    MisplacedRepositoryError if one is not as git makes it. `folder` is where the user works: what
+    lies inside belongs to it. A work tree is known of worktrees that are still there.
     """
     inside = [each.resolve() for each in (common, folder) if each is not None]
     inside += [common.resolve().parent] if common.name == ".git" else []
@@ -235,24 +205,32 @@ def kept_folders(common: Path, folder: Path | None) -> list[KeptFolder]:
     found = []
     for path in paths:
         is_worktree = path.parent.name == "worktrees" and path.parent.parent in homes
-        _check_common_folder(path, is_worktree=is_worktree)
-        check_ways_out(path.resolve(), path.resolve(), inside)
-        found.append(KeptFolder(path, _work_tree_of(path, inside) if is_worktree else None))
+        file = path / "commondir"
+        if os.path.lexists(file) and (
+            not is_worktree
+            or file.is_symlink()
+            or not _COMMONDIR_OF_WORKTREE.fullmatch(_text_of(file))
+        ):
+            raise MisplacedRepositoryError(
+                "a git folder inside its own takes its settings from somewhere else"
+            )
+        _check_ways_out(path.resolve(), path.resolve(), inside)
+        found.append((path, _work_tree_of(path, inside) if is_worktree else None))
     return found
 
 
 def _git_folders(common: Path) -> Iterator[Path]:
     left = _MOST_ENTRIES
-    for kept in _KEPT_IN:
-        if (common / kept).is_symlink():
-            raise MisplacedRepositoryError(f"{kept} in its git folder is a link")
-        for at, folders, files in os.walk(common / kept, onerror=_unlisted):
+    for name in ("modules", "worktrees"):
+        if (common / name).is_symlink():
+            raise MisplacedRepositoryError(f"{name} in its git folder is a link")
+        for at, folders, files in os.walk(common / name, onerror=_unlisted):
             left -= len(folders) + len(files)
             if left < 0:
                 raise MisplacedRepositoryError(
                     "its git folder holds too many files to look through"
                 )
-            if any(Path(at, name).is_symlink() for name in folders):
+            if any(Path(at, each).is_symlink() for each in folders):
                 raise MisplacedRepositoryError(
                     "a folder of a submodule in its git folder is a link"
                 )
@@ -265,19 +243,9 @@ def _unlisted(error: OSError) -> None:
         raise MisplacedRepositoryError("a folder in its git folder cannot be listed") from error
 
 
-def _check_common_folder(path: Path, *, is_worktree: bool) -> None:
-    file = path / "commondir"
-    if not os.path.lexists(file):
-        return
-    if not is_worktree or file.is_symlink() or not _AS_GIT_WRITES_IT.fullmatch(text_of(file)):
-        raise MisplacedRepositoryError(
-            "a git folder inside its own takes its settings from somewhere else"
-        )
-
-
 def _work_tree_of(path: Path, inside: list[Path]) -> Path | None:
     """Where a worktree is; None when it is gone."""
-    file = path / text_of(path / "gitdir").strip()
+    file = path / _text_of(path / "gitdir").strip()
     if file == path or not os.path.lexists(file.parent):
         return None
     if leads_to(file, path):

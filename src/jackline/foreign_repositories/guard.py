@@ -99,8 +99,7 @@ _BY_PLACE: dict[str, SettingKind] = {
     "core.hookspath": "hooks",
     "core.worktree": "work tree",
 }
-# By value: what else may stand there names a program or a place.
-# By value, too: how many processes or threads git starts, and none of thousands.
+# By value: any other names a program or a place, or starts thousands of processes.
 _FEW = "-1|[0-9]|[1-5][0-9]|6[0-4]"
 _BY_VALUE = {
     "checkout.workers": _FEW,
@@ -125,7 +124,10 @@ def kind_of(name: str, value: str) -> SettingKind:
     "work tree", "file" and "hooks" depend on where they lead; a "tool" is started only by
     verbs that open one; "foreign" is all that is not known.
     """
-    section, form = name.partition(".")[0].lower(), _without_subsection(name)
+    section, _, rest = name.lower().partition(".")
+    # A subsection may hold anything, dots too.
+    _, dot, last = rest.rpartition(".")
+    form = f"{section}.*.{last}" if dot else f"{section}.{last}"
     if form in _BY_PLACE:
         return _BY_PLACE[form]
     if form in _TOOLS:
@@ -138,20 +140,13 @@ def kind_of(name: str, value: str) -> SettingKind:
     return "guarded" if form in _GUARDED else "foreign"
 
 
-def _without_subsection(name: str) -> str:
-    """`section.name` or `section.*.name`: a subsection may hold anything, dots too."""
-    section, _, rest = name.partition(".")
-    _, dot, last = rest.rpartition(".")
-    return f"{section}.*.{last}".lower() if dot else f"{section}.{last}".lower()
-
-
 # Settings that win over the repository's. Not every git hands them on to the one that it starts in
 # a submodule (2.39 does), so submodules are checked as if none did (repository_check.py).
 _OVERRIDES = {
     "core.fsmonitor": "false",
     # A clone can bring a bare repository, with any settings, in a subfolder.
     "safe.bareRepository": "explicit",
-    # Which commit a submodule is at is told; whether its files changed, only a git there could say.
+    # The commit of a submodule is shown; whether its files changed, only a git there can find out.
     "diff.ignoreSubmodules": "dirty",
     "fetch.recurseSubmodules": "false",
     "push.recurseSubmodules": "no",
@@ -166,6 +161,7 @@ _ALONE = {"GIT_ALLOW_PROTOCOL": "none"}
 # Not `file`: a repository would name others of the user's. Not `ext` and helpers: programs.
 _CONNECTED = {"GIT_ALLOW_PROTOCOL": "http:https:ssh:git"}
 _LOOKING = {"GIT_OPTIONAL_LOCKS": "0"}
+_NUMBERED = ("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_")
 _ELSEWHERE = frozenset(
     """
     GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_ATTR_SOURCE GIT_CEILING_DIRECTORIES GIT_COMMON_DIR
@@ -187,11 +183,15 @@ class GitGuard:
     fetching: bool = False
     """Its verb is one that fetches, and so may fetch what is missing, too."""
     hooks: str | None = os.devnull
-    """The only folder of hooks that counts; None where git is to say which one would."""
+    """The only folder of hooks that counts; None where git itself chooses."""
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """The given variables with the guard's, and without those that point git elsewhere."""
-        kept = {name: text for name, text in environ.items() if not _points_elsewhere(name)}
+        """These variables with the guard's, and without those that point git elsewhere."""
+        others = {
+            name: text
+            for name, text in environ.items()
+            if name not in _ELSEWHERE and not name.startswith(_NUMBERED)
+        }
         settings = [*_settings_in(environ), *_OVERRIDES.items()]
         if self.hooks is not None:
             settings.append(("core.hooksPath", self.hooks))
@@ -199,7 +199,7 @@ class GitGuard:
         means = dict(_CONNECTED if self.connecting else _ALONE)
         means |= {} if self.fetching else _NO_LAZY_FETCH
         means |= _LOOKING if self.looking else {}
-        return {**kept, "PATH": absolute_path(environ), **numbered, **_QUIET, **means}
+        return {**others, "PATH": absolute_path(environ), **numbered, **_QUIET, **means}
 
 
 # What a plain look at a folder starts, and what a clone can bring for it.
@@ -220,11 +220,6 @@ def _numbered(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
     for number, (name, value) in enumerate(settings):
         numbered |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
     return numbered
-
-
-def _points_elsewhere(name: str) -> bool:
-    numbered = name.startswith(("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_"))
-    return numbered or name in _ELSEWHERE
 
 
 def _settings_in(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from itertools import islice
 from jackline import __version__
 from jackline.control import CallStatus, GatewayStatus, LaneStatus, LimitStatus
 from jackline.control.fleet import LiveCall, waited_for
-from jackline.control.status import turn_status
+from jackline.control.status import TurnStatus
 from jackline.control.text import counted, whole_second
 from jackline.failures.sentences import duration_in_words
 from jackline.gateway.call_intake import CallIntake
@@ -172,7 +172,7 @@ def _call(
         until=None if reason is None else reason.until,
         since=since,
         attempts=0 if call.carried is None else len(call.carried.story),
-        turn=None if turn is None else turn_status(turn, ahead, since, at),
+        turn=None if turn is None else TurnStatus.of(turn, ahead, since, at),
     )
 
 

@@ -3,5 +3,4 @@
 Rules: (1) whatever is wrong here, the client goes on: an empty answer changes nothing; (2) a dead
 sub-agent is reported once, with its cause, what it had finished and how to resume it; (3) nothing
 of prompts or answers is saved.
-Not here: the process of a hook (quick/hook.py), the files of the plugin (clients/plugin.py).
 """

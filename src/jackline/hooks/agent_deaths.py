@@ -8,7 +8,6 @@ death is reported once; an agent that was resumed can die again; (4) a transcrip
 written yet is waited for, but never longer than the hooks wait; files are read off the event loop;
 (5) of sessions only what a trusted hook reported is remembered; (6) everything is bounded, the
 oldest entries go first.
-Not here: the answers (endpoint.py), resuming a stopped session (assembly/session_resume.py).
 """
 
 from __future__ import annotations

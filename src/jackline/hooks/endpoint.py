@@ -6,7 +6,6 @@ changes nothing for the client; (3) a result is rewritten only on evidence that 
 never because its text looks like an error; its shape stays, only its text changes; (4) an error
 that the gateway passed to a session's main thread also reports its end: a client that shuts down
 does not wait for its hooks.
-Not here: whether an agent died (agent_deaths.py), the status line's text (control/status.py).
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from jackline.hooks.agent_deaths import (
     LatestCalls,
     StoppedSession,
 )
+from jackline.hooks.agent_ends import AgentEndTracker
 from jackline.hooks.hook_input import HEADER, PATH, HookInput, ReportedEnd, parse_hook_input
 
 HOOK = PATH.encode()
@@ -119,6 +119,7 @@ class HooksEndpoint:
         session_stopped: SessionStopped,
         calls: LatestCalls,
         http_token: str,
+        ends: AgentEndTracker,
     ) -> None:
         self._clock = clock
         self._trusts = trusts
@@ -126,6 +127,7 @@ class HooksEndpoint:
         self._session_stopped = session_stopped
         self._http_token = http_token.encode()
         self._calls = calls
+        self._ends = ends
         self._deaths = Deaths()
         self._sessions = KnownSessions()
         self._finder = DeathFinder(self._deaths, calls, clock)
@@ -158,6 +160,7 @@ class HooksEndpoint:
             return
         pids = (request.header(PROCESSES) or b"").split(b",")
         processes = tuple(int(pid) for pid in pids if pid.isdigit() and len(pid) < 10)
+        self._ends.on_hook(hook, processes)
         self._sessions.add(hook, processes)
         task = asyncio.get_running_loop().create_task(self._answer_hook(request, hook))
         self._answers.add(task)

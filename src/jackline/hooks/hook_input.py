@@ -3,7 +3,6 @@
 Rules: (1) unknown events and fields are skipped, and invalid input is None; (2) the token of HTTP
 hooks stays the same over restarts, since the plugin's files contain it, allows nothing but the
 report that something has stopped, and cannot be derived from other uses of the salt.
-Not here: the answers (endpoint.py), the control token, which is new with each start (state_dir.py).
 """
 
 from __future__ import annotations

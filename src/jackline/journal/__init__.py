@@ -3,7 +3,6 @@
 Rules: (1) traffic never waits for a record and never fails for one; (2) no prompt, answer or
 credential is recorded, only the fields of events; (3) a killed process loses what came in the last
 moment at most, and the file is never damaged.
-Not here: what the records mean to a person (control/, cli/).
 """
 
 from jackline.journal.journal import Journal, JournalHealth

@@ -6,7 +6,6 @@ error of the disk or of SQLite leaves the thread: `health` reports it; (4) a fai
 retried, less and less often, and at once for a flush; (5) a record is committed once; (6) every gap
 is reported, in `status` and in the journal's own notes; (7) only the fields of events are
 recorded.
-Not here: the transaction and retention (store.py), reading (reader.py).
 """
 
 from __future__ import annotations

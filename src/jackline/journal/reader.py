@@ -3,7 +3,6 @@
 Rules: (1) nothing is ever written; (2) rows are returned as the events they were; (3) every fault
 of the file becomes a `JournalError` that says what to do; (4) rows are fetched before they are
 returned, so that no reader blocks the file.
-Not here: what the figures mean to a person (control/, cli/).
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ migrate at once; (5) a file of a newer version, of another program or with other
 not changed; (6) every connection is hardened before its first statement, so that no trigger or view
 of the file can act; (7) the text of an error names what a person can change, and nothing of a
 record.
-Not here: the tables (store.py; flows/store/sqlite/store_file.py).
 """
 
 from __future__ import annotations

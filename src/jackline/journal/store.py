@@ -11,7 +11,6 @@ a step of `MIGRATIONS` is never changed once released; (3) a batch is written wh
 a value that SQLite cannot take costs its own record only; (4) old records are deleted by age and
 by size, in short transactions, and freed space is returned to the system; (5) the calls of a
 deleted run are overwritten.
-Not here: when to write (journal.py), reading (reader.py).
 """
 
 from __future__ import annotations

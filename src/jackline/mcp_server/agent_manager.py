@@ -153,6 +153,7 @@ class RunListener:
 _BEAT = 15.0
 """A sign of life for the client; Claude Code waits 5 min at the least without one."""
 _LOOK_EVERY = 1.0
+_LOOK_AFTER_EVERY = 15.0
 _MOST_BEGINNINGS = 5
 _LISTED = 20
 _MOST_NEWS = 200
@@ -445,6 +446,16 @@ class AgentManager:
         _kept.add(task)
         task.add_done_callback(_kept.discard)
         return True
+
+    async def watch(self, has_runs: Callable[[], bool]) -> None:
+        """Take up what was left, again and again: also what another process leaves later."""
+        while True:
+            try:
+                if await asyncio.to_thread(has_runs):
+                    await self.look_after()
+            except JacklineError as error:
+                _log.warning("agents cannot be looked after: %s", error.message)
+            await self._clock.sleep(_LOOK_AFTER_EVERY)
 
     async def look_after(self) -> None:
         """Take up what was at work when a service died, or was stopped."""

@@ -2,5 +2,4 @@
 
 Rules: (1) one message per incident, not per agent; (2) no prompt, answer, key or token gets into a
 message; (3) calls never wait for a message and never fail because of one.
-Not here: what holds (assembly/faces.py), interfaces to look at (dashboard/, cli/).
 """

@@ -5,7 +5,6 @@ started is not news; (3) the same trouble has the same key, however many calls o
 (4) an incident is sent once, and again only after it was over for a while; incidents of one kind
 that are due together are one message; (5) in quiet hours nothing is sent; incidents that still hold
 afterwards are sent then; (6) bounded.
-Not here: gathering the facts (assembly/faces.py), sending (delivery.py).
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from jackline.control.board import Facts
+from jackline.control.observatory import LaneCounters
 from jackline.control.text import counted, moment_text
 from jackline.failures.sentences import duration_in_words
 from jackline.flows.records import ENDED
@@ -115,25 +115,6 @@ class Incidents:
         return messages
 
 
-class LaneCounts(Protocol):
-    """The counters of one lane since the service started (telemetry/scrape.py)."""
-
-    @property
-    def upstream(self) -> str:
-        """Whose lane it is."""
-        ...
-
-    @property
-    def outcomes(self) -> Mapping[str, int]:
-        """Ended calls by outcome."""
-        ...
-
-    @property
-    def failures(self) -> Mapping[str, int]:
-        """Failed attempts by kind."""
-        ...
-
-
 class ConditionFinder:
     """Finds what holds now; remembers what it saw before, to know what is new."""
 
@@ -144,7 +125,9 @@ class ConditionFinder:
         self._refused: dict[str, int] = {}
         self._elsewhere: dict[str, float] = {}
 
-    def look(self, facts: Facts, tally: Mapping[str, LaneCounts], now: datetime) -> list[Condition]:
+    def look(
+        self, facts: Facts, tally: Mapping[str, LaneCounters], now: datetime
+    ) -> list[Condition]:
         """Everything that holds; `tally` is by the labels of lanes."""
         return [
             *_closed_accounts(facts.lanes, now),
@@ -154,7 +137,7 @@ class ConditionFinder:
             *self._windows(facts.head, now),
         ]
 
-    def _refused_keys(self, tally: Mapping[str, LaneCounts]) -> Iterator[Condition]:
+    def _refused_keys(self, tally: Mapping[str, LaneCounters]) -> Iterator[Condition]:
         for name, lane in tally.items():
             count = lane.failures.get("auth", 0)
             if count > self._refused.get(name, 0):
@@ -163,7 +146,7 @@ class ConditionFinder:
             self._refused[name] = count
 
     def _moved(
-        self, facts: Facts, tally: Mapping[str, LaneCounts], now: float
+        self, facts: Facts, tally: Mapping[str, LaneCounters], now: float
     ) -> Iterator[Condition]:
         upstreams = facts.head.get("upstreams")
         first = str(upstreams[0]) if isinstance(upstreams, list) and upstreams else ""

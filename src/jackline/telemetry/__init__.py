@@ -2,5 +2,4 @@
 
 Rules: (1) no label, name or attribute holds a prompt, an answer or a credential; (2) metrics have
 bounded label sets: never the id of a run, session, agent or call; (3) a call pays next to nothing.
-Not here: interfaces for people (dashboard/, cli/), durable records (journal/).
 """

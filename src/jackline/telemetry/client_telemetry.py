@@ -26,6 +26,7 @@ from jackline.dialects.json_bounds import UNREADABLE, count_values
 from jackline.http1.compression import MOST_RATIO, SLICE_BYTES
 from jackline.outside_names import cut_name
 from jackline.telemetry.export_filter import Document, fit_export
+from jackline.telemetry.otlp_export import Forwarder, Tracing
 from jackline.telemetry.settings import OtlpSettings
 from jackline.telemetry.spans import ToolRan
 
@@ -199,7 +200,9 @@ class ClientReport:
 class ClientReports:
     """What clients have reported of their agents lately."""
 
-    def __init__(self) -> None:
+    def __init__(self, agent_ended: Callable[[str, str], None] | None = None) -> None:
+        """`agent_ended` is called with each sub-agent whose client reports its end."""
+        self._agent_ended = agent_ended
         self._reports: OrderedDict[Key, ClientReport] = OrderedDict()
 
     def add(self, event: ClientEvent) -> None:
@@ -219,6 +222,8 @@ class ClientReports:
             report.errors += 1
         elif event.what == SUB_AGENT:
             report.ended = True
+            if self._agent_ended is not None and event.agent:
+                self._agent_ended(event.session, event.agent)
         elif event.what == TOOL_RESULT:
             name = event.name("tool_name") or _OTHER_TOOLS
             if name not in report.tools and len(report.tools) >= _MAX_TOOLS:
@@ -232,29 +237,36 @@ class ClientReports:
         """The report of one agent."""
         return self._reports.get((cut_name(session), cut_name(agent)))
 
+    def document(self, session: str, agent: str) -> dict[str, object] | None:
+        """The report of one agent as every interface shows it."""
+        report = self.of_agent(session, agent)
+        return None if report is None else report.to_json()
+
     def of_session(self, beginning: str) -> dict[Key, ClientReport]:
         """The reports of the agents of sessions whose ids begin so."""
         return {key: each for key, each in self._reports.items() if key[0].startswith(beginning)}
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiverCallbacks:
-    """Who uses what comes in, besides the reports; without an endpoint nobody."""
-
-    settings: Callable[[], OtlpSettings]
-    member: Callable[[str, str], Member | None]
-    """What the gateway itself has observed of an agent."""
-    tool_ran: Callable[[ToolRan], object] | None
-    place: Place
-    pass_on: Callable[[str, bytes], None] | None
-
-
 class OtlpReceiver:
-    """Where clients send their telemetry, and where their reports are read."""
+    """Where clients send their telemetry, and where their reports are read.
 
-    def __init__(self, reports: ClientReports, callbacks: ReceiverCallbacks) -> None:
+    `member` returns what the gateway itself has observed of an agent. Without `tracing` and
+    `forwarder` the reports are only shown.
+    """
+
+    def __init__(
+        self,
+        reports: ClientReports,
+        settings: Callable[[], OtlpSettings],
+        member: Callable[[str, str], Member | None],
+        tracing: Tracing | None,
+        forwarder: Forwarder | None,
+    ) -> None:
         self._reports = reports
-        self._callbacks = callbacks
+        self._settings = settings
+        self._member = member
+        self._tracing = tracing
+        self._forwarder = forwarder
         self._exports: deque[tuple[ServiceRequest, Iterator[int]]] = deque()
 
     def knows(self, request: ServiceRequest) -> bool:
@@ -269,7 +281,7 @@ class OtlpReceiver:
         elif signal is None or request.method != b"POST":
             text = "Jackline takes POST at /v1/logs, /v1/metrics, /v1/traces."
             _refuse(request, 404, _INVALID, text)
-        elif not self._callbacks.settings().receive:
+        elif not self._settings().receive:
             _refuse(request, 403, _NOT_ALLOWED, _OFF)
         elif not (request.header(b"content-type") or b"").startswith(b"application/json"):
             _refuse(request, 415, _INVALID, _ONLY_JSON)
@@ -301,26 +313,26 @@ class OtlpReceiver:
                 asyncio.get_running_loop().call_soon(self._turn)
 
     def _receive(self, request: ServiceRequest, signal: str) -> Iterator[int]:
-        callbacks = self._callbacks
+        tracing = self._tracing
+        place = _no_place if tracing is None else tracing.place_of
         try:
             body = yield from _decompressed(request)
-            whole = callbacks.settings().prompts
-            export = yield from read_export(body, callbacks.place, with_words=whole)
+            export = yield from read_export(body, place, with_words=self._settings().prompts)
         except ValueError as error:
             _refuse(request, 400, _INVALID, f"Jackline cannot read this: {error}.")
             return
-        if callbacks.pass_on is not None:
+        if self._forwarder is not None:
             try:
                 forwarded = msgspec.json.encode(export.document)
             except (OverflowError, ValueError):
                 text = "Jackline cannot pass this on: a number in it has more than 64 bits."
                 _refuse(request, 400, _INVALID, text)
                 return
-            callbacks.pass_on(signal, forwarded)
+            self._forwarder.put(signal, forwarded)
         for event in export.events:
             yield _PER_EVENT
             self._reports.add(event)
-            if event.what == TOOL_RESULT and not event.traced and callbacks.tool_ran is not None:
+            if event.what == TOOL_RESULT and not event.traced and tracing is not None:
                 took = event.number("duration_ms") / 1000
                 tool = ToolRan(
                     event.session,
@@ -333,7 +345,7 @@ class OtlpReceiver:
                     call_id=event.name("tool_use_id"),
                     error=event.name("error_type"),
                 )
-                callbacks.tool_ran(tool)
+                tracing.tool_ran(tool)
         request.respond(200, [(b"content-type", b"application/json")], b"{}")
 
     def _send_reports(self, request: ServiceRequest) -> None:
@@ -341,7 +353,7 @@ class OtlpReceiver:
         session = parse_qs(request.query.decode("latin-1")).get("session", [""])[0]
         agents = []
         for key, report in self._reports.of_session(session).items():
-            seen = self._callbacks.member(*key)
+            seen = self._member(*key)
             observed = None
             if seen is not None:
                 observed = {
@@ -355,6 +367,10 @@ class OtlpReceiver:
         body = msgspec.json.encode({"schema": SCHEMA, "agents": agents})
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
         request.respond(200, headers, body)
+
+
+def _no_place(_session: str, _agent: str) -> tuple[str, str]:
+    return "", ""
 
 
 def _decompressed(request: ServiceRequest) -> Generator[int, None, bytes]:

@@ -4,17 +4,17 @@ Rules: (1) pure: samples in, bytes out; (2) a metric that is not in the list is 
 every metric of the list always is, with its help and type, also without samples; (3) no label names
 a run, session, agent, call or account; (4) names follow Prometheus' customs: base units, `_total`
 for counters; (5) whatever a label holds, a line stays a line.
-Not here: the values (scrape.py), the page about them (docs/metrics.md, compared by a test).
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+from jackline.control.observatory import Histogram
 
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
@@ -42,42 +42,6 @@ class Metric:
     kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
-
-
-class Histogram:
-    """Counts of values by bucket."""
-
-    __slots__ = ("_bounds", "counts", "sum")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.sum = 0.0
-
-    @classmethod
-    def of(cls, bounds: tuple[float, ...], counts: Sequence[int], total: float) -> Histogram:
-        """One that was counted elsewhere."""
-        made = cls(bounds)
-        made.counts = list(counts)
-        made.sum = total
-        return made
-
-    def observe(self, value: float) -> None:
-        """Count one more value."""
-        self.counts[bisect_left(self._bounds, value)] += 1
-        self.sum += value
-
-    @property
-    def count(self) -> int:
-        """How many values there were."""
-        return sum(self.counts)
-
-    def cumulative(self) -> Iterator[tuple[str, int]]:
-        """Each bucket's upper bound, and how many values were not above it."""
-        so_far = 0
-        for bound, count in zip((*self._bounds, math.inf), self.counts, strict=True):
-            so_far += count
-            yield number(bound), so_far
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +84,7 @@ def _sample(metric: Metric, values: Values, value: Value) -> Iterator[str]:
     labels = f"{{{','.join(pairs)}}}" if pairs else ""
     if isinstance(value, Histogram):
         for bound, count in value.cumulative():
-            bucket = ",".join([*pairs, f'le="{bound}"'])
+            bucket = ",".join([*pairs, f'le="{number(bound)}"'])
             yield f"{metric.name}_bucket{{{bucket}}} {count}"
     if isinstance(value, Histogram | Mean):
         yield f"{metric.name}_sum{labels} {number(value.sum)}"

@@ -1,10 +1,9 @@
-"""Send spans, and clients' own telemetry, to a collector as OTLP's JSON, in a thread.
+"""Send a service's spans and clients' telemetry to a collector, in a thread.
 
 Rules: (1) nothing waits for it: a collector that is away loses spans, never calls; (2) what waits
 is bounded, the oldest goes first, and losses are counted; (3) trouble is logged once; (4) JSON by
 the mapping that OTLP prescribes: ids in hexadecimal, 64-bit numbers as strings, enumerations as
-numbers.
-Not here: what spans are made of (spans.py), what clients' telemetry may hold (export_filter.py).
+numbers; (5) a tool is reported once: by the client's own span, or by ours.
 """
 
 from __future__ import annotations
@@ -15,14 +14,20 @@ import logging
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from jackline import __version__
+from jackline.agents.runner import parse_tool_runs
+from jackline.batches.tool import BatchCall, CallResult
 from jackline.clock import Clock
+from jackline.control.observatory import Observatory
+from jackline.events import AttemptFailed, CallEnded, Event
+from jackline.providers.settings import UpstreamSettings
 from jackline.telemetry import span_names as names
 from jackline.telemetry.settings import OtlpSettings
-from jackline.telemetry.spans import Attribute, Span, Tracer
+from jackline.telemetry.spans import Attribute, Span, ToolRan, Tracer
 
 _log = logging.getLogger(__name__)
 _SEND_EVERY = 5.0
@@ -98,28 +103,88 @@ def post(settings: OtlpSettings, path: str, body: bytes) -> str:
     return ""
 
 
-class SpanSender:
-    """Sends the spans of a tracer; `watch` must run for as long as the service does.
-
-    `settle` has the tracer read the events that are still queued.
-    """
+class Tracing:
+    """The spans of one service; `watch` must run for as long as it does."""
 
     def __init__(
         self,
-        tracer: Tracer,
         settings: OtlpSettings,
-        version: str,
+        upstreams: Callable[[], Sequence[UpstreamSettings]],
+        observatory: Observatory,
         clock: Clock,
-        settle: Callable[[], object],
     ) -> None:
-        self._tracer = tracer
         self._settings = settings
-        self._version = version
+        self._upstreams = upstreams
         self._clock = clock
-        self._settle = settle
+        self._settle = observatory.settle
+        self._tracer = Tracer(self._provider_of)
+        observatory.also = self._on_event
         self._waiting: list[Span] = []
         self._is_failing = False
         self.lost = 0
+
+    def trace_named(self, call: str, traceparent: bytes) -> None:
+        """The client of this call has a trace of its own."""
+        self._tracer.came_with(call, traceparent)
+
+    def tool_ran(self, tool: ToolRan) -> None:
+        """A tool ended; queued calls of its agent come before it."""
+        self._settle()
+        self._tracer.tool_ran(tool)
+
+    def tools_reported(self, session: str, agent: str, header: bytes) -> None:
+        """An agent of ours reports, with its next call, which tools it ran."""
+        for tool in parse_tool_runs(header):
+            ends = tool.begins + tool.seconds
+            self.tool_ran(
+                ToolRan(
+                    session,
+                    agent,
+                    tool.name,
+                    tool.begins,
+                    ends,
+                    ok=tool.ok,
+                    reported_by="agent",
+                    error=tool.ended_by,
+                )
+            )
+
+    def batch_call_ran(self, call: BatchCall, result: CallResult, session: str) -> None:
+        """A call of a batch ended, in the session that ordered it."""
+        ends = self._clock.wall()
+        self.tool_ran(
+            ToolRan(
+                session,
+                "",
+                call.tool.name,
+                ends - result.seconds,
+                ends,
+                ok=result.ok,
+                reported_by="batch",
+                call_id=call.id,
+                error=result.ended_by,
+            )
+        )
+
+    def place_of(self, session: str, agent: str) -> tuple[str, str]:
+        """The trace and the span of an agent, as of now."""
+        self._settle()
+        return self._tracer.place_of(session, agent)
+
+    def take(self, *, all_of_them: bool = False) -> list[Span]:
+        """The spans that are complete; with `all_of_them` also those that are still open."""
+        self._settle()
+        return self._tracer.take(self._clock.wall(), all_of_them=all_of_them)
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, CallEnded):
+            self._tracer.call_ended(event)
+        elif isinstance(event, AttemptFailed):
+            self._tracer.attempt_failed(event)
+
+    def _provider_of(self, upstream: str) -> str:
+        names = {each.name: each.kind.facts.telemetry_name for each in self._upstreams()}
+        return names.get(upstream, upstream or "unknown")
 
     async def watch(self) -> None:
         """Send again and again; at the end send what is left, once."""
@@ -132,15 +197,14 @@ class SpanSender:
 
     async def send(self, *, all_of_them: bool = False) -> None:
         """Send what is complete."""
-        self._settle()
-        self._waiting += self._tracer.take(self._clock.wall(), all_of_them=all_of_them)
+        self._waiting += self.take(all_of_them=all_of_them)
         too_many = len(self._waiting) - _MAX_SPANS_WAITING
         if too_many > 0:
             self.lost += too_many
             del self._waiting[:too_many]
         while self._waiting:
             batch = self._waiting[:_BATCH]
-            body = encode_spans(batch, self._version)
+            body = encode_spans(batch, __version__)
             trouble = await asyncio.to_thread(post, self._settings, "/v1/traces", body)
             if trouble and not self._is_failing:
                 _log.warning("%s does not accept spans: %s", self._settings.endpoint, trouble)

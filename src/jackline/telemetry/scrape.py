@@ -1,203 +1,49 @@
-"""Count calls by lane, watch this process, and answer `/metrics` and `/_jackline/fleet`.
+"""Answer `/metrics` and `/_jackline/fleet`.
 
-Rules: (1) counting is pure and bounded: only so many lanes have counters of their own, the others
-are counted together; whose call it was is ignored; (2) all other work is done on request, and
-changes nothing; lanes of several accounts are shown as one; (3) watching the process costs a few
-wake-ups a second, and an unknown figure is None; (4) every client that passed the access check may
-read; a disk is read off the event loop, every few seconds at most, and a failed read still gets an
-answer.
-Not here: the list of metrics (metrics.py), prices (control/burn.py), gathering facts (assembly/).
+Rules: (1) work is done on request, and changes nothing, but for a few wake-ups a second that
+measure the event loop's delay; (2) lanes of several accounts are shown as one; (3) every client
+that passed the access check may read; a disk is read off the event loop, every few seconds at most,
+and a failed read leaves out its own metrics only.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import mmap
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from jackline.clock import Clock
-from jackline.control.board import Facts
+from jackline.control.board import NO_FLOW_FACTS, Facts, FlowFacts, fleet_document
+from jackline.control.burn import Burn
 from jackline.control.fleet import calls_by_agent
 from jackline.control.http_handler import ServiceRequest
-from jackline.events import AttemptFailed, CallEnded
+from jackline.control.observatory import (
+    MOST_LANES,
+    OTHERS,
+    TOKEN_KINDS,
+    CallCounters,
+    Histogram,
+    Observatory,
+)
+from jackline.control.stored_runs import StoredRuns
+from jackline.errors import JacklineError
+from jackline.journal import Journal
+from jackline.journal.journal import BOUNDS
 from jackline.lane_id import LaneId
 from jackline.states import AgentState, LaneState, RunState
 from jackline.telemetry import metrics as c
-from jackline.telemetry.metrics import (
-    CONTENT_TYPE,
-    Histogram,
-    Mean,
-    Metric,
-    Samples,
-    Value,
-    Values,
-    render,
-)
+from jackline.telemetry.metrics import CONTENT_TYPE, Mean, Metric, Samples, Value, Values, render
 
-MOST_LANES = 256
-OTHERS = "other-lanes"
-NO_LANE = "none"
-"""The lane of calls that were refused before they had one."""
-# Waits are nothing, a throttle's seconds, an outage's minutes or a quota's hours.
-HELD_BOUNDS = (0.005, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 18000.0)
-TOOK_BOUNDS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 18000.0)
-TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "wasted_input", "wasted_output")
-
-
-class LaneCounters:
-    """The outcomes of the calls of one lane."""
-
-    __slots__ = ("cuts", "failures", "held", "outcomes", "tokens", "took", "upstream")
-
-    def __init__(self, upstream: str) -> None:
-        self.upstream = upstream
-        self.outcomes: dict[str, int] = {}
-        self.failures: dict[str, int] = {}
-        self.cuts = 0
-        self.held = Histogram(HELD_BOUNDS)
-        self.took = Histogram(TOOK_BOUNDS)
-        self.tokens = [0] * len(TOKEN_KINDS)
-
-
-class CallCounters:
-    """The sums of all lanes since the service started."""
-
-    def __init__(self) -> None:
-        # By the lane, so that a known lane costs one look-up; several may share sums.
-        self._found: dict[LaneId | None, LaneCounters] = {}
-        self._lanes: dict[str, LaneCounters] = {}
-
-    @property
-    def lanes(self) -> Mapping[str, LaneCounters]:
-        """The sums by the label of a lane."""
-        return self._lanes
-
-    def call_ended(self, event: CallEnded) -> None:
-        """Count a call."""
-        tally = self._found.get(event.lane) or self._counters(event.lane)
-        outcomes = tally.outcomes
-        outcomes[event.outcome] = outcomes.get(event.outcome, 0) + 1
-        tally.held.observe(event.waited)
-        tally.took.observe(event.took)
-        if event.input_tokens or event.output_tokens or event.wasted_input_tokens:
-            tokens = tally.tokens
-            # In the order of TOKEN_KINDS.
-            counts = (
-                event.input_tokens,
-                event.output_tokens,
-                event.cache_read_tokens,
-                event.cache_write_tokens,
-                event.wasted_input_tokens,
-                event.wasted_output_tokens,
-            )
-            for place, count in enumerate(counts):
-                tokens[place] += count
-
-    def attempt_failed(self, event: AttemptFailed) -> None:
-        """Count a failed attempt."""
-        tally = self._found.get(event.lane) or self._counters(event.lane)
-        tally.failures[event.kind] = tally.failures.get(event.kind, 0) + 1
-        # It has a good status and failed nevertheless: the answer had begun.
-        tally.cuts += event.status is not None and event.status < 300
-
-    def _counters(self, lane: LaneId | None) -> LaneCounters:
-        name = NO_LANE if lane is None else lane.label
-        if name not in self._lanes and len(self._lanes) >= MOST_LANES:
-            name = OTHERS
-        tally = self._lanes.get(name)
-        if tally is None:
-            upstream = name if lane is None or name == OTHERS else lane.upstream
-            tally = self._lanes[name] = LaneCounters(upstream)
-        if len(self._found) < 2 * MOST_LANES:
-            self._found[lane] = tally
-        return tally
-
-
+_log = logging.getLogger(__name__)
 _MAX_WINDOWS = 16
 _MAX_LIMITS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class JournalFigures:
-    """The state of the journal."""
-
-    ok: bool
-    lost: int
-    waiting: int
-    commits: Histogram
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessFigures:
-    """What this process has used; `memory` is None where that is not known."""
-
-    cpu_seconds: float
-    loop_seconds: float
-    """Computing time of the event loop's thread since the service started."""
-    memory: int | None
-    loop_delay: Histogram
-
-
-@dataclass(frozen=True, slots=True)
-class RunFigures:
-    """How many runs the store has, by state, and how many of the parked wait for a person."""
-
-    by_state: Mapping[RunState, int]
-    need_you: int
-
-
-@dataclass(frozen=True, slots=True)
-class ScrapeFacts:
-    """Everything that a scrape reads."""
-
-    facts: Facts
-    tally: CallCounters
-    journal: JournalFigures
-    process: ProcessFigures
-    runs: RunFigures | None
-    spent_before: Mapping[LaneId, tuple[float, int]] = field(default_factory=dict)
-    """Dollars and unpriced tokens by lane of before the start, which counters leave out."""
-
-
-def read_metrics(seen: ScrapeFacts) -> dict[Metric, Samples]:
-    """Every metric with its samples, in the order of `metrics.METRICS`."""
-    head: Mapping[str, Any] = seen.facts.head
-    journal, process, runs = seen.journal, seen.process, seen.runs
-    calls = sum(x for tally in seen.tally.lanes.values() for x in tally.outcomes.values())
-    samples: dict[Metric, Samples] = {
-        **_lanes(seen.facts.lanes),
-        **_calls(seen.tally),
-        **_burn(seen),
-        **_windows(head),
-        c.BUILD_INFO: {(str(head["version"]),): 1.0},
-        c.START_TIME: {(): float(head["started"])},
-        c.CALLS_HELD: {(): float(head["held_and_delivered"])},
-        c.CALLS_JOINED: {(): float(head["joined"])},
-        c.CALLS_WAITING: {(): float(head["calls_waiting"])},
-        c.CALLS_IN_FLIGHT: {(): float(head["calls_in_flight"])},
-        c.CONNECTIONS: {(): float(head["connections"])},
-        c.AGENTS: _agents(seen.facts),
-        c.RUNS: {},
-        c.RUNS_NEED_YOU: {},
-        c.OVERHEAD: {(): Mean(process.loop_seconds, calls)},
-        c.LOOP_DELAY: {(): process.loop_delay},
-        c.JOURNAL_COMMIT: {(): journal.commits},
-        c.JOURNAL_OK: {(): float(journal.ok)},
-        c.JOURNAL_LOST: {(): float(journal.lost)},
-        c.JOURNAL_WAITING: {(): float(journal.waiting)},
-        c.MEMORY: {} if process.memory is None else {(): float(process.memory)},
-        c.CPU: {(): process.cpu_seconds},
-    }
-    if runs is not None:
-        samples[c.RUNS] = {(each.value,): float(runs.by_state.get(each, 0)) for each in RunState}
-        samples[c.RUNS_NEED_YOU] = {(): float(runs.need_you)}
-    return {metric: samples[metric] for metric in c.METRICS}
 
 
 def _lanes(lanes: Mapping[str, object]) -> dict[Metric, Samples]:
@@ -254,12 +100,11 @@ def _calls(tally: CallCounters) -> dict[Metric, Samples]:
     }
 
 
-def _burn(seen: ScrapeFacts) -> dict[Metric, Samples]:
+def _burn(burn: Burn, spent_before: Mapping[LaneId, tuple[float, int]]) -> dict[Metric, Samples]:
     dollars: dict[str, float] = {}
     unpriced: dict[str, float] = {}
-    burn = seen.facts.burn
     for lane, sums in burn.by_lane.items():
-        paid, unpaid = seen.spent_before.get(lane, (0.0, 0))
+        paid, unpaid = spent_before.get(lane, (0.0, 0))
         name = lane.label
         name = name if name in dollars or len(dollars) < MOST_LANES else OTHERS
         dollars[name] = dollars.get(name, 0.0) + max(0.0, sums.dollars - paid)
@@ -304,56 +149,37 @@ def _agents(facts: Facts) -> Samples:
     return {(state.value,): float(count) for state, count in counts.items()}
 
 
-_EVERY = 0.25
-_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-
-
-class OwnProcess:
-    """The figures of this process; use it in the event loop's thread."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._delay = Histogram(_BOUNDS)
-        # Imports are not part of a call's computing time.
-        self._begun = time.thread_time()
-
-    async def watch(self) -> None:
-        """Measure how late the loop is, again and again."""
-        while True:
-            due = self._clock.monotonic() + _EVERY
-            await self._clock.sleep(_EVERY)
-            self._delay.observe(max(0.0, self._clock.monotonic() - due))
-
-    def figures(self) -> ProcessFigures:
-        """The present figures."""
-        try:
-            pages = int(Path("/proc/self/statm").read_text().split()[1])
-            memory: int | None = pages * mmap.PAGESIZE
-        except (OSError, ValueError, IndexError):
-            memory = None  # only Linux has this file
-        loop = time.thread_time() - self._begun
-        return ProcessFigures(time.process_time(), loop, memory, self._delay)
-
-
+_SAMPLE_EVERY = 0.25
+_DELAY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 METRICS = b"/metrics"
 FLEET = b"/_jackline/fleet"
 _REFRESH_EVERY = 2.0
 
 
 class ScrapeHandler:
-    """Answers programs; `serve` must run for as long as the service does."""
+    """Answers programs; `serve` and `watch_delay` must run for as long as the service does.
+
+    Make it in the thread of the event loop, whose computing time it measures.
+    """
 
     def __init__(
         self,
-        look: Callable[[], ScrapeFacts],
-        fleet: Callable[[], Mapping[str, object]],
-        refresh: Callable[[], Awaitable[None]],
+        facts: Callable[[FlowFacts], Facts],
+        observatory: Observatory,
+        journal: Journal,
+        stored_runs: StoredRuns,
         clock: Clock,
     ) -> None:
-        self._look = look
-        self._fleet = fleet
-        self._refresh = refresh
+        self._facts = facts
+        self._observatory = observatory
+        self._journal = journal
+        self._stored_runs = stored_runs
         self._clock = clock
+        self._flows = NO_FLOW_FACTS
+        self._runs: Mapping[RunState, tuple[int, int]] | None = None
+        self._delay = Histogram(_DELAY_BOUNDS)
+        # Imports are not part of a call's computing time.
+        self._begun = time.thread_time()
         self._refreshed = float("-inf")
         self._answers: set[asyncio.Task[None]] = set()
 
@@ -382,16 +208,76 @@ class ScrapeHandler:
                 task.cancel()
             await asyncio.gather(*self._answers, return_exceptions=True)
 
+    async def watch_delay(self) -> None:
+        """Measure how late the event loop is, again and again."""
+        while True:
+            due = self._clock.monotonic() + _SAMPLE_EVERY
+            await self._clock.sleep(_SAMPLE_EVERY)
+            self._delay.observe(max(0.0, self._clock.monotonic() - due))
+
     async def _send_refreshed(self, request: ServiceRequest) -> None:
         try:
-            await self._refresh()
+            self._flows = await self._stored_runs.look()
+            self._runs = await self._count_runs()
             self._refreshed = self._clock.monotonic()
         finally:
             self._send(request)
 
     def _send(self, request: ServiceRequest) -> None:
         if request.path == METRICS:
-            kind, body = CONTENT_TYPE, render(read_metrics(self._look()))
+            kind, body = CONTENT_TYPE, render(self.read())
         else:
-            kind, body = b"application/json", msgspec.json.encode(self._fleet())
+            kind, body = (
+                b"application/json",
+                msgspec.json.encode(fleet_document(self._facts(self._flows))),
+            )
         request.respond(200, [(b"content-type", kind), (b"cache-control", b"no-store")], body)
+
+    async def _count_runs(self) -> Mapping[RunState, tuple[int, int]] | None:
+        try:
+            return await self._stored_runs.count()
+        except JacklineError as error:
+            _log.warning("the metrics of runs are missing: %s", error.message)
+            return None
+
+    def read(self) -> dict[Metric, Samples]:
+        """Every metric with its samples, in the order of `metrics.METRICS`."""
+        # First the facts: looking at the fleet counts what was queued.
+        facts = self._facts(self._flows)
+        head: Mapping[str, Any] = facts.head
+        tally = self._observatory.tally
+        calls = sum(x for each in tally.lanes.values() for x in each.outcomes.values())
+        health, commits = self._journal.health, self._journal.commit_times
+        samples: dict[Metric, Samples] = {
+            **_lanes(facts.lanes),
+            **_calls(tally),
+            **_burn(facts.burn, self._observatory.spent_before),
+            **_windows(head),
+            c.BUILD_INFO: {(str(head["version"]),): 1.0},
+            c.START_TIME: {(): float(head["started"])},
+            c.CALLS_HELD: {(): float(head["held_and_delivered"])},
+            c.CALLS_JOINED: {(): float(head["joined"])},
+            c.CALLS_WAITING: {(): float(head["calls_waiting"])},
+            c.CALLS_IN_FLIGHT: {(): float(head["calls_in_flight"])},
+            c.CONNECTIONS: {(): float(head["connections"])},
+            c.AGENTS: _agents(facts),
+            c.RUNS: {},
+            c.RUNS_NEED_YOU: {},
+            c.OVERHEAD: {(): Mean(time.thread_time() - self._begun, calls)},
+            c.LOOP_DELAY: {(): self._delay},
+            c.JOURNAL_COMMIT: {(): Histogram.of(BOUNDS, commits.counts, commits.seconds)},
+            c.JOURNAL_OK: {(): float(health.ok)},
+            c.JOURNAL_LOST: {(): float(health.dropped)},
+            c.JOURNAL_WAITING: {(): float(health.waiting)},
+            c.MEMORY: {},
+            c.CPU: {(): time.process_time()},
+        }
+        with suppress(OSError, ValueError, IndexError):  # only Linux has this file
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            samples[c.MEMORY] = {(): float(pages * mmap.PAGESIZE)}
+        runs = self._runs
+        if runs is not None:
+            nothing = (0, 0)
+            samples[c.RUNS] = {(e.value,): float(runs.get(e, nothing)[0]) for e in RunState}
+            samples[c.RUNS_NEED_YOU] = {(): float(runs.get(RunState.PARKED, nothing)[1])}
+        return {metric: samples[metric] for metric in c.METRICS}

@@ -2,7 +2,6 @@
 
 Rules: (1) names only. They are written here, not imported: the conventions are not stable yet, and
 their package moves and renames them; a change there shall be a decision here.
-Not here: which span has which (spans.py).
 """
 
 from __future__ import annotations

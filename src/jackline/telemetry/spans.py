@@ -4,7 +4,6 @@ Rules: (1) pure: events and the time come in; (2) ids are derived from what they
 child can be sent before its parent and a restart goes on in the same trace; a client's own
 `traceparent` goes before; (3) the span of a flow or an agent is sent when it has been silent for a
 while, or at the end; (4) bounded; (5) no prompt, answer, key or token: only fields of events.
-Not here: the wire format and sending (otlp_export.py).
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class ScriptedRunner:
         """Before this time every turn meets a quota."""
         self.wall_is_billing = False
 
-    async def carry(self, task: AgentTask, log: AgentLog, gate: CallGate) -> Outcome[object]:
+    async def run(self, task: AgentTask, log: AgentLog, gate: CallGate) -> Outcome[object]:
         """Play the agent on from where its log ends."""
         self.begun.append(task.label)
         self.tasks.append(task)

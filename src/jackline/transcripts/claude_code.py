@@ -6,7 +6,6 @@ file's place only adds to what its lines say; (4) in a printed log `is_error` de
 failed, because `subtype` says "success" of failed runs too; a retry is a line `api_retry` or a
 progress line with `subagent_retry`; (5) a result in a workflow's journal is a result, whatever the
 agent's transcript looks like; the run's state is used only where a transcript is missing.
-Not here: the fields (transcripts/records.py), what an answer means (transcripts/conversation.py).
 """
 
 from __future__ import annotations

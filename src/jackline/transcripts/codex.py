@@ -3,7 +3,6 @@
 Rules: (1) a turn failed when its `task_complete` has an error, or when there is an `error` event:
 the event's name also ends turns that went well; (2) tokens come from running totals, which repeat
 and may start again, so only their growth counts.
-Not here: Claude Code (transcripts/claude_code.py), what an error means (failures/).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Rules: (1) an error is an answer marked `isApiErrorMessage`, or a synthetic one 
 marks, not texts; (2) a tool that fails inside an agent is no failure of that agent; (3) filler that
 the client puts between two turns is no answer; (4) a missing structured output is recognised by the
 tool's name, its result's mark and the classifier, and an accepted output settles everything before.
-Not here: finding the lines (transcripts/claude_code.py), adding up (transcripts/story.py).
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Rules: (1) plain values only; (2) a file without content is still a finding, with its problems; (3)
 a report is recognised by its structure (ids, status fields, tags of a notification), never by its
 text; (4) a report has the reporter's own claim, true or not.
-Not here: reading (transcripts/claude_code.py, transcripts/codex.py), joining findings (reader.py),
-whether a report was true (autopsy/agent_reports.py).
 """
 
 from __future__ import annotations

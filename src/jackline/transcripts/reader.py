@@ -6,8 +6,6 @@ by two worker processes, only where forking is safe; results come in the order o
 work of a dead worker is repeated, and no worker outlives this process; (5) ids decide who belongs
 together, and order only between agents of one run that nothing else separates; (6) an agent appears
 once, by its transcript if there is one; (7) a report that fits no agent stays with its receiver.
-Not here: which files (transcripts/sources.py), what their lines mean (transcripts/claude_code.py,
-transcripts/codex.py).
 """
 
 from __future__ import annotations

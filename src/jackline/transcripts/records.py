@@ -4,8 +4,6 @@ Rules: (1) the lines are the same however the bytes arrive, and never more than 
 in memory; (2) a line over the limit is counted and skipped, and the lines after it are not lost;
 (3) only fields that some rule reads are decoded; (4) a field of an unexpected type costs its line,
 never the whole file; (5) broken characters are replaced.
-Not here: what the fields mean for an agent (transcripts/conversation.py), other clients
-(transcripts/codex.py).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ everything in the folder of the same name; (3) every real file is read once, whi
 it; (4) a named file that does not exist is a usage error, one that cannot be read is a problem of
 the report; (5) what cannot be listed is not guessed; file names decide only where that saves
 opening a file.
-Not here: opening files (reader.py).
 """
 
 from __future__ import annotations

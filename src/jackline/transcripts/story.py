@@ -6,8 +6,6 @@ blanked before anything else sees them; (3) times have a zone; (4) token counts 
 because transcripts under-report input tokens; each answer counts once, by its id, and its last line
 wins; (5) a line is an error by its marks, never by its text, which only `classify` reads; (6) the
 last line that matters decides how the agent ended.
-Not here: line formats (transcripts/claude_code.py, transcripts/codex.py), other agents (reader.py),
-judging (autopsy/).
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class Client:
         self, pages: Pages | None = None, leave: FreeLeave | None = None, **more: Any
     ) -> Outcome[object]:
         task = AgentTask("task", SESSION, **{"prompt": "THE TASK", "cwd": self.folder, **more})
-        return run(self.runner().carry(task, pages or Pages(), leave or FreeLeave()))
+        return run(self.runner().run(task, pages or Pages(), leave or FreeLeave()))
 
 
 def run(main: Coroutine[Any, Any, Outcome[object]]) -> Outcome[object]:
@@ -130,7 +130,7 @@ def test_all_calls_go_to_the_gateway_under_the_runs_name_and_class(client: Clien
     client.plays(result())
     task = AgentTask("task", SESSION, "THE TASK", cwd=client.folder, class_="background")
     runner = client.runner(tag="run-7", token="gateways-own")  # noqa: S106
-    run(runner.carry(task, Pages(), FreeLeave()))
+    run(runner.run(task, Pages(), FreeLeave()))
     environ = client.starts[0]["environ"]
     assert environ["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1/t/run-7"
     assert environ["CLAUDECODE"] is None, "it is no part of a client around us"
@@ -281,10 +281,10 @@ def test_an_earlier_process_that_still_lives_is_ended_before_the_next_begins(
     alone = Pages()
 
     async def main() -> Outcome[object]:
-        first = asyncio.create_task(client.runner().carry(task, alone, FreeLeave()))
+        first = asyncio.create_task(client.runner().run(task, alone, FreeLeave()))
         await until(lambda: alone.of("began"))
         pages = Pages(list(alone.lines))
-        second = await client.runner().carry(task, pages, FreeLeave())
+        second = await client.runner().run(task, pages, FreeLeave())
         assert not _lives(alone)
         await first
         return second
@@ -307,7 +307,7 @@ def test_another_agents_session_is_gone_on_with_a_new_task(client: Client) -> No
     task = AgentTask(
         "task", "22222222-2222-4222-8222-222222222222", "THE TASK", resume_session=SESSION
     )
-    outcome = run(client.runner().carry(task, Pages(), FreeLeave()))
+    outcome = run(client.runner().run(task, Pages(), FreeLeave()))
     assert outcome.session_id == SESSION
     (start,) = client.starts
     assert start["arguments"][4:6] == ["--resume", SESSION]

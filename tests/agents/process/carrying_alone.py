@@ -15,7 +15,7 @@ from tests.agents.process.world import World
 async def main(url: str, folder: str, program: str, schema: str) -> None:
     world = World(Path(folder), Path(program), lambda _: Say("-"), url=url)
     task = world.task(schema=json.loads(schema))
-    await world.runner().carry(task, FilePages(Path(folder) / "notebook.jsonl"), FreeLeave())
+    await world.runner().run(task, FilePages(Path(folder) / "notebook.jsonl"), FreeLeave())
 
 
 if __name__ == "__main__":

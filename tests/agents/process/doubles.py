@@ -28,9 +28,9 @@ class Pages:
 
     async def write(self, kind: str, data: JsonObject) -> None:
         await asyncio.sleep(0)
-        self.jot(kind, data)
+        self.append_nowait(kind, data)
 
-    def jot(self, kind: str, data: JsonObject) -> None:
+    def append_nowait(self, kind: str, data: JsonObject) -> None:
         self.lines.append(LogEntry(kind, data))
         self.written(self.lines[-1])
 
@@ -45,14 +45,14 @@ class FilePages(Pages):
         super().__init__()
         self._file = file
         for line in file.read_text().splitlines() if file.exists() else ():
-            super().jot(*json.loads(line))
+            super().append_nowait(*json.loads(line))
 
-    def jot(self, kind: str, data: JsonObject) -> None:
+    def append_nowait(self, kind: str, data: JsonObject) -> None:
         with self._file.open("a") as file:
             file.write(json.dumps([kind, data]) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        super().jot(kind, data)
+        super().append_nowait(kind, data)
 
 
 async def nothing() -> None:

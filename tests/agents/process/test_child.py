@@ -53,7 +53,7 @@ def test_the_prompt_goes_in_and_what_it_prints_comes_out(tmp_path: Path) -> None
     async def main() -> None:
         script = "import sys; t = sys.stdin.read(); print(t * 3); print('E', file=sys.stderr)"
         async with python(script, tmp_path) as child:
-            child.give("grüße " * 20_000)
+            child.send("grüße " * 20_000)
             heard = b"".join([piece async for piece in child.pieces()])
             assert heard.decode().strip() == ("grüße " * 60_000).strip()
             assert child.exit_code == 0
@@ -66,7 +66,7 @@ def test_what_it_left_in_the_background_holds_nobody_up(tmp_path: Path) -> None:
     async def main() -> None:
         script = f"{STRAY}; print('done', flush=True); import os; os._exit(3)"
         async with python(script, tmp_path) as child:
-            child.give("")
+            child.send("")
             assert b"".join([piece async for piece in child.pieces()]).strip() == b"done"
             assert child.exit_code == 3
             mark = child.mark
@@ -86,7 +86,7 @@ def test_whoever_is_cancelled_leaves_nothing_behind(tmp_path: Path) -> None:
         async def hear() -> None:
             async with python(f"{STRAY}; import time; time.sleep(60)", tmp_path) as child:
                 marks.append(child.mark)
-                child.give("")
+                child.send("")
                 async for _ in child.pieces():
                     pass
 
@@ -110,7 +110,7 @@ def test_a_program_that_does_not_want_to_end_is_made_to(tmp_path: Path) -> None:
             "print('ready', flush=True); time.sleep(60)"
         )
         async with python(script, tmp_path) as child:
-            child.give("")
+            child.send("")
             async for _ in child.pieces():
                 break
             await end(child.mark, CLOCK, grace=0.2)

@@ -109,7 +109,7 @@ class World:
 
     async def carry(self, pages: Pages, leave: FreeLeave, **more: object) -> Outcome[object]:
         async with asyncio.timeout(PATIENCE_S):
-            return await self.runner().carry(self.task(**more), pages, leave)
+            return await self.runner().run(self.task(**more), pages, leave)
 
     def _answer(self, asked: ClientRequest) -> Reply:
         self.heard.append(asked)

@@ -3,5 +3,4 @@
 Rules: (1) `is_error` and missing parts decide whether a run failed, never `subtype`; (2) no part of
 a prompt is in a command line; (3) Claude Code's own transcript is the conversation, and is only
 read.
-Not here: starting it for a person (cli/), reading transcripts for their causes (autopsy/).
 """

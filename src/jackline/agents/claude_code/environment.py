@@ -2,7 +2,6 @@
 
 Rules: (1) variables that the user has set stay, except the address itself; (2) every variable is
 here with its reason, and nowhere else; (3) the gateway's token is in it only when it is passed in.
-Not here: writing it for a shell (cli/env.py), starting the client with it (runner.py, cli/).
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ CLIENT_VARIABLES = (
     ClientVariable(
         "CLAUDE_CODE_PROPAGATE_TRACEPARENT",
         "1",
-        "the client sends its trace's id to no other address unless told to",
+        "the client sends its trace's id to no other address without it",
     ),
 )
 

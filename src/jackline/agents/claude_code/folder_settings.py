@@ -8,8 +8,6 @@ another must not obey. So it is started with the user's own settings alone, in e
 Rules: (1) notes (`CLAUDE.md`) are handed on as text, like `AGENTS.md` by Codex: those from the
 folder up to the top of its repository, within bounds, and none through a link out of it; (2) of the
 folder's settings only rules that deny or ask are handed on, which nobody can misuse.
-Not here: how the client is started (runner.py), nested folders of models' agents
-(mcp_server/permissions.py).
 """
 
 from __future__ import annotations

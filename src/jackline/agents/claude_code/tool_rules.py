@@ -1,11 +1,10 @@
-"""Say to Claude Code which tools an agent is offered, and which uses of them need no permission.
+"""Decide which tools Claude Code offers an agent, and which uses of them need no permission.
 
 Rules: (1) a bare name in `--allowedTools` allows every use of that tool, wherever the file is, so
-none of a file tool is ever given: reading in the folder needs no permission, and edits are allowed
-as `Edit(./**)`, which the client keeps to its folder, links and its own settings included; (2) what
-stands in brackets was written by the user, and is given as it is; (3) a tool can be offered without
+no file tool is ever passed so: reading in the folder needs no permission, and edits are allowed as
+`Edit(./**)`, which the client limits to its folder, links and its own settings included; (2) a rule
+with brackets was written by the user, and is passed as it is; (3) a tool can be offered without
 being allowed: then the user's own settings of Claude Code decide about each use.
-Not here: who may name which tool (mcp_server/permissions.py).
 """
 
 from __future__ import annotations

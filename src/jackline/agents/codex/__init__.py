@@ -2,5 +2,4 @@
 
 Rules: (1) a turn that did not complete is no answer; (2) no part of a prompt and no secret is in a
 command line; (3) Codex's own rollout is the conversation, and is only read.
-Not here: reading rollouts for their causes (autopsy/).
 """

@@ -19,6 +19,7 @@ import msgspec
 
 from jackline.agents.messages.conversation import (
     ANSWER,
+    CHARACTERS_PER_TOKEN,
     CUT_OFF,
     ENDED,
     NOTE,
@@ -28,16 +29,13 @@ from jackline.agents.messages.conversation import (
     SHORTENED,
     AgentConversation,
     ConversationLog,
+    MessagesSettings,
     answer_entry,
+    next_call,
+    request_body,
     weight,
 )
 from jackline.agents.messages.mcp_tools import tools_of_servers
-from jackline.agents.messages.request import (
-    CHARACTERS_PER_TOKEN,
-    MessagesSettings,
-    next_call,
-    request_body,
-)
 from jackline.agents.messages.tool_turn import ToolTurn, cut_calls_text
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.prices import dollars, in_dollars
@@ -104,13 +102,13 @@ class MessagesRunner:
         self.settings = settings
         self.tag = tag
 
-    async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
+    async def run(self, task: AgentTask, log: AgentLog, gate: CallGate) -> Outcome[object]:
         """How the agent ended; it continues where the log ends."""
         started = self.clock.monotonic()
-        log = ConversationLog(notebook)
-        conversation = log.conversation
+        own_log = ConversationLog(log)
+        conversation = own_log.conversation
         try:
-            end = await _AgentLoop(self, task, log, leave).run()
+            end = await _AgentLoop(self, task, own_log, gate).run()
         except ModelFailedError as error:
             text = error.text or conversation.text
             end = _End(ending_of(error.failure), text, error.evidence)

@@ -20,9 +20,9 @@ from jackline.agents.messages.conversation import (
     TOOL_ENDED,
     TOOL_OUTPUT,
     ConversationLog,
+    MessagesSettings,
     TurnToolCall,
 )
-from jackline.agents.messages.request import MessagesSettings
 from jackline.agents.runner import JsonObject, ToolRun, ToolRuns
 from jackline.agents.structured_answer import STRUCTURED_OUTPUT
 from jackline.batches.batch import OutputHistory, run_batch
@@ -101,7 +101,7 @@ class _OutputRecorder:
         running = {call.id for call in self._log.conversation.calls if call.ended is None}
         for call_id, pieces in waiting.items():
             if call_id in running:
-                self._log.jot(TOOL_OUTPUT, {"id": call_id, "text": "".join(pieces)})
+                self._log.append_nowait(TOOL_OUTPUT, {"id": call_id, "text": "".join(pieces)})
 
 
 class ToolTurn:

@@ -6,7 +6,6 @@ through arguments; (3) output is passed on in the pieces in which it came, and p
 children hold open block nobody; (4) the child never outlives the block in which it was started, nor
 this process; (5) to end it, first wait if the caller wants, then terminate it, then kill it;
 everything that it started ends with it, also in other process groups.
-Not here: the meaning of its output (claude_code/, codex/).
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _PATIENCE_S = 10
 
 @dataclass(frozen=True, slots=True)
 class ProcessMark:
-    """One process of one machine; `began` is the system's own word, empty when it tells none."""
+    """One process of one machine; `began` is the system's start time, empty where it has none."""
 
     pid: int
     began: str
     family: str = ""
-    """What it and all that it starts carry in their environment."""
+    """A mark in its environment and in that of everything that it starts."""
 
 
 def mark_of(pid: int, family: str = "") -> ProcessMark:
@@ -53,22 +52,18 @@ def is_alive(mark: ProcessMark) -> bool:
     return mark.began != "" and _began(mark.pid) == mark.began
 
 
-def _stat(pid: int) -> list[str] | None:
-    """The fields of a process's state from the third on; its name, the second, may hold spaces."""
-    try:
-        told = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
-    except OSError:
-        return None
-    return told.rpartition(")")[2].split()
-
-
 def _began(pid: int) -> str | None:
-    """The system's word for when this process began; None when there is no such process."""
+    """The system's start time of this process; None when there is no such process."""
     if sys.platform == "win32":
         return _began_on_windows(pid)
     if _PROC.joinpath("self", "stat").exists():
-        fields = _stat(pid)
-        if fields is None or fields[0] in "ZX":
+        try:
+            line = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
+        except OSError:
+            return None
+        # The fields from the third on: the second, the name, may hold spaces.
+        fields = line.rpartition(")")[2].split()
+        if fields[0] in "ZX":
             return None
         # Counted from the boot: two boots may have processes of the same age.
         return f"{_BOOT.read_text('ascii').strip()}+{fields[19]}"
@@ -79,12 +74,12 @@ def _began_by_ps(pid: int) -> str | None:
     command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
     environment = {**os.environ, "LC_ALL": "C"}
     try:
-        told = subprocess.run(  # noqa: S603 -- a fixed program of the system, and a number
+        printed = subprocess.run(  # noqa: S603 -- a fixed program of the system, and a number
             command, env=environment, capture_output=True, timeout=_PATIENCE_S, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    state, _, began = told.stdout.decode("utf-8", "replace").strip().partition(" ")
+    state, _, began = printed.stdout.decode("utf-8", "replace").strip().partition(" ")
     return None if not began or state.startswith("Z") else began.strip()
 
 
@@ -116,7 +111,7 @@ if sys.platform == "win32":
 else:
 
     def _began_on_windows(pid: int) -> str | None:
-        raise AssertionError(f"asked for process {pid} on another system")
+        raise AssertionError(f"called for process {pid} on another system")
 
 
 GRACE_S = 5.0
@@ -150,7 +145,7 @@ async def _gone(mark: ProcessMark, clock: Clock, within: float) -> bool:
 if sys.platform == "win32":
 
     def _ask(mark: ProcessMark) -> None:
-        """Nothing: a console program cannot be asked by another one. It is made to."""
+        """Nothing: no program can ask a console program to end."""
 
     def _force(mark: ProcessMark) -> None:
         with suppress(OSError, subprocess.SubprocessError):
@@ -178,7 +173,7 @@ else:
                 os.kill(mark.pid, number)
 
 
-_KEPT_OF_ERRORS = 8_192
+_MOST_ERRORS = 8_192
 # What was printed before the end is in the pipe already: this is only for a busy machine.
 _DRAIN_S = 2.0
 
@@ -199,7 +194,7 @@ class _Pipes(asyncio.SubprocessProtocol):
             self.pieces.append(data)
             self.news.set()
         else:
-            self.errors = (self.errors + data)[-_KEPT_OF_ERRORS:]
+            self.errors = (self.errors + data)[-_MOST_ERRORS:]
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
         if fd == 1:
@@ -217,7 +212,7 @@ class _Pipes(asyncio.SubprocessProtocol):
 
 
 class Child:
-    """A program under way."""
+    """A running program."""
 
     def __init__(
         self, transport: asyncio.SubprocessTransport, pipes: _Pipes, mark: ProcessMark
@@ -226,13 +221,12 @@ class Child:
         self._pipes = pipes
         self.mark = mark
 
-    def give(self, prompt: str) -> None:
-        """Give it its prompt, and no more; before that it does nothing."""
-        entrance = self._transport.get_pipe_transport(0)
-        if entrance is not None:
-            writing = cast("asyncio.WriteTransport", entrance)
-            writing.write(prompt.encode("utf-8", "replace"))
-            writing.write_eof()
+    def send(self, prompt: str) -> None:
+        """Send it its prompt, and no more; before that it does nothing."""
+        pipe = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
+        if pipe is not None:
+            pipe.write(prompt.encode("utf-8", "replace"))
+            pipe.write_eof()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """What it prints, until it has ended."""
@@ -297,7 +291,7 @@ async def started(
         yield child
     finally:
         try:
-            # Whoever cancels once more while it ends in good order does not get to leave it behind.
+            # Also a second cancellation while it ends leaves no process behind.
             if child.exit_code is None or child.exit_code < 0:
                 await asyncio.shield(asyncio.ensure_future(end(child.mark, clock)))
         finally:

@@ -119,9 +119,9 @@ class ProgramRunner(ABC):
         self._setup = ProgramSetup(base_url.rstrip("/") + tagged, found, environ, token)
         self._clock = clock or SystemClock()
 
-    async def carry(self, task: AgentTask, notebook: AgentLog, leave: CallGate) -> Outcome[object]:
+    async def run(self, task: AgentTask, log: AgentLog, gate: CallGate) -> Outcome[object]:
         """How the agent ended; it continues where the log and the program's records end."""
-        return await _ProgramAgent(self, task, notebook, leave, self._clock).run()
+        return await _ProgramAgent(self, task, log, gate, self._clock).run()
 
     def task_prompt(self, task: AgentTask) -> str:
         """The task as the program gets it."""
@@ -418,7 +418,7 @@ class _ProcessRun:
                 return self._cannot_start(start.command[0], error), None, ProcessCost()
             before = None if output.counted is None else output.counted.to_json()
             await self._write(STARTED, {**asdict(child.mark), "counted": before})
-            child.give(prompt)
+            child.send(prompt)
             try:
                 await within(self._gate.time_limit, self._follow(child, output))
             except StopAgentError as stop:

@@ -3,7 +3,6 @@
 Rules: (1) the folder is the user's alone and lies beside the state folder, outside of projects and
 of the system's temporary folder, which sandboxes of agents leave open; (2) what is in it is gone
 when the program has ended; what a killed process has left is removed after a month.
-Not here: what is written there (claude_code/, codex/).
 """
 
 from __future__ import annotations

@@ -4,6 +4,4 @@ Rules: (1) hooks run within a time limit, before the flow gets the outcome; (2) 
 saved, reported, and tried again by the next process, never hidden; (3) nothing that contains
 unsaved work is deleted. A hook runs at least once per ending, each time with the same idempotency
 key.
-Not here: when something ends (execution/, flow_run.py), the rows (store/), stored forms of
-actions (actions.py).
 """

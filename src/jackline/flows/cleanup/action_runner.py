@@ -5,10 +5,9 @@ waited for beyond the limit: a command is ended with all that it started; a func
 cannot be ended, and is left; (3) a command of the user's own flow runs in the run's folder with
 the whole environment, one that a model ordered as actions.py says; (4) a worktree with a changed,
 new or unreadable file, or with commits on no branch, is not removed, and nothing is forced; files
-that git ignores are no work; (5) within an action, `ctx` speaks of the run and agent that are
+that git ignores are no work; (5) within an action, `ctx` is about the run and agent that are
 cleaned up, also when no process runs them any more, and what it notes or rents is saved before
 the action counts as done.
-Not here: which actions are due (ledger.py), other runs (reaper.py).
 """
 
 from __future__ import annotations
@@ -31,46 +30,38 @@ from jackline.batches.processes import without_secrets
 from jackline.batches.threads import LeavingError, call_function, contain_exits
 from jackline.clock import Clock
 from jackline.errors import JacklineError
-from jackline.flows.actions import (
-    find_function,
-    function_name,
-    parse_allowed_command,
-    permitted_words,
-)
-from jackline.flows.records import ResourceRecord
+from jackline.flows.actions import find_function, function_name, permitted_words
+from jackline.flows.records import ResourceRecord, parse_allowed_command
 from jackline.flows.settings import AllowPatterns
 from jackline.flows.store.run_store import NOT_OURS, RunStore
 from jackline.foreign_repositories import ForeignRepositoryError, ask_git
 
-_TOLD = 200
+_MOST_ERROR_TEXT = 200
 
 
 async def run_command(
     command: str | Sequence[str],
     *,
-    told: bytes,
+    stdin: bytes,
     environment: Mapping[str, str],
     cwd: str,
     limit: float,
     clock: Clock,
 ) -> str:
-    """Why the command failed; empty when it did not.
-
-    `told` is its standard input (empty: none), `environment` all of its variables.
-    """
-    # Files, not pipes: a command need not read what it is told, and a child that it leaves behind
+    """Why the command failed; empty when it did not. `environment` has all of its variables."""
+    # Files, not pipes: a command need not read its input, and a child that it leaves behind
     # cannot keep us waiting for the end of its output.
-    with TemporaryFile() as told_file, TemporaryFile() as errors:
-        told_file.write(told)
-        told_file.seek(0)
+    with TemporaryFile() as input_file, TemporaryFile() as errors:
+        input_file.write(stdin)
+        input_file.seek(0)
         try:
-            starting = (
+            start = (
                 partial(asyncio.create_subprocess_shell, command)
                 if isinstance(command, str)
                 else partial(asyncio.create_subprocess_exec, *command)
             )
-            process = await starting(
-                stdin=told_file,
+            process = await start(
+                stdin=input_file,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=errors,
                 cwd=cwd or None,
@@ -80,53 +71,51 @@ async def run_command(
             )
         except (OSError, ValueError) as error:
             return f"it could not be started: {error}"
-        if not await _ended(process, clock, limit):
+        if not await _ended_in_time(process, clock.sleep(limit)):
             return f"it took longer than {limit:g} seconds and was ended"
         if process.returncode == 0:
             return ""
         errors.seek(0)
-        said = errors.read().decode("utf-8", "replace").strip().splitlines()
-        last = said[-1][-_TOLD:] if said else "it said nothing"
+        lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+        last = lines[-1][-_MOST_ERROR_TEXT:] if lines else "it wrote nothing to stderr"
         return f"exit {process.returncode}: {last}"
 
 
-async def _ended(process: asyncio.subprocess.Process, clock: Clock, limit: float) -> bool:
-    """Whether it ended by itself within the limit; it has ended in any case."""
-    waiting = asyncio.ensure_future(process.wait())
-    limiting = asyncio.ensure_future(clock.sleep(limit))
+async def _ended_in_time(
+    process: asyncio.subprocess.Process, limit: Coroutine[Any, Any, object]
+) -> bool:
+    """Whether it ended by itself; it has ended in any case."""
+    ended = asyncio.ensure_future(process.wait())
     try:
-        await asyncio.wait({waiting, limiting}, return_when=asyncio.FIRST_COMPLETED)
-        in_time = waiting.done()
+        return await _done_before(ended, limit)
+    finally:
+        if not ended.done():
+            # It may have ended in the meantime, which is what we want.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if sys.platform == "win32":
+                    process.kill()
+                else:
+                    os.killpg(process.pid, signal.SIGKILL)
+            await asyncio.wait({ended})
+
+
+async def _done_before(work: asyncio.Future[Any], limit: Coroutine[Any, Any, object]) -> bool:
+    limiting = asyncio.ensure_future(limit)
+    try:
+        await asyncio.wait({work, limiting}, return_when=asyncio.FIRST_COMPLETED)
+        return work.done()
     finally:
         limiting.cancel()
-        if not waiting.done():
-            _end(process)
-            await asyncio.wait({waiting})
-    return in_time
 
 
-def _end(process: asyncio.subprocess.Process) -> None:
-    # It may have ended in the meantime, which is what we want.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-_PREFIX = "worktree "
+_WORKTREE_PREFIX = "worktree "
 # For our questions, and for git's own check before it removes.
 _PLAIN = ("-c", "status.showUntrackedFiles=normal")
 
 
 def release_of_worktree(path: Path) -> str:
-    """What `release=` says for a worktree: `ctx.resource(name, release=release_of_worktree(p))`."""
-    return f"{_PREFIX}{path.resolve()}"
-
-
-def worktree_of(release: str) -> Path | None:
-    """The worktree that such a release means; None when it means something else."""
-    return Path(release.removeprefix(_PREFIX)) if release.startswith(_PREFIX) else None
+    """The `release=` of a worktree: `ctx.resource(name, release=release_of_worktree(p))`."""
+    return f"{_WORKTREE_PREFIX}{path.resolve()}"
 
 
 async def remove_if_clean(path: Path) -> str:
@@ -140,28 +129,28 @@ async def remove_if_clean(path: Path) -> str:
 
 
 async def _remove(path: Path) -> str:
-    code, said = await _git(path, "status", "--porcelain", "--ignore-submodules=all")
+    code, output = await _git(path, "status", "--porcelain", "--ignore-submodules=all")
     if code:
-        return f"kept: git cannot tell whether it is clean ({_text(said)[:100] or code})"
-    if said.strip():
-        return f"kept: {len(said.splitlines())} changed or new files are not committed"
+        return f"kept: git cannot tell whether it is clean ({_text(output)[:100] or code})"
+    if output.strip():
+        return f"kept: {len(output.splitlines())} changed or new files are not committed"
     if overlooked := await _overlooked(path):
-        return f"kept: git was told to overlook changes, in {overlooked} files"
+        return f"kept: git is set to overlook changes, in {overlooked} files"
     # With the worktree goes the only name of what was committed without a branch.
-    code, said = await _git(path, "for-each-ref", "--count=1", "--contains", "HEAD")
-    if code or not said.strip():
+    code, output = await _git(path, "for-each-ref", "--count=1", "--contains", "HEAD")
+    if code or not output.strip():
         return "kept: its last commit is on no branch (`git branch NAME` there saves it)"
-    code, said = await _git(path, "worktree", "remove", str(path))
-    return f"kept: {_text(said)[:200]}" if code else ""
+    code, output = await _git(path, "worktree", "remove", str(path))
+    return f"kept: {_text(output)[:200]}" if code else ""
 
 
 async def _overlooked(path: Path) -> int:
     """How many files are there whose changes `git status` never shows."""
-    code, said = await _git(path, "ls-files", "-v", "-z")
+    code, output = await _git(path, "ls-files", "-v", "-z")
     if code:
         return 1
     # A small letter: assumed to be unchanged. S: not checked out, if it is really not there.
-    marked = [line[2:] for line in said.split(b"\0") if line[:1].islower() or line[:1] == b"S"]
+    marked = [line[2:] for line in output.split(b"\0") if line[:1].islower() or line[:1] == b"S"]
 
     def there() -> int:
         return sum(os.path.lexists(path / os.fsdecode(name)) for name in marked)
@@ -173,16 +162,16 @@ async def _git(cwd: Path, *words: str) -> tuple[int, bytes]:
     return await ask_git(cwd, *_PLAIN, *words)
 
 
-def _text(said: bytes) -> str:
-    return said.decode("utf-8", "replace").strip()
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "replace").strip()
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerlessRun:
-    """A run that nobody carries any more, as those see it who clean up after it."""
+    """A run that no process carries any more, while it is cleaned up after."""
 
     run_id: str
-    engine: RunStore
+    store: RunStore
     clock: Clock
     flow_module: Callable[[], ModuleType | None]
     phases: Mapping[str, str] = field(default_factory=dict)
@@ -198,12 +187,12 @@ class OwnerlessRun:
 
     def note(self, text: str, detail: Mapping[str, object]) -> None:
         """Write a line to the run's log; on the loop's thread."""
-        said = {"says": text, **detail}
-        self.write(self.engine.note(self.run_id, self.clock.wall(), "note", "", said))
+        line = {"says": text, **detail}
+        self.write(self.store.note(self.run_id, self.clock.wall(), "note", "", line))
 
     async def keep(self, resource: ResourceRecord) -> None:
         """Put something on the ledger."""
-        await self.engine.save_resource(resource)
+        await self.store.save_resource(resource)
 
     def write(self, writing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin to write something at once; on the loop's thread."""
@@ -240,12 +229,12 @@ CLEANUP_SCOPE: ContextVar[CleanupScope | None] = ContextVar(
 )
 
 
-_BROKEN_OFF = "it was broken off, since the program was told to end at once"
+_BROKEN_OFF = "it was broken off, since the program has to end at once"
 
 
 @dataclass(frozen=True, slots=True)
 class CleanupAction:
-    """One thing to do: `told` is a command's standard input, `argument` what a function gets.
+    """One thing to do: `stdin` is for a command, `argument` for a function.
 
     `task_id` is the agent that it cleans up after; empty when it is the run itself. `key` is a
     hook's idempotency key; empty for a release.
@@ -254,7 +243,7 @@ class CleanupAction:
     run_id: str
     task_id: str
     action: str
-    told: bytes
+    stdin: bytes
     argument: object
     environment: dict[str, str] = field(default_factory=dict)
     key: str = ""
@@ -262,7 +251,7 @@ class CleanupAction:
 
 @dataclass(frozen=True, slots=True)
 class ActionRunner:
-    """Who does it, and where."""
+    """Runs the actions of one run."""
 
     clock: Clock
     limit: float
@@ -270,7 +259,7 @@ class ActionRunner:
     flow_module: Callable[[], ModuleType | None]
     """The flow's module, loaded when a function of it is first needed."""
     hurry: asyncio.Event = field(default_factory=asyncio.Event)
-    """Once set, what is being done is broken off, and left to the next process."""
+    """Once set, what is running is broken off, and left to the next process."""
     left: OwnerlessRun | None = None
     """The run, when no process carries it any more."""
     trusted: bool = True
@@ -291,39 +280,42 @@ class ActionRunner:
             try:
                 await self.left.settle()
             except JacklineError as error:
-                return trouble or f"what it said could not be kept: {error.message}"
+                return trouble or f"its notes could not be saved: {error.message}"
         return trouble
 
     async def _in_time(self, act: CleanupAction) -> str:
         doing = asyncio.ensure_future(self._done(act))
-        hurrying = asyncio.ensure_future(self.hurry.wait())
         try:
-            await asyncio.wait({doing, hurrying}, return_when=asyncio.FIRST_COMPLETED)
+            await _done_before(doing, self.hurry.wait())
         finally:
-            hurrying.cancel()
             if not doing.done():
                 doing.cancel()
                 await asyncio.wait({doing})
         return _BROKEN_OFF if doing.cancelled() else doing.result()
 
     async def _done(self, act: CleanupAction) -> str:
-        worktree = worktree_of(act.action)
-        if worktree is not None:
-            # From the run's folder, like a command: who cleans up may stand in another.
-            return await self._remove(Path(self.cwd, worktree))
+        if act.action.startswith(_WORKTREE_PREFIX):
+            # From the run's folder, like a command: whoever cleans up may be in another.
+            return await self._remove(Path(self.cwd, act.action.removeprefix(_WORKTREE_PREFIX)))
         name = function_name(act.action)
         if name is not None:
             return await self._call(name, act.argument)
-        allowed = parse_allowed_command(act.action)
-        if allowed is None:
-            environment = {**os.environ, **act.environment}
-            return await self._run(act.action, self.cwd, environment, told=act.told)
-        words = await permitted_words(allowed, self.allow())
-        if isinstance(words, str):
-            return words
-        environment = {**without_secrets(os.environ), **act.environment}
-        # Its input would be a model's text, which some programs read as commands.
-        return await self._run(words, allowed.folder, environment, told=b"")
+        command: str | tuple[str, ...] = act.action
+        environment, cwd, stdin = {**os.environ}, self.cwd, act.stdin
+        if allowed := parse_allowed_command(act.action):
+            command = await permitted_words(allowed, self.allow())
+            if isinstance(command, str):
+                return command
+            # Its input would be a model's text, which some programs read as commands.
+            environment, cwd, stdin = without_secrets(os.environ), allowed.folder, b""
+        return await run_command(
+            command,
+            stdin=stdin,
+            environment={**environment, **act.environment},
+            cwd=cwd,
+            limit=self.limit,
+            clock=self.clock,
+        )
 
     async def _remove(self, worktree: Path) -> str:
         try:
@@ -333,37 +325,18 @@ class ActionRunner:
         except TimeoutError:
             return f"kept: git took longer than {self.limit:g} seconds there"
 
-    async def _run(
-        self,
-        command: str | tuple[str, ...],
-        cwd: str,
-        environment: dict[str, str],
-        *,
-        told: bytes,
-    ) -> str:
-        return await run_command(
-            command,
-            told=told,
-            environment=environment,
-            cwd=cwd,
-            limit=self.limit,
-            clock=self.clock,
-        )
-
     async def _call(self, name: str, argument: object) -> str:
         try:
             function = find_function(name, self.flow_module())
         except JacklineError as error:
             return error.message
         calling = asyncio.ensure_future(_called(function, argument))
-        limiting = asyncio.ensure_future(self.clock.sleep(self.limit))
         try:
-            await asyncio.wait({calling, limiting}, return_when=asyncio.FIRST_COMPLETED)
+            in_time = await _done_before(calling, self.clock.sleep(self.limit))
         finally:
-            limiting.cancel()
             if not calling.done():
                 calling.cancel()
-        return calling.result() if calling.done() else f"it took longer than {self.limit:g} seconds"
+        return calling.result() if in_time else f"it took longer than {self.limit:g} seconds"
 
 
 async def _called(function: Callable[..., object], argument: object) -> str:
@@ -372,6 +345,6 @@ async def _called(function: Callable[..., object], argument: object) -> str:
             await call_function(lambda: function(argument), function)
     except LeavingError as error:
         return str(error)
-    except Exception as error:  # noqa: BLE001 -- a border: a hook's trouble is told, not raised
+    except Exception as error:  # noqa: BLE001 -- a border: a hook's fault is returned
         return f"{type(error).__name__}: {str(error)[:200]}"
     return ""

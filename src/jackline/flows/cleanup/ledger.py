@@ -7,8 +7,6 @@ again by a later process or an explicit order; (4) a resource is released at the
 or run that took it, or when its lease ends; (5) no process can know whether a hook whose process
 died had done its work. So:
 A hook runs at least once per ending, each time with the same idempotency key.
-Not here: what an action does (action_runner.py), all runs (reaper.py), when an agent ends
-(execution/agent_execution.py).
 """
 
 from __future__ import annotations
@@ -17,11 +15,10 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.flows.actions import shown_action
 from jackline.flows.cleanup.action_runner import ActionRunner, CleanupAction
 from jackline.flows.records import (
     CallRecord,
@@ -32,58 +29,51 @@ from jackline.flows.records import (
     decode_outcome,
     encode_outcome,
     outcome_of,
+    shown_action,
 )
 from jackline.flows.store.run_store import NOT_OURS, RunStore
 
 CleanupListener = Callable[[str, str, str], None]
-"""Hears what was done, the label, and the trouble (empty if there was none)."""
+"""Called with what was done, the label, and the trouble (empty if there was none)."""
 
 
+@dataclass(slots=True)
 class Hooks:
     """The hooks of one run."""
 
-    def __init__(
-        self, engine: RunStore, run_id: str, actor: ActionRunner, told: CleanupListener
-    ) -> None:
-        self._engine = engine
-        self._run_id = run_id
-        self._actor = actor
-        self._told = told
-        self._kept: dict[tuple[str, str], HookRecord] = {}
-        self._ends: dict[str, int] = {}
+    _store: RunStore
+    _run_id: str
+    _actor: ActionRunner
+    _listener: CleanupListener
+    _rows: dict[tuple[str, str], HookRecord] = field(default_factory=dict)
+    _ends: dict[str, int] = field(default_factory=dict)
 
     async def load(self) -> None:
         """Read which hooks are due, ran or failed."""
-        rows = await self._engine.hooks(self._run_id)
-        for row in rows:
+        for row in await self._store.hooks(self._run_id):
             # One that is not ours is not run; a promise of the same name is made anew.
             if row.trusted:
-                self._keep(row)
-
-    @property
-    def owing(self) -> bool:
-        """Whether any hook has still to run, or to run again."""
-        return any(row.state != "done" for row in self._kept.values())
+                self._add(row)
 
     async def promise(self, whose: str, hooks: Iterable[str]) -> str:
-        """Keep these hooks as due for the next end of `whose`; gives the id of that end."""
+        """Save these hooks as due for the next end of `whose`; returns the id of that end."""
         end_id = f"{whose}/{self._ends.get(whose, 0) + 1}"
         for hook in hooks:
-            if (end_id, hook) not in self._kept:
+            if (end_id, hook) not in self._rows:
                 due = HookRecord(self._run_id, end_id, hook, b"{}", at=self._actor.clock.wall())
-                await self._engine.end_hook(due)
-                self._kept[end_id, hook] = due
+                await self._store.end_hook(due)
+                self._rows[end_id, hook] = due
         return end_id
 
     async def run(self, end_id: str, hooks: Iterable[str], outcome: Outcome[Any]) -> None:
         """Run those hooks of this end that have not run."""
-        told = encode_outcome(outcome)
+        encoded = encode_outcome(outcome)
         for hook in hooks:
-            row = self._kept.get((end_id, hook))
+            row = self._rows.get((end_id, hook))
             if row is None or row.state == "due":
                 at = self._actor.clock.wall()
-                row = row or HookRecord(self._run_id, end_id, hook, told, at=at)
-                await self._do(replace(row, outcome=told), again=False)
+                row = row or HookRecord(self._run_id, end_id, hook, encoded, at=at)
+                await self._do(replace(row, outcome=encoded), again=False)
 
     async def recover(self) -> None:
         """Run again what an earlier process failed at, or died under."""
@@ -98,10 +88,10 @@ class Hooks:
         ending: Ending | None,
         run: Outcome[Any] | None = None,
     ) -> None:
-        """Run what is due at an end that was kept, but not cleaned up after.
+        """Run what is due at an end that was saved, but not cleaned up after.
 
         With `ending`, the whole run ends here: agents that were underway end like that. `run` is
-        how the run itself ended, once that is kept.
+        how the run itself ended, once that is saved.
         """
         for row in self._in_order():
             if row.state == "due":
@@ -110,32 +100,30 @@ class Hooks:
                 if outcome is not None:
                     await self._do(replace(row, outcome=encode_outcome(outcome)), again=False)
                 elif ending is not None and whose != self._run_id and whose not in calls:
-                    await self._drop(row)
+                    # Promised to an agent that never began: it comes to no end.
+                    settled = replace(row, state="done", at=self._actor.clock.wall())
+                    await self._store.end_hook(settled)
+                    self._add(settled)
 
     def _in_order(self) -> list[HookRecord]:
         """The run's own hooks last: what its agents leave is cleaned up before."""
         own = f"{self._run_id}/"
-        return sorted(self._kept.values(), key=lambda row: row.end_id.startswith(own))
+        return sorted(self._rows.values(), key=lambda row: row.end_id.startswith(own))
 
-    def _keep(self, row: HookRecord) -> None:
-        self._kept[row.end_id, row.hook] = row
+    def _add(self, row: HookRecord) -> None:
+        self._rows[row.end_id, row.hook] = row
         whose, _, number = row.end_id.rpartition("/")
         if row.state != "due":
             self._ends[whose] = max(self._ends.get(whose, 0), int(number))
 
-    async def _drop(self, row: HookRecord) -> None:
-        """Settle what was promised to an agent that never began: it comes to no end."""
-        settled = replace(row, state="done", at=self._actor.clock.wall())
-        await self._engine.end_hook(settled)
-        self._keep(settled)
-
     async def _do(self, row: HookRecord, *, again: bool) -> None:
-        if not row.trusted or not await self._engine.begin_hook(row, again=again):
+        if not row.trusted or not await self._store.begin_hook(row, again=again):
             return
         outcome = decode_outcome(row.outcome)
-        label = outcome.label
         whose = row.end_id.rpartition("/")[0]
-        key = idempotency_key(row)
+        # The hook is part of it: two hooks of one ending may write to the same place.
+        ending = json.dumps([row.run_id, row.end_id, row.hook]).encode()
+        key = hashlib.sha256(ending).hexdigest()[:32]
         act = CleanupAction(
             self._run_id,
             "" if whose == self._run_id else whose,
@@ -152,16 +140,9 @@ class Hooks:
         )
         trouble = await self._actor.do(act)
         ended = replace(row, state="failed" if trouble else "done", trouble=trouble)
-        await self._engine.end_hook(replace(ended, at=self._actor.clock.wall()))
-        self._keep(ended)
-        self._told(f"hook {shown_action(row.hook)}", label, trouble)
-
-
-def idempotency_key(row: HookRecord) -> str:
-    """The same for every execution of one hook at one ending of one agent or run."""
-    # The hook is part of it: two hooks of one ending may write to the same place.
-    told = json.dumps([row.run_id, row.end_id, row.hook]).encode()
-    return hashlib.sha256(told).hexdigest()[:32]
+        await self._store.end_hook(replace(ended, at=self._actor.clock.wall()))
+        self._add(ended)
+        self._listener(f"hook {shown_action(row.hook)}", outcome.label, trouble)
 
 
 def _ended(call: CallRecord | None, ending: Ending | None) -> Outcome[Any] | None:
@@ -173,36 +154,34 @@ def _ended(call: CallRecord | None, ending: Ending | None) -> Outcome[Any] | Non
     return Outcome(ending, evidence=Evidence(says=says), task_id=call.task_id, label=call.label)
 
 
+@dataclass(slots=True)
 class Resources:
     """What one run has rented."""
 
-    def __init__(
-        self, engine: RunStore, run_id: str, actor: ActionRunner, told: CleanupListener
-    ) -> None:
-        self._engine = engine
-        self._run_id = run_id
-        self._actor = actor
-        self._told = told
-        self._held: dict[str, ResourceRecord] = {}
-        # When leases end in real seconds, which nobody sets; kept they are as dates.
-        self._ends: dict[str, float] = {}
+    _store: RunStore
+    _run_id: str
+    _actor: ActionRunner
+    _listener: CleanupListener
+    _held: dict[str, ResourceRecord] = field(default_factory=dict)
+    _ends: dict[str, float] = field(default_factory=dict)
+    """When leases end in real seconds, which nobody sets; they are saved as dates."""
 
     async def load(self) -> None:
         """Read what the run still holds."""
-        rows = await self._engine.resources()
+        rows = await self._store.resources()
         mine = (row for row in rows if row.run_id == self._run_id and row.trusted)
         self._held = {row.name: row for row in mine}
         for row in self._held.values():
             self._note_end(row)
 
     async def take(self, resource: ResourceRecord) -> None:
-        """Keep that it was rented; one that is held already stays as it is, with the new lease."""
+        """Save that it was rented; one that is held already stays as it is, with the new lease."""
         before = self._held.get(resource.name)
         if before is not None:
             resource = replace(before, lease_until=resource.lease_until, release=resource.release)
         self._held[resource.name] = resource
         self._note_end(resource)
-        await self._engine.save_resource(resource)
+        await self._store.save_resource(resource)
 
     async def release_of_agent(self, task_id: str) -> None:
         """Give back what this agent took."""
@@ -235,35 +214,30 @@ class Resources:
         for row in [row for row in self._held.values() if fits(row)]:
             # Out of the way at once, so that a second end does not release it too.
             del self._held[row.name]
-            after = await release(row, self._engine, self._actor, self._told)
+            after = await release(row, self._store, self._actor, self._listener)
             if after.state is not ResourceState.RELEASED:
                 self._held[row.name] = after
 
 
 async def release(
-    row: ResourceRecord, engine: RunStore, actor: ActionRunner, told: CleanupListener
+    row: ResourceRecord, store: RunStore, actor: ActionRunner, listener: CleanupListener
 ) -> ResourceRecord:
-    """Give one thing back, and keep how that went."""
+    """Give one thing back, and save the result."""
     if not row.trusted:
-        told(f"release {row.name}", "", NOT_OURS)
+        listener(f"release {row.name}", "", NOT_OURS)
         return row
-    tries = row.tries + 1
-    await engine.save_resource(replace(row, state=ResourceState.RELEASING, tries=tries))
-    trouble = await actor.do(_act(row)) if row.release else ""
-    now = actor.clock.wall()
+    row = replace(row, state=ResourceState.RELEASING, tries=row.tries + 1)
+    await store.save_resource(row)
+    stdin = json.dumps({"resource": row.name, "run_id": row.run_id, "task_id": row.task_id})
+    environment = {"JACKLINE_RESOURCE": row.name, "JACKLINE_RUN_ID": row.run_id}
+    act = CleanupAction(row.run_id, row.task_id, row.release, stdin.encode(), row.name, environment)
+    trouble = await actor.do(act) if row.release else ""
     after = replace(
         row,
         state=ResourceState.FAILED if trouble else ResourceState.RELEASED,
-        released_at=None if trouble else now,
-        tries=tries,
+        released_at=None if trouble else actor.clock.wall(),
         trouble=trouble,
     )
-    await engine.save_resource(after)
-    told(f"release {row.name}", "", trouble)
+    await store.save_resource(after)
+    listener(f"release {row.name}", "", trouble)
     return after
-
-
-def _act(row: ResourceRecord) -> CleanupAction:
-    told = json.dumps({"resource": row.name, "run_id": row.run_id, "task_id": row.task_id})
-    environment = {"JACKLINE_RESOURCE": row.name, "JACKLINE_RUN_ID": row.run_id}
-    return CleanupAction(row.run_id, row.task_id, row.release, told.encode(), row.name, environment)

@@ -2,25 +2,24 @@
 
 Rules: (1) what a live run holds within its lease is left alone; (2) an ended run holds nothing, and
 owes no hook; (3) hooks go first, as in a live run: they may have to save something from what is
-about to be given back; (4) each try is kept with its result; (5) of several that clean up after one
-run, one does it, by the lease that carries runs; (6) what this installation did not write is left
-alone.
-Not here: what a live run releases itself (ledger.py), listing for people (cli/).
+about to be given back; (4) each try is saved with its result; (5) of several that clean up after
+one run, one does it, by the lease that carries runs; (6) what this installation did not write is
+left alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 
 from jackline.agents.outcome import Ending
 from jackline.clock import Clock
 from jackline.flows.cleanup.action_runner import ActionRunner, OwnerlessRun
 from jackline.flows.cleanup.ledger import Hooks, release
-from jackline.flows.records import ENDED, ResourceRecord, RunRecord, decode_outcome
-from jackline.flows.saved_sources import run_only_known
+from jackline.flows.flow_sources import run_only_known
+from jackline.flows.records import ENDED, CallRecord, ResourceRecord, RunRecord, decode_outcome
 from jackline.flows.settings import AllowPatterns
 from jackline.flows.store.run_store import Claim, RunStore
 
@@ -28,6 +27,8 @@ ModuleOf = Callable[[RunRecord], ModuleType | None]
 """The flow's module of a run; None when its file is gone or cannot be loaded."""
 Take = Callable[[RunRecord, float], Awaitable[Claim | None]]
 """Takes a run over for so many seconds; None when somebody else has it."""
+# Of the hooks that a run owes, only that there are some is known.
+_USUAL_HOOKS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Reaped:
 
 
 async def reap(
-    engine: RunStore,
+    store: RunStore,
     clock: Clock,
     module_of: ModuleOf,
     take: Take,
@@ -55,100 +56,75 @@ async def reap(
     `allow` gives the user's patterns of now for commands that models have ordered.
     """
     done: list[Reaped] = []
-    for left in await _left_behind(engine, clock.wall()):
+    for run, owes_hooks, held in await _left_behind(store, clock.wall()):
         # Two that clean up after one run would run its hooks twice.
-        claim = await take(left.run, limit * (left.acts + 1))
+        claim = await take(run, limit * (_USUAL_HOOKS * owes_hooks + held + 1))
         if claim is None:
             continue
         try:
             # Whoever held it until now may have done it all.
-            for still in await _left_behind(engine, clock.wall(), ours=left.run.run_id):
+            for still, owes_still, _ in await _left_behind(store, clock.wall(), ours=run.run_id):
                 if unattended:
-                    await run_only_known(engine, still.run)
-                await _Reaper(engine, clock, module_of, limit, done, still, allow).clean_up()
+                    await run_only_known(store, still)
+                # Loaded once: what a hook names must be of the very module that it is in.
+                module = cache(partial(module_of, still))
+                calls = await store.calls(still.run_id)
+                phases = {call.task_id: call.phase for call in calls}
+                left = OwnerlessRun(still.run_id, store, clock, module, phases)
+                trusted = still.trusted
+                actor = ActionRunner(
+                    clock, limit, still.cwd, module, left=left, trusted=trusted, allow=allow
+                )
+                done += await _clean_up(store, still, calls, actor, hooks=owes_still)
         finally:
-            standing = await engine.run(left.run.run_id)
-            await engine.let_go(claim, standing or left.run)
+            await store.let_go(claim, await store.run(run.run_id) or run)
     return done
 
 
-async def is_overdue(engine: RunStore, now: float) -> bool:
+async def is_overdue(store: RunStore, now: float) -> bool:
     """Whether something rented, or a hook of an ended run, waits for `reap`."""
-    return bool(await _left_behind(engine, now))
+    return bool(await _left_behind(store, now))
 
 
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """What is to be cleaned up after one run."""
+async def _clean_up(
+    store: RunStore,
+    run: RunRecord,
+    calls: Iterable[CallRecord],
+    actor: ActionRunner,
+    *,
+    hooks: bool,
+) -> list[Reaped]:
+    """Run the hooks that the run owes, then give back what it holds."""
+    done: list[Reaped] = []
 
-    run: RunRecord
-    owes_hooks: bool
-    held: int
+    def listener(what: str, _label: str, trouble: str) -> None:
+        done.append(Reaped(run.run_id, what, trouble))
 
-    @property
-    def acts(self) -> int:
-        """About how many acts it takes: of hooks, only that there are some is known."""
-        return 10 * self.owes_hooks + self.held
-
-
-class _Reaper:
-    """Cleans up after one run."""
-
-    def __init__(
-        self,
-        engine: RunStore,
-        clock: Clock,
-        module_of: ModuleOf,
-        limit: float,
-        done: list[Reaped],
-        left: _Left,
-        allow: AllowPatterns,
-    ) -> None:
-        self._engine = engine
-        self._clock = clock
-        # Loaded once: what a hook names must be of the very module that it stands in.
-        self._module = cache(lambda: module_of(left.run))
-        self._limit = limit
-        self._done = done
-        self._left = left
-        self._allow = allow
-
-    async def clean_up(self) -> None:
-        """Run the hooks that it owes, then give back what it holds."""
-        run = self._left.run
-        calls = {call.task_id: call for call in await self._engine.calls(run.run_id)}
-        phases = {name: call.phase for name, call in calls.items()}
-        left = OwnerlessRun(run.run_id, self._engine, self._clock, self._module, phases)
-        actor = ActionRunner(
-            self._clock,
-            self._limit,
-            run.cwd,
-            self._module,
-            left=left,
-            trusted=run.trusted,
-            allow=self._allow,
-        )
-        if self._left.owes_hooks:
-            hooks = Hooks(self._engine, run.run_id, actor, self._told)
-            await hooks.load()
-            await hooks.recover()
-            ended = None if run.outcome is None else decode_outcome(run.outcome)
-            await hooks.run_due(calls, ending=Ending.CRASH, run=ended)
-        # Looked at only now: a hook may have rented something, too.
-        for row in _over(run, await self._engine.resources(), self._clock.wall()):
-            await release(row, self._engine, actor, self._told)
-
-    def _told(self, what: str, _label: str, trouble: str) -> None:
-        self._done.append(Reaped(self._left.run.run_id, what, trouble))
+    if hooks:
+        owed = Hooks(store, run.run_id, actor, listener)
+        await owed.load()
+        await owed.recover()
+        ended = None if run.outcome is None else decode_outcome(run.outcome)
+        by_task = {call.task_id: call for call in calls}
+        await owed.run_due(by_task, ending=Ending.CRASH, run=ended)
+    # Looked at only now: a hook may have rented something, too.
+    for row in _over(run, await store.resources(), actor.clock.wall()):
+        await release(row, store, actor, listener)
+    return done
 
 
-async def _left_behind(engine: RunStore, now: float, ours: str = "") -> list[_Left]:
-    """What nobody carries and somebody has to clean up; with `ours`, of this run, which we hold."""
-    owing = await engine.owing_hooks()
-    held = await engine.resources()
+async def _left_behind(
+    store: RunStore, now: float, ours: str = ""
+) -> list[tuple[RunRecord, bool, int]]:
+    """The runs to clean up after, whether each owes hooks, and how much it holds.
+
+    With `ours`, only that run, which we hold; else only runs that nobody carries.
+    """
+    owing = await store.owing_hooks()
+    held = await store.resources()
     found = []
     for run_id in [ours] if ours else dict.fromkeys((*owing, *(row.run_id for row in held))):
-        run = await engine.run(run_id)
+        run = await store.run(run_id)
         if run is None or not run.trusted:
             continue  # only listed
         if run.lease_until > now and not ours:
@@ -156,7 +132,7 @@ async def _left_behind(engine: RunStore, now: float, ours: str = "") -> list[_Le
         owes_hooks = run.state in ENDED and run_id in owing
         rows = _over(run, held, now)
         if rows or owes_hooks:
-            found.append(_Left(run, owes_hooks, len(rows)))
+            found.append((run, owes_hooks, len(rows)))
     return found
 
 

@@ -437,7 +437,7 @@ class AgentExecution:
         try:
             await agent.work.begin()
             try:
-                outcome = await self._runner.carry(task, agent.log, call_gate)
+                outcome = await self._runner.run(task, agent.log, call_gate)
             finally:
                 # Whatever ended it, nothing of it is in flight any more.
                 call_gate.release()

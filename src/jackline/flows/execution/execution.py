@@ -28,6 +28,7 @@ from jackline.flows.cleanup.ledger import Hooks, Resources
 from jackline.flows.execution.accounting import RunAccounting
 from jackline.flows.execution.agent_cancellation import AgentCancellations
 from jackline.flows.execution.gate import Gate, StoredWakeUps
+from jackline.flows.flow_sources import SavedSources
 from jackline.flows.host import FlowHost
 from jackline.flows.records import (
     CallKind,
@@ -45,7 +46,6 @@ from jackline.flows.run_events import (
     Listener,
     RunEventLog,
 )
-from jackline.flows.saved_sources import KeptSources
 from jackline.flows.settings import RunSettings
 from jackline.flows.store.run_store import Claim
 
@@ -175,7 +175,7 @@ class Execution:
         self.left_unfinished: int | None = None
         """How many agents had not ended when the flow was interrupted, and continue later."""
         self.wake_ups = StoredWakeUps(host.engine, claim, host.clock)
-        self.sources = KeptSources(host.engine, claim, host.clock, flow_module_name)
+        self.sources = SavedSources(host.engine, claim, host.clock, flow_module_name)
         self.unawaited: dict[object, str] = {}
         self.loop = asyncio.get_running_loop()
         self.registering: set[asyncio.Task[None]] = set()

@@ -162,7 +162,7 @@ class StoredAgentLog:
         await self._write(kind, data)
         self._entries.append(entry)
 
-    def jot(self, kind: str, data: JsonObject) -> None:
+    def append_nowait(self, kind: str, data: JsonObject) -> None:
         """Add a line that need not be waited for."""
         self._entries.append(LogEntry(kind, data, self._clock.wall()))
         self._queue(kind, data)

@@ -16,7 +16,6 @@ from jackline.errors import (
     UnreadableError,
     UsageError,
 )
-from jackline.flows.actions import shown_action
 from jackline.flows.records import (
     ENDED,
     CallRecord,
@@ -26,6 +25,7 @@ from jackline.flows.records import (
     ResourceRecord,
     RunRecord,
     RunState,
+    shown_action,
 )
 from jackline.flows.store.run_store import Claim
 

@@ -17,11 +17,11 @@ from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.process.child import ProcessMark, is_alive
 from jackline.budgets.budget import Budget
 from jackline.errors import UsageError
-from jackline.flows.actions import render_allowed_command
 from jackline.flows.authoring.calls import AgentCall, AgentFailedError, agent, parallel
 from jackline.flows.authoring.context import ctx
 from jackline.flows.authoring.flow_definition import flow
 from jackline.flows.execution.execution import scope_for
+from jackline.flows.records import render_allowed_command
 from jackline.mcp_server.permissions import check_nested
 
 CANCELLED_ALONE = "agent cancelled"

@@ -13,15 +13,15 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline import event_loop
-from jackline.assembly.agent_ends import AgentEndTracker, EndTrackingClients
 from jackline.clock import VirtualClock
 from jackline.control.fleet import Fleet
-from jackline.control.status import count_agents
+from jackline.control.status import AgentCounts
 from jackline.events import CallEnded
+from jackline.hooks.agent_ends import AgentEndTracker
 from jackline.hooks.hook_input import HookInput
 from jackline.lane_id import LaneId
 from jackline.states import AgentState
-from jackline.telemetry.client_telemetry import SUB_AGENT, ClientEvent
+from jackline.telemetry.client_telemetry import SUB_AGENT, ClientEvent, ClientReports
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 AGENTS = ("", "a1", "a2")
@@ -57,7 +57,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 async def met(ends: AgentEndTracker, told: HookInput, *processes: int) -> None:
     """A hook has come, and its processes are known."""
-    ends.hook(told, processes)
+    ends.on_hook(told, processes)
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.gather(*others)
 
@@ -93,7 +93,7 @@ def test_a_session_whose_client_is_gone_is_finished_at_once_with_all_its_agents(
             end(client)
             await ends.look()
             assert states(fleet, clock) == [AgentState.FINISHED] * 3
-            assert count_agents([], fleet, {}, clock.wall()).total == 1, (
+            assert AgentCounts.of([], fleet, {}, clock.wall()).total == 1, (
                 "the other session is none's"
             )
             called(fleet, clock.wall() + 1, "")
@@ -198,7 +198,7 @@ def test_a_sub_agent_ends_when_its_parent_has_its_result_and_its_siblings_do_not
 
 def test_a_sub_agent_ends_by_the_telemetry_of_its_client() -> None:
     async def play(ends: AgentEndTracker, fleet: Fleet, clock: VirtualClock) -> None:
-        book = EndTrackingClients(ends.agent_ended)
+        book = ClientReports(ends.agent_ended)
         book.add(ClientEvent(clock.wall(), SUB_AGENT, "s", "a2", {}, traced=False))
         assert states(fleet, clock) == [AgentState.BETWEEN, AgentState.BETWEEN, AgentState.FINISHED]
         told = book.of_agent("s", "a2")

@@ -4,8 +4,7 @@ Rules: (1) nothing unless the configuration says so; (2) one session is resumed 
 report while it waits or works is ignored, and a session of a run belongs to the run; (3) it waits
 as a parked run, so that every brake on waking applies, `ls --parked` shows it and `cancel` ends
 it; (4) a session that is open, or that went on by itself, is left alone: its plan is dropped.
-Not here: waking it (flows/run_processes.py), running it (mcp_server/agent_manager.py), hooks
-(hooks/).
+It is woken by flows/run_processes.py, and run by agent_manager.py.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,6 @@ from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import cancel_run, new_owner, new_run_id
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import encode_settings
-from jackline.hooks.agent_deaths import StoppedSession
 from jackline.mcp_server.agent_manager import is_of_models
 from jackline.mcp_server.flow.started_agents import started_agents
 
@@ -38,8 +37,27 @@ _SPREAD = 30.0
 _LEASE = 5.0
 _WAITS = (RunState.PARKED, RunState.RUNNING, RunState.STOPPED)
 _LOOK_EVERY = 15.0
-# A client that dies has calls on the side, and words to write down, for a while.
+# A client that dies has calls on the side, and lines to write, for a while.
 _DYING_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class CutOffSession:
+    """A session of Claude Code that died of an API error, or was handed one that mostly ends it."""
+
+    id: str
+    cwd: str
+    transcript: str
+    processes: tuple[int, ...]
+    """The processes it may live in."""
+    kind: Kind
+    cause: str
+    """A noun phrase for the middle of a sentence."""
+    resets_at: datetime | None
+    model: str = ""
+    """The model of its latest call; empty without one."""
+    run: str | None = None
+    """The tag of the run that its calls belong to, if any."""
 
 
 @dataclass(slots=True)
@@ -56,7 +74,7 @@ class _Plan:
 
 
 class SessionResumer:
-    """Hears of sessions that ended at a wall, and lets them go on after it."""
+    """Parks sessions that ended at a wall, so that they are resumed after it."""
 
     def __init__(
         self,
@@ -73,13 +91,12 @@ class SessionResumer:
         self._one_by_one = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
 
-    def stopped(self, stopped: StoppedSession) -> None:
-        """A session died of an API error, or was handed one that mostly ends it."""
-        cause, session = stopped.cause, stopped.session
-        if not self._consents() or cause.kind is not Kind.ACCOUNT_QUOTA:
+    def stopped(self, session: CutOffSession) -> None:
+        """Plan to resume this session, if its quota resets and the user consents."""
+        if not self._consents() or session.kind is not Kind.ACCOUNT_QUOTA:
             return
-        if cause.resets_at is not None and session.id not in self._plans:
-            self._do(partial(self._park, stopped))
+        if session.resets_at is not None and session.id not in self._plans:
+            self._spawn(partial(self._park, session, session.resets_at))
 
     def answered(self, event: CallEnded) -> None:
         """The main thread of a session was answered: it goes on by itself, if it was planned."""
@@ -87,12 +104,12 @@ class SessionResumer:
         if plan is None or event.tag == plan.run:
             return
         if event.model == plan.model or self._clock.steady() > plan.planned_at + _DYING_S:
-            self._do(partial(self._drop, event.session or "", plan))
+            self._spawn(partial(self._drop, event.session or "", plan))
 
     async def watch(self, has_runs: Callable[[], bool]) -> None:
-        """Look after what is planned, also what an earlier service has planned."""
+        """Check what is planned, also what an earlier service has planned."""
         if self._consents() and await asyncio.to_thread(has_runs):
-            await self._try(self._recall)
+            await self._try(self._load)
         while True:
             await self._clock.sleep(_LOOK_EVERY)
             for session, plan in list(self._plans.items()):
@@ -110,29 +127,27 @@ class SessionResumer:
         before, plan.written = plan.written, written
         return before is not None and written != before
 
-    def _do(self, work: Callable[[], Awaitable[None]]) -> None:
+    def _spawn(self, work: Callable[[], Awaitable[None]]) -> None:
         task = asyncio.get_running_loop().create_task(self._try(work))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
     async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            # Two that hear of one session at once must not both plan for it.
+            # Two reports of one session at once must not both plan for it.
             async with self._one_by_one:
                 await work()
         except JacklineError as error:
             _log.warning("sessions cannot be continued: %s", error.message)
 
-    async def _park(self, stopped: StoppedSession) -> None:
+    async def _park(self, session: CutOffSession, resets_at: datetime) -> None:
         host = await self._host()
-        session = stopped.session
-        if stopped.run is not None and await host.engine.run(stopped.run) is not None:
-            return  # that run waits for the reset, and goes on with it
-        planned = await self._planned(host)
-        if session.id in planned:
+        if session.run is not None and await host.engine.run(session.run) is not None:
+            return  # that run waits for the reset, and resumes it
+        if session.id in await self._planned(host):
             return
         marks = [await asyncio.to_thread(mark_of, pid) for pid in session.processes]
-        await self._keep(host, stopped, marks)
+        await self._save(host, session, resets_at, marks)
 
     async def _planned(self, host: FlowHost) -> dict[str, tuple[RunRecord, str]]:
         """Every session that a run of ours waits or works for, with its transcript's path."""
@@ -144,23 +159,24 @@ class SessionResumer:
                         found[order["resume"]] = (run, order.get("transcript", ""))
         return found
 
-    async def _recall(self) -> None:
+    async def _load(self) -> None:
         for session, (run, transcript) in (await self._planned(await self._host())).items():
             if transcript and run.state is RunState.PARKED:
                 at = min(run.created_at, self._clock.steady())
                 self._plans[session] = _Plan(run.run_id, at, "", Path(transcript))
 
-    async def _keep(
-        self, host: FlowHost, stopped: StoppedSession, marks: list[ProcessMark]
+    async def _save(
+        self,
+        host: FlowHost,
+        session: CutOffSession,
+        resets_at: datetime,
+        marks: list[ProcessMark],
     ) -> None:
-        session, cause = stopped.session, stopped.cause
-        if cause.resets_at is None:
-            return
         now = self._clock.now()
-        wake_at = cause.resets_at.timestamp() + self._draw() * _SPREAD
+        wake_at = resets_at.timestamp() + self._draw() * _SPREAD
         order = {
-            "prompt": f"You were cut off by {cause.name}, which has reset by now. Go on with your"
-            " task from where you were, to its end.",
+            "prompt": f"You were cut off by {session.cause}, which has reset by now. Go on with"
+            " your task from where you were, to its end.",
             "label": f"session {session.id[:8]}",
             "runner": "claude-code",
             "cwd": session.cwd,
@@ -179,18 +195,18 @@ class SessionResumer:
             updated_at=now.timestamp(),
         )
         claim = await host.engine.create(record, owner=new_owner(), lease=_LEASE)
-        why = f"session {session.id} was cut off by {cause.name}"
+        why = f"session {session.id} was cut off by {session.cause}"
         parked = replace(record, state=RunState.PARKED, why=why, wake_at=wake_at)
         await host.engine.let_go(claim, parked)
         transcript = Path(session.transcript) if session.transcript else None
         self._plans[session.id] = _Plan(
-            record.run_id, self._clock.steady(), stopped.model, transcript
+            record.run_id, self._clock.steady(), session.model, transcript
         )
-        when = moment_in_words(cause.resets_at, now)
+        when = moment_in_words(resets_at, now)
         _log.info("%s; it goes on %s, as run %s", why, when, record.run_id)
 
     async def _drop(self, session: str, plan: _Plan) -> None:
-        """Take a plan back whose session went on without us."""
+        """Cancel a plan whose session went on without us."""
         if self._plans.get(session) is not plan:
             return
         del self._plans[session]

@@ -3,7 +3,6 @@
 Rules: (1) nothing is written, and without a store nothing is created; (2) bounded: the newest runs,
 and of a large run the calls that matter; (3) no argument, prompt or answer: of an outcome only the
 ending, the evidence and the sums; (4) when a store cannot be read, the last known state remains.
-Not here: orders to runs (flows/run_processes.py).
 """
 
 from __future__ import annotations

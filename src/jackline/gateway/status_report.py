@@ -1,10 +1,8 @@
 """Collect the service's status and the facts of its page from the parts of the running service.
 
-Rules: (1) looking changes nothing; (2) the verdict is made here once, for every face; (3) no
+Rules: (1) looking changes nothing; (2) the verdict is made here once, for every interface; (3) no
 prompt, answer, key or token: an account is shown by its salted fingerprint, a lane by its public
-name; (4) lanes on which nothing is cached cost nothing.
-Not here: the picture (gateway/), the sentences (control/), calls in flight
-(gateway/live_calls.py).
+name; (4) lanes on which nothing is cached cost nothing. The sentences are made in control/.
 """
 
 from __future__ import annotations
@@ -25,14 +23,12 @@ from jackline.control.forecast import (
     CacheAdvice,
     CacheRewriteCost,
     Forecast,
-    advice_for,
-    advice_sentence,
-    cost_of_wall,
     forecast_sentence,
 )
-from jackline.control.status import NO_AGENTS, AgentCounts, count_agents, find_needs, status_line
+from jackline.control.observatory import Observatory
+from jackline.control.status import NO_AGENTS, AgentCounts, find_needs, status_line
+from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import limit_text, whole_second
-from jackline.dashboard.runs import StoredRuns
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.listener import Listener
 from jackline.gateway.status_pages import StatusPages
@@ -42,7 +38,6 @@ from jackline.lane_id import LaneId, Payer
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
 from jackline.states import LaneState
-from jackline.telemetry.observatory import Observatory
 
 
 class CacheWatch:
@@ -52,33 +47,35 @@ class CacheWatch:
         self._desk = desk
         self._price_of = price_of
 
-    def advice(self, now: datetime) -> list[tuple[CacheAdvice, str]]:
-        """For each lane of which something is to be said, the figures and the sentence."""
+    def advice(self) -> list[CacheAdvice]:
+        """The advice about each lane that needs some."""
         lanes = [lane for lane in self._lanes() if not lane.caches.reads_count]
         if not lanes:
             return []
         waiting = self._waiting()
         ahead = self._desk.carrier.controller.wall_ahead
-        found: list[tuple[CacheAdvice, str]] = []
+        found: list[CacheAdvice] = []
         for lane in lanes:
             names = waiting.get(lane.id, set())
             if not names and (lane.state in FLOWING or lane.paused):
                 continue
             price = self._price(lane)
-            told = advice_for(lane, names, price, self._desk.now(), wall_ahead=ahead)
-            if told is not None:
-                found.append((told, advice_sentence(told, now)))
+            advice = CacheAdvice.of(lane, names, price, self._desk.now(), wall_ahead=ahead)
+            if advice is not None:
+                found.append(advice)
         return found
 
     def costs(self, forecasts: Iterable[Forecast]) -> dict[Payer, CacheRewriteCost]:
-        """What the walls that are forecast_sentence will cost, by account, where that matters."""
+        """What the forecast walls will cost, by account, where that matters."""
         found: dict[Payer, CacheRewriteCost] = {}
         for each in forecasts:
             if each.ends_at is None or each.used >= 1.0:
                 continue
             lanes = [e for e in self._lanes() if e.id.payer == each.payer]
             priced = [(lane, self._price(lane)) for lane in lanes]
-            cost = cost_of_wall(priced, self._desk.now(), begins=each.ends_at, ends=each.resets_at)
+            cost = CacheRewriteCost.of_wall(
+                priced, self._desk.now(), begins=each.ends_at, ends=each.resets_at
+            )
             if cost is not None:
                 found[each.payer] = cost
         return found
@@ -116,7 +113,7 @@ def in_trouble(desk: CallIntake, upstream: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReportSources:
-    """Where a service learns how it stands; `notes` are sentences that hold until taken back."""
+    """The parts that a status is read from; `notes` are sentences that hold until removed."""
 
     desk: CallIntake
     live: LiveCalls
@@ -129,15 +126,15 @@ class ReportSources:
 
 
 class StatusReport:
-    """What one service says of itself; `watch` must run for as long as it does."""
+    """The status of one service; `watch` must run for as long as it does."""
 
     def __init__(self, sources: ReportSources, url: Callable[[], str], clock: Clock) -> None:
-        """`url` is the base URL for clients; asked when the port is known."""
+        """`url` returns the base URL for clients; called when the port is known."""
         self._from = sources
         self._url = url
         self._clock = clock
         self._caches = CacheWatch(sources.desk, sources.observatory.price_of)
-        self._crew = NO_AGENTS
+        self._agent_counts = NO_AGENTS
         self._counted_at = float("-inf")
         self._started = clock.steady()
 
@@ -147,7 +144,7 @@ class StatusReport:
         return self._clock.wall() - (self._clock.steady() - self._started)
 
     async def watch(self) -> None:
-        """Keep up with how runs stand, until cancelled."""
+        """Read the states of runs again and again, until cancelled."""
         while True:
             await self._from.book.look()
             await self._clock.sleep(_FLOWS_EVERY)
@@ -156,14 +153,14 @@ class StatusReport:
         """The picture of now, with its verdict and what is to be expected."""
         drawn, now = self._picture(), self._clock.now()
         forecasts = self._from.observatory.windows.forecasts(now.timestamp())
-        crew = self._agents()
+        agents = self._agents()
         costs = self._caches.costs(forecasts)
-        told = forecast_sentence(forecasts, crew.present or drawn.calls_in_flight, now, costs)
-        sentence = verdict(drawn, now, crew, self._needs(drawn))
-        advice = self._caches.advice(now)
-        drawn = replace(drawn, notes=(*drawn.notes, *(words for _, words in advice)))
+        forecast = forecast_sentence(forecasts, agents.present or drawn.calls_in_flight, now, costs)
+        sentence = verdict(drawn, now, agents, self._needs(drawn))
+        advice = self._caches.advice()
+        drawn = replace(drawn, notes=(*drawn.notes, *(each.sentence(now) for each in advice)))
         return {
-            **drawn.to_json(f"{sentence} {told}" if told else sentence),
+            **drawn.to_json(f"{sentence} {forecast}" if forecast else sentence),
             "upstreams": [each.url for each in self._from.desk.settings.upstreams],
             "forecast": [
                 each.to_json() | {"caches": asdict(costs[each.payer])}
@@ -171,7 +168,7 @@ class StatusReport:
                 else each.to_json()
                 for each in forecasts
             ],
-            "cache_advice": [each.to_json(words) for each, words in advice],
+            "cache_advice": [each.to_json(now) for each in advice],
         }
 
     def line(self, _session: str) -> str:
@@ -181,7 +178,7 @@ class StatusReport:
         return status_line(drawn, forecasts, now, self._agents(), self._needs(drawn))
 
     def hello(self, state: Path, *, stopping: bool) -> dict[str, object]:
-        """Who answers at this port."""
+        """The service at this port, for whoever finds it."""
         return {
             "jackline": __version__,
             "status": f"{self._url()}/_jackline/status",
@@ -191,11 +188,11 @@ class StatusReport:
         }
 
     def health(self) -> dict[str, object]:
-        """It lives."""
+        """It is alive."""
         return {"ok": True}
 
     def ready(self) -> dict[str, object]:
-        """Whether it takes calls."""
+        """Whether it accepts calls."""
         return {"ok": not self._from.listener.draining}
 
     def _agents(self) -> AgentCounts:
@@ -204,11 +201,11 @@ class StatusReport:
         size = len(fleet)
         if size <= _FEW or now - self._counted_at >= size / _AGENTS_A_SECOND:
             live, flows = self._from.live.look(), self._from.book.known
-            self._crew = count_agents(
+            self._agent_counts = AgentCounts.of(
                 live, fleet, flows.agent_states, self._clock.wall(), flows.wait_reasons
             )
             self._counted_at = now
-        return self._crew
+        return self._agent_counts
 
     def _needs(self, drawn: GatewayStatus) -> tuple[str, ...]:
         runs, refused = self._from.book.known.runs, self._from.observatory.refused
@@ -228,7 +225,7 @@ class StatusReport:
         known = parts.desk.carrier.controller.lanes.values()
         if any(lane.paused for lane in known):
             both = zip(drawn.lanes, known, strict=True)
-            lanes = tuple(replace(told, paused=lane.paused) for told, lane in both)
+            lanes = tuple(replace(shown_lane, paused=lane.paused) for shown_lane, lane in both)
             drawn = replace(drawn, lanes=lanes)
         labels = self._from.book.known.labels
         if not labels or not drawn.waiting:
@@ -239,19 +236,19 @@ class StatusReport:
         return replace(drawn, waiting=tuple(named))
 
     def _reported(self) -> list[str]:
-        """What vendors say about the lanes that are in trouble."""
+        """What vendors report about the lanes that are in trouble."""
         lanes = self._from.desk.carrier.controller.lanes.values()
         places = {e.id[:2] for e in lanes if e.state is not LaneState.OPEN}
         notes = (self._from.pages.note(upstream, model) for upstream, model in sorted(places))
         return list(dict.fromkeys(note for note in notes if note))
 
 
-# Lists that the page shows in another form, or not at all; the advice stands among the notes.
+# Lists that the page shows in another form, or not at all; the advice is among the notes.
 _NOT_IN_HEAD = frozenset(("schema", "at", "lanes", "waiting", "cache_advice"))
 
 
 class PageFacts:
-    """What there is to see of one service."""
+    """The facts of one service that its page shows."""
 
     def __init__(
         self,
@@ -270,7 +267,7 @@ class PageFacts:
         self._clock = clock
 
     def facts(self, flows: FlowFacts) -> Facts:
-        """How everything stands now; `flows` is what the store of runs told."""
+        """All facts of now; `flows` was read from the store of runs."""
         status, now = self._status(), self._clock.now()
         return Facts(
             at=now.timestamp(),
@@ -298,20 +295,20 @@ class PageFacts:
     def _lanes(self, status: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
         upstreams = {each.name: each for each in self._desk.settings.upstreams}
         lanes = self._desk.carrier.controller.lanes
-        for (lane_id, lane), told in zip(lanes.items(), status["lanes"], strict=True):
+        for (lane_id, lane), row in zip(lanes.items(), status["lanes"], strict=True):
             upstream = upstreams.get(lane_id.upstream)
-            limits = {each: round(share, 2) for each, share in told["limits"].items()}
-            why, until = told["why"], told["until"]
-            if not why and told["waiting"] and (held := lane.held_up(self._clock.steady())):
+            limits = {each: round(share, 2) for each, share in row["limits"].items()}
+            why, until = row["why"], row["until"]
+            if not why and row["waiting"] and (held := lane.held_up(self._clock.steady())):
                 why = held.why
                 until = self._desk.carrier.controller.date_of(held.until)
             yield (
                 # Only a key that no other row has.
                 " ".join(lane_id),
-                told
+                row
                 | {
                     "limits": limits,
-                    "limit_text": limit_text(told, self._clock.now()),
+                    "limit_text": limit_text(row, self._clock.now()),
                     "why": why,
                     "until": None if until is None else whole_second(until),
                     "aim": aim(lane),

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from jackline.agents.outcome import Ending, Outcome
-from jackline.assembly.session_resume import SessionResumer
 from jackline.clock import VirtualClock
 from jackline.failures import Observation, Where, classify
 from jackline.flows.flow_run import FlowRun
@@ -21,7 +20,8 @@ from jackline.flows.lifecycle import begin_resume, cancel_run
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import RunSettings, WakeSettings, decode_settings, may_wake
 from jackline.flows.store import open_run_store
-from jackline.hooks.agent_deaths import DeathCause, ReportedSession, StoppedSession
+from jackline.hooks.agent_deaths import DeathCause
+from jackline.mcp_server.session_resume import CutOffSession, SessionResumer
 from jackline.testing.scripted_agents import ScriptedRunner
 from tests.assembly.world import run
 from tests.hooks.hook_requests import ended
@@ -62,10 +62,16 @@ class World:
         return self.host
 
     def stop(
-        self, cause: DeathCause, *processes: int, run: str | None = None, transcript: str = ""
+        self,
+        cause: DeathCause,
+        *processes: int,
+        session: str = SESSION,
+        run: str | None = None,
+        transcript: str = "",
     ) -> None:
-        session = ReportedSession(SESSION, "/work", transcript, processes)
-        self.continuing.stopped(StoppedSession(session, cause, "opus", run))
+        where = (session, "/work", transcript, processes)
+        why = (cause.kind, cause.name, cause.resets_at)
+        self.continuing.stopped(CutOffSession(*where, *why, "opus", run))
 
     async def hear(self, cause: DeathCause, *processes: int) -> None:
         self.stop(cause, *processes)
@@ -153,11 +159,10 @@ def test_a_session_that_a_run_carries_is_left_to_the_run() -> None:
         world = World()
         await world.hear(WALL, NOBODY)
         own = await world.only()
-        session = ReportedSession("another session", "/work", "", (NOBODY,))
-        world.continuing.stopped(StoppedSession(session, WALL, "opus", own.run_id))
+        world.stop(WALL, NOBODY, session="another session", run=own.run_id)
         await world.settle()
         assert (await world.only()).run_id == own.run_id
-        world.continuing.stopped(StoppedSession(session, WALL, "opus", "a tag of the user's own"))
+        world.stop(WALL, NOBODY, session="another session", run="a tag of the user's own")
         await world.settle()
         assert len(await world.engine.runs()) == 2
 

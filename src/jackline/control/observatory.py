@@ -4,15 +4,15 @@ Rules: (1) a call pays next to nothing for being counted: events are queued and 
 one go; (2) the queue is bounded; (3) calls without a session are in no agent's timeline; (4)
 what happened today before the start is read from the journal off the event loop, before the first
 request and bounded; what cannot be read is left out, and nothing is written again.
-Not here: saving records (journal/), what is shown (control/), what lanes have learned
-(gateway/lane_memory.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from jackline.agents.prices import Price, dollars, price_of
@@ -34,12 +34,124 @@ from jackline.events import (
 from jackline.journal import JournalReader
 from jackline.lane_id import LaneId
 from jackline.lanes.rate_limits import SeenWindow
-from jackline.telemetry.scrape import CallCounters
 
 _MAX_QUEUED = 100_000
 _SETTLE_SECONDS = 2.0
 _MAX_NEWS = 500
 _MAX_RECALLED = 20_000
+MOST_LANES = 256
+OTHERS = "other-lanes"
+NO_LANE = "none"
+"""The lane of calls that were refused before they had one."""
+# Waits are nothing, a throttle's seconds, an outage's minutes or a quota's hours.
+HELD_BOUNDS = (0.005, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 18000.0)
+TOOK_BOUNDS = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 18000.0)
+TOKEN_KINDS = ("input", "output", "cache_read", "cache_write", "wasted_input", "wasted_output")
+
+
+class Histogram:
+    """Counts of values by bucket."""
+
+    __slots__ = ("_bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    @classmethod
+    def of(cls, bounds: tuple[float, ...], counts: Sequence[int], total: float) -> Histogram:
+        """One that was counted elsewhere."""
+        made = cls(bounds)
+        made.counts = list(counts)
+        made.sum = total
+        return made
+
+    def observe(self, value: float) -> None:
+        """Count one more value."""
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        """How many values there were."""
+        return sum(self.counts)
+
+    def cumulative(self) -> Iterator[tuple[float, int]]:
+        """Each bucket's upper bound, and how many values were not above it."""
+        so_far = 0
+        for bound, count in zip((*self._bounds, math.inf), self.counts, strict=True):
+            so_far += count
+            yield bound, so_far
+
+
+class LaneCounters:
+    """The outcomes of the calls of one lane."""
+
+    __slots__ = ("cuts", "failures", "held", "outcomes", "tokens", "took", "upstream")
+
+    def __init__(self, upstream: str) -> None:
+        self.upstream = upstream
+        self.outcomes: dict[str, int] = {}
+        self.failures: dict[str, int] = {}
+        self.cuts = 0
+        self.held = Histogram(HELD_BOUNDS)
+        self.took = Histogram(TOOK_BOUNDS)
+        self.tokens = [0] * len(TOKEN_KINDS)
+
+
+class CallCounters:
+    """The sums of all lanes since the service started."""
+
+    def __init__(self) -> None:
+        # By the lane, so that a known lane costs one look-up; several may share sums.
+        self._found: dict[LaneId | None, LaneCounters] = {}
+        self._lanes: dict[str, LaneCounters] = {}
+
+    @property
+    def lanes(self) -> Mapping[str, LaneCounters]:
+        """The sums by the label of a lane."""
+        return self._lanes
+
+    def call_ended(self, event: CallEnded) -> None:
+        """Count a call."""
+        tally = self._found.get(event.lane) or self._counters(event.lane)
+        outcomes = tally.outcomes
+        outcomes[event.outcome] = outcomes.get(event.outcome, 0) + 1
+        tally.held.observe(event.waited)
+        tally.took.observe(event.took)
+        if event.input_tokens or event.output_tokens or event.wasted_input_tokens:
+            tokens = tally.tokens
+            # In the order of TOKEN_KINDS.
+            counts = (
+                event.input_tokens,
+                event.output_tokens,
+                event.cache_read_tokens,
+                event.cache_write_tokens,
+                event.wasted_input_tokens,
+                event.wasted_output_tokens,
+            )
+            for place, count in enumerate(counts):
+                tokens[place] += count
+
+    def attempt_failed(self, event: AttemptFailed) -> None:
+        """Count a failed attempt."""
+        tally = self._found.get(event.lane) or self._counters(event.lane)
+        tally.failures[event.kind] = tally.failures.get(event.kind, 0) + 1
+        # It has a good status and failed nevertheless: the answer had begun.
+        tally.cuts += event.status is not None and event.status < 300
+
+    def _counters(self, lane: LaneId | None) -> LaneCounters:
+        name = NO_LANE if lane is None else lane.label
+        if name not in self._lanes and len(self._lanes) >= MOST_LANES:
+            name = OTHERS
+        tally = self._lanes.get(name)
+        if tally is None:
+            upstream = name if lane is None or name == OTHERS else lane.upstream
+            tally = self._lanes[name] = LaneCounters(upstream)
+        if len(self._found) < 2 * MOST_LANES:
+            self._found[lane] = tally
+        return tally
 
 
 class Observatory:
