@@ -313,7 +313,7 @@ class ClientCall:
     def waiting(self) -> bool:
         """Whether nothing of it is in flight, and nothing has been delivered."""
         carried = self.carried
-        return carried is not None and carried.hearing is None and not carried.delivered
+        return carried is not None and carried.attempt is None and not carried.delivered
 
     @property
     def organization(self) -> bytes | None:
@@ -436,11 +436,11 @@ class ClientCall:
         age = now - self.arrived
         if age < commit_after:
             return False
-        hearing = None if self.carried is None else self.carried.hearing
-        if hearing is None or age >= _COMMIT_AT_LAST:
+        attempt = None if self.carried is None else self.carried.attempt
+        if attempt is None or age >= _COMMIT_AT_LAST:
             return True
         # In flight: its status may still be sent properly, unless it is known to be good.
-        return hearing.status == 200
+        return attempt.status == 200
 
     def _begin_holding(self, exchange: Exchange) -> None:
         exchange.begin(200, _STREAM_HEAD, self._notes(_STREAM_HEAD))

@@ -50,7 +50,7 @@ def picture(
     calls = [call for call in desk.calls if call.carried is not None]
     waiting = [call for call in calls if call.waiting]
     for call in waiting:
-        for name in call.request.lanes:
+        for name in () if call.carried is None else carrier.lanes_of(call.carried):
             waiting_on[name] = waiting_on.get(name, 0) + 1
     lanes = carrier.controller.lanes.values()
     return GatewayStatus(

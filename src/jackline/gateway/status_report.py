@@ -93,7 +93,7 @@ class CacheWatch:
         for call in self._desk.calls:
             if call.carried is None or not call.waiting or not call.request.conversation:
                 continue
-            for lane in call.request.lanes:
+            for lane in self._desk.carrier.lanes_of(call.carried):
                 found.setdefault(lane, set()).add(call.request.conversation)
         return found
 

@@ -7,8 +7,6 @@ nobody sets; vendors' dates are converted to it here, and follow the wall clock 
 (5) if `now` goes back, time is treated as unchanged; (6) a lane other than the preferred one costs
 as much as a short wait, and so does a lane that fails often; nobody waits for a lane without
 traffic.
-Not here: sending, sleeping, reading bytes (calls/), what one lane has learned (lane.py), the queue
-(queue.py), silent attempts (silent_attempts.py).
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from jackline.lane_id import LaneId
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.call import Call, CallUsage, LaneAttempt, LaneDecision, LaneWait, Refuse, Send
 from jackline.lanes.lane import Draw, Lane
-from jackline.lanes.losses import count_loss, has_lost_enough, pause_after, why_it_rests
 from jackline.lanes.prompt_caches import CacheState
 from jackline.lanes.queue import (
     AGED_AFTER,
@@ -293,7 +290,7 @@ class LaneController:
             )
             entry = self._entries.get(attempt.call.id)
             if entry is not None and is_lost:
-                count_loss(entry, attempt.lane, tokens)
+                entry.count_loss(attempt.lane, tokens)
             if attempt.call.id not in self._under_way:
                 self._resume_or_refuse(attempt, failure, now, decision, lost=is_lost)
             elif entry is not None:
@@ -453,7 +450,7 @@ class LaneController:
         if entry.rests_until is not None and entry.rests_until == entry.sibling_until:
             return LaneWait(_FOR_PREFIX, entry.rests_until)
         if entry.rests_until is not None and entry.lost:
-            return LaneWait(why_it_rests(entry), entry.rests_until)
+            return LaneWait(entry.loss_text(), entry.rests_until)
         if entry.rests_until is not None:
             return LaneWait("it has just failed; it is tried again in a moment", entry.rests_until)
         lanes = [self.lanes[name] for name in entry.lanes]
@@ -472,7 +469,7 @@ class LaneController:
     def has_lost_enough(self, call_id: int) -> bool:
         """Whether so many answers to a call were lost that any other lane is better."""
         entry = self._entries.get(call_id)
-        return entry is not None and has_lost_enough(entry)
+        return entry is not None and entry.has_lost_enough
 
     @property
     def calls_waiting(self) -> int:
@@ -662,11 +659,11 @@ class LaneController:
             return
         if lost:
             entry.outages = 0
-            pause = pause_after(entry, self._draw())
+            pause = entry.pause_after_loss(self._draw())
             if pause:
                 self._leave_line(entry)
                 self._resting.rest_for(entry, now, pause)
-                if has_lost_enough(entry):
+                if entry.has_lost_enough:
                     self._line_up_elsewhere(entry)
                 return
         elif reaction_to(failure) is not Reaction.OUTAGE:

@@ -3,8 +3,6 @@
 Rules: (1) a lane that is parked or down gets one probe at a time; (2) nothing is sent before
 an announced reset; (3) the window shrinks once per throttle episode; (4) no clock and no randomness
 of its own: `now`, on a time line that is never set, and the random draw are arguments.
-Not here: which call and which lane (controller.py), how many at once (window.py), per-minute limits
-(rate_limits.py), evidence of outages (breaker.py).
 """
 
 from __future__ import annotations

@@ -11,9 +11,10 @@ others, but at most every second time on a lane; (6) a call that failed for the 
 retried at once; each further failure in a row makes its delay longer, up to some seconds, never the
 same for two calls; (7) calls with the same prefix wait for the first byte of the one that writes it
 to the prompt cache, each for at most 20 s in all; (8) an operation costs at most the logarithm of
-the number of waiting calls.
-Not here: whether a lane has room (lane.py), what is cached (prompt_caches.py), the order as users
-see it (queue_positions.py).
+the number of waiting calls; (9) a first answer that breaks off is chance and is asked for again
+at once; from then on the pause before each further attempt doubles; after six losses, or once they
+have cost three times the prompt, it is a long one, up to ten minutes; no loss is hopeless: the call
+waits, and its own hold limits end it.
 """
 
 from __future__ import annotations
@@ -29,11 +30,20 @@ import msgspec
 from jackline.failures import Failure
 from jackline.lane_id import LaneId
 from jackline.lanes.call import Call
-from jackline.lanes.prompt_caches import CacheState
+from jackline.lanes.prompt_caches import CacheState, prompt_tokens
 
 # In seconds. Who has waited for so long may go out of turn, and so may a cache that will lapse.
 AGED_AFTER = 600.0
 CLOSING_WITHIN = 120.0
+# Pauses of a call whose answers were lost.
+_SHORTEST_PAUSE = 1.0
+_LONG_PAUSE = 60.0
+_LONGEST_PAUSE = 600.0
+# An outage of a minute takes about so many losses.
+_MOST_LOSSES = 6
+_MOST_PROMPTS = 3.0
+# Of tokens: so little is worth another try.
+_CHEAP = 50_000
 
 
 class Rank(IntEnum):
@@ -84,6 +94,39 @@ class QueueEntry(msgspec.Struct):
     rests_until: float | None = None
     # Until when it may be held for the sake of a prefix that a sibling writes.
     sibling_until: float | None = None
+
+    def count_loss(self, lane: LaneId, tokens: int) -> None:
+        """An attempt was accepted on that lane, has cost so many tokens, and is lost."""
+        self.lost += 1
+        self.lost_tokens += tokens
+        if lane not in self.lost_on:
+            self.lost_on += (lane,)
+
+    @property
+    def has_lost_enough(self) -> bool:
+        """Whether the next attempts are to be rare, or on another lane."""
+        costly = max(_CHEAP, _MOST_PROMPTS * prompt_tokens(self.call))
+        return self.lost >= _MOST_LOSSES or self.lost_tokens >= costly
+
+    def pause_after_loss(self, draw: float) -> float:
+        """How long the call rests after its latest loss; no two rest for the same time."""
+        if self.lost <= 1:
+            return 0.0
+        shortest = _LONG_PAUSE if self.has_lost_enough else _SHORTEST_PAUSE
+        doubled = _SHORTEST_PAUSE * 2.0 ** min(self.lost - 2, 20)
+        return min(max(shortest, doubled), _LONGEST_PAUSE) * (0.75 + 0.5 * draw)
+
+    def loss_text(self) -> str:
+        """What happened to the call, what that has cost, and what can be done."""
+        times = "1 answer" if self.lost == 1 else f"{self.lost} answers"
+        paid = f", with {self.lost_tokens:,} tokens" if self.lost_tokens else ""
+        lanes = ", ".join(map(str, self.lost_on))
+        text = (
+            f"{times} to it began on {lanes} and broke off{paid}; it is asked again after a pause"
+        )
+        if not self.has_lost_enough:
+            return text
+        return f"{text}; see what cuts the connection, or name another upstream to fall back on"
 
 
 class QueueHead(NamedTuple):

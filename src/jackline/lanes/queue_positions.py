@@ -3,7 +3,6 @@
 Rules: (1) reading changes nothing; (2) the order is the one in which `CallQueues.first` would admit
 the calls if nothing else happened; a test compares the two; (3) computed on request only: it costs
 as much as there are waiting calls, and no call pays for it.
-Not here: the order itself (queue.py), the words that users see (control/status.py).
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ another attempt of the same call has begun, or after a quarter of an hour; (4) o
 hedges are limited by a budget (patience.py); on a lane that is silent as a whole, every call may go
 elsewhere; (5) an attempt whose bytes were already delivered to the caller is never hedged; (6)
 silent attempts block nobody: their places are lent, and a hedge that finds no room is queued.
-Not here: how long silence may last (patience.py), sending (controller.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Rules: (1) a key or login that has one vendor's form is sent to no other vendor,
 path or query it is; (2) an upstream whose host is not a known vendor's (a proxy, a bridge) is
 judged by its dialect, and only by the headers that clients log in with; (3) a credential of an
 unknown form goes where its user lets credentials pass through; (4) no error has any part of it.
-Not here: which headers go to upstreams with a key of their own (sent_request.py).
 """
 
 from __future__ import annotations

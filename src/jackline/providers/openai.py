@@ -5,7 +5,6 @@ upstream's own dialect are passed on, and so are their answers; (3) no header of
 with a translated request; (4) what a model supports is known by its name and host; unknown ones get
 the most careful request: a field that is left out costs a little, one that is refused costs the
 call; (5) the user's configuration wins.
-Not here: the translations (dialects/), receiving answers (translated_answer.py).
 """
 
 from __future__ import annotations

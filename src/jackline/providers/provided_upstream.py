@@ -5,7 +5,6 @@ provider is made, with what to change, and not with the first call; (3) only the
 vendor's library looks for it; (4) a request that an upstream cannot serve ends as a rejection of
 its own, so that the call is rerouted and classified like any other; (5) an upstream that has to
 fetch credentials first delays only its own attempts.
-Not here: how each kind renders (the file of each kind), HTTP (upstream/).
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ one account and model: nobody else could read it; (2) a request whose earlier re
 is retried once without it, never again; (3) a header of the answer and the event log report that;
 (4) reasoning that an upstream has refused is not sent to it again, so that the next turns need no
 retry; (5) any other answer and error is passed on as it came.
-Not here: which reasoning belongs to which call (dialects/neutral/options.py), which is foreign at
-first sight (dialects/mixed_conversation.py), what a refusal means (failures/).
 """
 
 from __future__ import annotations

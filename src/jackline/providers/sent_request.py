@@ -4,7 +4,6 @@ Rules: (1) unless credentials are passed through, only headers are sent that are
 identify the client: a vendor's next name for a key is not among them; (2) an upstream's own headers
 override the client's; (3) no secret in an error or `repr`; (4) all other members of a body remain
 as they are; (5) a body that cannot be parsed is not changed: the vendor reports what is wrong.
-Not here: other dialects (dialects/), hop-by-hop headers and lengths (upstream/).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: (1) errors are passed on as they came: status, headers and body; (2) a call that requested a
 stream gets a stream, any other a whole answer; (3) a stream that was cut off gets no end; (4) an
 answer that cannot be parsed breaks, and nothing of it is invented.
-Not here: the translations (dialects/).
 """
 
 from __future__ import annotations
