@@ -284,7 +284,7 @@ class OperatorOrders:
         lanes = self._desk.carrier.controller.lanes
         document = {
             "orders": self.to_json(),
-            "paused": [name for name, lane in lanes.items() if lane.paused],
+            "paused": [lane_id._asdict() for lane_id, lane in lanes.items() if lane.paused],
         }
         self._save(json.dumps(document).encode())
 

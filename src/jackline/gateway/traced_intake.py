@@ -34,7 +34,7 @@ class TracedIntake(CallIntake):
         tag: str | None,
         readable: bytes | bytearray | None,
     ) -> None:
-        """Submit a call."""
+        """Submit a model call."""
         tools = exchange.header(_TOOLS)
         if tools is not None:
             who = identify(exchange.header, tag)
