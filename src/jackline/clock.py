@@ -4,7 +4,7 @@ Rules: (1) dates (`now`, `wall`) follow the system's wall clock, which people an
 set at any moment, and are aware and in the host's zone; (2) durations and deadlines are measured
 with `steady` on the event loop and with `monotonic` elsewhere, never with dates; (3) `steady`
 leaves out the time in which the machine was asleep or the process stopped, and `slept` says how
-much that was; (4) the virtual clock moves only when told to.
+much that was; (4) the virtual clock moves only when a test moves it.
 Not here: what a time in a text means (failures/resets.py), how dates are put on the steady time
 line and follow the wall clock (lanes/controller.py). docs/decisions/050 says why.
 """
@@ -169,7 +169,7 @@ class VirtualClock:
         return self._slept
 
     def beat(self) -> None:
-        """Nothing: virtual time passes only when told to."""
+        """Nothing: virtual time passes only when a test moves it."""
 
     def jump_wall(self, seconds: float) -> None:
         """Set the wall clock forward, or back; nothing else notices."""

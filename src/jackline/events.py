@@ -28,10 +28,10 @@ class CallEnded(NamedTuple):
     """A logical call has come to its end, whatever the end was.
 
     `outcome` is answered, shortened (closed after a finished tool call), refused (the vendor's
-    error was passed on), broken (the connection was cut on purpose), come_back (told to ask again)
-    or left (the client went away). Times are seconds since the epoch, or durations in seconds.
-    What the attempts cost that broke is told apart from the answer's tokens: their input of every
-    kind, and their output as far as it was told.
+    error was passed on), broken (the connection was cut on purpose), come_back (the client shall
+    retry later) or left (the client went away). Times are seconds since the epoch, or durations in
+    seconds. What the attempts cost that broke is counted apart from the answer's tokens: their
+    input of every kind, and their output as far as it was reported.
     """
 
     at: float
@@ -96,9 +96,9 @@ class LanesLearned:
 
 @dataclass(frozen=True, slots=True)
 class WindowsReported:
-    """An answer told how much of its subscription's windows is used; each as (name, share, reset).
+    """How much of its subscription's windows is used, by an answer: (name, share, reset) each.
 
-    Told with every answer, so it is for whoever counts, not for a journal.
+    Sent with every answer, so it is for whoever counts, not for a journal.
     """
 
     at: float

@@ -144,17 +144,17 @@ class StateDir:
         try:
             with safe_files():
                 check_private_folder(self.folder)
-                told = json.loads(read_private(self._running, _LARGEST_WORD))
-            url, token = str(told["url"]), str(told["token"])
+                saved = json.loads(read_private(self._running, _LARGEST_WORD))
+            url, token = str(saved["url"]), str(saved["token"])
             host_and_port(url)
             if not is_token(token):
                 return None
             return RunningGateway(
-                pid=int(told["pid"]),
+                pid=int(saved["pid"]),
                 url=url,
-                upstream=str(told["upstream"]),
-                version=str(told["version"]),
-                started=float(told["started"]),
+                upstream=str(saved["upstream"]),
+                version=str(saved["version"]),
+                started=float(saved["started"]),
                 token=token,
             )
         except (OSError, ValueError, KeyError, TypeError):
@@ -167,8 +167,8 @@ class StateDir:
     def tell_stopped(self, pid: int) -> None:
         """Take the word back, unless another gateway has left its own meanwhile."""
         with suppress(OSError, UnsafeFileError):
-            told = self.running()
-            if told is not None and told.pid == pid:
+            saved = self.running()
+            if saved is not None and saved.pid == pid:
                 self._running.unlink(missing_ok=True)
 
 

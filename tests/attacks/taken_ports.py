@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import Exchange
 from jackline.gateway.listener import Listener
 from jackline.gateway.settings import GatewaySettings, ListenSettings
 

@@ -405,15 +405,15 @@ def test_an_order_for_half_an_hour_holds_for_half_an_hour(jump: float) -> None:
         orders.use({"upstream": "anthropic", "seconds": 1800})
         world.clock.jump_wall(jump)
         await world.pass_time(600)
-        (told,) = orders.told()
+        (told,) = orders.to_json()
         assert told["until"] == pytest.approx(world.clock.wall() + 1200)
         await world.pass_time(1201)
-        assert orders.told() == []
+        assert orders.to_json() == []
         # What was kept holds dates: a service that starts now takes them for what they are.
         world.clock.jump_wall(-jump)
         world.desk.chooser.orders = ()
         orders.recall(kept[0])
-        assert orders.told() == [], "its half hour is over"
+        assert orders.to_json() == [], "its half hour is over"
 
     play([GOOD], scene)
 

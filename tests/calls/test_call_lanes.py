@@ -189,3 +189,22 @@ def test_a_call_that_no_lane_can_serve_within_its_limits_is_refused_and_says_why
             assert str(refused)
 
     play({name: script(kind) for name, kind in behaviour.items()}, scene)
+
+
+def test_lanes_that_are_withheld_from_a_call_are_not_closed_meanwhile() -> None:
+    """They were closed after an hour, and could not be opened to the call any more."""
+
+    async def scene(world: World) -> None:
+        message = UpstreamRequest(b"POST", b"/v1/messages", (), b"{}")
+        first, second = lane_id("first"), lane_id("second")
+        request = CallRequest(
+            "jl_lanes", message, (first, second), own_key=(second,), unproven=True
+        )
+        task = asyncio.create_task(complete_call(world.carrier, request))
+        await world.clock.advance(2)
+        world.carrier.close_idle_lanes(world.clock.steady() + 2 * 3600, 0)
+        assert set(world.controller.lanes) == {first, second}
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    play({"first": [Step(after=1e6)]}, scene)

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.calls import CallAnswer, CallManager, CallRequest, Cap, HoldLimits, complete_call
-from jackline.calls.pending_call import _Nobody
 from jackline.calls.request import CallCompletion
+from jackline.calls.whole_answer import _Collector
 from jackline.clock import VirtualClock
 from jackline.errors import GaveUpError
 from jackline.lane_id import LaneId
@@ -365,13 +365,14 @@ def test_a_call_that_cannot_be_taken_on_leaves_nothing_behind(
 
 
 def test_a_receiver_that_fails_costs_no_permit() -> None:
-    class Failing(_Nobody):
+    class Failing(_Collector):
         def answer_ended(self, ending: CallCompletion) -> None:
             raise OverflowError(f"made by this test, after {ending.tries}")
 
     async def scene(world: World) -> None:
         message = UpstreamRequest(b"POST", b"/v1/messages", (), b"{}")
-        world.carrier.submit(CallRequest("jl_test", message, (lane_id("first"),)), Failing())
+        failing = Failing(asyncio.get_running_loop().create_future())
+        world.carrier.submit(CallRequest("jl_test", message, (lane_id("first"),)), failing)
         for _ in range(20):
             await world.clock.advance(0.5)
         assert world.carrier.under_way == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jackline.config import Config, HomeFolders, load
 from jackline.config.files import read_named
-from jackline.config.project import agree
+from jackline.config.project import ConsentRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Machine:
         """Agree to what stands in this project's file now."""
         file = read_named(path, of_project=True)
         assert file is not None
-        agree(file, self.folders.state, at=0.0)
+        ConsentRecord(self.folders.state).agree(file, at=0.0)
 
     def load(
         self,

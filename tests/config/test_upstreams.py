@@ -14,8 +14,7 @@ from jackline.config import Config, HomeFolders, toml_writer
 from jackline.config.files import FileText
 from jackline.config.loader import load_alone
 from jackline.errors import BadConfigError
-from jackline.providers.presets import PRESETS
-from jackline.providers.settings import Credential, UpstreamKind
+from jackline.providers.settings import PRESETS, Credential, UpstreamKind
 from tests.config.places import Machine
 
 THREE = """
@@ -348,7 +347,7 @@ def test_clients_credentials_going_elsewhere_are_warned_of_unless_meant(machine:
     (told,) = machine.load().warnings
     assert told == (
         "upstream b: whatever key or login a client sends is passed through to b.example, as"
-        f' {path}:3 says; if that is meant, write credential = "pass-through"'
+        f' {path}:3 says; if you want that, write credential = "pass-through"'
     )
     (told,) = machine.load(JACKLINE_UPSTREAM="https://c.example").warnings
     assert "to c.example, as JACKLINE_UPSTREAM says" in told

@@ -14,8 +14,7 @@ import pytest
 from jackline import event_loop
 from jackline.cli.upstream import upstream
 from jackline.cli.upstream_trial import make_trial_call, model_to_try
-from jackline.providers.presets import PRESETS
-from jackline.providers.settings import Credential, UpstreamSettings
+from jackline.providers.settings import PRESETS, Credential, UpstreamSettings
 from jackline.simulator.reply_script import Say
 from jackline.testing import SimulatedProvider
 from tests.config.places import Machine

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from jackline.assembly import Service
 from jackline.events import CallEnded
-from jackline.gateway.identity import conversation_of
+from jackline.gateway.caller import conversation_of
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, CallUsage
 from jackline.lanes.lane import Lane

@@ -381,7 +381,7 @@ def test_an_order_is_taken_back_by_going_on_with_the_agent() -> None:
         w = world(ten_turns)
         begun, task = await under_way(w, working, lambda: len(w.runner.answered) == 2)
         await w.through(cancel_agents(w.host, "r1", "b", ahead=True))
-        with pytest.raises(UsageError, match="is carried by"):
+        with pytest.raises(UsageError, match="is run by"):
             await begin_resume(w.host, "r1", flow=working, only="b")
         assert await w.engine.ordered_ends("r1") == []
         outcome = await w.through(_of(task))

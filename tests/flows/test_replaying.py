@@ -242,7 +242,7 @@ def test_an_agent_that_was_underway_goes_on_at_its_last_whole_turn() -> None:
         assert outcome.value == "v"
         assert len(runner.answered) <= 10 + 1, "at most the turn in hand was lost"
         assert runner.tasks[-1].what_happened == (
-            "The process that carried you ended before you were done."
+            "The process that ran you ended before you were done."
         )
         assert runner.tasks[0].session_id == runner.tasks[-1].session_id
 

@@ -56,7 +56,7 @@ def test_a_first_stop_lets_every_agent_end_its_turn_and_a_resume_goes_on_from_th
         assert outcome.terminated_by is Ending.CANCELLED
         assert len(w.runner.asked) == len(w.runner.answered) == 12, "no turn was cut off"
         assert w.of(AgentEnded) == [], "they have not ended: they go on"
-        assert [e.why for e in w.of(RunStopping)] == ["It was asked to stop."]
+        assert [e.why for e in w.of(RunStopping)] == ["It was ordered to stop."]
         assert (await w.resume(crew(6))).value == 6
         assert len(w.runner.answered) == 30, "every turn was taken once"
 
@@ -244,7 +244,7 @@ def test_two_processes_never_carry_one_run() -> None:
     async def test() -> None:
         w = world(five_turns)
         begun, task = await started(w)
-        with pytest.raises(UsageError, match="is carried by"):
+        with pytest.raises(UsageError, match="is run by"):
             await begin_resume(w.host, "r1", flow=crew(6))
         begun.stop_now()
         await w.through(_of(task))

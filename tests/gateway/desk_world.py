@@ -12,10 +12,10 @@ from jackline.calls import CallManager, Dialect
 from jackline.clock import VirtualClock
 from jackline.events import CallEnded, Event
 from jackline.gateway.call_intake import CallIntake, look_after
-from jackline.gateway.exchange import Bytes, Exchange
+from jackline.gateway.connection import Bytes, Exchange
 from jackline.gateway.lane_registry import LaneRegistry
-from jackline.gateway.request_reader import read_head
 from jackline.gateway.settings import GatewaySettings
+from jackline.http1.requests import parse_head
 from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
 from jackline.providers.settings import Credential, UpstreamSettings
@@ -207,9 +207,9 @@ class World:
         client = ClientOnPaper(self.clock)
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         raw = f"POST {TARGET} HTTP/1.1\r\nHost: 127.0.0.1:8766\r\n{lines}\r\n"
-        head = read_head(raw.encode())
+        head = parse_head(raw.encode())
         client.exchange = Exchange(client, head, body)
-        self.desk.take(client.exchange, TARGET.encode(), tag)
+        self.desk.take(client.exchange, TARGET.encode(), tag, body)
         return client
 
     def send_foreign(
@@ -232,8 +232,8 @@ class World:
         lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
         raw = f"POST {target} HTTP/1.1\r\n{lines}\r\n"
         body = json.dumps({"model": "gpt-5.5", "input": "hi", "stream": stream}).encode()
-        client.exchange = Exchange(client, read_head(raw.encode()), body)
-        self.desk.take_foreign(client.exchange, target.encode(), None, dialect)
+        client.exchange = Exchange(client, parse_head(raw.encode()), body)
+        self.desk.take_foreign(client.exchange, target.encode(), None, dialect, body)
         return client
 
     async def pass_time(self, seconds: float) -> None:

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from jackline.event_loop import loop_factory
-from jackline.gateway.connection import ClientConnection
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import ClientConnection, Exchange
 from jackline.gateway.listener import Listener
 from jackline.gateway.settings import GatewaySettings, LimitSettings, ListenSettings
 

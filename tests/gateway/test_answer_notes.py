@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.gateway.own_answers import new_call_id, note_lines, request_id, with_note_headers
+from jackline.gateway.call_intake import new_call_id
+from jackline.gateway.own_answers import note_lines, request_id
 
 
 @given(st.text(max_size=40), st.booleans())
@@ -18,13 +19,18 @@ def test_no_name_of_a_lane_can_begin_a_line_of_its_own(lane: str, names_it: bool
 
 
 @given(st.integers(0, 99), st.floats(-1, 1e6), st.booleans())
-def test_the_lines_say_what_the_headers_say(attempts: int, waited: float, named: bool) -> None:
-    given_headers = [(b"Request-Id", b"req_1")] if named else []
-    headers = with_note_headers(given_headers, "jl_1", "first/m", attempts, waited)
+def test_the_lines_are_our_headers(attempts: int, waited: float, named: bool) -> None:
+    headers = [(b"Request-Id", b"req_1")] if named else []
+    assert request_id(headers) == ("req_1" if named else None)
     lines = note_lines("jl_1", "first/m", attempts, waited, names_it=not named)
-    assert request_id(headers) == ("req_1" if named else "jl_1")
-    ours = headers[len(given_headers) :]
-    assert lines == b"".join(b"%b: %b\r\n" % pair for pair in ours)
+    ours = {
+        **({} if named else {b"request-id": b"jl_1"}),
+        b"x-jackline-call": b"jl_1",
+        b"x-jackline-lane": b"first/m",
+        b"x-jackline-attempts": b"%d" % attempts,
+        b"x-jackline-waited": b"%.3f" % max(0.0, waited),
+    }
+    assert lines == b"".join(b"%b: %b\r\n" % pair for pair in ours.items())
 
 
 def test_no_two_calls_have_the_same_name() -> None:

@@ -17,9 +17,9 @@ from jackline.clock import VirtualClock
 from jackline.dialects.cache_marks import with_hour_marks
 from jackline.events import CallEnded
 from jackline.gateway.call_intake import CallIntake, look_after
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.request_reader import read_head
+from jackline.gateway.connection import Exchange
 from jackline.gateway.settings import CacheSettings, GatewaySettings
+from jackline.http1.requests import parse_head
 from jackline.lane_id import LaneId
 from jackline.lanes import CacheTtl
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
@@ -381,8 +381,10 @@ def test_a_count_of_tokens_is_left_alone() -> None:
         head = (
             f"POST {target.decode()} HTTP/1.1\r\nHost: 127.0.0.1\r\nx-api-key: sk-ant-one\r\n\r\n"
         )
-        client.exchange = Exchange(client, read_head(head.encode()), BODY)
-        world.desk.take_side_call(client.exchange, target, "night", "count_tokens")
+        client.exchange = Exchange(client, parse_head(head.encode()), BODY)
+        world.desk.take_side_call(
+            client.exchange, target, "night", "count_tokens", client.exchange.body
+        )
         await world.until_over(client)
 
     cache = CacheSettings(HOUR, tags={"night": HOUR})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jackline.gateway.identity import begins_conversation, conversation_of, prefix_of
+from jackline.gateway.caller import begins_conversation, conversation_of, prefix_of
 
 SESSION, AGENT = "25be810d", "a7d6b6"
 MARK = {"cache_control": {"type": "ephemeral"}}

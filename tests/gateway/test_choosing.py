@@ -9,9 +9,9 @@ import pytest
 
 from jackline.control import GatewayStatus
 from jackline.errors import BadArgumentError
+from jackline.gateway.caller import Client, Identity
 from jackline.gateway.control_plane import OperatorOrders
-from jackline.gateway.identity import Client, Identity
-from jackline.gateway.routes import RouteChooser, RouteOverride
+from jackline.gateway.placement import RouteChooser, RouteOverride
 from jackline.gateway.settings import GatewaySettings
 from jackline.gateway.status_picture import picture
 from jackline.journal import JournalHealth
@@ -57,7 +57,7 @@ def settings(*upstreams: UpstreamSettings, never: tuple[str, ...] = ()) -> Gatew
 def ladder(
     chooser: RouteChooser, model: str = MODEL, who: Identity = ME
 ) -> list[tuple[str, str, bool]]:
-    return [(u.name, name, degrades) for u, name, degrades in chooser.ladder(model, who, 0.0)]
+    return [(u.name, name, degrades) for u, name, degrades in chooser.routes(model, who, 0.0)]
 
 
 def test_the_same_model_elsewhere_comes_before_another_model() -> None:
@@ -113,7 +113,7 @@ def test_clients_of_openai_go_to_upstreams_of_their_dialect_by_the_same_rules() 
     chooser.use(
         [FIRST, local, GPT, router, cheap, replace(GPT, kind=UpstreamKind.OPENAI_RESPONSES)]
     )
-    found = chooser.ladder("gpt-5.5", ME, 0.0, "openai-chat")
+    found = chooser.routes("gpt-5.5", ME, 0.0, "openai-chat")
     assert [(u.name, name, degrades) for u, name, degrades in found] == [
         ("cheap", "gpt-5.5", False),
         ("gpt", "gpt-5.5", False),
@@ -121,9 +121,9 @@ def test_clients_of_openai_go_to_upstreams_of_their_dialect_by_the_same_rules() 
         ("local", "qwen3-coder", True),
     ]
     chooser.orders = (RouteOverride("router", session="s1"),)
-    assert chooser.ladder("gpt-5.5", ME, 0.0, "openai-chat")[0].upstream.name == "router"
+    assert chooser.routes("gpt-5.5", ME, 0.0, "openai-chat")[0].upstream.name == "router"
     chooser.use([FIRST])
-    assert chooser.ladder("gpt-5.5", ME, 0.0, "openai-chat") == ()
+    assert chooser.routes("gpt-5.5", ME, 0.0, "openai-chat") == ()
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_an_order_by_hand_comes_first_for_what_it_names_until_it_ends() -> None:
     assert ladder(chooser)[0] == ("gpt", "gpt-5.5", False)
     assert ladder(chooser, model="claude-sonnet-4-6")[0][0] == "first"
     assert ladder(chooser, who=replace(ME, session="s2"))[0][0] == "first"
-    assert chooser.ladder(MODEL, ME, 11.0)[0].upstream.name == "first"
+    assert chooser.routes(MODEL, ME, 11.0)[0].upstream.name == "first"
 
 
 def test_an_outage_moves_calls_to_the_same_model_elsewhere_unseen() -> None:

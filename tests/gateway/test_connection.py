@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import Exchange
 from tests.gateway.serving import (
     HOST,
     LOOPS,

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.request_reader import ChunkedBody, RequestRefusal
+from jackline.gateway.connection import Exchange
 from jackline.gateway.settings import LimitSettings
+from jackline.http1.requests import ChunkedBody, RequestRefusal
 from tests.gateway.serving import HOST, LOOPS, client_of, echo, get, listening, post, run, until
 
 MEGABYTE = 1024 * 1024

@@ -8,10 +8,10 @@ import socket
 
 import pytest
 
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import Exchange
 from jackline.gateway.listener import Listener
-from jackline.gateway.request_reader import RequestStage
 from jackline.gateway.settings import GatewaySettings, LimitSettings, ListenSettings
+from jackline.http1.requests import RequestStage
 from tests.gateway.serving import (
     HOST,
     LOOPS,
@@ -278,7 +278,7 @@ def test_headers_that_drip_in_do_not_buy_more_time_but_a_body_that_goes_on_does(
             wire = post(b"123456")
             await client.send(wire[:10])
             await until(
-                lambda: any(one._reader.stage is RequestStage.HEAD for one in listener._open)
+                lambda: any(one._parser.stage is RequestStage.HEAD for one in listener._open)
             )
             (connection,) = listener._open
             first = connection.deadline
@@ -287,7 +287,7 @@ def test_headers_that_drip_in_do_not_buy_more_time_but_a_body_that_goes_on_does(
                 await asyncio.sleep(0.001)
             assert connection.deadline == first
             await client.send(wire[20:-6])
-            await until(lambda: connection._reader.stage is RequestStage.BODY)
+            await until(lambda: connection._parser.stage is RequestStage.BODY)
             for at in range(-6, -1):
                 before = connection.deadline
                 await asyncio.sleep(0.001)

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.request_reader import RequestRefusal, read_head
+from jackline.gateway.connection import Exchange
+from jackline.gateway.own_answers import request_refusal
 from jackline.gateway.settings import LimitSettings
+from jackline.http1.requests import RequestRefusal, parse_head
 from tests.gateway.serving import HOST, LOOPS, client_of, echo, get, listening, post, run, until
 
 START = b"POST / HTTP/1.1\r\n" + HOST
@@ -142,13 +143,13 @@ def test_empty_lines_before_a_request_are_overlooked() -> None:
 
 
 def test_blanks_around_a_value_that_frames_are_overlooked() -> None:
-    head = read_head(START + b"Transfer-Encoding:  Chunked \r\n\r\n")
+    head = parse_head(START + b"Transfer-Encoding:  Chunked \r\n\r\n")
     assert head.length is None
-    assert read_head(START + b"Content-Length:  7\t \r\n\r\n").length == 7
+    assert parse_head(START + b"Content-Length:  7\t \r\n\r\n").length == 7
 
 
 def test_a_header_whose_name_only_ends_like_one_that_frames_does_not_frame() -> None:
-    assert read_head(START + b"X-Content-Length: 7\r\nX-Transfer-Encoding: a\r\n\r\n").length == 0
+    assert parse_head(START + b"X-Content-Length: 7\r\nX-Transfer-Encoding: a\r\n\r\n").length == 0
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "endless"])
@@ -226,10 +227,10 @@ def test_a_refused_client_that_goes_on_sending_is_cut_in_the_end(loop: str) -> N
 
 
 def test_a_refusal_speaks_the_shape_that_clients_read() -> None:
-    assert RequestRefusal(503, "Wait.", retry_after=7).headers == [
+    assert request_refusal(RequestRefusal(503, "Wait.", retry_after=7)).headers == [
         (b"Content-Type", b"application/json"),
         (b"Retry-After", b"7"),
     ]
-    assert RequestRefusal(418, "Tea.").body == (
+    assert request_refusal(RequestRefusal(418, "Tea.")).body == (
         b'{"type": "error", "error": {"type": "api_error", "message": "Tea."}}'
     )

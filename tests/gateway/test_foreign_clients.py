@@ -9,11 +9,11 @@ import pytest
 
 from jackline.calls import Dialect
 from jackline.clock import VirtualClock
+from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import OperatorOrders
-from jackline.gateway.exchange import Exchange
 from jackline.gateway.placement import upstream_for
-from jackline.gateway.request_reader import read_head
 from jackline.gateway.settings import GatewaySettings, HoldSettings
+from jackline.http1.requests import parse_head
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.testing import Step
 from tests.calls.test_foreign_stitch import chat_events, responses_events
@@ -186,7 +186,7 @@ BEARER = {"Authorization": "Bearer sk-openai"}
 )
 def test_a_key_for_one_vendor_is_not_shown_to_another(headers: dict[str, str], name: str) -> None:
     lines = "".join(f"{each}: {value}\r\n" for each, value in headers.items())
-    head = read_head(f"GET /v1/models HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode())
+    head = parse_head(f"GET /v1/models HTTP/1.1\r\nHost: x\r\n{lines}\r\n".encode())
     exchange = Exchange(ClientOnPaper(VirtualClock(START)), head, b"")
     upstreams = (UpstreamSettings(), *settings("openai-responses").upstreams)
     assert upstream_for(exchange, upstreams).name == name

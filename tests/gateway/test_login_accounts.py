@@ -7,8 +7,8 @@ import json
 import pytest
 
 from jackline.failures import Json
-from jackline.gateway import login_accounts
-from jackline.gateway.login_accounts import LoginAccounts
+from jackline.gateway import lane_registry
+from jackline.gateway.lane_registry import LoginAccounts
 
 URL = "https://vendor.example"
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -56,7 +56,7 @@ def test_a_login_is_nothing_before_it_is_confirmed_and_then_what_it_named_first(
 
 
 def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login_accounts, "_MOST", 3)
+    monkeypatch.setattr(lane_registry, "_MOST", 3)
     logins = LoginAccounts(b"salt")
     known = [told(logins, b"%016d" % number, str(number), b"org") for number in range(9)]
     assert None not in known

@@ -14,13 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.clock import VirtualClock
-from jackline.gateway.compressed_body import Packed, PackedBodies, is_packed
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.request_reader import read_head
-from jackline.upstream.bounded_answers import MOST_RATIO, SLICE_BYTES
+from jackline.gateway.compressed_body import CompressedBodies, is_compressed
+from jackline.gateway.connection import Exchange
+from jackline.http1.compression import MOST_RATIO, SLICE_BYTES
+from jackline.http1.requests import parse_head
 from tests.gateway.desk_world import ClientOnPaper
 
 LARGEST = 64 * 1024 * 1024
+Plain = bytearray | None
+
+
+def no_room() -> None:
+    raise AssertionError("there is room enough")
 
 
 @dataclass
@@ -41,7 +46,7 @@ class Room:
 
 
 def exchange_of(body: bytes | bytearray, coding: bytes) -> Exchange:
-    head = read_head(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: %b\r\n\r\n" % coding)
+    head = parse_head(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Encoding: %b\r\n\r\n" % coding)
     client = ClientOnPaper(VirtualClock(datetime(2026, 3, 1, tzinfo=UTC)))
     return Exchange(client, head, body)
 
@@ -52,23 +57,22 @@ def plain_body(
     """What is found in a body; all that was held meanwhile is given back."""
     room = Room()
 
-    async def main() -> Packed | None:
-        found: asyncio.Future[Packed | None] = asyncio.get_running_loop().create_future()
-        PackedBodies(room).unpack(exchange_of(body, coding), largest, found.set_result)
+    async def main() -> Plain:
+        found: asyncio.Future[Plain] = asyncio.get_running_loop().create_future()
+        bodies = CompressedBodies(room)
+        bodies.decompress(exchange_of(body, coding), largest, found.set_result, no_room)
         return await found
 
-    packed = asyncio.run(main())
-    assert packed is not None
-    assert packed.is_packed
+    plain = asyncio.run(main())
     assert room.held == 0
-    return packed.plain
+    return plain
 
 
 def test_only_what_says_so_is_packed() -> None:
-    assert is_packed(exchange_of(b"", b"gzip"))
-    assert is_packed(exchange_of(b"", b"br"))
-    assert not is_packed(exchange_of(b"", b" Identity "))
-    assert not is_packed(exchange_of(b"", b""))
+    assert is_compressed(exchange_of(b"", b"gzip"))
+    assert is_compressed(exchange_of(b"", b"br"))
+    assert not is_compressed(exchange_of(b"", b" Identity "))
+    assert not is_compressed(exchange_of(b"", b""))
 
 
 @given(st.binary(max_size=200))
@@ -116,11 +120,11 @@ def test_a_turn_of_the_loop_unpacks_one_slice_of_all_bodies_together() -> None:
     plain = b"".join(b"%x," % number for number in range(200_000))
     packed = gzip.compress(plain)
 
-    async def main() -> list[Packed | None]:
-        room, found = Room(), list[Packed | None]()
-        turns = PackedBodies(room)
+    async def main() -> list[Plain]:
+        room, found = Room(), list[Plain]()
+        turns = CompressedBodies(room)
         for _ in range(5):
-            turns.unpack(exchange_of(packed, b"gzip"), LARGEST, found.append)
+            turns.decompress(exchange_of(packed, b"gzip"), LARGEST, found.append, no_room)
         assert room.held == 5 * len(packed)
         while len(found) < 5:
             before = room.held
@@ -129,22 +133,22 @@ def test_a_turn_of_the_loop_unpacks_one_slice_of_all_bodies_together() -> None:
         assert room.held == 0
         return found
 
-    assert asyncio.run(main()) == [Packed(True, bytearray(plain))] * 5
+    assert asyncio.run(main()) == [bytearray(plain)] * 5
 
 
 def test_a_small_body_does_not_wait_for_large_ones() -> None:
     large = gzip.compress(b"".join(b"%x," % number for number in range(400_000)))
 
     async def main() -> list[str]:
-        turns, told, all_told = PackedBodies(Room()), list[str](), asyncio.Event()
+        turns, told, all_told = CompressedBodies(Room()), list[str](), asyncio.Event()
 
-        def tell(name: str, _packed: Packed | None) -> None:
+        def tell(name: str, _plain: Plain) -> None:
             told.append(name)
             if len(told) == 3:
                 all_told.set()
 
         for name, body in (("large", large), ("larger", large * 2), ("small", gzip.compress(b"x"))):
-            turns.unpack(exchange_of(body, b"gzip"), LARGEST, partial(tell, name))
+            turns.decompress(exchange_of(body, b"gzip"), LARGEST, partial(tell, name), no_room)
         await all_told.wait()
         return told
 
@@ -154,28 +158,32 @@ def test_a_small_body_does_not_wait_for_large_ones() -> None:
 def test_a_body_that_finds_no_room_gives_back_what_it_held() -> None:
     packed = gzip.compress(b"".join(b"%x," % number for number in range(200_000)))
 
-    async def main(room: Room) -> Packed | None:
-        found: asyncio.Future[Packed | None] = asyncio.get_running_loop().create_future()
-        PackedBodies(room).unpack(exchange_of(packed, b"gzip"), LARGEST, found.set_result)
-        return await found
+    def read(_plain: Plain) -> None:
+        raise AssertionError("there is no room for it")
+
+    async def main(room: Room) -> None:
+        refused = asyncio.Event()
+        CompressedBodies(room).decompress(exchange_of(packed, b"gzip"), LARGEST, read, refused.set)
+        await refused.wait()
 
     for most in (len(packed) - 1, len(packed) + 2 * SLICE_BYTES):
         room = Room(most)
-        assert asyncio.run(main(room)) is None
+        asyncio.run(main(room))
         assert room.held == 0
 
 
 def test_one_that_fails_when_it_is_told_does_not_stop_the_others() -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-        turns = PackedBodies(Room())
-        found: asyncio.Future[Packed | None] = asyncio.get_running_loop().create_future()
+        turns = CompressedBodies(Room())
+        found: asyncio.Future[Plain] = asyncio.get_running_loop().create_future()
 
-        def fails(_packed: Packed | None) -> None:
+        def fails(_plain: Plain) -> None:
             raise RuntimeError
 
-        turns.unpack(exchange_of(gzip.compress(b"x"), b"gzip"), LARGEST, fails)
-        turns.unpack(exchange_of(gzip.compress(b"x"), b"gzip"), LARGEST, found.set_result)
+        turns.decompress(exchange_of(gzip.compress(b"x"), b"gzip"), LARGEST, fails, no_room)
+        body = exchange_of(gzip.compress(b"x"), b"gzip")
+        turns.decompress(body, LARGEST, found.set_result, no_room)
         await found
 
     asyncio.run(main())

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.gateway.request_reader import Packet, RequestReader, RequestStage
 from jackline.gateway.settings import LimitSettings
+from jackline.http1.requests import Packet, RequestParser, RequestStage
 
 LIMITS = LimitSettings(headers=2000, body=1000)
 BODY = st.binary(max_size=300)
@@ -17,8 +17,8 @@ def wire(body: bytes, *, name: bytes = b"Content-Length", session: bytes = b"s1"
     return b"POST /v1/messages HTTP/1.1\r\n%b\r\n\r\n%b" % (lines, body)
 
 
-def reader_after(first: bytes) -> RequestReader:
-    reader = RequestReader(LIMITS)
+def reader_after(first: bytes) -> RequestParser:
+    reader = RequestParser(LIMITS.headers, LIMITS.body)
     reader.feed(first)
     reader.take()
     return reader
@@ -51,7 +51,7 @@ def test_another_head_is_read_in_full() -> None:
 
 
 def test_the_first_request_and_one_that_has_begun_are_read_in_full() -> None:
-    assert RequestReader(LIMITS).at_once(wire(b"1")) is None
+    assert RequestParser(LIMITS.headers, LIMITS.body).at_once(wire(b"1")) is None
     begun = reader_after(wire(b"1"))
     begun.feed(wire(b"12345")[:-2])
     assert begun.stage is RequestStage.BODY

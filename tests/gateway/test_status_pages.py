@@ -19,8 +19,8 @@ from jackline.gateway.status_pages import (
     StatusPage,
     StatusPages,
     family_and_version,
+    incident_sentence,
     parse_status_page,
-    told,
     vendor_of,
 )
 from tests.upstream.loopback import Server, Wire, until
@@ -314,7 +314,7 @@ def test_the_incident_that_names_the_model_goes_first_then_the_latest() -> None:
 def test_the_beginning_is_told_in_the_readers_time(begun: str, words: str) -> None:
     report = page(incident("API errors", created_at=begun)).about(OPUS)
     assert report is not None
-    assert told(report, "V", NOW) == words
+    assert incident_sentence(report, "V", NOW) == words
 
 
 def test_a_vendors_words_stay_on_one_short_line() -> None:

@@ -21,16 +21,16 @@ CONVERSATIONS = ("", "one", "two", "three", "four")
 
 def rank_of(entry: QueueEntry, now: float, *, aged: bool, crowded: bool) -> tuple[int, float, int]:
     """The class of a waiting call and its place there, as the design page says it."""
-    standing = entry.standing
-    if standing is CacheState.WARM and entry.cached_until <= now:
-        standing = CacheState.LAPSED
-    if aged and standing is not CacheState.PLAIN and entry.since <= now - AGED_AFTER:
+    cache_state = entry.cache_state
+    if cache_state is CacheState.WARM and entry.cached_until <= now:
+        cache_state = CacheState.LAPSED
+    if aged and cache_state is not CacheState.PLAIN and entry.since <= now - AGED_AFTER:
         return Rank.AGED, entry.since, entry.call.id
-    if standing is CacheState.WARM and entry.cached_until - now < CLOSING_WITHIN:
+    if cache_state is CacheState.WARM and entry.cached_until - now < CLOSING_WITHIN:
         return Rank.CLOSING, entry.cached_until, entry.call.id
-    if standing is CacheState.LAPSED:
+    if cache_state is CacheState.LAPSED:
         return Rank.LAPSED, entry.urgency, entry.call.id
-    if standing is CacheState.NEW and crowded:
+    if cache_state is CacheState.NEW and crowded:
         return Rank.NEW, entry.urgency, entry.call.id
     return Rank.NORMAL, entry.urgency, entry.call.id
 
@@ -99,9 +99,9 @@ class CachedLanes(Lanes):
     def the_turn_is_that_of_the_policy(self) -> None:
         now = self.controller._now
         for name, lane in self.controller.lanes.items():
-            waiting = self.controller._room.everyone_for(name)
+            waiting = self.controller._queues.everyone_for(name)
             next_aged = lane.caches.next_aged
-            head, _ = self.controller._room.first(name, now, next_aged)
+            head, _ = self.controller._queues.first(name, now, next_aged)
             if not waiting:
                 assert head is None
                 continue

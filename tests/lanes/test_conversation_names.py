@@ -25,14 +25,14 @@ def after_one_answer(tokens: int = PROMPT) -> PromptCaches:
 
 def test_what_goes_on_with_a_conversation_is_warm_and_costs_what_is_new() -> None:
     caches, later = after_one_answer(), call(2, PROMPT + 1_000)
-    assert caches.standing(later, 10.0)[0] is CacheState.WARM
+    assert caches.cache_state(later, 10.0)[0] is CacheState.WARM
     assert caches.cost(later, 10.0) == 1_000.0
 
 
 def test_what_begins_as_a_known_conversation_did_reads_nothing_of_it() -> None:
     """Prompts of hooks begin alike and differ at their end, where nobody looks."""
     caches, alike = after_one_answer(), call(2, begins=True)
-    assert caches.standing(alike, 10.0)[0] is CacheState.NEW
+    assert caches.cache_state(alike, 10.0)[0] is CacheState.NEW
     assert caches.charge(2, alike, 10.0) == (float(PROMPT), 0.0)
     caches.answered(alike, 10.0, 0.0, CallUsage(cache_written=PROMPT))
     assert caches.conversations["talk"].misses == 0
@@ -40,5 +40,7 @@ def test_what_begins_as_a_known_conversation_did_reads_nothing_of_it() -> None:
 
 def test_what_is_too_small_to_be_cached_does_not_wait_behind_those_that_lost_their_cache() -> None:
     caches = after_one_answer()
-    assert caches.standing(call(2, 600, begins=True, talk="aside"), 10.0)[0] is CacheState.UNCACHED
-    assert caches.standing(call(3, 6_000, begins=True, talk="new"), 10.0)[0] is CacheState.NEW
+    assert (
+        caches.cache_state(call(2, 600, begins=True, talk="aside"), 10.0)[0] is CacheState.UNCACHED
+    )
+    assert caches.cache_state(call(3, 6_000, begins=True, talk="new"), 10.0)[0] is CacheState.NEW

@@ -248,7 +248,7 @@ class Lanes(RuleBasedStateMachine):
         assert self.controller.calls_in_flight == len(self.flying)
         flying = {call for call, _ in self.flying.values()}
         assert self.controller.calls_waiting == len(self.alive) - len(flying)
-        room, entries = self.controller._room, self.controller._entries.values()
+        room, entries = self.controller._queues, self.controller._entries.values()
         queued = sum(queue.waiting for queue in room.queues.values())
         resting = sum(entry.rests_until is not None for entry in entries)
         assert room.beside <= flying, "only who is in flight stands in line beside"

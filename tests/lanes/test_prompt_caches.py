@@ -90,9 +90,9 @@ def test_a_warm_call_costs_what_is_new_and_a_lapsed_one_everything() -> None:
     following = turn(2, "a", 53_000)
     assert caches.cost(following, NOW + 10) == 3_000
     assert caches.cost(following, NOW + SHORT_LIFE - 0.5) == 53_000
-    assert caches.standing(following, NOW + 10)[0] is CacheState.WARM
-    assert caches.standing(following, NOW + SHORT_LIFE)[0] is CacheState.LAPSED
-    assert caches.standing(turn(3, "b", 20_000), NOW)[0] is CacheState.NEW
+    assert caches.cache_state(following, NOW + 10)[0] is CacheState.WARM
+    assert caches.cache_state(following, NOW + SHORT_LIFE)[0] is CacheState.LAPSED
+    assert caches.cache_state(turn(3, "b", 20_000), NOW)[0] is CacheState.NEW
 
 
 def test_an_estimate_is_measured_by_how_the_last_one_was_wrong() -> None:
@@ -108,7 +108,7 @@ def test_what_a_client_does_not_let_cache_costs_each_time() -> None:
 
 def test_the_life_of_a_cache_is_that_of_what_was_written_last() -> None:
     hour = caches_with(CallUsage(0, 100, 0, 50_000, 50_000))
-    assert hour.standing(turn(2, "a", 1), NOW + LONG_LIFE - 5)[0] is CacheState.WARM
+    assert hour.cache_state(turn(2, "a", 1), NOW + LONG_LIFE - 5)[0] is CacheState.WARM
     # What is only read lives on as long as it was written for.
     hour.answered(turn(2, "a", 50_000), NOW + 60, 50_000.0, CallUsage(0, 100, 50_000, 0))
     assert hour.conversations["a"].until == NOW + 60 + LONG_LIFE
@@ -123,7 +123,7 @@ def test_after_two_misses_a_conversation_counts_as_uncached_until_it_is_read_aga
         assert caches.cost(turn(2, "a", 51_000), NOW + attempt) == 1_000
         caches.answered(turn(2, "a", 50_000), NOW + attempt, 50_000.0, CallUsage(0, 9, 0, 50_000))
     assert caches.cost(turn(2, "a", 51_000), NOW + 3) == 51_000
-    assert caches.standing(turn(2, "a", 51_000), NOW + 3)[0] is CacheState.UNCACHED
+    assert caches.cache_state(turn(2, "a", 51_000), NOW + 3)[0] is CacheState.UNCACHED
     caches.answered(turn(2, "a", 50_000), NOW + 4, 0.0, CallUsage(0, 9, 50_000, 0))
     assert caches.cost(turn(2, "a", 51_000), NOW + 5) == 1_000
 
@@ -131,7 +131,7 @@ def test_after_two_misses_a_conversation_counts_as_uncached_until_it_is_read_aga
 def test_where_reads_count_nothing_is_ranked_and_everything_costs() -> None:
     caches = PromptCaches(reads_count=True)
     caches.answered(turn(1, "a", 50_000), NOW, 0.0, CallUsage(0, 100, 0, 50_000))
-    assert caches.standing(turn(2, "a", 51_000), NOW) == (CacheState.PLAIN, 0.0)
+    assert caches.cache_state(turn(2, "a", 51_000), NOW) == (CacheState.PLAIN, 0.0)
     assert caches.cost(turn(2, "a", 51_000), NOW) == 51_000
     assert caches.counted(CallUsage(1_000, 5, 50_000, 10)) == 51_010
     assert PromptCaches().counted(CallUsage(1_000, 5, 50_000, 10)) == 1_010
@@ -225,10 +225,10 @@ def test_calls_that_wait_when_caches_are_first_seen_are_ranked_by_them() -> None
     world = World()
     first = world.ask("a", 50_000)
     waiting = world.ask("b", 20_000)
-    assert world.controller._entries[waiting].standing is CacheState.PLAIN
+    assert world.controller._entries[waiting].cache_state is CacheState.PLAIN
     world.begin(first)
     world.answer(first, CallUsage(0, 10, 0, 50_000))
-    assert world.controller._entries[waiting].standing is CacheState.NEW
+    assert world.controller._entries[waiting].cache_state is CacheState.NEW
 
 
 def test_siblings_wait_for_the_first_byte_of_the_one_that_writes_their_prefix() -> None:

@@ -32,13 +32,13 @@ _ENTRIES = st.lists(
 
 
 def entry(
-    number: int, standing: CacheState, urgency: float, waited: float, left: float
+    number: int, cache_state: CacheState, urgency: float, waited: float, left: float
 ) -> QueueEntry:
-    until = NOW + left if standing is CacheState.WARM else 0.0
+    until = NOW + left if cache_state is CacheState.WARM else 0.0
     call = Call(number, (lane_id("a"),))
     since = NOW - waited
     return QueueEntry(
-        call, (lane_id("a"),), urgency, since=since, standing=standing, cached_until=until
+        call, (lane_id("a"),), urgency, since=since, cache_state=cache_state, cached_until=until
     )
 
 
@@ -54,8 +54,8 @@ def test_the_order_that_is_told_is_the_order_in_which_calls_go(
     room = CallQueues()
     room.open_lane(lane_id("a"))
     room.open_lane(lane_id("b"))
-    for number, (standing, urgency, waited, left, lanes) in enumerate(drawn):
-        room.push(entry(number, standing, urgency, waited, left), lanes)
+    for number, (cache_state, urgency, waited, left, lanes) in enumerate(drawn):
+        room.push(entry(number, cache_state, urgency, waited, left), lanes)
     next_aged = NOW - 1 if may_age else NOW + 1
     told = in_order(room.everyone_for(lane_id("a")), NOW, next_aged, len(drawn))
     ranks = {each.call.id: rank for rank, each in told}
@@ -68,7 +68,7 @@ def test_the_order_that_is_told_is_the_order_in_which_calls_go(
         gone.append(head.id)
         if len(gone) == 1:
             assert ranks[head.id] is head.rank
-        if head.rank is Rank.AGED and head.entry.standing is not CacheState.WARM:
+        if head.rank is Rank.AGED and head.entry.cache_state is not CacheState.WARM:
             next_aged = math.inf
     assert [each.call.id for _, each in told] == gone
 
@@ -171,7 +171,7 @@ def test_whose_client_leaves_is_told_every_second_place(drawn: list[tuple[float,
         call = Call(number, (lane_id("a"),), remaining, 90_000, leaves_at=at, hurries_at=hurries)
         assert not made.submit(1000.0, call).sends
     told = made.turns(1000.0, 1000)
-    room, gone = made._room, []
+    room, gone = made._queues, []
     while True:
         head, queue = room.first(lane_id("a"), 1000.0, math.inf)
         if head is None or queue is None:

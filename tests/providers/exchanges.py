@@ -9,7 +9,7 @@ import msgspec
 from jackline.lane_id import LaneId
 from jackline.providers.provider import Provider
 from jackline.upstream import UpstreamRequest
-from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, UnpackingTurns
+from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, DecompressionTurns
 from tests.upstream.loopback import Asking, Recorder, Server, Wire
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -95,7 +95,7 @@ async def exchange(
     async with Asking(provider.origin) as upstream:
         rendered = provider.render(message, model)
         listening = provider.wrap_handler(handler, message, model)
-        bounded = BoundedAnswer(listening, AnswerLimits(1 << 26, 3600.0), UnpackingTurns())
+        bounded = BoundedAnswer(listening, AnswerLimits(1 << 26, 3600.0), DecompressionTurns())
         bounded.attempt = upstream.start(rendered, LaneId("a", "model"), bounded)
         await handler.last_word()
     return Exchanged(got[-1], handler)

@@ -12,10 +12,10 @@ import pytest
 from jackline.errors import UsageError
 from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
+from jackline.http1.responses import CutShortError, GarbledError
 from jackline.providers.provided_upstream import provider_for
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.upstream.interface import CutShortError, GarbledError
 from tests.providers.exchanges import (
     BODY_OF_CLIENT,
     NOW,

@@ -13,12 +13,13 @@ from jackline.dialects import AnthropicStreamReader, EventSplitter, name_and_dat
 from jackline.errors import UsageError
 from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
+from jackline.http1.compression import DecompressionError
+from jackline.http1.responses import CutShortError, GarbledError
 from jackline.providers.provided_upstream import provider_for
 from jackline.providers.provider import UnsupportedRequestError, WrongVendorError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.translated_answer import NOTES, as_stream
 from jackline.upstream import UpstreamRequest
-from jackline.upstream.interface import CutShortError, DecompressionError, GarbledError
 from tests.providers.exchanges import (
     BODY_OF_CLIENT,
     CLIENT,

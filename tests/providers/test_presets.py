@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.providers.presets import PRESETS, Preset
 from jackline.providers.provided_upstream import provider_for
 from jackline.providers.settings import (
+    PRESETS,
     Credential,
+    Preset,
     UpstreamKind,
     UpstreamSettings,
 )

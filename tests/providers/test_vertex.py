@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jackline.errors import UsageError
 from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
+from jackline.http1.responses import CutShortError
 from jackline.providers.provided_upstream import provider_for
 from jackline.providers.provider import Provider, UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.upstream.interface import CutShortError
 from tests.providers.exchanges import (
     NOW,
     STREAM_HEAD,

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from jackline.assembly import RunningGateway, StateDir
 from jackline.config import place_of_service
 from jackline.private_files import default_config_folder, default_state_folder, installation_key
-from jackline.quick.hook import NOTICE
+from jackline.quick.hook import DOWN, NOTICE
 from jackline.quick.service import ServiceInfo, ask, find_service, state_folder
-from jackline.quick.statusline import DOWN
 from tests.proving import prove_first
 
 NOBODY = ServiceInfo("", "127.0.0.1", 9, "t")

@@ -15,7 +15,7 @@ import pytest
 from jackline import event_loop
 from jackline.drills.drill_clock import DrillClock
 from jackline.drills.environment import open_gateway
-from jackline.gateway.identity import conversation_of, prefix_of
+from jackline.gateway.caller import conversation_of, prefix_of
 from jackline.providers.settings import UpstreamSettings
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.ledger import RequestLedger, RequestOutcome

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.upstream.connection import Connection, HttpAttempt
-from jackline.upstream.http_messages import FRAMING_BYTES
-from jackline.upstream.interface import CutShortError, GarbledError, NotHttpError
+from jackline.http1.responses import FRAMING_BYTES, CutShortError, GarbledError, NotHttpError
+from jackline.upstream.http_upstream import Connection, HttpAttempt
 from tests.upstream.loopback import Recorder
 
 OK = b"HTTP/1.1 200 OK\r\n"

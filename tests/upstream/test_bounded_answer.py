@@ -10,22 +10,17 @@ from collections.abc import Callable
 
 import pytest
 
+from jackline.http1.compression import SLICE_BYTES, DecompressionError
+from jackline.http1.headers import Headers
+from jackline.http1.responses import CutShortError, GarbledError
 from jackline.upstream.bounded_answers import (
     FIRST_BYTES,
     LARGEST_ERROR,
-    SLICE_BYTES,
     AnswerLimits,
     BoundedAnswer,
-    UnpackingTurns,
+    DecompressionTurns,
 )
-from jackline.upstream.interface import (
-    AnswerTooLargeError,
-    AnswerTooLongError,
-    CutShortError,
-    DecompressionError,
-    GarbledError,
-    Headers,
-)
+from jackline.upstream.interface import AnswerTooLargeError, AnswerTooLongError
 from tests.planted import KEY
 from tests.upstream.loopback import Recorder
 
@@ -55,7 +50,7 @@ def heard(
 
     async def main() -> tuple[Recorder, Line]:
         ear, line = Recorder(), Line()
-        bounded = BoundedAnswer(ear, limits, UnpackingTurns())
+        bounded = BoundedAnswer(ear, limits, DecompressionTurns())
         bounded.attempt = line
         tell(bounded)
         await ear.last_word()
@@ -171,7 +166,7 @@ def test_when_its_reader_fails_an_answer_is_broken(
 
     async def main() -> None:
         ear, line = Failing(), Line()
-        answer = BoundedAnswer(ear, LIMITS, UnpackingTurns())
+        answer = BoundedAnswer(ear, LIMITS, DecompressionTurns())
         answer.attempt = line
         answer.began(200, headers)
         answer.heard(gzip.compress(b"one") if headers else b"one")
@@ -188,7 +183,7 @@ def test_no_turn_of_the_loop_unpacks_more_than_one_large_slice_of_all_answers() 
     """However many answers come packed at once: others are served between two slices."""
 
     async def main() -> list[int]:
-        turns, packed = UnpackingTurns(), gzip.compress(b"x" * (1 << 20))
+        turns, packed = DecompressionTurns(), gzip.compress(b"x" * (1 << 20))
         ears = [Recorder() for _ in range(6)]
         for ear in ears:
             answer = BoundedAnswer(ear, AnswerLimits(4 << 20, 3600.0), turns)
@@ -213,7 +208,7 @@ def test_no_turn_of_the_loop_unpacks_more_than_one_large_slice_of_all_answers() 
 
 def test_an_answer_that_is_hung_up_on_gives_its_turn_away() -> None:
     async def main() -> None:
-        turns, packed = UnpackingTurns(), gzip.compress(b"x" * (1 << 20))
+        turns, packed = DecompressionTurns(), gzip.compress(b"x" * (1 << 20))
         gone, ear = Recorder(), Recorder()
         first = BoundedAnswer(gone, AnswerLimits(FIRST_BYTES + 1, 3600.0), turns)
         second = BoundedAnswer(ear, AnswerLimits(4 << 20, 3600.0), turns)
@@ -234,7 +229,7 @@ def test_small_packets_are_told_at_once() -> None:
 
     async def main() -> None:
         ear = Recorder()
-        answer = BoundedAnswer(ear, LIMITS, UnpackingTurns())
+        answer = BoundedAnswer(ear, LIMITS, DecompressionTurns())
         answer.began(200, GZIP)
         packing = zlib.compressobj(wbits=31)
         for word in (b"one", b"two", b"three"):
@@ -274,7 +269,7 @@ def test_an_id_under_any_name_is_left_out_if_it_repeats_a_credential(
     async def main() -> Recorder:
         ear = Recorder()
         sent = [(b"x-api-key", KEY.encode())]
-        bounded = BoundedAnswer(ear, LIMITS, UnpackingTurns(), sent)
+        bounded = BoundedAnswer(ear, LIMITS, DecompressionTurns(), sent)
         bounded.began(200, [(b"Content-Type", b"text/plain"), (name, value)])
         bounded.ended()
         await ear.last_word()
@@ -301,7 +296,7 @@ def test_the_work_for_ids_does_not_multiply_what_caller_and_upstream_send(ids: i
     async def main() -> Recorder:
         ear = Recorder()
         sent = [(b"x-my-token", WORDS)]
-        bounded = BoundedAnswer(ear, LIMITS, UnpackingTurns(), sent)
+        bounded = BoundedAnswer(ear, LIMITS, DecompressionTurns(), sent)
         headers = [(b"x-request-id", LONG_ID)] * ids
         sys.setprofile(count)
         try:

@@ -8,9 +8,10 @@ import gc
 import pytest
 
 from jackline.errors import InternalError
+from jackline.http1.responses import CutShortError
 from jackline.lane_id import LaneId
 from jackline.upstream import Headers, HttpUpstream, Origin, UpstreamAttempt, UpstreamRequest
-from jackline.upstream.interface import ClosedHereError, CutShortError, NoAnswerError
+from jackline.upstream.interface import ClosedHereError, NoAnswerError
 from tests.upstream.conftest import Run
 from tests.upstream.loopback import (
     Asking,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jackline.http1.headers import Headers
 from jackline.upstream.bounded_answers import SentCredentials, is_request_id
-from jackline.upstream.interface import Headers
 from tests.planted import KEY
 
 SENT: Headers = (

@@ -3,7 +3,6 @@
 Rules: (1) no call is dropped for it; (2) a configuration that cannot be applied changes nothing:
 the old one stays, and that is reported; (3) only this file changes a running service's
 configuration.
-Not here: reading files and noticing that they changed (config/).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ one, else one in the background (commands), else one of our own that ends with u
 (2) a shared gateway that was killed is started again at its address; one that was stopped is not;
 (3) what was opened is closed in reverse order; (4) credentials come from the environment, and go
 nowhere but into the calls.
-Not here: what flows do (flows/), the gateway itself (service.py).
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ async def _keep_alive(state: StateDir, listen: ListenSettings, url: str) -> None
             if await asyncio.to_thread(was_killed, state, url):
                 await asyncio.to_thread(start_in_background, state, listen, again)
         except JacklineError as error:
-            _log.warning("the gateway was killed, and cannot be had again: %s", error.message)
+            _log.warning("the gateway was killed, and cannot be started again: %s", error.message)
 
 
 def _in_folder(state: StateDir) -> tuple[str, str]:

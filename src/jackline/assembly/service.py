@@ -56,15 +56,15 @@ from jackline.flows.flow_sources import no_user_code
 from jackline.flows.run_processes import RunOrders, Waker
 from jackline.flows.store import run_store_exists, run_store_url
 from jackline.gateway.call_intake import CallIntake, look_after
+from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import ControlPaths, OperatorOrders
-from jackline.gateway.exchange import Exchange
 from jackline.gateway.lane_memory import LaneMemory
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.listener import Listener
-from jackline.gateway.live_calls import LaneDrain, LiveCalls
 from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
+from jackline.gateway.status_picture import LaneDrain, LiveCalls
 from jackline.gateway.status_report import PageFacts, ReportSources, StatusReport, in_trouble
 from jackline.gateway.traced_intake import TracedIntake
 from jackline.gateway.vendor_limits import VendorLimits
@@ -198,7 +198,7 @@ class Service:
         control = self._build_control()
         interfaces = self._build_interfaces(control, hook_token(salt), draw)
         self._router = Router(self.desk, self._upstream, control, interfaces)
-        self._router.stopping = self._listener
+        self._router.listener = self._listener
         self._listener.refusal = self._router.refusal
         self._listener.is_shared = lambda: self.desk.settings.listen.token is not None
 

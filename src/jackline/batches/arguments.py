@@ -31,10 +31,10 @@ def checked(kind: type[A], arguments: JsonObject) -> A:
         return kind.model_validate(arguments)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False, include_input=False)
-        told = "; ".join(_fault([*fault["loc"]], fault["type"], fault["msg"]) for fault in faults)
+        found = "; ".join(_fault([*fault["loc"]], fault["type"], fault["msg"]) for fault in faults)
         fields = kind.model_fields.items()
         takes = ", ".join(f"`{field.alias or name}`" for name, field in fields)
-        says = f"the arguments do not fit: {told}. It takes {takes or 'no arguments'}."
+        says = f"the arguments do not fit: {found}. It takes {takes or 'no arguments'}."
         raise ToolFailedError(says, ended_by="bad arguments") from None
 
 

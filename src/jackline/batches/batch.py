@@ -130,8 +130,8 @@ class OutputHistory:
 
 
 def _digest(tool: str, arguments: JsonObject) -> bytes:
-    told = json.dumps([tool, arguments], sort_keys=True, default=repr)
-    return sha256(told.encode("utf-8", "surrogatepass")).digest()
+    text = json.dumps([tool, arguments], sort_keys=True, default=repr)
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 __all__ = ["BatchCall", "BatchReport", "CallResult", "run_batch"]
@@ -146,7 +146,7 @@ Ended = Callable[[BatchCall, CallResult], Awaitable[None]]
 Heard = Callable[[str, str], None]
 
 _let_go: set[asyncio.Task[_Attempt]] = set()
-"""Tools that did not end when told to; held, since the loop itself holds tasks only weakly."""
+"""Tools that did not end when cancelled; held, since the loop itself holds tasks only weakly."""
 
 
 async def run_batch(
@@ -162,8 +162,8 @@ async def run_batch(
 ) -> BatchReport:
     """The results of all calls, at most `limit` running at once.
 
-    `heard` is told (call id, text) as output comes, on the loop's thread, and must not raise. A
-    `printing` that is kept from batch to batch learns which calls usually print.
+    `heard` is called with (call id, text) as output comes, on the loop's thread, and must not
+    raise. A `printing` that is passed from batch to batch learns which calls usually print.
     """
     batch = _Batch(calls, context, limit, printing or OutputHistory(), clock or SystemClock())
     batch.began, batch.ended, batch.heard = began, ended, heard

@@ -176,8 +176,8 @@ def _content(path: Path, given: str) -> bytes:
             names = sorted(
                 f"{entry.name}/" if entry.is_dir() else entry.name for entry in path.iterdir()
             )
-            told = ", ".join(names[:50]) or "nothing"
-            raise ToolFailedError(f"{given!r} is a folder; it holds {told}", ended_by="a folder")
+            listed = ", ".join(names[:50]) or "nothing"
+            raise ToolFailedError(f"{given!r} is a folder; it holds {listed}", ended_by="a folder")
         if not stat.S_ISREG(found.st_mode):
             raise ToolFailedError(f"{given!r} is not an ordinary file", ended_by="no file")
         if found.st_size > _LARGEST:
@@ -320,7 +320,7 @@ class SearchTool:
         root = inside(context.cwd, asked.path)
         if not root.exists():
             raise ToolFailedError(f"there is no {asked.path!r}", ended_by="no such path")
-        # Not told as it comes: the last line is for us alone, and hits are short.
+        # Not passed on as it comes: the last line is for us alone, and hits are short.
         command = replace(self._command(asked, context.cwd, root), seconds=self._seconds)
         # First its own: the batches' queue for the others is then short, and each has its turn.
         async with self._places, places_in_all(_in_all, AT_ONCE_IN_ALL):
@@ -350,7 +350,7 @@ def _nobody(_text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Summary:
     found: int
     files: int
     full: bool
@@ -374,14 +374,14 @@ def _answer(finished: FinishedCommand, asked: SearchArguments) -> ToolOutput:
         raise ToolFailedError(
             f"the pattern is no regular expression: {said['bad_pattern']}", ended_by="bad pattern"
         )
-    told = _Told(**said)
+    summary = _Summary(**said)
     notes = []
-    if not told.found:
-        notes.append(f"no line of {told.files:,} files matches")
-    if told.full:
+    if not summary.found:
+        notes.append(f"no line of {summary.files:,} files matches")
+    if summary.full:
         notes.append(
             f"only the first {asked.most:,}; narrow the pattern or name `files` for others"
         )
-    if told.too_large:
-        notes.append(f"left out, being too large: {', '.join(told.too_large)}")
+    if summary.too_large:
+        notes.append(f"left out, being too large: {', '.join(summary.too_large)}")
     return ToolOutput(hits + (f"({'; '.join(notes)})\n" if notes else ""))

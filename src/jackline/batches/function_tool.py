@@ -77,12 +77,12 @@ def function_tool(
             f"{called!r} cannot be the name of a tool",
             hint="give it one of letters, digits, '_' and '-': function_tool(…, name='look_up')",
         )
-    told = description if description is not None else inspect.getdoc(function)
+    text = description if description is not None else inspect.getdoc(function)
     return FunctionTool(
         function,
         _Parameters(function, called),
         name=called,
-        description=told or f"Calls {called}.",
+        description=text or f"Calls {called}.",
         read_only=read_only,
     )
 
@@ -96,11 +96,11 @@ def as_output(returned: object) -> ToolOutput:
     if isinstance(returned, str):
         return ToolOutput(returned, value=returned)
     try:
-        told = to_json(returned, fallback=repr, inf_nan_mode="strings", bytes_mode="base64")
+        rendered = to_json(returned, fallback=repr, inf_nan_mode="strings", bytes_mode="base64")
     except PydanticSerializationError:
         # It holds itself, say: the function has done its work, and that must not read as a crash.
         return ToolOutput(repr(returned), value=returned)
-    return ToolOutput(told.decode(), value=returned)
+    return ToolOutput(rendered.decode(), value=returned)
 
 
 class _Parameters:
@@ -172,7 +172,7 @@ def _hints(function: Callable[..., object], called: str) -> dict[str, object]:
 def _refuse(parameter: inspect.Parameter, hint: object, called: str) -> None:
     if parameter.kind in _NOT_NAMED:
         raise BadArgumentError(
-            f"{called} takes `*{parameter.name}`, which a model cannot be told about",
+            f"{called} takes `*{parameter.name}`, which a model cannot name",
             hint="give the tool's function named parameters only",
         )
     if hint is None:

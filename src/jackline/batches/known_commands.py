@@ -224,8 +224,8 @@ def is_git(word: str) -> bool:
 _SYSTEM_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"})
 
 
-def _names(told: str) -> frozenset[str]:
-    return frozenset(told.split())
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
 _GREP = _names(

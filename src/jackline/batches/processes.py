@@ -75,7 +75,7 @@ def without_secrets(environ: Mapping[str, str], keep: Iterable[str] = ()) -> dic
     return {**passed, **_QUIET}
 
 
-_TOLD_AS_IT_COMES = 262_144
+_PASSED_ON_AS_IT_COMES = 262_144
 """Characters; a command that prints without end must not fill the record of its own call."""
 _BINARY = "\0"
 
@@ -89,7 +89,7 @@ class OutputListener:
         self._kept = ClippedOutput(limit)
         self._heard = heard
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._told = 0
+        self._passed_on = 0
         self._is_binary = False
 
     def take(self, piece: bytes) -> None:
@@ -98,7 +98,7 @@ class OutputListener:
         self._add(self._decoder.decode(piece))
 
     def close(self) -> None:
-        """There are no more; half a character at the end is told as what it is."""
+        """There are no more; half a character at the end is shown as what it is."""
         self._add(self._decoder.decode(b"", final=True))
 
     def _add(self, text: str) -> None:
@@ -106,8 +106,8 @@ class OutputListener:
             return
         self._is_binary = self._is_binary or _BINARY in text
         self._kept.add(text)
-        if self._told < _TOLD_AS_IT_COMES:
-            self._told += len(text)
+        if self._passed_on < _PASSED_ON_AS_IT_COMES:
+            self._passed_on += len(text)
             self._heard(text.replace(_BINARY, "\N{REPLACEMENT CHARACTER}"))
 
     @property
@@ -137,7 +137,7 @@ class ProcessCommand:
 
 
 class StartedCommand(ABC):
-    """A command that was started; also what its pipe and its process are told to."""
+    """A command that was started; also the receiver of its pipe and its process."""
 
     def __init__(self, listener: OutputListener) -> None:
         loop = asyncio.get_running_loop()
@@ -302,7 +302,7 @@ async def run_process(command: ProcessCommand, heard: Callable[[str], None]) -> 
     Being cancelled ends the whole process group before the cancellation goes on.
     """
     stop = asyncio.Event()
-    # A task of its own, told by an event: so no cancellation falls between start and ending.
+    # A task of its own, stopped by an event: so no cancellation falls between start and ending.
     life = asyncio.ensure_future(_live(command, OutputListener(command.limit, heard), stop))
     cancelled = False
     while not life.done():

@@ -51,17 +51,17 @@ def main() -> None:
         if found == question["most"]:
             break
     full = found == question["most"]
-    told: dict[str, object] = {
+    summary: dict[str, object] = {
         "found": found,
         "files": files,
         "full": full,
         "too_large": too_large[:5],
     }
-    _tell_last(told)
+    _print_summary(summary)
 
 
-def _tell_last(told: dict[str, object]) -> None:
-    print(f"\x1e{json.dumps(told)}")  # noqa: T201 -- its answer
+def _print_summary(summary: dict[str, object]) -> None:
+    print(f"\x1e{json.dumps(summary)}")  # noqa: T201 -- its answer
 
 
 def _compiled(question: dict[str, Any]) -> re.Pattern[str]:
@@ -83,7 +83,7 @@ def _compiled(question: dict[str, Any]) -> re.Pattern[str]:
 
 
 def _end(why: str) -> NoReturn:
-    _tell_last({"bad_pattern": why})
+    _print_summary({"bad_pattern": why})
     sys.stdout.flush()
     os._exit(0)  # from whatever thread, and whatever the other one is doing
 

@@ -156,8 +156,10 @@ def _judged(finished: FinishedCommand, seconds: float) -> ToolOutput:
             ended_by="timed out",
         )
     if code != 0:
-        told = exit_text(code)
-        raise ToolFailedError(f"failed: {told}", output=output, exit_code=code, ended_by=told)
+        ended_by = exit_text(code)
+        raise ToolFailedError(
+            f"failed: {ended_by}", output=output, exit_code=code, ended_by=ended_by
+        )
     return ToolOutput(output, exit_code=0)
 
 

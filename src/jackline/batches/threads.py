@@ -36,7 +36,7 @@ def contain_exits() -> Iterator[None]:
     except SystemExit as left:
         raise LeavingError(f"it tried to end the whole program ({left})") from left
     except KeyboardInterrupt as error:
-        # Ctrl-C is told to the main thread alone: in another, somebody has raised it by hand.
+        # Ctrl-C reaches the main thread alone: in another, somebody has raised it by hand.
         if threading.current_thread() is threading.main_thread():
             raise
         raise LeavingError("it raised KeyboardInterrupt") from error
@@ -100,7 +100,7 @@ async def in_shared_place(places: asyncio.Semaphore, work: Callable[[], T], name
 
 
 def on_loop_thread(heard: Callable[[str], None]) -> Callable[[str], None]:
-    """A listener that may be told from any thread."""
+    """A listener that may be called from any thread."""
     loop = asyncio.get_running_loop()
 
     def tell(text: str) -> None:

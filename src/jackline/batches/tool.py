@@ -251,8 +251,8 @@ class BatchReport:
         if self.ok:
             return f"all {len(self.results)} ok"
         first, *rest = self._troubles()
-        count, told, names = first.partition(" ")
-        return ", ".join((f"{count} of {len(self.results)}{told}{names}", *rest))
+        count, verb, names = first.partition(" ")
+        return ", ".join((f"{count} of {len(self.results)}{verb}{names}", *rest))
 
     def _troubles(self) -> list[str]:
         troubles = []

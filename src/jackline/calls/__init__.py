@@ -2,7 +2,6 @@
 
 Rules: (1) the controller decides, this room only waits, sends and reports; (2) every attempt is
 classified once; (3) nothing leaks: a call that ends, however it ends, leaves no task and no permit.
-Not here: deciding (lanes/), talking HTTP (upstream/), what went wrong (failures/).
 """
 
 from jackline.calls.call_manager import CallManager

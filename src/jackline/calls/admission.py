@@ -7,7 +7,6 @@ met it; (4) a throttle is never reported as a quota, nor the reverse; (5) a call
 reset is not refused because the wall clock was set and the same reset seems farther away; (6) each
 change of a lane's state is emitted once, with its reason and its end, and looking for changes costs
 next to nothing while there are none.
-Not here: parking lanes (lanes/), refusing calls (call_manager.py).
 """
 
 from __future__ import annotations
@@ -125,41 +124,39 @@ class QuotaWalls:
             if each.id == lane or (each.id.account == account and each.cause is failure):
                 self._words[each.id] = words
 
-    def hopeless(
-        self, carried: PendingCall, names: Iterable[LaneId], now: float
-    ) -> Hopeless | None:
+    def hopeless(self, call: PendingCall, names: Iterable[LaneId], now: float) -> Hopeless | None:
         """Why waiting is hopeless for a call with these lanes left; None while it is not."""
         lanes = [self._controller.lanes[name] for name in names]
-        waited = now - carried.submitted
+        waited = now - call.submitted
         if all(lane.state is LaneState.PARKED for lane in lanes):
             nearest = min(lanes, key=lambda lane: lane.reset_at or math.inf)
             left = math.inf if nearest.reset_at is None else nearest.reset_at - now
-            limit = carried.request.hold.quota
+            limit = call.request.hold.quota
             # An unknown reset is waited for as long as a known one may be away.
             if left >= 0 and (left if math.isfinite(left) else waited) <= limit:
-                self._held(carried, nearest.reset_at)
+                self._held(call, nearest.reset_at)
                 return None
             if left >= 0:
-                if self._is_held(carried, nearest.reset_at, now):
+                if self._is_held(call, nearest.reset_at, now):
                     return None
                 why = f"{nearest.label} is parked: its limit is used up"
                 words = self._words.get(nearest.id)
                 return Hopeless(why, nearest.reset_at, nearest.cause, words)
             # The reset has passed and no probe was sent, as on a lane that is paused by hand.
             waited = min(waited, -left)
-        if waited <= carried.request.hold.other:
+        if waited <= call.request.hold.other:
             return None
-        waiting = self._controller.waiting(now, carried.number)
+        waiting = self._controller.waiting(now, call.number)
         why = "it waited for too long" if waiting is None else waiting.why
         return Hopeless(why, None if waiting is None else waiting.until)
 
-    def _held(self, carried: PendingCall, reset_at: float | None) -> None:
+    def _held(self, call: PendingCall, reset_at: float | None) -> None:
         date = self._controller.date_of(reset_at)
-        if date is not None and reset_at is not None and not _is_same(carried.held_for, date):
-            carried.held_for = (date, reset_at)
+        if date is not None and reset_at is not None and not _is_same(call.held_for, date):
+            call.held_for = (date, reset_at)
 
-    def _is_held(self, carried: PendingCall, reset_at: float | None, now: float) -> bool:
-        date, held = self._controller.date_of(reset_at), carried.held_for
+    def _is_held(self, call: PendingCall, reset_at: float | None, now: float) -> bool:
+        date, held = self._controller.date_of(reset_at), call.held_for
         if date is None or held is None:
             return False
         return _is_same(held, date) and now <= held[1]

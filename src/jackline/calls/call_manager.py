@@ -1,10 +1,9 @@
 """Manage all calls of a process: queue, send, classify, retry or reroute, and deliver.
 
-Rules: (1) decisions of the controller are carried out at once, in their order; (2) a caller that
+Rules: (1) decisions of the controller are call out at once, in their order; (2) a caller that
 leaves frees its permit at once; (3) a retryable failure reaches the caller only if it has waited
 longer than it allows; (4) one timer for all calls, no task per call; (5) a client whose credential
 was refused is not served with ours; (6) waits are measured on the steady clock, reported as dates.
-Not here: decisions (lanes/), bytes on the wire (upstream/), parsing answers (pending_call.py).
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from jackline.calls.request import (
     CallRefusal,
     CallRequest,
     FailedAttempt,
-    NoEvidence,
     Outages,
     Receiver,
     VendorRejection,
@@ -77,13 +75,14 @@ class CallManager:
         self.controller = controller
         self.walls = QuotaWalls(controller)
         self.lane_news = LaneChanges(controller, announce, clock.wall)
-        self.outages: Outages = NoEvidence()
+        # Without it, no upstream counts as down.
+        self.outages: Outages | None = None
         self._upstream = upstream
         self._clock = clock
         self._announce = announce
         self._numbers = itertools.count(1)
-        self._carried: dict[int, PendingCall] = {}
-        self._hearings: dict[int, InFlightAttempt] = {}
+        self._calls: dict[int, PendingCall] = {}
+        self._attempts: dict[int, InFlightAttempt] = {}
         self._gate: CapGate[PendingCall] = CapGate()
         self._waker: asyncio.Task[None] | None = None
         self._wake_at: float | None = None
@@ -101,8 +100,8 @@ class CallManager:
         trace: TracebackType | None,
     ) -> None:
         """Hang up on everything that is still under way."""
-        for carried in list(self._carried.values()):
-            self.leave(carried)
+        for call in list(self._calls.values()):
+            self.leave(call)
         if self._waker is not None:
             self._waker.cancel()
             await asyncio.gather(self._waker, return_exceptions=True)
@@ -113,51 +112,51 @@ class CallManager:
     def submit(self, request: CallRequest, receiver: Receiver) -> PendingCall:
         """Take a call on; the receiver hears the rest, possibly before this returns."""
         now = self._clock.steady()
-        carried = PendingCall(next(self._numbers), request, receiver, now)
-        self._carried[carried.number] = carried
+        call = PendingCall(next(self._numbers), request, receiver, now)
+        self._calls[call.number] = call
         try:
-            if request.unproven:
-                _withhold_own_key_lanes(carried)
-            if not request.caps or self._gate.enter(carried.number, carried, request.caps):
-                self._line_up(carried, now)
+            if call.unproven:
+                _withhold_own_key_lanes(call)
+            if not request.caps or self._gate.enter(call.number, call, request.caps):
+                self._line_up(call, now)
         except BaseException:
             # Nothing of it may stay: not its permit, not its place, not its share of a cap.
-            carried.leave()
-            self._drop_after_bug(carried)
+            call.leave()
+            self._drop_after_bug(call)
             raise
-        return carried
+        return call
 
-    def leave(self, carried: PendingCall) -> None:
+    def leave(self, call: PendingCall) -> None:
         """The caller no longer wants the answer."""
-        carried.leave()
-        self._forget(carried)
+        call.leave()
+        self._forget(call)
 
-    def pause(self, carried: PendingCall) -> None:
+    def pause(self, call: PendingCall) -> None:
         """Whoever takes the answer is slow: stop reading it."""
-        carried.paused = True
-        for attempt in (carried.hearing, carried.beside):
+        call.paused = True
+        for attempt in (call.attempt, call.beside):
             if attempt is not None and attempt.handle is not None:
                 attempt.handle.pause()
 
-    def resume(self, carried: PendingCall) -> None:
+    def resume(self, call: PendingCall) -> None:
         """Go on reading."""
-        carried.paused = False
-        for attempt in (carried.hearing, carried.beside):
+        call.paused = False
+        for attempt in (call.attempt, call.beside):
             if attempt is not None and attempt.handle is not None:
                 attempt.handle.resume()
 
-    def waiting(self, carried: PendingCall) -> LaneWait | None:
+    def waiting(self, call: PendingCall) -> LaneWait | None:
         """Why a call waits, and until which date; None when it is in flight or over."""
-        if self._gate.stands_in_line(carried.number):
-            named = ", ".join(f"{kind} {name}" for (kind, name), _ in carried.request.caps)
+        if self._gate.stands_in_line(call.number):
+            named = ", ".join(f"{kind} {name}" for (kind, name), _ in call.request.caps)
             return LaneWait(f"as many calls as you allow are under way for {named}")
-        wait = self.controller.waiting(self._clock.steady(), carried.number)
+        wait = self.controller.waiting(self._clock.steady(), call.number)
         return None if wait is None else LaneWait(wait.why, self.controller.date_of(wait.until))
 
     @property
     def calls(self) -> Iterable[PendingCall]:
         """Everything under way."""
-        return self._carried.values()
+        return self._calls.values()
 
     @property
     def calls_waiting(self) -> int:
@@ -168,21 +167,21 @@ class CallManager:
     def under_way(self) -> int:
         """How many calls, attempts and permits are held; 0 when all is done."""
         held = self.controller.calls_in_flight + self.controller.calls_waiting
-        return len(self._carried) + len(self._hearings) + held
+        return len(self._calls) + len(self._attempts) + held
 
     def review(self) -> None:
         """Refuse the calls that have waited for longer than they allow; help the stranded."""
         now = self._clock.steady()
-        for carried in [c for c in self._carried.values() if self._needs_help(c)]:
-            self._review(carried, now)
+        for call in [c for c in self._calls.values() if self._needs_help(c)]:
+            self._review(call, now)
 
-    def _needs_help(self, carried: PendingCall) -> bool:
+    def _needs_help(self, call: PendingCall) -> bool:
         """Whether nothing is under way for it, or nothing but an attempt on a silent lane."""
-        if carried.hearing is None:
+        if call.attempt is None:
             return True
-        if carried.beside is not None or carried.delivered:
+        if call.beside is not None or call.delivered:
             return False
-        return self.controller.lanes[carried.hearing.lane].is_silent
+        return self.controller.lanes[call.attempt.lane].is_silent
 
     def follow_clock(self) -> None:
         """Look whether the wall clock was set or the machine has slept; vendors' dates follow."""
@@ -195,11 +194,11 @@ class CallManager:
 
     # --- carrying out decisions -----------------------------------------------------------------
 
-    def _line_up(self, carried: PendingCall, now: float) -> None:
-        request = carried.request
-        call = Call(
-            carried.number,
-            request.lanes,
+    def _line_up(self, call: PendingCall, now: float) -> None:
+        request = call.request
+        entry = Call(
+            call.number,
+            call.lanes,
             request.remaining,
             request.input_tokens,
             request.max_tokens,
@@ -214,70 +213,71 @@ class CallManager:
             request.cache_ttl,
             request.login,
         )
-        self._obey(self.controller.submit(now, call))
-        if carried.hearing is None and not carried.over:
+        self._obey(self.controller.submit(now, entry))
+        if call.attempt is None and not call.over:
             self.follow_clock()
-            self._review(carried, now)
+            self._review(call, now)
 
-    def _review(self, carried: PendingCall, now: float) -> None:
-        if carried.over or not self._needs_help(carried):
+    def _review(self, call: PendingCall, now: float) -> None:
+        if call.over or not self._needs_help(call):
             return
-        if self._may_have_withheld(carried, now):
-            self._give_withheld(carried, now)
-        if carried.request.last_resorts and not carried.delivered:
-            self._widen(carried, now)
-        if carried.in_flight:
+        if self._may_have_withheld(call, now):
+            self._give_withheld(call, now)
+        if call.last_resorts and not call.delivered:
+            self._widen(call, now)
+        if call.in_flight:
             return
-        hopeless = self.walls.hopeless(carried, self.lanes_of(carried), now)
+        hopeless = self.walls.hopeless(call, self.lanes_of(call), now)
         if hopeless is None:
             return
-        self._forget(carried)
-        last = carried.story[-1].failure if carried.story else None
+        self._forget(call)
+        last = call.story[-1].failure if call.story else None
         met_it_itself = last is not None and reaction_to(last) is Reaction.PARK
-        own_words = carried.rejection if met_it_itself or hopeless.rejection is None else None
+        own_words = call.rejection if met_it_itself or hopeless.rejection is None else None
         rejection = own_words or hopeless.rejection
         failure = hopeless.failure or last
         until = self.controller.date_of(hopeless.until)
-        refusal = CallRefusal(hopeless.why, failure, rejection, until, carried.story)
-        carried.refuse(refusal)
+        refusal = CallRefusal(hopeless.why, failure, rejection, until, call.story)
+        call.refuse(refusal)
 
-    def _widen(self, carried: PendingCall, now: float) -> None:
+    def _widen(self, call: PendingCall, now: float) -> None:
         """Let a call take its last resorts, once none of its lanes takes calls, or all lose it."""
-        request = carried.request
-        losing = self.controller.has_lost_enough(carried.number)
-        lanes = self.lanes_of(carried)
+        losing = self.controller.has_lost_enough(call.number)
+        lanes = self.lanes_of(call)
         if not losing and any(self.controller.lanes[name].state in FLOWING for name in lanes):
             return
-        lanes += request.last_resorts
-        request.last_resorts = ()
-        self._send_to(carried, lanes, now)
+        lanes += call.last_resorts
+        call.last_resorts = ()
+        self._send_to(call, lanes, now)
 
     def _any_open(self, names: tuple[LaneId, ...]) -> bool:
         """Whether one of them takes calls, and nobody has paused it by hand."""
         lanes = [self.controller.lanes[name] for name in names]
         return any(lane.state in FLOWING and not lane.paused for lane in lanes)
 
-    def _may_have_withheld(self, carried: PendingCall, now: float) -> bool:
+    def _may_have_withheld(self, call: PendingCall, now: float) -> bool:
         """Whether what was withheld is open now: its client's own upstreams are down for others.
 
         What this client has met there is the reason to ask, and never the evidence.
         """
-        names = self.lanes_of(carried)
-        if carried.withheld is None or (not carried.story and self._any_open(names)):
+        names = self.lanes_of(call)
+        if call.withheld is None or (not call.story and self._any_open(names)):
             return False
-        lanes = self.controller.lanes
-        return all(lanes[name].paused or self.outages.is_down(name, now) for name in names)
+        lanes, outages = self.controller.lanes, self.outages
+        if outages is None:
+            return all(lanes[name].paused for name in names)
+        return all(lanes[name].paused or outages.is_down(name, now) for name in names)
 
-    def _give_withheld(self, carried: PendingCall, now: float) -> None:
+    def _give_withheld(self, call: PendingCall, now: float) -> None:
         """The client's own upstream is down, or knows it: lanes with a key of ours are open."""
-        if carried.withheld is not None:
-            lanes, carried.request.last_resorts = carried.withheld
-            carried.withheld = None
-            self._send_to(carried, lanes, now)
+        if call.withheld is not None:
+            lanes, call.last_resorts = call.withheld
+            call.withheld = None
+            self._send_to(call, lanes, now)
 
     def reroute(
         self,
-        carried: PendingCall,
+        call: PendingCall,
         lanes: tuple[LaneId, ...],
         last: tuple[LaneId, ...],
         own_key: tuple[LaneId, ...] = (),
@@ -285,28 +285,27 @@ class CallManager:
         unproven: bool = False,
     ) -> None:
         """Somebody has chosen other lanes for a call: they count from its next attempt on."""
-        if carried.over or carried.delivered:
+        if call.over or call.delivered:
             return
-        request = carried.request
-        request.lanes, request.last_resorts, request.own_key = lanes, last, own_key
-        if carried.rejected_on is not None or carried.doubted_on is not None:
-            _close_own_key_lanes(request)
-        elif carried.withheld is not None or (unproven and not request.unproven):
-            request.unproven = True
-            _withhold_own_key_lanes(carried)
+        call.lanes, call.last_resorts, call.own_key = lanes, last, own_key
+        if call.rejected_on is not None or call.doubted_on is not None:
+            _close_own_key_lanes(call)
+        elif call.withheld is not None or (unproven and not call.unproven):
+            call.unproven = True
+            _withhold_own_key_lanes(call)
         now = self._clock.steady()
-        self._send_to(carried, request.lanes, now)
+        self._send_to(call, call.lanes, now)
         # What is left to it may be hopeless.
-        self._review(carried, now)
+        self._review(call, now)
 
-    def _send_to(self, carried: PendingCall, lanes: tuple[LaneId, ...], now: float) -> None:
-        """Open other lanes to a call; before it is submitted, only its request names them."""
-        carried.request.lanes = lanes
-        self._obey(self.controller.reroute(now, carried.number, lanes))
+    def _send_to(self, call: PendingCall, lanes: tuple[LaneId, ...], now: float) -> None:
+        """Open other lanes to a call; one that waits for a cap is submitted with them."""
+        call.lanes = lanes
+        self._obey(self.controller.reroute(now, call.number, lanes))
 
-    def lanes_of(self, carried: PendingCall) -> tuple[LaneId, ...]:
+    def lanes_of(self, call: PendingCall) -> tuple[LaneId, ...]:
         """The lanes that are left to a call: the controller's word, once it knows the call."""
-        return self.controller.lanes_of(carried.number) or carried.request.lanes
+        return self.controller.lanes_of(call.number) or call.lanes
 
     def pause_lane(self, name: LaneId, *, paused: bool) -> None:
         """Somebody wants nothing, or something again, to be sent on a lane."""
@@ -356,38 +355,38 @@ class CallManager:
 
     def _lanes_in_use(self) -> set[LaneId]:
         used = self.controller.lanes_in_use()
-        for carried in self._carried.values():
-            used.update(carried.request.lanes, carried.request.last_resorts)
+        for call in self._calls.values():
+            used.update(call.lanes, call.last_resorts, *(call.withheld or ()))
         return used
 
-    def _forget(self, carried: PendingCall) -> None:
+    def _forget(self, call: PendingCall) -> None:
         """Drop a call, whatever state it is in."""
-        if self._carried.pop(carried.number, None) is not None:
-            self._give_back(carried)
+        if self._calls.pop(call.number, None) is not None:
+            self._give_back(call)
 
-    def _give_back(self, carried: PendingCall) -> None:
+    def _give_back(self, call: PendingCall) -> None:
         """Give back all that a call holds; what it holds no more is passed over."""
         try:
-            for attempt in (carried.beside, carried.hearing):
+            for attempt in (call.beside, call.attempt):
                 if attempt is not None:
                     self._hang_up(attempt.permit)
         finally:
             try:
-                self._obey(self.controller.aborted(self._clock.steady(), carried.number))
+                self._obey(self.controller.aborted(self._clock.steady(), call.number))
             finally:
-                self._free(carried)
+                self._free(call)
 
-    def _drop_after_bug(self, carried: PendingCall) -> None:
+    def _drop_after_bug(self, call: PendingCall) -> None:
         """Drop a call whose carrying has failed anywhere; a further error goes into the log."""
-        self._carried.pop(carried.number, None)
+        self._calls.pop(call.number, None)
         try:
-            self._give_back(carried)
+            self._give_back(call)
         except Exception:  # noqa: BLE001 -- the border of one call: siblings go on
             _log.exception("a bug in Jackline while dropping a call")
 
-    def _free(self, carried: PendingCall) -> None:
-        if carried.request.caps:
-            for admitted in self._gate.leave(carried.number, carried.request.caps):
+    def _free(self, call: PendingCall) -> None:
+        if call.request.caps:
+            for admitted in self._gate.leave(call.number, call.request.caps):
                 try:
                     self._line_up(admitted, self._clock.steady())
                 except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
@@ -395,22 +394,22 @@ class CallManager:
 
     def _obey(self, decision: LaneDecision) -> None:
         for abort in decision.aborts:
-            hearing = self._hang_up(abort.permit)
-            if hearing is None:
+            attempt = self._hang_up(abort.permit)
+            if attempt is None:
                 continue
             try:
-                self._gone_silent(hearing, abort.why)
+                self._gone_silent(attempt, abort.why)
             except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-                self._crash(hearing.carried, error)
+                self._crash(attempt.call, error)
         for hang_up in decision.hang_ups:
-            hearing = self._hang_up(hang_up.permit)
-            if hearing is not None:
-                self._tell(hearing, None, _OVERTAKEN, sub="overtaken")
+            attempt = self._hang_up(hang_up.permit)
+            if attempt is not None:
+                self._report_attempt(attempt, None, _OVERTAKEN, sub="overtaken")
         for refusal in decision.refusals:
-            carried = self._carried.pop(refusal.call, None)
-            if carried is not None:
-                self._free(carried)
-                self._refuse(carried, self._hopeless(carried, refusal.failure))
+            call = self._calls.pop(refusal.call, None)
+            if call is not None:
+                self._free(call)
+                self._refuse(call, self._hopeless(call, refusal.failure))
         for send in decision.sends:
             self._start(send)
         wake_at = decision.wake_at
@@ -418,37 +417,37 @@ class CallManager:
             self._set_timer(wake_at)
 
     def _start(self, send: Send) -> None:
-        carried = self._carried.get(send.call)
-        if carried is None or carried.over:
+        call = self._calls.get(send.call)
+        if call is None or call.over:
             return
         now = self._clock.steady()
-        hearing = InFlightAttempt(self, carried, send.permit, send.lane, now)
-        message = carried.request.message
-        if carried.hearing is None:
-            carried.hearing = hearing
+        attempt = InFlightAttempt(self, call, send.permit, send.lane, now)
+        message = call.request.message
+        if call.attempt is None:
+            call.attempt = attempt
         else:
-            carried.beside = hearing
+            call.beside = attempt
             message = message._replace(fresh=True)
         if send.hour_marks:
             message = message._replace(hour_marks=True)
-        carried.sent = True
-        carried.tries += 1
-        carried.waited = max(0.0, now - carried.submitted)
-        self._hearings[send.permit] = hearing
+        call.sent = True
+        call.tries += 1
+        call.waited = max(0.0, now - call.submitted)
+        self._attempts[send.permit] = attempt
         try:
-            hearing.handle = self._upstream.start(message, send.lane, hearing)
+            attempt.handle = self._upstream.start(message, send.lane, attempt)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self.crashed(hearing, error)
+            self.crashed(attempt, error)
             return
-        if carried.paused:
-            hearing.handle.pause()
+        if call.paused:
+            attempt.handle.pause()
 
     def _hang_up(self, permit: int) -> InFlightAttempt | None:
-        hearing = self._hearings.pop(permit, None)
-        if hearing is not None:
-            hearing.drop()
-            hearing.carried.attempt_ended(hearing)
-        return hearing
+        attempt = self._attempts.pop(permit, None)
+        if attempt is not None:
+            attempt.drop()
+            attempt.call.attempt_ended(attempt)
+        return attempt
 
     def _set_timer(self, wake_at: float) -> None:
         if self._waker is not None:
@@ -478,32 +477,32 @@ class CallManager:
 
     # --- what attempts amount to ------------------------------------------------------------------
 
-    def accepted(self, hearing: InFlightAttempt) -> None:
+    def accepted(self, attempt: InFlightAttempt) -> None:
         """The vendor has taken the call, and more will come."""
         self.reports += 1
         now = self._clock.steady()
         decision = self.controller.first_byte(
-            now, hearing.permit, hearing.lowered, begun=hearing.begun
+            now, attempt.permit, attempt.lowered, begun=attempt.begun
         )
         self._obey(decision)
-        self.lane_news.look_at(hearing.lane, now)
+        self.lane_news.look_at(attempt.lane, now)
 
-    def alive(self, hearing: InFlightAttempt) -> None:
+    def alive(self, attempt: InFlightAttempt) -> None:
         """Bytes came."""
         now = self._clock.steady()
         decision = self.controller.heard(
-            now, hearing.permit, begun=hearing.begun, committed=hearing.carried.began
+            now, attempt.permit, begun=attempt.begun, committed=attempt.call.delivered
         )
         if decision is not None:
             self._obey(decision)
-            self.lane_news.look_at(hearing.lane, now)
+            self.lane_news.look_at(attempt.lane, now)
 
-    def answered(self, hearing: InFlightAttempt) -> None:
+    def answered(self, attempt: InFlightAttempt) -> None:
         """The answer is whole and passed on."""
-        carried = hearing.carried
-        self._close(hearing)
-        self._carried.pop(carried.number, None)
-        used = carried.end(hearing.lane, shortened=False)
+        call = attempt.call
+        self._close(attempt)
+        self._calls.pop(call.number, None)
+        used = call.end(attempt.lane, shortened=False)
         usage = CallUsage(
             used.input,
             used.output,
@@ -513,261 +512,256 @@ class CallManager:
         )
         self.reports += 1
         now = self._clock.steady()
-        self._obey(self.controller.finished(now, hearing.permit, usage, hearing.lowered))
-        self.lane_news.look_at(hearing.lane, now)
-        if has_windows(hearing.lowered):
-            windows = parse_windows(hearing.lowered)
-            self._announce(WindowsReported(self._clock.wall(), hearing.lane, windows))
-        if carried.request.caps:
-            self._free(carried)
+        self._obey(self.controller.finished(now, attempt.permit, usage, attempt.lowered))
+        self.lane_news.look_at(attempt.lane, now)
+        if has_windows(attempt.lowered):
+            windows = parse_windows(attempt.lowered)
+            self._announce(WindowsReported(self._clock.wall(), attempt.lane, windows))
+        if call.request.caps:
+            self._free(call)
 
     def judge(self, seen: Observation) -> Failure:
         """What went wrong."""
         return classify(seen, now=self._clock.now())
 
     def failed(
-        self, hearing: InFlightAttempt, failure: Failure, rejection: VendorRejection | None = None
+        self, attempt: InFlightAttempt, failure: Failure, rejection: VendorRejection | None = None
     ) -> None:
         """The attempt has failed: mend, wait again, or end."""
         # The vendor may have given a date, which was read by the wall clock of this moment.
         self.follow_clock()
         self.reports += 1
-        carried = hearing.carried
-        self._close(hearing)
+        call = attempt.call
+        self._close(attempt)
         if rejection is not None:
-            carried.rejection = rejection
-        self._tell(hearing, failure, name_of(failure))
+            call.rejection = rejection
+        self._report_attempt(attempt, failure, name_of(failure))
         now = self._clock.steady()
-        may_use_our_key = self._judge_client(hearing, failure)
-        self._drop_unwarranted(carried, failure, now)
-        tokens = _tokens_of(hearing)
-        lost = rejection is None and _is_paid(hearing, tokens)
+        may_use_our_key = self._judge_client(attempt, failure)
+        self._drop_unwarranted(call, failure, now)
+        tokens = _tokens_of(attempt)
+        lost = rejection is None and _is_paid(attempt, tokens)
         repair, mended = None, True
-        if not carried.in_flight:
+        if not call.in_flight:
             # Else the other attempt goes on, from its own beginning.
-            repair = carried.stitch.broke() if carried.request.stream else None
-            mended = self._mend(carried, repair)
-        last_resorts = carried.request.last_resorts
+            repair = call.stitch.broke() if call.request.stream else None
+            mended = self._mend(call, repair)
+        last_resorts = call.last_resorts
         if (
             failure.kind is Kind.MODEL_NOT_FOUND
             and last_resorts
-            and not carried.delivered
-            and self.lanes_of(carried) == (hearing.lane,)
+            and not call.delivered
+            and self.lanes_of(call) == (attempt.lane,)
         ):
             # No other lane is left that may know the model.
-            carried.request.last_resorts = ()
-            self._send_to(carried, (hearing.lane, *last_resorts), now)
+            call.last_resorts = ()
+            self._send_to(call, (attempt.lane, *last_resorts), now)
         decision = self.controller.failed(
-            now, hearing.permit, failure, hearing.lowered, lost=lost, tokens=tokens
+            now, attempt.permit, failure, attempt.lowered, lost=lost, tokens=tokens
         )
         if not mended:
-            self._settle(hearing, repair, failure)
+            self._settle(attempt, repair, failure)
         self._obey(decision)
         if may_use_our_key:
-            self._give_withheld(carried, now)
-        if lost and carried.request.last_resorts and not (carried.over or carried.delivered):
-            self._widen(carried, now)
+            self._give_withheld(call, now)
+        if lost and call.last_resorts and not (call.over or call.delivered):
+            self._widen(call, now)
         parked = reaction_to(failure) is Reaction.PARK
         if parked:
-            self.walls.remember(hearing.lane, failure, rejection)
+            self.walls.remember(attempt.lane, failure, rejection)
         if self.lane_news.look(now) or parked:
             self.review()
         else:
             # What is left to it may be hopeless, though no lane has changed.
-            self._review(carried, now)
+            self._review(call, now)
 
-    def _judge_client(self, hearing: InFlightAttempt, failure: Failure) -> bool:
+    def _judge_client(self, attempt: InFlightAttempt, failure: Failure) -> bool:
         """Whether this answer opens what was withheld: not if the client's credential was refused.
 
         Nor if a vendor that works has not accepted a client whom nobody knows: whatever such a
         client does to be answered so, it is not served with our key for it.
         """
-        carried, lane = hearing.carried, hearing.lane
-        request = carried.request
-        if lane in request.own_key:
+        call, lane = attempt.call, attempt.lane
+        if lane in call.own_key:
             return False
-        if _is_credential_rejected(hearing, failure):
-            carried.rejected_on = lane
-            carried.withheld = None
-            if request.own_key:
-                _close_own_key_lanes(request)
-                self.controller.close_to(carried.number, request.own_key)
-        elif _is_upstream_down(hearing):
+        if _is_credential_rejected(attempt, failure):
+            call.rejected_on = lane
+            call.withheld = None
+            if call.own_key:
+                _close_own_key_lanes(call)
+                self.controller.close_to(call.number, call.own_key)
+        elif _is_upstream_down(attempt):
             now = self._clock.steady()
-            if _shows_outage(hearing):
-                self.outages.failed(request, lane, now)
-            return self._may_have_withheld(carried, now)
-        elif carried.withheld is not None:
-            if _is_account_known(hearing, failure):
-                carried.accepted_on = lane
+            if self.outages is not None and _shows_outage(attempt):
+                self.outages.failed(call.request, lane, now)
+            return self._may_have_withheld(call, now)
+        elif call.withheld is not None:
+            if _is_account_known(attempt, failure):
+                call.accepted_on = lane
                 return True
-            carried.doubted_on = lane
-            carried.withheld = None
+            call.doubted_on = lane
+            call.withheld = None
         return False
 
-    def _drop_unwarranted(self, carried: PendingCall, failure: Failure, now: float) -> None:
+    def _drop_unwarranted(self, call: PendingCall, failure: Failure, now: float) -> None:
         """Who was refused with a credential of its own is not served with ours on another lane."""
-        other = carried.hearing
-        if (
-            other is not None
-            and carried.rejected_on is not None
-            and other.lane in carried.request.own_key
-        ):
+        other = call.attempt
+        if other is not None and call.rejected_on is not None and other.lane in call.own_key:
             self._hang_up(other.permit)
             self._obey(self.controller.failed(now, other.permit, failure))
 
-    def crashed(self, hearing: InFlightAttempt, error: Exception) -> None:
+    def crashed(self, attempt: InFlightAttempt, error: Exception) -> None:
         """Our own code has failed: this call ends, the others go on."""
-        self._crash(hearing.carried, error)
+        self._crash(attempt.call, error)
 
-    def _crash(self, carried: PendingCall, error: Exception) -> None:
+    def _crash(self, call: PendingCall, error: Exception) -> None:
         _log.error("a bug in Jackline while carrying a call", exc_info=error)
-        self._drop_after_bug(carried)
+        self._drop_after_bug(call)
         why = f"a bug in Jackline: {type(error).__name__}"
-        self._refuse(carried, CallRefusal(why, None, None, None, carried.story))
+        self._refuse(call, CallRefusal(why, None, None, None, call.story))
 
-    def _refuse(self, carried: PendingCall, refusal: CallRefusal) -> None:
+    def _refuse(self, call: PendingCall, refusal: CallRefusal) -> None:
         """Tell the receiver; whatever it does with that, the decisions about others are obeyed."""
         try:
-            carried.refuse(refusal)
+            call.refuse(refusal)
         except Exception:  # noqa: BLE001 -- the border of one call: siblings go on
             _log.exception("a bug in Jackline while refusing a call")
 
-    def _gone_silent(self, hearing: InFlightAttempt, why: str) -> None:
+    def _gone_silent(self, attempt: InFlightAttempt, why: str) -> None:
         """The controller gave the attempt up; it has put the call back in line already."""
-        carried = hearing.carried
-        self._tell(hearing, None, why)
-        if carried.in_flight:
+        call = attempt.call
+        self._report_attempt(attempt, None, why)
+        if call.in_flight:
             return
         now = self._clock.steady()
-        if self._may_have_withheld(carried, now):
-            self._give_withheld(carried, now)
-        if carried.stitch.complete:
-            self._carried.pop(carried.number, None)
-            carried.end(hearing.lane, shortened=False)
-            self._obey(self.controller.aborted(self._clock.steady(), carried.number))
-            self._free(carried)
+        if self._may_have_withheld(call, now):
+            self._give_withheld(call, now)
+        if call.stitch.complete:
+            self._calls.pop(call.number, None)
+            call.end(attempt.lane, shortened=False)
+            self._obey(self.controller.aborted(self._clock.steady(), call.number))
+            self._free(call)
             return
-        repair = carried.stitch.broke() if carried.request.stream else None
-        if not self._mend(carried, repair):
-            self._settle(hearing, repair, None)
+        repair = call.stitch.broke() if call.request.stream else None
+        if not self._mend(call, repair):
+            self._settle(attempt, repair, None)
 
-    def _mend(self, carried: PendingCall, repair: Repair | None) -> bool:
+    def _mend(self, call: PendingCall, repair: Repair | None) -> bool:
         """Whether the call can go on with another attempt that the receiver does not notice."""
         if isinstance(repair, Close | BreakOff):
             return False
         if isinstance(repair, Continue):
-            message = carried.original
+            message = call.original
             body = prefilled(message.body, repair.text)
             if body is None:
                 return False
-            carried.request.message = UpstreamRequest(
+            call.request.message = UpstreamRequest(
                 message.method, message.target, message.headers, body
             )
-            carried.stitch.continue_with(prefill_of(repair.text))
+            call.stitch.continue_with(prefill_of(repair.text))
         return True
 
     def _settle(
-        self, hearing: InFlightAttempt, repair: Repair | None, failure: Failure | None
+        self, attempt: InFlightAttempt, repair: Repair | None, failure: Failure | None
     ) -> None:
         """End a call whose answer was delivered in part."""
-        carried = hearing.carried
-        self._carried.pop(carried.number, None)
+        call = attempt.call
+        self._calls.pop(call.number, None)
         if isinstance(repair, Close):
-            hearing.pass_on(repair.data)
-            carried.end(hearing.lane, shortened=repair.shortened)
+            attempt.pass_on(repair.data)
+            call.end(attempt.lane, shortened=repair.shortened)
         else:
-            carried.refuse(self._hopeless(carried, failure))
-        self._obey(self.controller.aborted(self._clock.steady(), carried.number))
-        self._free(carried)
+            call.refuse(self._hopeless(call, failure))
+        self._obey(self.controller.aborted(self._clock.steady(), call.number))
+        self._free(call)
 
-    def _close(self, hearing: InFlightAttempt) -> None:
-        hearing.over = True
-        self._hearings.pop(hearing.permit, None)
-        hearing.carried.attempt_ended(hearing)
-        if hearing.handle is not None:
-            hearing.handle.hang_up()
+    def _close(self, attempt: InFlightAttempt) -> None:
+        attempt.over = True
+        self._attempts.pop(attempt.permit, None)
+        attempt.call.attempt_ended(attempt)
+        if attempt.handle is not None:
+            attempt.handle.hang_up()
 
-    def _tell(
-        self, hearing: InFlightAttempt, failure: Failure | None, why: str, *, sub: str = "silent"
+    def _report_attempt(
+        self, attempt: InFlightAttempt, failure: Failure | None, why: str, *, sub: str = "silent"
     ) -> None:
         now = self._clock.steady()
-        carried = hearing.carried
-        if len(carried.story) >= _LONGEST_STORY:
-            del carried.story[_LONGEST_STORY // 2]
-        carried.story.append(FailedAttempt(hearing.lane, hearing.began_at, now, failure, why))
+        call = attempt.call
+        if len(call.story) >= _LONGEST_STORY:
+            del call.story[_LONGEST_STORY // 2]
+        call.story.append(FailedAttempt(attempt.lane, attempt.began_at, now, failure, why))
         resets_at = None if failure is None or failure.resets_at is None else failure.resets_at
         self._announce(
             AttemptFailed(
                 at=self._clock.wall(),
-                call=carried.request.id,
-                lane=hearing.lane,
+                call=call.request.id,
+                lane=attempt.lane,
                 kind="timeout" if failure is None else failure.kind.value,
                 sub=sub if failure is None else failure.sub,
-                status=hearing.status,
-                request_id=hearing.request_id,
-                took=now - hearing.began_at,
+                status=attempt.status,
+                request_id=attempt.request_id,
+                took=now - attempt.began_at,
                 resets_at=None if resets_at is None else resets_at.timestamp(),
                 why=why,
             )
         )
 
-    def _hopeless(self, carried: PendingCall, failure: Failure | None) -> CallRefusal:
+    def _hopeless(self, call: PendingCall, failure: Failure | None) -> CallRefusal:
         now = self._clock.now()
         why = _SILENT if failure is None else " ".join(explain(failure, now))
         resets = None if failure is None or failure.resets_at is None else failure.resets_at
         retry_at = None if resets is None else resets.timestamp()
-        return CallRefusal(why, failure, carried.rejection, retry_at, carried.story)
+        return CallRefusal(why, failure, call.rejection, retry_at, call.story)
 
 
-def _is_credential_rejected(hearing: InFlightAttempt, failure: Failure) -> bool:
+def _is_credential_rejected(attempt: InFlightAttempt, failure: Failure) -> bool:
     # Whatever else the answer says: a border that answers for the vendor has not let the client in
     # either, and an error inside a stream has no status of its own.
-    return hearing.status in _REJECTING or failure.kind is Kind.AUTH
+    return attempt.status in _REJECTING or failure.kind is Kind.AUTH
 
 
-def _has_begun(hearing: InFlightAttempt) -> bool:
-    return hearing.status is not None and 200 <= hearing.status < 300
+def _has_begun(attempt: InFlightAttempt) -> bool:
+    return attempt.status is not None and 200 <= attempt.status < 300
 
 
-def _is_paid(hearing: InFlightAttempt, tokens: int) -> bool:
+def _is_paid(attempt: InFlightAttempt, tokens: int) -> bool:
     # An error that the vendor reports before the model has spoken costs nothing; some vendors
     # count tokens only at the end.
-    says_error = hearing.carried.request.stream and hearing.stitch.error_event is not None
-    return _has_begun(hearing) and bool(tokens or hearing.begun or not says_error)
+    says_error = attempt.call.request.stream and attempt.stitch.error_event is not None
+    return _has_begun(attempt) and bool(tokens or attempt.begun or not says_error)
 
 
-def _tokens_of(hearing: InFlightAttempt) -> int:
+def _tokens_of(attempt: InFlightAttempt) -> int:
     """What the vendor has counted for an attempt so far."""
-    if not (hearing.carried.request.stream and _has_begun(hearing)):
+    if not (attempt.call.request.stream and _has_begun(attempt)):
         return 0
-    used = hearing.stitch.usage
+    used = attempt.stitch.usage
     return used.input + used.output + used.cache_read + used.cache_creation
 
 
-def _is_account_known(hearing: InFlightAttempt, failure: Failure) -> bool:
+def _is_account_known(attempt: InFlightAttempt, failure: Failure) -> bool:
     # Only with these: a vendor may repeat a client's words in an error of another status.
-    return hearing.status in _SPENT and failure.kind in (Kind.ACCOUNT_QUOTA, Kind.BILLING)
+    return attempt.status in _SPENT and failure.kind in (Kind.ACCOUNT_QUOTA, Kind.BILLING)
 
 
-def _is_upstream_down(hearing: InFlightAttempt) -> bool:
+def _is_upstream_down(attempt: InFlightAttempt) -> bool:
     # An answer that begins well and breaks off is one that the client was let in for.
-    status = hearing.status
+    status = attempt.status
     return status is None or status >= 500 or status < 300
 
 
-def _shows_outage(hearing: InFlightAttempt) -> bool:
+def _shows_outage(attempt: InFlightAttempt) -> bool:
     # Silence and breaks do not: they may come of this process, which stood still, or of what this
     # machine lacks.
-    return hearing.status is not None and hearing.status >= 500
+    return attempt.status is not None and attempt.status >= 500
 
 
-def _withhold_own_key_lanes(carried: PendingCall) -> None:
-    carried.withheld = carried.request.lanes, carried.request.last_resorts
-    _close_own_key_lanes(carried.request)
+def _withhold_own_key_lanes(call: PendingCall) -> None:
+    call.withheld = call.lanes, call.last_resorts
+    _close_own_key_lanes(call)
 
 
-def _close_own_key_lanes(request: CallRequest) -> None:
-    closed = request.own_key
-    request.lanes = tuple(name for name in request.lanes if name not in closed)
-    request.last_resorts = tuple(name for name in request.last_resorts if name not in closed)
+def _close_own_key_lanes(call: PendingCall) -> None:
+    closed = call.own_key
+    call.lanes = tuple(name for name in call.lanes if name not in closed)
+    call.last_resorts = tuple(name for name in call.last_resorts if name not in closed)

@@ -6,7 +6,6 @@ needed; (4) only models and requests that are known to accept a prefill get one,
 members of the body stay as they are; (5) the client sees one message: one start, block indexes
 without a gap; only the index of an event changes; (6) white space that was cut off the prefill is
 not sent twice.
-Not here: when to continue (stitch.py).
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ waiting for a cap, waiting for a lane, in flight, or over; (3) every attempt end
 three ways: a whole answer, a rejection with the vendor's words, or a break; (4) nothing is
 delivered before it is known to be an answer; (5) the vendor's bytes are delivered unchanged, after
 decompression.
-Not here: what happens next (call_manager.py), repairing broken streams (stitch.py), limits on the
-size of an answer (upstream/bounded_answers.py).
 """
 
 from __future__ import annotations
@@ -27,9 +25,10 @@ from jackline.calls.verdict import failed_success, judge_rejection
 from jackline.dialects import TokensUsed, read_answer
 from jackline.dialects.answer_facts import is_openai_answer
 from jackline.failures import Failure, Kind, Observation
+from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
 from jackline.outside_names import cut_name
-from jackline.upstream.interface import Headers, UpstreamAttempt
+from jackline.upstream.interface import UpstreamAttempt
 
 _NOTHING_USED = TokensUsed()
 # Never fed: a call without a stream has nothing to stitch.
@@ -42,56 +41,23 @@ def _stitch(request: CallRequest) -> AnthropicStitch | OpenAiStitch:
     return OpenAiStitch(request.mode, responses=request.dialect == "openai-responses")
 
 
-class _Nobody:
-    """Receives for a call that is over."""
-
-    def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:
-        """Nobody listens."""
-
-    def answer_heard(self, data: bytes) -> None:
-        """Nobody listens."""
-
-    def answer_ended(self, ending: CallCompletion) -> None:
-        """Nobody listens."""
-
-    def refused(self, refusal: CallRefusal) -> None:
-        """Nobody listens."""
-
-    def broken_off(self, refusal: CallRefusal) -> None:
-        """Nobody listens."""
-
-
-_NOBODY = _Nobody()
-
-
-class InFlight(Protocol):
-    """An attempt that a call has in flight."""
-
-    permit: int
-    lane: LaneId
-    handle: UpstreamAttempt | None
-    stitch: AnthropicStitch | OpenAiStitch
-
-    @property
-    def status(self) -> int | None:
-        """The status of its answer, once that is there."""
-        ...
-
-
 class PendingCall:
     """One call under way."""
 
     __slots__ = (
         "accepted_on",
-        "began",
+        "attempt",
         "beside",
+        "delivered",
         "doubted_on",
         "has_read_answer",
-        "hearing",
         "held_for",
+        "lanes",
+        "last_resorts",
         "number",
         "original",
         "over",
+        "own_key",
         "paused",
         "receiver",
         "rejected_on",
@@ -102,6 +68,7 @@ class PendingCall:
         "story",
         "submitted",
         "tries",
+        "unproven",
         "usage",
         "waited",
         "withheld",
@@ -112,15 +79,22 @@ class PendingCall:
         self.request = request
         # What the client asked, before any continuation of a broken answer was put behind it.
         self.original = request.message
-        self.receiver: Receiver = receiver
+        # None once the call is over: the two hold each other, and a body of many megabytes must
+        # not wait for the collector.
+        self.receiver: Receiver | None = receiver
+        # What it is submitted with; from then on the controller has its lanes.
+        self.lanes = request.lanes
+        self.last_resorts = request.last_resorts
+        self.own_key = request.own_key
+        self.unproven = request.unproven
         self.submitted = now if request.since is None else min(now, request.since)
         self.stitch = _stitch(request) if request.stream else _NO_STREAM
         self.story: list[FailedAttempt] = []
         # How many attempts were begun.
         self.tries = 0
-        self.hearing: InFlight | None = None
+        self.attempt: InFlightAttempt | None = None
         # A second attempt, while the first is silent; whichever is heard goes on alone.
-        self.beside: InFlight | None = None
+        self.beside: InFlightAttempt | None = None
         self.rejection: VendorRejection | None = None
         # The lane that has refused its client's own credential.
         self.rejected_on: LaneId | None = None
@@ -132,7 +106,8 @@ class PendingCall:
         self.usage: TokensUsed = _NOTHING_USED
         # Whether what came whole was an answer of a model, and no other document.
         self.has_read_answer = False
-        self.began = False
+        # Whether the receiver holds a part of an answer already.
+        self.delivered = False
         self.over = False
         self.paused = False
         self.sent = False
@@ -141,15 +116,15 @@ class PendingCall:
         # How long it waited before its latest attempt.
         self.waited = 0.0
 
-    def attempt_ended(self, attempt: InFlight) -> None:
+    def attempt_ended(self, attempt: InFlightAttempt) -> None:
         """An attempt is over; a second one takes the place of a first."""
         if attempt is self.beside:
             self.beside = None
-        elif attempt is self.hearing:
-            self.hearing, self.beside = self.beside, None
-            if self.hearing is not None and self.request.stream:
-                self.hearing.stitch.waste(self.stitch.cost)
-                self.stitch = self.hearing.stitch
+        elif attempt is self.attempt:
+            self.attempt, self.beside = self.beside, None
+            if self.attempt is not None and self.request.stream:
+                self.attempt.stitch.waste(self.stitch.cost)
+                self.stitch = self.attempt.stitch
 
     def stitch_beside(self) -> AnthropicStitch | OpenAiStitch:
         """What makes the answer of a second attempt, as long as nothing of the first is out."""
@@ -158,12 +133,7 @@ class PendingCall:
     @property
     def in_flight(self) -> bool:
         """Whether an attempt is under way."""
-        return self.hearing is not None
-
-    @property
-    def delivered(self) -> bool:
-        """Whether the receiver holds a part of an answer already."""
-        return self.began
+        return self.attempt is not None
 
     @property
     def wasted(self) -> TokensUsed:
@@ -177,42 +147,34 @@ class PendingCall:
 
     def deliver(self, status: int, headers: Headers, lane: LaneId, data: bytes) -> None:
         """Pass bytes of the answer on."""
-        if self.over:
+        receiver = self.receiver
+        if receiver is None:
             return
-        if not self.began:
-            self.began = True
-            self.receiver.answer_began(status, headers, lane)
-        self.receiver.answer_heard(data)
+        if not self.delivered:
+            self.delivered = True
+            receiver.answer_began(status, headers, lane)
+        receiver.answer_heard(data)
 
     def end(self, lane: LaneId, *, shortened: bool) -> TokensUsed:
         """The answer is delivered; what it cost."""
         stitch = self.stitch
         usage = stitch.usage if stitch.delivered else self.usage
-        if not self.over:
-            self.over = True
-            self._let_go().answer_ended(
-                CallCompletion(lane, usage, shortened, self.story, self.tries)
-            )
+        receiver = self.leave()
+        if receiver is not None:
+            ending = CallCompletion(lane, usage, shortened, self.story, self.tries)
+            receiver.answer_ended(ending)
         return usage
 
     def refuse(self, refusal: CallRefusal) -> None:
         """There will be no answer, or no more of it."""
-        if self.over:
-            return
-        self.over = True
-        if self.began:
-            self._let_go().broken_off(refusal)
-        else:
-            self._let_go().refused(refusal)
+        receiver = self.leave()
+        if receiver is not None:
+            (receiver.broken_off if self.delivered else receiver.refused)(refusal)
 
-    def leave(self) -> None:
-        """The receiver wants nothing any more."""
+    def leave(self) -> Receiver | None:
+        """The call is over: nothing more is passed on; whoever has received until now."""
         self.over = True
-        self._let_go()
-
-    def _let_go(self) -> Receiver:
-        # The two hold each other; a body of many megabytes must not wait for the collector.
-        receiver, self.receiver = self.receiver, _NOBODY
+        receiver, self.receiver = self.receiver, None
         return receiver
 
 
@@ -236,15 +198,15 @@ _plain = _Plain()
 class AttemptObserver(Protocol):
     """Receives the results of attempts; the call manager."""
 
-    def accepted(self, hearing: InFlightAttempt) -> None:
+    def accepted(self, attempt: InFlightAttempt) -> None:
         """The vendor has taken the call, and more will come."""
         ...
 
-    def alive(self, hearing: InFlightAttempt) -> None:
+    def alive(self, attempt: InFlightAttempt) -> None:
         """Bytes came."""
         ...
 
-    def answered(self, hearing: InFlightAttempt) -> None:
+    def answered(self, attempt: InFlightAttempt) -> None:
         """The answer is whole and passed on."""
         ...
 
@@ -253,12 +215,12 @@ class AttemptObserver(Protocol):
         ...
 
     def failed(
-        self, hearing: InFlightAttempt, failure: Failure, rejection: VendorRejection | None = None
+        self, attempt: InFlightAttempt, failure: Failure, rejection: VendorRejection | None = None
     ) -> None:
         """The attempt has failed."""
         ...
 
-    def crashed(self, hearing: InFlightAttempt, error: Exception) -> None:
+    def crashed(self, attempt: InFlightAttempt, error: Exception) -> None:
         """Our own code has failed while listening."""
         ...
 
@@ -270,12 +232,12 @@ class InFlightAttempt:
         "_body",
         "_headers",
         "_is_accepted",
-        "_judge",
+        "_observer",
         "_status",
         "_streams",
         "began_at",
         "begun",
-        "carried",
+        "call",
         "handle",
         "lane",
         "lowered",
@@ -286,19 +248,19 @@ class InFlightAttempt:
 
     def __init__(
         self,
-        judge: AttemptObserver,
-        carried: PendingCall,
+        observer: AttemptObserver,
+        call: PendingCall,
         permit: int,
         lane: LaneId,
         began_at: float,
     ) -> None:
-        self._judge = judge
-        self.carried = carried
+        self._observer = observer
+        self.call = call
         self.permit = permit
         self.lane = lane
         self.began_at = began_at
         # A second attempt, beside one that is silent, makes an answer of its own.
-        self.stitch = carried.stitch if carried.hearing is None else carried.stitch_beside()
+        self.stitch = call.stitch if call.attempt is None else call.stitch_beside()
         self.handle: UpstreamAttempt | None = None
         self.over = False
         self._status = 0
@@ -331,7 +293,7 @@ class InFlightAttempt:
 
     def pass_on(self, data: bytes) -> None:
         """Deliver bytes as part of this attempt's answer."""
-        self.carried.deliver(self._status, self._headers, self.lane, data)
+        self.call.deliver(self._status, self._headers, self.lane, data)
 
     # --- what the upstream tells --------------------------------------------------------------
 
@@ -342,7 +304,7 @@ class InFlightAttempt:
         try:
             self._begin(status, headers)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._judge.crashed(self, error)
+            self._observer.crashed(self, error)
 
     def heard(self, data: bytes) -> None:
         """Bytes of the answer."""
@@ -352,10 +314,10 @@ class InFlightAttempt:
             if self._streams:
                 self._follow(data)
             else:
-                self._judge.alive(self)
+                self._observer.alive(self)
                 self._keep(data)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._judge.crashed(self, error)
+            self._observer.crashed(self, error)
 
     def ended(self) -> None:
         """The HTTP message is complete."""
@@ -365,7 +327,7 @@ class InFlightAttempt:
         try:
             self._end()
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._judge.crashed(self, error)
+            self._observer.crashed(self, error)
 
     def broke(self, error: OSError) -> None:
         """The connection failed."""
@@ -374,11 +336,11 @@ class InFlightAttempt:
             return
         try:
             if self.stitch.complete:
-                self._judge.answered(self)
+                self._observer.answered(self)
             else:
                 self._fail(Observation.of_exception(error))
         except Exception as fault:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._judge.crashed(self, fault)
+            self._observer.crashed(self, fault)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -386,46 +348,46 @@ class InFlightAttempt:
         self._status = status
         self._headers = headers
         self.lowered = lowered = {_plain[n]: v.decode("latin-1") for n, v in headers}
-        carried = self.carried
-        if carried.request.stream and 200 <= status < 300:
+        call = self.call
+        if call.request.stream and 200 <= status < 300:
             kind = lowered.get("content-type")
             if kind is not None and kind.startswith("text/event-stream"):
                 self._streams = True
                 self.stitch.attempt_began()
 
     def _follow(self, data: bytes) -> None:
-        carried = self.carried
+        call = self.call
         stitch = self.stitch
         out = stitch.feed(data)
-        if carried.beside is not None and stitch.begun:
+        if call.beside is not None and stitch.begun:
             # The first of the two to speak: the other one must not be heard any more, and nothing
             # is passed on before that.
             self.begun = True
             if self._is_accepted:
-                self._judge.alive(self)
+                self._observer.alive(self)
             else:
                 self._is_accepted = True
-                self._judge.accepted(self)
+                self._observer.accepted(self)
         if stitch.complete:
             # One that came whole at once is reported by its end alone.
             if out:
-                carried.deliver(self._status, self._headers, self.lane, out)
+                call.deliver(self._status, self._headers, self.lane, out)
             return
         self.begun = self.begun or stitch.begun
         if not self._is_accepted:
             self._is_accepted = True
-            self._judge.accepted(self)
+            self._observer.accepted(self)
         if out:
-            carried.deliver(self._status, self._headers, self.lane, out)
-        self._judge.alive(self)
+            call.deliver(self._status, self._headers, self.lane, out)
+        self._observer.alive(self)
         if stitch.broken:
             if stitch.error_event is None:
                 self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
             else:
                 event = b"event: error\ndata: " + stitch.error_event + b"\n\n"
-                request = carried.request.message
+                request = call.request.message
                 seen = Observation.of_stream(event)
-                self._judge.failed(self, judge_rejection(self._judge.judge, seen, request))
+                self._observer.failed(self, judge_rejection(self._observer.judge, seen, request))
 
     def _keep(self, data: bytes) -> None:
         body = self._body
@@ -439,7 +401,7 @@ class InFlightAttempt:
     def _end(self) -> None:
         if self._streams:
             if self.stitch.complete:
-                self._judge.answered(self)
+                self._observer.answered(self)
             else:
                 self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
             return
@@ -449,31 +411,31 @@ class InFlightAttempt:
             return
         rejection = VendorRejection(self._status, self._headers, body, self.lane)
         seen = Observation.of_response(self._status, self.lowered, body)
-        request = self.carried.request.message
-        self._judge.failed(self, judge_rejection(self._judge.judge, seen, request), rejection)
+        request = self.call.request.message
+        self._observer.failed(self, judge_rejection(self._observer.judge, seen, request), rejection)
 
     def _end_whole(self, body: bytes) -> None:
         facts = read_answer(body)
         if facts is not None:
-            self.carried.usage = facts.usage
-            self.carried.has_read_answer = True
+            self.call.usage = facts.usage
+            self.call.has_read_answer = True
         else:
             # Not a message: a count of tokens, a list of models, or a hotel's log-in page.
-            dialect = self.carried.request.dialect
+            dialect = self.call.request.dialect
             seen = failed_success(self._status, self.lowered, body, dialect)
-            message = self.carried.request.message
-            judge = self._judge.judge
+            message = self.call.request.message
+            judge = self._observer.judge
             failure = None if seen is None else judge_rejection(judge, seen, message)
             if failure is not None and failure.kind is not Kind.NOT_A_FAILURE:
-                self._judge.failed(
+                self._observer.failed(
                     self, failure, VendorRejection(self._status, self._headers, body, self.lane)
                 )
                 return
-            self.carried.has_read_answer = dialect != "anthropic" and is_openai_answer(
+            self.call.has_read_answer = dialect != "anthropic" and is_openai_answer(
                 body, responses=dialect == "openai-responses"
             )
-        self.carried.deliver(self._status, self._headers, self.lane, body)
-        self._judge.answered(self)
+        self.call.deliver(self._status, self._headers, self.lane, body)
+        self._observer.answered(self)
 
     def _fail(self, seen: Observation) -> None:
-        self._judge.failed(self, self._judge.judge(seen))
+        self._observer.failed(self, self._observer.judge(seen))

@@ -3,8 +3,7 @@
 Rules: (1) a receiver gets `answer_began` at most once, and exactly one end: `answer_ended`,
 `refused` or `broken_off`; (2) a refusal carries the vendor's own words where there are any; (3) the
 history of attempts has times and kinds of failure, never prompts or answers, and can be rendered
-for people; (4) without evidence, no upstream counts as down.
-Not here: managing calls (call_manager.py), evidence of outages (gateway/outage_evidence.py).
+for people.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ from jackline.calls.stitch import Mode
 from jackline.dialects import TokensUsed
 from jackline.failures import Failure
 from jackline.failures.sentences import duration_in_words, name_of
+from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
 from jackline.lanes import CacheTtl
-from jackline.upstream.interface import Headers, UpstreamRequest
+from jackline.upstream.interface import UpstreamRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ class HoldLimits:
 class CallRequest(msgspec.Struct):
     """One logical call.
 
-    `lanes` are the names of the lanes it may take, the preferred first; `last_resorts` those
-    that it may take only when none of them takes calls. `caps` are limits on how many calls
+    `lanes` are those it may take at first, the preferred first; `last_resorts` those that it may
+    take only when none of them takes calls. `caps` are limits on how many calls
     with the same key may be under way at once. `since` is when its client first asked, for one
     that comes back; `leaves_at` and `hurries_at` are as in `lanes.Call`, and so are
     `conversation` and `prefix`, which say what prompt caches may hold of it, `cache_ttl` and
@@ -176,14 +176,3 @@ class Outages(Protocol):
     def is_down(self, lane: LaneId, now: float) -> bool:
         """Whether the lane's upstream is down, also for others than whoever asks."""
         ...
-
-
-class NoEvidence:
-    """Knows nothing: for carriers without a gateway around them."""
-
-    def failed(self, request: CallRequest, lane: LaneId, now: float) -> None:
-        """Nothing is learned."""
-
-    def is_down(self, lane: LaneId, now: float) -> bool:  # noqa: ARG002 -- the protocol
-        """Never, as far as is known."""
-        return False

@@ -6,18 +6,6 @@ answer goes out byte for byte; (4) how the bytes were chunked changes nothing; (
 an attempt that cannot be parsed is broken; (6) in OpenAI's dialects a broken attempt is repaired by
 another attempt until something real was delivered; after that the connection is cut, which these
 clients answer with a retry.
-Not here: sending attempts (call_manager.py), prefills (continuation.py), what a broken attempt
-means for its lane (failures/).
-
-What happens to a broken attempt depends on what the client has (facts/client-wire.md):
-
-    nothing yet                        AskAgain   unseen by the client
-    all but message_stop               Close      the vendor has sent its stop reason: it is whole
-    a complete tool_use (T1, T3, T5)   Close      that tool runs already: a shorter turn, if each
-                                                  open block can be ended honestly
-    only text                          Continue   if the caller can request the rest, else cut: an
-                                                  open block makes the client retry (F12b)
-    anything else                      BreakOff   never a clean end: that is success (F12g)
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ and one inside a stream, says something about the account only in words and code
 caller's own: vendors repeat names, roles and values of a request in their errors, and a caller must
 not park the lanes of others; what the vendor's own headers say counts; (3) work is bounded: what
 cannot be searched in full counts as the caller's words.
-Not here: classification (failures/), what a failure does to a lane (lanes/reactions.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: (1) the result is the answer, or `GaveUpError` with the history of every attempt; (2) a
 cancelled waiter frees the call's permit at once.
-Not here: delivering answers as they come (submit to the call manager with a receiver).
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from datetime import UTC, datetime
 from jackline.calls.call_manager import CallManager
 from jackline.calls.request import CallAnswer, CallCompletion, CallRefusal, CallRequest
 from jackline.errors import GaveUpError
+from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
-from jackline.upstream.interface import Headers
 
 
 class _Collector:
@@ -46,11 +45,11 @@ async def complete_call(carrier: CallManager, request: CallRequest) -> CallAnswe
     """The answer to `request`, however many attempts it takes."""
     future: asyncio.Future[CallCompletion] = asyncio.get_running_loop().create_future()
     collector = _Collector(future)
-    carried = carrier.submit(request, collector)
+    call = carrier.submit(request, collector)
     try:
         ending = await future
     finally:
-        carrier.leave(carried)
+        carrier.leave(call)
     return CallAnswer(
         bytes(collector.body), collector.headers, ending.usage, ending.lane, tuple(ending.attempts)
     )

@@ -185,8 +185,8 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
 
 def _warnings(notes: Sequence[NoteRecord]) -> list[str]:
     """The last things that a person should know of the run, each once."""
-    said = [str(note.detail.get("says", "")) for note in notes if note.what == WARNING]
-    return list(dict.fromkeys(said))[-_MOST_WARNINGS:]
+    texts = [str(note.detail.get("says", "")) for note in notes if note.what == WARNING]
+    return list(dict.fromkeys(texts))[-_MOST_WARNINGS:]
 
 
 async def _accept(engine: RunStore, run: RunRecord, *, yes: bool, as_json: bool) -> int:

@@ -162,15 +162,15 @@ def _print_session(running: RunningGateway, session: str, *, as_json: bool) -> N
         click.echo(json.dumps(document, indent=2))
         return
     for agent in agents:
-        told, seen = agent["reported"], agent["seen"]
-        kind = f" ({told['name']})" if told["name"] else ""
+        reported, seen = agent["reported"], agent["seen"]
+        kind = f" ({reported['name']})" if reported["name"] else ""
         who = f"agent {agent['agent']}{kind}" if agent["agent"] else "main thread"
-        failed = f", {told['errors']} failed" if told["errors"] else ""
+        failed = f", {reported['errors']} failed" if reported["errors"] else ""
         lines = [
             f"session {agent['session'][:8]}, {who}",
             (
-                f"  the client says:  {counted(told['requests'], 'call')}{failed},"
-                f" {counted(told['tokens'], 'token')}, ${told['dollars']:,.4f}"
+                f"  the client says:  {counted(reported['requests'], 'call')}{failed},"
+                f" {counted(reported['tokens'], 'token')}, ${reported['dollars']:,.4f}"
             ),
         ]
         if seen is not None:
@@ -179,7 +179,7 @@ def _print_session(running: RunningGateway, session: str, *, as_json: bool) -> N
                 f"  the gateway saw:  {counted(seen['calls'], 'call')}{failed},"
                 f" {counted(seen['tokens'], 'token')}, held for {seen['waited']:,.1f} s"
             )
-        for name, tool in told["tools"].items():
+        for name, tool in reported["tools"].items():
             failed = f", {tool['failed']} failed" if tool["failed"] else ""
             runs = counted(tool["ok"] + tool["failed"], "run")
             lines.append(f"  {name}: {runs}{failed}, {tool['seconds']:,.1f} s")

@@ -33,16 +33,7 @@ from jackline.config.files import (
     is_file,
     read_named,
 )
-from jackline.config.project import (
-    agree,
-    consent_status,
-    consents,
-    digest,
-    plain_ascii,
-)
-from jackline.config.project import (
-    revoke as revoke_agreement,
-)
+from jackline.config.project import ConsentRecord, digest, plain_ascii
 from jackline.config.references import is_reference
 from jackline.errors import BadArgumentError, JacklineError, NothingFoundError, UsageError
 from jackline.outside_names import printable
@@ -109,7 +100,7 @@ def trust(
     shown = preview(file, folders)
     has_problem = bool(shown.ignored.refused or shown.faults)
     is_possible = bool(shown.upstreams) and not has_problem
-    asks = is_possible and shown.standing.value != "agreed"
+    asks = is_possible and shown.consent.value != "agreed"
     if as_json:
         agrees = asks and yes and not dry_run
         if agrees:
@@ -156,7 +147,7 @@ def _ask(file: FileText, folders: HomeFolders, *, yes: bool) -> int:
 
 def _agree(file: FileText, folders: HomeFolders) -> None:
     try:
-        agree(file, folders.state, time.time())
+        ConsentRecord(folders.state).agree(file, time.time())
     except OSError as error:
         raise _not_recorded(error) from error
 
@@ -165,8 +156,9 @@ def _revoke(path: Path | None, folders: HomeFolders) -> None:
     wanted = Path.cwd() if path is None else path
     # The file may be gone already.
     tried = [wanted / FILE_NAME, wanted / PROJECT_FILE] if wanted.is_dir() else [wanted]
+    record = ConsentRecord(folders.state)
     try:
-        done = [each for each in tried if revoke_agreement(each, folders.state)]
+        done = [each for each in tried if record.revoke(each)]
     except OSError as error:
         raise _not_recorded(error) from error
     if not done:
@@ -187,12 +179,13 @@ def _not_recorded(error: OSError) -> UsageError:
 
 def _print_agreements(folders: HomeFolders, *, as_json: bool) -> None:
     entries: list[dict[str, object]] = []
-    for each in consents(folders.state):
+    record = ConsentRecord(folders.state)
+    for each in record.entries():
         try:
             file = read_named(Path(each.path), of_project=True)
         except UnusableFileError:
             file = None
-        now = "gone" if file is None else consent_status(file, folders.state).value
+        now = "gone" if file is None else record.status(file).value
         at = datetime.fromtimestamp(each.at, UTC).isoformat(timespec="seconds")
         entries.append({"path": each.path, "sha256": each.sha256, "at": at, "now": now})
     if as_json:
@@ -368,7 +361,7 @@ def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, obje
         "schema": "jackline.trust/1",
         "path": str(file.path),
         "sha256": digest(file),
-        "standing": "agreed" if agreed else shown.standing.value,
+        "standing": "agreed" if agreed else shown.consent.value,
         "upstreams": [
             {
                 "name": each.name,

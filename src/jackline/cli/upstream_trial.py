@@ -17,11 +17,12 @@ from fnmatch import fnmatchcase
 
 from jackline.errors import BadArgumentError, UsageError
 from jackline.failures import Failure, Kind, Observation, classify
+from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
 from jackline.providers import UpstreamKind, UpstreamSettings
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import Credential
-from jackline.upstream.interface import Headers, UpstreamRequest
+from jackline.upstream.interface import UpstreamRequest
 
 _TIMEOUT_SECONDS = 60.0
 _CHEAP = "claude-haiku-4-5"

@@ -1,8 +1,7 @@
 """Files, environment and flags become frozen settings.
 
-Rules: (1) importing this room is quick: the validator is loaded by the first `load`; (2) nothing
-else in the house reads a configuration file or a JACKLINE_* variable.
-Not here: what the settings do (the rooms below).
+Rules: (1) importing this package is quick: the validator is loaded by the first `load`; (2) nothing
+else reads a configuration file or a variable that sets something.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ def load(
     with_secrets: bool = True,
     in_dollars: bool = False,
 ) -> Config:
-    """The configuration that holds here and now; BadConfigError tells all that is wrong.
+    """The configuration that holds here and now; BadConfigError lists all that is wrong.
 
     `flags` go by their names (`port`, `host`, `upstream`, `state`, `stream`, `afk`, `log_level`,
-    `config`) or by dotted keys; None is not given. Without secrets their references are checked
-    but not followed, and stand in their places: enough to show settings, not to run by them.
-    `in_dollars` says that a limit in dollars is given beyond the configuration.
+    `config`) or by dotted keys; None is not set. Without secrets their references are checked
+    but not followed, and are in their places: enough to show settings, not to run by them.
+    `in_dollars` says that there is a limit in dollars beyond the configuration.
     """
     from jackline.config.loader import load_document  # noqa: PLC0415 -- loads pydantic
 

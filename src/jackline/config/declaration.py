@@ -28,8 +28,7 @@ from jackline.gateway.settings import (
 from jackline.journal.store import JournalSettings
 from jackline.mcp_server.permissions import AgentSettings, BatchSettings
 from jackline.notifications.settings import NotifySettings
-from jackline.providers.presets import PRESETS
-from jackline.providers.settings import UpstreamSettings
+from jackline.providers.settings import PRESETS, UpstreamSettings
 from jackline.settings import HIDDEN, SETTING, Form, InProject, Setting, setting
 from jackline.telemetry.settings import OtlpSettings
 

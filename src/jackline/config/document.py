@@ -81,8 +81,8 @@ def _field(one: Declared) -> tuple[Any, Any]:
             part["default"] = _shown(one.setting, one.default)
 
     # What was not written is never read from a document, so the default there does not count.
-    given = Field(default=None, description=one.setting.doc or None, json_schema_extra=finish)
-    return _type(one.kind, one.setting), given
+    info = Field(default=None, description=one.setting.doc or None, json_schema_extra=finish)
+    return _type(one.kind, one.setting), info
 
 
 def _type(kind: Any, setting: Setting) -> Any:

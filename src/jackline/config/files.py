@@ -57,12 +57,12 @@ class FileText:
 
 
 def candidates(cwd: Path) -> list[Path]:
-    """Every place where a project file may stand, the nearest first."""
+    """Every place where a project file may be, the nearest first."""
     return [folder / name for folder in (cwd, *cwd.parents) for name in (FILE_NAME, PROJECT_FILE)]
 
 
 def read_named(path: Path, *, of_project: bool = False) -> FileText | None:
-    """What stands in this file; None for a pyproject.toml that says nothing of Jackline."""
+    """The content of this file; None for a pyproject.toml that says nothing of Jackline."""
     if of_project and path.is_symlink():
         raise UnusableFileError(path, f"{_link(path)}; a project's file must be a regular file")
     try:
@@ -98,7 +98,7 @@ def read_named(path: Path, *, of_project: bool = False) -> FileText | None:
             return None
         table = inner
     _check_depth(path, table)
-    # The rest of a pyproject.toml changes daily; the order of keys counts, so it is kept.
+    # The rest of a pyproject.toml changes daily; the order of keys counts, so it stays.
     content = json.dumps(table, default=lambda value: [type(value).__name__, str(value)]).encode()
     return FileText(path, text, table, IN_PROJECT_FILE, of_project, content)
 

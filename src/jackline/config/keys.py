@@ -57,11 +57,6 @@ def quoted(text: str) -> str:
     )
 
 
-def flag_text(name: str) -> str:
-    """How the flag of this name is typed."""
-    return f"--{name.replace('_', '-')}"
-
-
 _PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _PATH = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"
 _TABLE = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_PATH})[ \t]*\]")
@@ -79,7 +74,7 @@ class KeyLines:
         self._read(text)
 
     def line_of(self, place: Key) -> int | None:
-        """Where this key stands, or what holds it."""
+        """The line of this key, or of what holds it."""
         while place:
             if place in self._lines:
                 return self._lines[place]

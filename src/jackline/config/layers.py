@@ -179,17 +179,16 @@ def _what_is_right(table: dict[str, Any], wrong: list[Key]) -> dict[str, Any]:
     for place in wrong:
         holder: Any = rest
         for part in place[:-1]:
-            holder = holder.get(part) if isinstance(holder, dict) else _item(holder, part)
+            try:
+                holder = holder[part]
+            except (LookupError, TypeError):
+                holder = None
         if isinstance(holder, dict):
             holder.pop(place[-1], None)
     try:
         return _parsed(rest)
     except ValidationError:
         return {}  # a fault that cannot be cut out: nothing of this source is judged
-
-
-def _item(holder: object, part: object) -> object:
-    return holder[part] if isinstance(holder, list) and isinstance(part, int) else None
 
 
 def _make_absolute(layer: Layer, folder: Path) -> None:

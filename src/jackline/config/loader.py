@@ -3,8 +3,6 @@
 Rules: (1) flag, then JACKLINE_*, then what counts of the nearest project file, then the user's
 file, then default; (2) all faults are reported at once, but faults of a project's file stop
 nothing; (3) nothing is written.
-Not here: the sources one by one and their merging (layers.py), the rules for upstreams
-(upstreams.py), noticing changes (watcher.py).
 """
 
 from __future__ import annotations
@@ -37,14 +35,13 @@ from jackline.config.layers import (
     layer_from_file,
     layer_from_flags,
 )
-from jackline.config.project import CONSENT_FILE as CONSENTS
 from jackline.config.project import (
+    CONSENT_FILE,
+    ConsentRecord,
     ConsentStatus,
     IgnoredSettings,
-    consent_status,
     has_limit_in_dollars,
     restrict,
-    warning,
 )
 from jackline.config.settings import Config, HomeFolders, ServicePlace
 from jackline.config.upstreams import is_loopback
@@ -71,7 +68,7 @@ def load_alone(file: FileText, folders: HomeFolders) -> Config:
 class Preview:
     """What a project's file would change if the user agreed to it; no secret is looked up."""
 
-    standing: ConsentStatus
+    consent: ConsentStatus
     ignored: IgnoredSettings
     # The upstreams that calls would go to; none if the file lists none, or none that can count.
     upstreams: tuple[UpstreamSettings, ...]
@@ -87,7 +84,7 @@ def preview(file: FileText, folders: HomeFolders) -> Preview:
     try:
         users = read_named(own) if is_file(own) else None
     except UnusableFileError:
-        users = None  # the user's own faults are told elsewhere
+        users = None  # the user's own faults are reported elsewhere
     holds = {} if users is None else layer_from_file(users).values
     layer, ignored = restrict(
         layer_from_file(file),
@@ -106,7 +103,7 @@ def preview(file: FileText, folders: HomeFolders) -> Preview:
     upstreams.check(merged, merged.values["listen", "port"])
     is_sound = listed and not merged.faults
     return Preview(
-        consent_status(file, folders.state),
+        ConsentRecord(folders.state).status(file),
         ignored,
         upstreams.settings(merged) if is_sound else (),
         free,
@@ -123,7 +120,7 @@ def load_document(
     with_secrets: bool,
     in_dollars: bool,
 ) -> Config:
-    """The configuration that holds here and now; BadConfigError tells all that is wrong."""
+    """The configuration that holds here and now; BadConfigError lists all that is wrong."""
     merged = Layer()
     files, watched = _take_all(
         merged, flags, environ, cwd.absolute(), folders, in_dollars=in_dollars
@@ -156,7 +153,7 @@ def _take_all(
     *,
     in_dollars: bool = False,
 ) -> tuple[list[FileText], list[Path]]:
-    """Let every source have its say; the files that count, and every place that could hold one."""
+    """Merge all sources; returns the files that count, and every place that could hold one."""
     named = str(flags.get(keys.FILE_FLAG) or environ.get(keys.FILE_VARIABLE) or "")
     files, watched = _files(merged, named, cwd, folders)
     stronger = [layer_from_environment(environ, cwd), layer_from_flags(flags, cwd)]
@@ -172,15 +169,15 @@ def _take_all(
 
 
 def _take_project(merged: Layer, file: FileText, folders: HomeFolders, *, in_dollars: bool) -> None:
-    standing = consent_status(file, folders.state)
+    consent = ConsentRecord(folders.state).status(file)
     in_dollars = in_dollars or has_limit_in_dollars(merged.values)
     layer, ignored = restrict(
-        layer_from_file(file), file, merged.values, standing, in_dollars=in_dollars
+        layer_from_file(file), file, merged.values, consent, in_dollars=in_dollars
     )
     merged.take(layer)
-    told = warning(file.path, ignored, folders.config / FILE_NAME)
-    if told is not None:
-        merged.warnings.append(told)
+    warning = ignored.warning(file.path, folders.config / FILE_NAME)
+    if warning is not None:
+        merged.warnings.append(warning)
 
 
 def _finished(
@@ -196,7 +193,6 @@ def _finished(
             merged.fill(key, value)
     upstreams.complete(merged)
     project = next((file.path for file in files if file.of_project), None)
-    upstreams.withhold_admin_keys(merged, project)
     upstreams.warn(merged, project)
     shown = dict(merged.values)
     secrets = [key for key in shown if may_be_reference(key)]
@@ -232,36 +228,22 @@ def _files(
 ) -> tuple[list[FileText], list[Path]]:
     """The files that count, the strongest first, and every place that could hold one."""
     users = folders.config / FILE_NAME
-    explicit = _named_file(merged, named, cwd)
-    watched = [explicit] if explicit else [*candidates(cwd), users, folders.state / CONSENTS]
-    found: list[FileText | None] = []
     try:
-        if explicit is not None:
-            found.append(read_named(explicit))
-        else:
-            found.append(find_project_file(cwd, users, merged.warnings))
-    except UnusableFileError as error:
-        merged.faults.append(_unusable(error))
-    try:
-        if explicit is None and is_file(users):
-            found.append(read_named(users))
-    except UnusableFileError as error:
-        merged.faults.append(_unusable(error))
-    files = {file.path: file for file in reversed(found) if file is not None}
-    return list(reversed(files.values())), watched
-
-
-def _named_file(merged: Layer, named: str, cwd: Path) -> Path | None:
-    try:
-        return references.path_from(cwd, named) if named else None
+        explicit = references.path_from(cwd, named) if named else None
     except ValueError as error:
         merged.faults.append(ConfigFault(keys.FILE_VARIABLE, "", str(error)))
-        return None
-
-
-def _unusable(error: UnusableFileError) -> ConfigFault:
-    place = str(error.path) if error.line is None else f"{error.path}:{error.line}"
-    return ConfigFault(place, "", error.what)
+        explicit = None
+    watched = [explicit] if explicit else [*candidates(cwd), users, folders.state / CONSENT_FILE]
+    found = [] if explicit else [find_project_file(cwd, users, merged.warnings)]
+    path = explicit or users
+    try:
+        if explicit or is_file(users):
+            found.append(read_named(path))
+    except UnusableFileError as error:
+        place = str(error.path) if error.line is None else f"{error.path}:{error.line}"
+        merged.faults.append(ConfigFault(place, "", error.what))
+    files = {file.path: file for file in reversed(found) if file is not None}
+    return list(reversed(files.values())), watched
 
 
 def _look_up_secrets(merged: Layer, environ: Mapping[str, str]) -> None:

@@ -63,72 +63,71 @@ class Consent:
     at: float
 
 
-def consent_status(file: FileText, folder: Path) -> ConsentStatus:
-    """Whether the user agreed to this content of this file; `folder` is that of the record."""
-    if not (folder / CONSENT_FILE).exists():
-        return ConsentStatus.UNKNOWN  # without looking for the key: most users have no such record
-    path = real_path(file.path)
-    mine = [each for each in consents(folder) if each.path == path]
-    if not mine:
-        return ConsentStatus.UNKNOWN
-    return ConsentStatus.AGREED if mine[-1].sha256 == digest(file) else ConsentStatus.CHANGED
+class ConsentRecord:
+    """The files that the user agreed to; `folder` is the user's own state folder."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._path = folder / CONSENT_FILE
 
-def consents(folder: Path) -> list[Consent]:
-    """All agreements that this installation has recorded."""
-    try:
-        check_private_folder(folder)
-        document = json.loads(read_private(folder / CONSENT_FILE))
+    def status(self, file: FileText) -> ConsentStatus:
+        """Whether the user agreed to this content of this file."""
+        if not self._path.exists():
+            return ConsentStatus.UNKNOWN  # without looking for the key: most users have no record
+        path = _real_path(file.path)
+        agreed = [each for each in self.entries() if each.path == path]
+        if not agreed:
+            return ConsentStatus.UNKNOWN
+        same = agreed[-1].sha256 == digest(file)
+        return ConsentStatus.AGREED if same else ConsentStatus.CHANGED
+
+    def entries(self) -> list[Consent]:
+        """All agreements that this installation has recorded."""
+        try:
+            check_private_folder(self._folder)
+            entries = json.loads(read_private(self._path))["projects"]
+            key = installation_key()
+            return [
+                Consent(entry["path"], entry["sha256"], float(entry["at"]))
+                for entry in entries
+                if is_signature(key, entry["signature"], _PURPOSE, *_signed(entry))
+            ]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return []
+
+    def agree(self, file: FileText, at: float) -> None:
+        """Record that the user agrees to this content; OSError when that cannot be private."""
+        path = _real_path(file.path)
+        others = [each for each in self.entries() if each.path != path]
+        self._write([*others, Consent(path, digest(file), at)])
+
+    def revoke(self, path: Path) -> bool:
+        """Forget the agreement to this file; whether there was one."""
+        entries, real = self.entries(), _real_path(path)
+        others = [each for each in entries if each.path != real]
+        if len(others) < len(entries):
+            self._write(others)
+        return len(others) < len(entries)
+
+    def _write(self, consents: list[Consent]) -> None:
+        make_private_folder(self._folder)
         key = installation_key()
-        entries = document["projects"]
-        return [
-            Consent(entry["path"], entry["sha256"], float(entry["at"]))
-            for entry in entries
-            if is_signature(key, entry["signature"], _PURPOSE, *_signed(entry))
-        ]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return []
-
-
-def agree(file: FileText, folder: Path, at: float) -> Consent:
-    """Record that the user agrees to this content; OSError when it cannot be kept privately."""
-    given = Consent(real_path(file.path), digest(file), at)
-    _write([*_others(given.path, folder), given], folder)
-    return given
-
-
-def revoke(path: Path, folder: Path) -> bool:
-    """Forget the agreement to this file; whether there was one."""
-    others = _others(real_path(path), folder)
-    if len(others) == len(consents(folder)):
-        return False
-    _write(others, folder)
-    return True
+        entries: list[dict[str, object]] = []
+        for each in consents:
+            entry: dict[str, object] = {"path": each.path, "sha256": each.sha256, "at": each.at}
+            entries.append({**entry, "signature": signature(key, _PURPOSE, *_signed(entry))})
+        document = {"schema": _SCHEMA, "projects": entries}
+        write_private(self._path, json.dumps(document, indent=2).encode() + b"\n")
 
 
 def digest(file: FileText) -> str:
-    """What stands for the file's content."""
+    """The hash of what an agreement to this file covers."""
     return hashlib.sha256(file.content).hexdigest()
 
 
-def real_path(path: Path) -> str:
-    """The file's name in its real folder: `file:` references in it are looked up in that folder."""
+def _real_path(path: Path) -> str:
+    # By its real folder: `file:` references in it are looked up there.
     return str(path.parent.resolve() / path.name)
-
-
-def _others(path: str, folder: Path) -> list[Consent]:
-    return [each for each in consents(folder) if each.path != path]
-
-
-def _write(given: list[Consent], folder: Path) -> None:
-    make_private_folder(folder)
-    key = installation_key()
-    entries = []
-    for each in given:
-        entry: dict[str, object] = {"path": each.path, "sha256": each.sha256, "at": each.at}
-        entries.append({**entry, "signature": signature(key, _PURPOSE, *_signed(entry))})
-    document = {"schema": _SCHEMA, "projects": entries}
-    write_private(folder / CONSENT_FILE, json.dumps(document, indent=2).encode() + b"\n")
 
 
 def _signed(entry: dict[str, object]) -> tuple[bytes, bytes]:
@@ -157,6 +156,36 @@ class IgnoredSettings:
     # Whether it lists upstreams that the user has not agreed to, in this content.
     asks: ConsentStatus | None = None
 
+    def warning(self, path: Path, own_file: Path) -> str | None:
+        """One line about all that does not count; None if all does."""
+        trust = f"jackline trust {quoted(str(path))}"
+        parts = []
+        if self.closed:
+            belong = "it belongs" if len(self.closed) == 1 else "they belong"
+            parts.append(f"{', '.join(self.closed)} ({belong} in your own file, {own_file})")
+        if self.looser:
+            parts.append(f"{', '.join(self.looser)} (not stricter than without it)")
+        if self.unpriced:
+            whose = "its price is" if len(self.unpriced) == 1 else "their prices are"
+            parts.append(
+                f"{', '.join(self.unpriced)} ({whose} not known, and you have a limit in dollars;"
+                " set [prices] or the model in your own file)"
+            )
+        if self.asks is not None:
+            if self.refused:
+                why = f"refused; {trust} says why"
+            elif self.asks is ConsentStatus.CHANGED:
+                why = f"changed since you agreed to it; look again: {trust}"
+            else:
+                why = f"you have not agreed to it; look and agree: {trust}"
+            parts.append(f"{_UPSTREAM} ({why})")
+        if self.faults:
+            many = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+            parts.append(f"what has faults ({many}; see them: {trust} --dry-run)")
+        if not parts:
+            return None
+        return f"{plain_ascii(str(path))} is a project's file; ignored in it: {'; '.join(parts)}"
+
 
 def rule_of(key: Key) -> InProject:
     """What a project's file may do with this setting."""
@@ -173,7 +202,7 @@ def restrict(
     layer: Layer,
     file: FileText,
     holds: Mapping[Key, Any],
-    standing: ConsentStatus,
+    consent: ConsentStatus,
     *,
     in_dollars: bool,
 ) -> tuple[Layer, IgnoredSettings]:
@@ -181,38 +210,47 @@ def restrict(
 
     `in_dollars` is whether any limit in dollars holds without it.
     """
-    taken = Layer()
+    allowed = Layer()
     closed: list[str] = []
     looser: list[str] = []
     unpriced: list[str] = []
+    own_prices = [str(key[1]) for key in holds if key[0] == "prices"]
     for key, value in layer.values.items():
         if key[0] == _UPSTREAM:
             continue
         rule = rule_of(key)
         before = holds.get(key, DEFAULTS.get(plain(key)))
         if rule is InProject.FREE:
-            taken.values[key] = value
+            allowed.values[key] = value
         elif rule is InProject.PRICED:
-            if not in_dollars or _has_price(value, holds):
-                taken.values[key] = value
+            if (
+                not in_dollars
+                or price_of(value) is not None
+                or any(fnmatchcase(value, each) for each in own_prices)
+            ):
+                allowed.values[key] = value
             else:
                 unpriced.append(_name(key))
         elif rule is InProject.MORE:
-            taken.values[key] = list(dict.fromkeys([*before, *value]))
+            allowed.values[key] = list(dict.fromkeys([*before, *value]))
         elif rule is InProject.LOWER and (before is None or value <= before):
-            taken.values[key] = value
+            allowed.values[key] = value
         else:
             (looser if rule is InProject.LOWER else closed).append(_name(key))
-    taken.origins = {key: layer.origins[key] for key in taken.values}
+    allowed.origins = {key: layer.origins[key] for key in allowed.values}
     refused = tuple(_refusals(layer, file.path.parent))
     asks = None
     if layer.replaces_upstreams or any(fault.key.startswith(_UPSTREAM) for fault in layer.faults):
         is_whole = not refused and not layer.faults
-        if standing is ConsentStatus.AGREED and is_whole:
-            _take_upstreams(taken, layer)
+        if consent is ConsentStatus.AGREED and is_whole:
+            upstream = {key: value for key, value in layer.values.items() if key[0] == _UPSTREAM}
+            allowed.values |= upstream
+            allowed.origins |= {key: layer.origins[key] for key in upstream}
+            allowed.upstreams = layer.upstreams
+            allowed.replaces_upstreams = layer.replaces_upstreams
         else:
-            asks = standing
-    return taken, IgnoredSettings(
+            asks = consent
+    return allowed, IgnoredSettings(
         closed=tuple(sorted(set(closed))),
         looser=tuple(sorted(set(looser))),
         unpriced=tuple(sorted(unpriced)),
@@ -220,37 +258,6 @@ def restrict(
         faults=tuple(layer.faults),
         asks=asks,
     )
-
-
-def warning(path: Path, ignored: IgnoredSettings, own_file: Path) -> str | None:
-    """One line about all that does not count; None if all does."""
-    trust = f"jackline trust {quoted(str(path))}"
-    parts = []
-    if ignored.closed:
-        belong = "it belongs" if len(ignored.closed) == 1 else "they belong"
-        parts.append(f"{', '.join(ignored.closed)} ({belong} in your own file, {own_file})")
-    if ignored.looser:
-        parts.append(f"{', '.join(ignored.looser)} (not stricter than without it)")
-    if ignored.unpriced:
-        whose = "its price is" if len(ignored.unpriced) == 1 else "their prices are"
-        parts.append(
-            f"{', '.join(ignored.unpriced)} ({whose} not known, and you have a limit in dollars;"
-            " set [prices] or the model in your own file)"
-        )
-    if ignored.asks is not None:
-        if ignored.refused:
-            why = f"refused; {trust} says why"
-        elif ignored.asks is ConsentStatus.CHANGED:
-            why = f"changed since you agreed to it; look again: {trust}"
-        else:
-            why = f"you have not agreed to it; look and agree: {trust}"
-        parts.append(f"{_UPSTREAM} ({why})")
-    if ignored.faults:
-        many = "1 fault" if len(ignored.faults) == 1 else f"{len(ignored.faults)} faults"
-        parts.append(f"what has faults ({many}; see them: {trust} --dry-run)")
-    if not parts:
-        return None
-    return f"{plain_ascii(str(path))} is a project's file; ignored in it: {'; '.join(parts)}"
 
 
 def plain_ascii(text: str) -> str:
@@ -264,6 +271,7 @@ def plain_ascii(text: str) -> str:
 def _refusals(layer: Layer, folder: Path) -> list[str]:
     """What no agreement allows a project's upstreams to do."""
     found = []
+    inside = folder.resolve()
     if len(layer.upstreams) > _MOST_UPSTREAMS:
         found.append(
             f"{len(layer.upstreams)} upstreams are more than the {_MOST_UPSTREAMS} that a project's"
@@ -277,28 +285,12 @@ def _refusals(layer: Layer, folder: Path) -> list[str]:
             found.append(f"{name}: only your own file may set it")
         elif may_be_reference(key) and value.startswith("cmd:"):
             found.append(f"{name}: a command is not run for a project's file")
-        elif may_be_reference(key) and not _is_inside(file_of(value), folder):
+        elif may_be_reference(key) and not (file_of(value) or inside).resolve().is_relative_to(
+            inside
+        ):
             # Else a repository could have any file of this user sent to its own server.
             found.append(f"{name}: a file outside the project is not sent for a project's file")
     return found
-
-
-def _has_price(model: str, holds: Mapping[Key, Any]) -> bool:
-    own = {str(key[1]) for key in holds if key[0] == "prices"}
-    return price_of(model) is not None or any(fnmatchcase(model, pattern) for pattern in own)
-
-
-def _is_inside(path: Path | None, folder: Path) -> bool:
-    return path is None or path.resolve().is_relative_to(folder.resolve())
-
-
-def _take_upstreams(taken: Layer, layer: Layer) -> None:
-    for key, value in layer.values.items():
-        if key[0] == _UPSTREAM:
-            taken.values[key] = value
-            taken.origins[key] = layer.origins[key]
-    taken.upstreams = layer.upstreams
-    taken.replaces_upstreams = layer.replaces_upstreams
 
 
 def _name(key: Key) -> str:

@@ -1,7 +1,7 @@
 """Look up secrets where their references point: `env:NAME`, `file:PATH`, `cmd:COMMAND`.
 
 Rules: (1) a configuration never holds a secret itself, only where it is; (2) no message holds the
-secret, the output of a command, or a value that was taken for a reference and is none; (3) a
+secret, the output of a command, or a value that looked like a reference and is none; (3) a
 command does not depend on the working folder: its program is found by the absolute folders of the
 PATH or has its whole path, and it runs in the home folder.
 Not here: which settings are secrets (layers.py).
@@ -29,7 +29,7 @@ def is_reference(text: str) -> bool:
 
 
 def anchored(reference: str, folder: Path) -> str:
-    """The same reference with its file's path made absolute, seen from the folder it stands in."""
+    """The same reference with an absolute path of its file, seen from `folder`."""
     if not reference.startswith("file:"):
         return reference
     return f"file:{path_from(folder, reference.removeprefix('file:'))}"

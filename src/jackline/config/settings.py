@@ -25,7 +25,7 @@ from jackline.telemetry.settings import OtlpSettings
 
 @dataclass(frozen=True, slots=True)
 class HomeFolders:
-    """Where this user's own configuration and state are kept."""
+    """Where this user's own configuration and state are."""
 
     config: Path
     state: Path
@@ -52,7 +52,7 @@ class ServicePlace:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that a Jackline process is told from outside."""
+    """Everything that a Jackline process gets from outside."""
 
     gateway: GatewaySettings
     state_dir: Path
@@ -72,7 +72,7 @@ class Config:
     continue_sessions: bool = False
     # What models may have done for them.
     tools: ToolSettings = field(default_factory=ToolSettings)
-    # Who is told what goes on, without looking.
+    # Who gets messages about incidents.
     notify: NotifySettings = field(default_factory=NotifySettings)
     # Where spans are sent.
     otlp: OtlpSettings = field(default_factory=OtlpSettings)

@@ -5,7 +5,6 @@ the files, never as themselves; (3) durations and sizes are written as people wr
 schema is made from the document that the loader checks with, so both agree; (5) an edit leaves
 every other line as it is, comments and order included; its result is parsed again and must mean
 exactly what was wanted, or nothing is changed.
-Not here: reading (loader.py), printing (cli/config.py), which file (cli/upstream_file.py).
 """
 
 from __future__ import annotations
@@ -164,7 +163,7 @@ def _blocks(text: str, under: tuple[str, ...]) -> list[tuple[int, int]]:
 
 
 def _above(lines: list[str], line: int) -> int:
-    """Where the comment begins that stands right above this line."""
+    """Where the comment begins that is right above this line."""
     while line > 0 and lines[line - 1].lstrip().startswith("#"):
         line -= 1
     return line

@@ -4,7 +4,6 @@ Rules: (1) a changed file is read once it has not changed for a whole interval, 
 half-written or emptied one is never used; (2) on a fault the old configuration stays, and the fault
 is reported once; (3) the address and the state folder stay as they were at the start: a change
 there is reported as needing a restart, and not applied.
-Not here: what the new settings change (assembly/).
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ class Reloaded:
     needs_restart: tuple[str, ...]
 
     def __str__(self) -> str:
-        taken = [key for key in self.changed if key not in self.needs_restart]
-        parts = [f"changed: {', '.join(taken)}"] if taken else []
+        applied = [key for key in self.changed if key not in self.needs_restart]
+        parts = [f"changed: {', '.join(applied)}"] if applied else []
         if self.needs_restart:
             parts.append(f"needs a restart: {', '.join(self.needs_restart)}")
         return "; ".join(parts) or "nothing changed"
@@ -60,12 +59,12 @@ class ConfigWatcher:
     ) -> None:
         self._config = config
         self._reload = reload
-        self._tell_changed = changed
-        self._tell_failed = failed
+        self._on_change = changed
+        self._on_failure = failed
         self._clock = clock
         self._every = every
         self._loaded = self._seen = _fingerprint(config.watched)
-        self._told = ""
+        self._reported = ""
         self._looks_since_fault: int | None = None
 
     @property
@@ -106,33 +105,33 @@ class ConfigWatcher:
             self._keep_old(BadConfigError(f"the configuration cannot be read: {error.strerror}"))
             return
         self._looks_since_fault = None
-        self._told = ""
+        self._reported = ""
         self._take(new)
 
     def _keep_old(self, error: BadConfigError) -> None:
         self._looks_since_fault = 0
-        if error.message != self._told:
-            self._told = error.message
-            self._tell_failed(error)
+        if error.message != self._reported:
+            self._reported = error.message
+            self._on_failure(error)
 
     def _take(self, new: Config) -> None:
         old = self._config
         differing = _differing(old, new)
         needs_restart = tuple(key for key in differing if key in _FIXED)
-        kept = replace(
+        listen = replace(
             new.gateway.listen, host=old.gateway.listen.host, port=old.gateway.listen.port
         )
         self._config = replace(
-            new, gateway=replace(new.gateway, listen=kept), state_dir=old.state_dir
+            new, gateway=replace(new.gateway, listen=listen), state_dir=old.state_dir
         )
         if new.watched != old.watched:
             self._loaded = self._seen = _fingerprint(new.watched)
         if differing:
-            self._tell_changed(Reloaded(self._config, differing, needs_restart))
+            self._on_change(Reloaded(self._config, differing, needs_restart))
 
 
 def _differing(old: Config, new: Config) -> tuple[str, ...]:
-    """The keys that now have another value, or whose reference now stands for another secret."""
+    """The keys that now have another value, or whose reference now leads to another secret."""
     keys = {
         key
         for key in old.shown.keys() | new.shown.keys()
@@ -153,12 +152,12 @@ def _differing(old: Config, new: Config) -> tuple[str, ...]:
 
 
 def _fingerprint(paths: tuple[Path, ...]) -> _Print:
-    return tuple(_state_of(path) for path in paths)
-
-
-def _state_of(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None  # not there, or not for us: either way it says nothing now
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    found: list[tuple[int, int, int] | None] = []
+    for path in paths:
+        try:
+            state = path.stat()
+        except OSError:
+            found.append(None)  # not there, or not for us: either way it says nothing now
+        else:
+            found.append((state.st_mtime_ns, state.st_size, state.st_ino))
+    return tuple(found)

@@ -23,8 +23,6 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from httptools import HttpResponseParser
-
 from jackline.clock import SystemClock
 from jackline.drills.builtin_client import AgentEnd, AgentPlan, AgentRecord, SeenError
 from jackline.drills.conversation import READ_AT_ONCE
@@ -32,6 +30,7 @@ from jackline.drills.drill import CrewPart
 from jackline.drills.drill_clock import DrillClock
 from jackline.drills.processes import stop
 from jackline.errors import UnreadableError
+from jackline.http1.responses import ResponseParser
 from jackline.programs import find_program
 from jackline.simulator.http_wire import reset
 
@@ -199,13 +198,13 @@ class CountingProxy:
 
 
 class _ProxiedExchange:
-    """The requests and answers of one connection; `on_…` are called by the parser."""
+    """The requests and answers of one connection."""
 
     def __init__(self, errors: list[ProxiedError]) -> None:
         self._errors = errors
         self._clock = SystemClock()
         self._began_at = 0.0
-        self._parser: HttpResponseParser | None = None
+        self._parser: ResponseParser | None = None
         self._failed = False
         self._tail = b""
         self.client_left = False
@@ -213,29 +212,26 @@ class _ProxiedExchange:
     def request(self, data: bytes) -> None:
         """Bytes of the client; with no answer under way they begin a new exchange."""
         if self._parser is None and data.startswith(b"POST "):
-            self._parser, self._failed, self._tail = HttpResponseParser(self), False, b""
+            self._parser, self._failed, self._tail = ResponseParser(), False, b""
             self._began_at = self._clock.monotonic()
 
     def answer(self, data: bytes) -> None:
-        if self._parser is not None:
-            self._parser.feed_data(data)
+        parser = self._parser
+        if parser is None:
+            return
+        parser.feed(data)
+        if parser.status >= 400:
+            self._fail(str(parser.status))
+        body = parser.take_content()
+        if b"event: error" in self._tail + body:
+            self._fail("error event")
+        self._tail = (self._tail + body)[-16:]
+        if parser.is_complete:
+            self._parser = None
 
     def ended(self, how: str) -> None:
         if self._parser is not None and not self.client_left:
             self._fail(how)
-
-    def on_headers_complete(self) -> None:
-        status = self._parser.get_status_code() if self._parser is not None else 0
-        if status >= 400:
-            self._fail(str(status))
-
-    def on_body(self, body: bytes) -> None:
-        if b"event: error" in self._tail + body:
-            self._fail("error event")
-        self._tail = body[-16:]
-
-    def on_message_complete(self) -> None:
-        self._parser = None
 
     def _fail(self, name: str) -> None:
         """Record an error, once for each exchange."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from jackline.http1.responses import ResponseParser
 from jackline.simulator.client_request import ClientRequest
 
 READ_AT_ONCE = 65_536
@@ -32,31 +33,44 @@ Block: TypeAlias = dict[str, Any]
 JsonObject: TypeAlias = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
 class Response:
     """Status and headers (lower-case names) of an answer whose body is still to be read."""
 
-    status: int
-    headers: Mapping[str, str]
-    reader: asyncio.StreamReader
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._parser = ResponseParser()
+        self.headers: Mapping[str, str] = {}
+
+    @property
+    def status(self) -> int:
+        """The status of the answer."""
+        return self._parser.status
+
+    async def read_head(self) -> None:
+        """Wait for status and headers."""
+        while self._parser.new_head is None:
+            await self._read(ConnectionResetError("the connection ended before an answer"))
+        self.headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in self._parser.new_head
+        }
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """The body, piece by piece."""
-        try:
-            if self.headers.get("transfer-encoding", "").lower() == "chunked":
-                while size := int((await self.reader.readuntil(b"\r\n")).partition(b";")[0], 16):
-                    yield (await self.reader.readexactly(size + 2))[:-2]
-                await self.reader.readuntil(b"\r\n")
-            else:
-                left = int(self.headers.get("content-length", "0"))
-                while left:
-                    piece = await self.reader.read(min(left, READ_AT_ONCE))
-                    if not piece:
-                        raise ConnectionAbortedError("the answer ended early")
-                    left -= len(piece)
-                    yield piece
-        except asyncio.IncompleteReadError as error:
-            raise ConnectionAbortedError("the answer ended early") from error
+        while True:
+            if self._parser.parts:
+                yield self._parser.take_content()
+            if self._parser.is_complete:
+                return
+            await self._read(ConnectionAbortedError("the answer ended early"))
+
+    async def _read(self, if_ended: ConnectionError) -> None:
+        if self._parser.fault is not None:
+            raise self._parser.fault
+        data = await self._reader.read(READ_AT_ONCE)
+        if not data:
+            raise if_ended
+        self._parser.feed(data)
 
     async def whole(self) -> bytes:
         """The whole body."""
@@ -83,13 +97,9 @@ async def posted(
         lines = [f"{method} {place.path}{path} HTTP/1.1", *(f"{k}: {v}" for k, v in sent.items())]
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
         await writer.drain()
-        try:
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        except asyncio.IncompleteReadError as error:
-            raise ConnectionResetError("the connection ended before an answer") from error
-        fields = (line.partition(":") for line in head[1:] if line)
-        received = {name.strip().lower(): value.strip() for name, _, value in fields}
-        yield Response(int(head[0].split(" ", 2)[1]), received, reader)
+        response = Response(reader)
+        await response.read_head()
+        yield response
     finally:
         writer.close()
         # The other side may have broken it already; it is over either way.

@@ -26,11 +26,11 @@ from jackline.flows.actions import render_action
 from jackline.flows.records import CallKind, call_key
 from jackline.flows.values import Shape
 
-ToolGiven: TypeAlias = str | Tool | Callable[..., object] | Mapping[str, Mapping[str, object]]
+ToolLike: TypeAlias = str | Tool | Callable[..., object] | Mapping[str, Mapping[str, object]]
 """A tool's name, a tool, a typed Python function, or MCP servers by name."""
-HookGiven: TypeAlias = str | Callable[..., object]
+HookLike: TypeAlias = str | Callable[..., object]
 """A shell command, or a function at the top level of the flow's file."""
-Resumed: TypeAlias = Outcome[Any] | str
+EarlierAgent: TypeAlias = Outcome[Any] | str
 """An earlier agent: its outcome or its task id."""
 
 
@@ -38,7 +38,7 @@ class AgentOptions(TypedDict, total=False):
     """What `agent(…)` takes by name beside its schema, which alone decides what it returns."""
 
     model: str | None
-    tools: Iterable[ToolGiven] | None
+    tools: Iterable[ToolLike] | None
     system: str | None
     runner: str | None
     label: str
@@ -49,8 +49,8 @@ class AgentOptions(TypedDict, total=False):
     deadline: datetime | Duration | None
     retries: int
     resume: str | None
-    continue_from: Resumed | None
-    on_end: HookGiven | Iterable[HookGiven] | None
+    continue_from: EarlierAgent | None
+    on_end: HookLike | Iterable[HookLike] | None
     class_: str | None
 
 
@@ -135,32 +135,32 @@ class AgentSpec:
         return call_key(CallKind.AGENT, self.label, passed)
 
 
-def toolbox(given: Iterable[ToolGiven] | ToolGiven | None) -> Toolbox:
+def toolbox(tools: Iterable[ToolLike] | ToolLike | None) -> Toolbox:
     """The tools of `agent(tools=…)`; one alone needs no list."""
-    if given is None:
+    if tools is None:
         return Toolbox()
-    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-        given = [given]
-    tools: list[Tool] = []
+    if isinstance(tools, str | Mapping) or not isinstance(tools, Iterable):
+        tools = [tools]
+    ready: list[Tool] = []
     names: list[str] = []
     servers: dict[str, JsonObject] = {}
-    for one in given:
-        if isinstance(one, str):
-            names.append(one)
-        elif isinstance(one, Mapping):
-            servers |= {str(name): dict(server) for name, server in one.items()}
+    for tool in tools:
+        if isinstance(tool, str):
+            names.append(tool)
+        elif isinstance(tool, Mapping):
+            servers |= {str(name): dict(server) for name, server in tool.items()}
         else:
-            tools.append(_tool(one))
-    return Toolbox(tuple(tools), tuple(names), servers)
+            ready.append(_tool(tool))
+    return Toolbox(tuple(ready), tuple(names), servers)
 
 
-def hooks(given: HookGiven | Iterable[HookGiven] | None, flow_module: str) -> tuple[str, ...]:
+def hooks(on_end: HookLike | Iterable[HookLike] | None, flow_module: str) -> tuple[str, ...]:
     """The hooks of `agent(on_end=…)` as texts that the next process understands."""
-    if given is None:
+    if on_end is None:
         return ()
-    if isinstance(given, str) or callable(given) or not isinstance(given, Iterable):
-        given = [given]
-    return tuple(render_action(one, flow_module) for one in given)
+    if isinstance(on_end, str) or callable(on_end) or not isinstance(on_end, Iterable):
+        on_end = [on_end]
+    return tuple(render_action(hook, flow_module) for hook in on_end)
 
 
 def check_text(name: str, value: object) -> None:
@@ -180,16 +180,16 @@ def check_count(function: str, name: str, value: object, *, least: int) -> None:
         )
 
 
-def continued_task_id(given: Resumed | None) -> str | None:
+def continued_task_id(earlier: EarlierAgent | None) -> str | None:
     """The task id of the agent to continue."""
-    if isinstance(given, Outcome):
-        if not given.task_id:
+    if isinstance(earlier, Outcome):
+        if not earlier.task_id:
             raise BadArgumentError(
                 "continue_from= needs the outcome of an agent, and this is none.",
                 hint="Give what `await agent(…).outcome()` gave.",
             )
-        return given.task_id
-    return given
+        return earlier.task_id
+    return earlier
 
 
 def _tool(tool: object) -> Tool:

@@ -2,7 +2,6 @@
 
 Rules: (1) the outcome says how it ended: nothing that happened in the flow is raised here; (2)
 without a host, the usual host of this machine is opened for the call and closed after it.
-Not here: the steps behind them (lifecycle.py), commands for people (cli/).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ async def run(
             hint="Mark the function with @flow, and give it uncalled: run(research, question).",
         )
     arguments = encode_arguments(flow.function, args, kwargs)
-    async with _host(host) as found:
+    async with _opened(host) as found:
         begun = await begin_run(found, flow, arguments, settings=settings, listener=listener)
         return await begun.run()
 
@@ -64,13 +63,13 @@ async def resume(
 ) -> Outcome[Any]:
     """Go on with a run that was stopped, parked, failed or left by a crash.
 
-    What is finished answers from the store. A finished run gives its outcome again. `settings`
-    replace those that were kept with it, for a higher budget, say. `flow` is needed only when the
+    What is finished answers from the store. A finished run returns its outcome again. `settings`
+    replace those that are saved with it, for a higher budget, say. `flow` is needed only when the
     run was begun from code that is in no file. With `only` (a label or task id), of the agents that
     failed or were cancelled only those of this name go on, each at its last complete turn.
     """
-    async with _host(host) as found:
-        return await _carried(
+    async with _opened(host) as found:
+        return await _outcome_of(
             begin_resume(found, run_id, settings=settings, flow=flow, listener=listener, only=only)
         )
 
@@ -85,8 +84,8 @@ async def retry(
     listener: Listener | None = None,
 ) -> Outcome[Any]:
     """Run an ended run's failed calls again, or only those with one label."""
-    async with _host(host) as found:
-        return await _carried(
+    async with _opened(host) as found:
+        return await _outcome_of(
             begin_retry(found, run_id, only=only, settings=settings, flow=flow, listener=listener)
         )
 
@@ -100,30 +99,32 @@ async def fork(
     listener: Listener | None = None,
 ) -> Outcome[Any]:
     """Run a new run that keeps what the old one finished before the first call of that label."""
-    async with _host(host) as found:
-        return await _carried(begin_fork(found, run_id, from_label, flow=flow, listener=listener))
+    async with _opened(host) as found:
+        return await _outcome_of(
+            begin_fork(found, run_id, from_label, flow=flow, listener=listener)
+        )
 
 
 async def cancel(run_id: str, *, only: str | None = None, host: FlowHost | None = None) -> RunState:
     """Cancel a run, with its clean-up; gives its state, which a live owner changes in a moment.
 
-    With `only` (a label or task id), those agents of it end and the run goes on as it stands.
+    With `only` (a label or task id), only those agents end, and the run goes on.
     """
-    async with _host(host) as found:
+    async with _opened(host) as found:
         if only is not None:
             return (await cancel_agents(found, run_id, only)).run.state
         return await cancel_run(found, run_id)
 
 
-async def _carried(begun: Awaitable[FlowRun[Any] | Outcome[Any]]) -> Outcome[Any]:
+async def _outcome_of(begun: Awaitable[FlowRun[Any] | Outcome[Any]]) -> Outcome[Any]:
     found = await begun
     return found if isinstance(found, Outcome) else await found.run()
 
 
 @asynccontextmanager
-async def _host(given: FlowHost | None) -> AsyncIterator[FlowHost]:
-    if given is not None:
-        yield given
+async def _opened(host: FlowHost | None) -> AsyncIterator[FlowHost]:
+    if host is not None:
+        yield host
         return
     async with usual_host() as found:
         yield found

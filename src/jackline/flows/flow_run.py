@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import json
 import traceback
-from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +24,14 @@ from jackline.clock import ClockWatch
 from jackline.errors import InternalError, JacklineError, JournalError, LeaseLostError
 from jackline.flows.authoring.calls import AgentFailedError
 from jackline.flows.authoring.flow_definition import Flow
-from jackline.flows.execution.execution import CURRENT, Execution, FlowScope, Interruption, inside
+from jackline.flows.execution.execution import (
+    CURRENT,
+    Execution,
+    FlowScope,
+    Interruption,
+    first_done,
+    inside,
+)
 from jackline.flows.execution.gate import GateState
 from jackline.flows.flow_sources import ExecutedSources, to_look_at
 from jackline.flows.records import ENDED, CallState, RunRecord, RunState, encode_outcome
@@ -173,7 +179,7 @@ class FlowRun(Generic[T]):
         """Whether it has ended, and only its clean-up goes on."""
         return self._has_ended
 
-    def stop(self, why: str = "It was asked to stop.") -> None:
+    def stop(self, why: str = "It was ordered to stop.") -> None:
         """First time: nothing new starts and agents end their turns. Second time: now.
 
         A run that has ended is cleaned up after; the second time leaves the rest of that to the
@@ -188,7 +194,7 @@ class FlowRun(Generic[T]):
         if not self._has_ended:
             self._stop(why)
 
-    def stop_now(self, why: str = "It was asked to stop at once.") -> None:
+    def stop_now(self, why: str = "It was ordered to stop at once.") -> None:
         """End at once; what is finished stays saved."""
         self._hurry.set()
         self._stop(why)
@@ -289,20 +295,20 @@ class FlowRun(Generic[T]):
         why = "" if x.interruption is None else x.interruption.evidence.says
         x.emit(RunStopping(x.clock.wall(), why))
         if not x.lost:
-            await _first(
+            await first_done(
                 x.gate.came_to_rest.wait(), self._hurry.wait(), x.clock.sleep(x.settings.grace)
             )
         if x.interruption is not None and x.interruption.keeps_agents:
             x.left_unfinished = x.gate.agents
         while not main.done():
             main.cancel()
-            await _first(asyncio.wait({main}), x.clock.sleep(_LAST_WAIT))
+            await first_done(asyncio.wait({main}), x.clock.sleep(_LAST_WAIT))
 
     async def _keep(self) -> None:
         """Hold the lease, listen for orders, and mind the gate."""
         x = self._x
         while True:
-            await _first(x.gate.changed.wait(), x.clock.sleep(x.settings.poll))
+            await first_done(x.gate.changed.wait(), x.clock.sleep(x.settings.poll))
             x.gate.changed.clear()
             try:
                 await self._renew()
@@ -343,7 +349,7 @@ class FlowRun(Generic[T]):
         if order == "cancel":
             self.cancel("It was cancelled from another process.")
         elif order == "stop" and self._x.interruption is None:
-            self.stop("Another process asked it to stop.")
+            self.stop("Another process ordered it to stop.")
         if not self._has_ended:
             await self._x.cancellations.check()
 
@@ -384,7 +390,7 @@ class FlowRun(Generic[T]):
         )
         # First: a run that is shown as parked must not have forgotten how often it woke, nor what
         # it may wake with.
-        await x.wake_ups.keep()
+        await x.wake_ups.save()
         await x.sources.save()
         await x.engine.change(x.claim, x.record)
 
@@ -397,7 +403,7 @@ class FlowRun(Generic[T]):
         await self._end_leftovers()
         if not x.lost:
             await x.accounting.save()
-            await x.wake_ups.keep()
+            await x.wake_ups.save()
             await x.sources.save()
         await x.settle()
         if x.lost and x.interruption is not None and x.interruption.error is not None:
@@ -473,13 +479,3 @@ class FlowRun(Generic[T]):
             task.cancel()
         if left:
             await asyncio.wait(left)
-
-
-async def _first(*waits: Coroutine[Any, Any, object]) -> None:
-    """Returns when the first of these does; the others are cancelled."""
-    tasks = [asyncio.create_task(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -1,9 +1,8 @@
 """What flows need of the process they run in: a store, runners, time; and where to get it.
 
 Rules: (1) flows know no gateway and no configuration: whoever hosts them brings ready runners;
-(2) the usual host is found by name when it is first needed, so that this room depends on nothing
+(2) the usual host is found by name when it is first needed, so that flows/ depends on nothing
 above it.
-Not here: making one (assembly/flow_host.py, testing/).
 """
 
 from __future__ import annotations
@@ -28,17 +27,12 @@ _USUAL = "jackline.assembly.flow_host"
 WindowUsed: TypeAlias = Callable[[], Awaitable[tuple[float, float] | None]]
 """Gives the used share and the time of the reset; None when no window is known."""
 
-
 HeldTime: TypeAlias = Callable[[str], Awaitable[float | None]]
 """Gives for how many seconds the gateway has held the calls of this task; None: unknown."""
 
 
-async def unknown_window() -> None:
-    """No window is known."""
-
-
-async def unknown_held_time(_task_id: str) -> None:
-    """Nobody says how long calls were held."""
+async def _unknown(*_arguments: object) -> None:
+    """Nothing is known."""
 
 
 @dataclass(eq=False, slots=True)
@@ -89,7 +83,7 @@ class ProcessSlots:
 
 @dataclass(frozen=True, slots=True)
 class FlowHost:
-    """A process that can carry runs."""
+    """A process that can run flows."""
 
     engine: RunStore
     runners: Callable[[str], Mapping[str, Runner]]
@@ -102,9 +96,9 @@ class FlowHost:
     prices: Mapping[str, Price] = field(default_factory=dict)
     """The user's own, by model name or pattern."""
     listener: Listener = ignore_event
-    window_used: WindowUsed = unknown_window
+    window_used: WindowUsed = _unknown
     """How full the account's fullest window is."""
-    held_time: HeldTime = unknown_held_time
+    held_time: HeldTime = _unknown
     """For how long an agent's calls were held instead of being answered."""
     processes: ProcessSlots = field(default_factory=ProcessSlots)
     """How many client processes live at once, over all runs of this host."""

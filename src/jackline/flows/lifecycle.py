@@ -295,7 +295,7 @@ def flow_of(record: RunRecord) -> Flow[..., Any]:
 def module_of(record: RunRecord) -> ModuleType | None:
     """The flow's module; None when its file is gone or cannot be loaded any more.
 
-    ChangedSourceError when nobody has asked for it, and it is not what a person has started;
+    ChangedSourceError when no person requests it, and it is not what a person has started;
     UserCodeError in the service.
     """
     must_be_trusted(record)
@@ -396,7 +396,7 @@ async def _claim_and_load(
     claim = await claim_run(host, record, settings.lease)
     if claim is None:
         raise UsageError(
-            f"The run {record.run_id} is carried by {record.owner.rpartition(':')[0]} now.",
+            f"The run {record.run_id} is run by {record.owner.rpartition(':')[0]} now.",
             hint=f"`jackline logs {record.run_id} -f` follows it; stop that process to take over.",
         )
     parked = record.state is RunState.PARKED
@@ -506,7 +506,7 @@ class CancelledAgents:
     run: RunRecord
     name: str
     ended: int | None
-    """How many; None when the owner has not said so in time, 0 when it is for one yet to come."""
+    """How many; None when the owner has not answered in time, 0 when it is for one yet to come."""
     carried: bool
     """Whether a process runs the run, whose flow knows of it."""
 
@@ -548,7 +548,7 @@ async def cancel_agents(
 
 
 async def _answer(host: FlowHost, order: AgentOrder, within: float) -> int | None:
-    """What the owner said; None when it said nothing in time."""
+    """What the owner answered; None when that was not in time."""
     until = host.clock.monotonic() + within
     while host.clock.monotonic() < until:
         for each in await host.engine.ordered_ends(order.run_id):

@@ -5,7 +5,6 @@ secret; (2) a listener returns at once and raises nothing: it is called where th
 (3) emitting never waits: log lines are written later, in order, and all of them before the run is
 released; (4) equal lines are written once: ten thousand replays, or agents that wait for the same
 reset; (5) a log that cannot be written stops nothing: the run's own record would fail first.
-Not here: the log's place (store/), showing events (cli/, control/).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from jackline.flows.store.run_store import RunStore
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A process carries the run now; `kept` calls answer from the journal."""
+    """A process runs the flow now; `kept` calls are answered from the store."""
 
     at: float
     run_id: str
@@ -44,14 +43,14 @@ class RunParked:
 
 @dataclass(frozen=True, slots=True)
 class RunWoke:
-    """The time has come: one agent goes first, the others follow when it got through."""
+    """It is time: one agent goes first, the others follow when its call was answered."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class RunStopping:
-    """It was asked to stop: nothing new starts, and agents end their turns."""
+    """It is to stop: nothing new starts, and agents end their turns."""
 
     at: float
     why: str
@@ -59,7 +58,7 @@ class RunStopping:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """This process carries the run no more; `state` may be parked or stopped, too."""
+    """This process has released the run; `state` may be parked or stopped, too."""
 
     at: float
     state: RunState
@@ -108,7 +107,7 @@ class AgentReplayed:
 
 
 AT_WALL = "the run is parked"
-"""Why agents wait whose whole run does: its own reason is told once, with `RunParked`."""
+"""Why agents wait whose whole run does: its own reason is emitted once, with `RunParked`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +189,7 @@ class GuardTripped:
 
 @dataclass(frozen=True, slots=True)
 class CleanupEnded:
-    """A hook ran, or a resource was given back; `trouble` says why not."""
+    """A hook ran, or a resource was released; `trouble` says why not."""
 
     at: float
     what: str

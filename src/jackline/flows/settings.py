@@ -105,7 +105,7 @@ class RunSettings:
     )
     processes_at_once: int = 32
     """So many of them at a time that are processes of their own: Claude Code, Codex. The same bound
-    holds for all runs together that one process carries, such as those of models."""
+    holds for all runs together that one process runs, such as those of models."""
     grace: float = setting(
         30.0, "How long a stop waits for agents to end their turns.", Form.DURATION
     )
@@ -113,7 +113,7 @@ class RunSettings:
     """How long a clean-up may take."""
     lease: float = 30.0
     poll: float = 2.0
-    """How often the owner looks whether another process asked it to stop."""
+    """How often the owner checks for orders of other processes."""
 
 
 def encode_settings(settings: RunSettings) -> bytes:
@@ -122,11 +122,11 @@ def encode_settings(settings: RunSettings) -> bytes:
 
 
 def decode_settings(data: bytes) -> RunSettings:
-    """The settings that were kept with a run."""
+    """The settings that were saved with a run."""
     try:
         return msgspec.json.decode(data, type=RunSettings)
     except msgspec.MsgspecError as error:
-        raise JournalError(f"The settings kept with this run cannot be read: {error}.") from error
+        raise JournalError(f"The settings saved with this run cannot be read: {error}.") from error
 
 
 NOT_WOKEN = "not woken"

@@ -5,20 +5,16 @@ to 127.0.0.1 gets nothing; (2) a request that a browser sends for another site's
 every path; (3) the port in Host is not checked: a browser names the one it connected to, and behind
 a tunnel or a container that is another than ours; (4) tokens are compared in constant time, and a
 refusal repeats at most a valid host name of the request.
-Not here: which paths there are (router.py).
 """
 
 from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import TypeAlias
 
 from jackline.gateway.settings import ListenSettings
-
-Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+from jackline.http1.headers import Headers
 
 TOKEN_HEADER = b"x-jackline-token"
 
@@ -93,8 +89,8 @@ def token_missing(headers: Headers, listen: ListenSettings) -> str | None:
     """Why a request must be refused for want of the token, or None."""
     if listen.token is None:
         return None
-    given = _values(headers, TOKEN_HEADER, lowered=False)
-    if len(given) == 1 and hmac.compare_digest(given[0], listen.token.encode()):
+    tokens = _values(headers, TOKEN_HEADER, lowered=False)
+    if len(tokens) == 1 and hmac.compare_digest(tokens[0], listen.token.encode()):
         return None
     return (
         "This gateway needs its token in the header x-jackline-token. Add it to the client, for"

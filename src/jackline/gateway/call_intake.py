@@ -4,17 +4,17 @@ Rules: (1) a body is parsed as little as its lane needs, and forwarded as the by
 every call that was submitted ends in exactly one `CallEnded`; (3) one timer for all waiting calls,
 and each call decides what is done for it; (4) a wall clock that was set, or a machine that slept,
 is noticed here at the latest.
-Not here: holding and answering one call (client_call.py), paths (router.py), when waiting is
-hopeless (calls/admission.py).
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import TypeAlias
 
 from jackline.calls import (
@@ -32,35 +32,31 @@ from jackline.dialects import RequestFacts, read_request
 from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
 from jackline.dialects.request_facts import read_openai_request
 from jackline.events import Announce, CallEnded
-from jackline.gateway.client_call import CallCounts, ClientCall, HeldTime
-from jackline.gateway.client_retries import ClientRetries, OpenCalls
-from jackline.gateway.compressed_body import NOT_PACKED, Packed
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import (
+from jackline.gateway.caller import (
     NO_PREFIX,
+    GatewayCaller,
     Identity,
     Prefix,
     Who,
     begins_conversation,
+    caller_of,
     conversation_of,
+    credential_of,
+    openai_caller,
     prefix_of,
 )
-from jackline.gateway.lane_registry import (
-    GatewayCaller,
-    LaneRegistry,
-    TooManyLanesError,
-    caller_of,
-    credential_of,
-)
+from jackline.gateway.client_call import CallCounts, ClientCall, HeldTime
+from jackline.gateway.client_retries import ClientRetries, OpenCalls
+from jackline.gateway.connection import Exchange
+from jackline.gateway.lane_registry import LaneRegistry, TooManyLanesError
 from jackline.gateway.own_answers import (
     RefusalAnswer,
     gateway_refusal,
-    new_call_id,
+    note_lines,
+    request_id,
     vendor_refusal,
-    with_note_headers,
 )
-from jackline.gateway.placement import ModelSubstitution, Placement, openai_caller, upstream_for
-from jackline.gateway.routes import RouteChooser
+from jackline.gateway.placement import ModelSubstitution, Placement, RouteChooser, upstream_for
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_limits import LimitReading
 from jackline.lane_id import LaneId
@@ -75,8 +71,8 @@ _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
 # The agent that a session's own calls belong to.
 _MAIN = ""
 _ANSWERED = frozenset(("answered", "shortened"))
-# What vendors call their APIs by. On another path a vendor may answer before it looks at the key,
-# or read another one than is meant here.
+# The paths of vendors' APIs. On another path a vendor may answer before it checks the key, or read
+# another one than the one that is checked here.
 _API_PATHS = frozenset(
     (
         b"/v1/messages",
@@ -98,6 +94,16 @@ _ONLY_EXACT_PATHS = (
     " /v1/messages. Put a prefix into the upstream's url instead of the client's base URL."
 )
 _UNREAD = RequestFacts(None, False, 0, 0)
+
+
+# Call ids are unique over restarts by their first part, and cheap by their second.
+_THIS_PROCESS = f"jl_{secrets.token_hex(4)}"
+_numbers = count(1)
+
+
+def new_call_id() -> str:
+    """A name for a call that no other call has."""
+    return f"{_THIS_PROCESS}{next(_numbers):06x}"
 
 
 def _as_it_came(_lane: LaneId, _status: int, body: bytes) -> bytes:
@@ -146,7 +152,7 @@ class CallIntake:
         usual = HoldLimits(hold.quota, hold.other)
         self._usual_hold = self._until_reset if hold.until_reset else usual
         self._capped = settings.caps != CapSettings()
-        # Else it depends on who asks.
+        # Else it depends on the client.
         self._mode_for_all: Mode | None = None
         if settings.stream is StreamMode.LIVE:
             self._mode_for_all = "live"
@@ -155,13 +161,13 @@ class CallIntake:
 
     @property
     def limit_readings(self) -> Mapping[str, LimitReading]:
-        """What vendors' APIs told of limits, by upstream."""
+        """What vendors' APIs reported of limits, by upstream."""
         return self._lanes.readings
 
     @property
-    def stand_ins(self) -> list[ModelSubstitution]:
+    def substitutions(self) -> list[ModelSubstitution]:
         """Which models were answered by others lately."""
-        return self._placing.stand_ins(self.now())
+        return self._placing.substitutions(self.now())
 
     @property
     def calls(self) -> list[ClientCall]:
@@ -173,7 +179,7 @@ class CallIntake:
         return self._clock.steady()
 
     def wall(self) -> float:
-        """The wall-clock time, for what is told."""
+        """The wall-clock time, for reports."""
         return self._clock.wall()
 
     def ticks(self) -> float:
@@ -181,12 +187,15 @@ class CallIntake:
         return self._ticks()
 
     def take(
-        self, exchange: Exchange, target: bytes, tag: str | None, packed: Packed = NOT_PACKED
+        self,
+        exchange: Exchange,
+        target: bytes,
+        tag: str | None,
+        readable: bytes | bytearray | None,
     ) -> None:
-        """A model call; `packed` tells what its body holds if it came compressed."""
+        """Submit a model call; `readable` is its body, decompressed, or None if that failed."""
         caller = caller_of(exchange, tag)
         identity, who, body = caller.identity, caller.who, exchange.body
-        readable = packed.plain if packed.is_packed else body
         if readable is not None and has_too_many_values(readable):
             self._turn_away(exchange, _too_many_values(), identity, _UNREAD, new_call_id())
             return
@@ -216,9 +225,7 @@ class CallIntake:
         # By position, in the order of its fields: every call is made here.
         request = CallRequest(
             call_id,
-            UpstreamRequest(
-                exchange.method, target, caller.headers, body, caller.lines, packed.plain
-            ),
+            _message(exchange, target, caller, readable),
             lanes,
             last_resorts,
             facts.stream,
@@ -263,7 +270,7 @@ class CallIntake:
         return conversation, NO_PREFIX if is_warm else prefix_of(body), begins
 
     def _cache_ttl(self, identity: Identity) -> CacheTtl | None:
-        """What is said of prompt caches for a call's tag or class; None if nothing is."""
+        """What is configured of prompt caches for a call's tag or class; None if nothing is."""
         cache = self.settings.cache
         return cache.tags.get(identity.tag or "") or cache.classes.get(identity.class_ or "")
 
@@ -274,9 +281,9 @@ class CallIntake:
     def _is_settled(
         self, exchange: Exchange, who: Who, caller: GatewayCaller, facts: RequestFacts, now: float
     ) -> bool:
-        """Whether whoever asks is served by what is known: the same call waits, or was refused.
+        """Whether the client is served by what is known: the same call waits, or was refused.
 
-        Asked before whether there is room: whoever joins a call needs none.
+        Checked before whether there is room: whoever joins a call needs none.
         """
         waiting = self._turns.waiting(who, exchange)
         if waiting is not None:
@@ -293,7 +300,7 @@ class CallIntake:
     def _refused_at_once(
         self, facts: RequestFacts, body: bytes | bytearray
     ) -> RefusalAnswer | None:
-        """Why a call is not taken in, whoever asks."""
+        """Why a call is refused, whoever sends it."""
         problem = None if facts.model is None else problem_of_model(facts.model)
         if problem is not None:
             return gateway_refusal(400, f"Jackline: {problem}.")
@@ -304,14 +311,15 @@ class CallIntake:
 
         One that comes alone is held, however large it is.
         """
+        return None if self._has_room(len(body), 0) else self.no_room()
+
+    def _has_room(self, size: int, own: int) -> bool:
         held = self.held_bytes
-        if held and held + len(body) > self.settings.limits.held_bodies:
-            return self.no_room()
-        return None
+        return held == own or held + size <= self.settings.limits.held_bodies
 
     def hold(self, size: int) -> Callable[[], None]:
-        """Count so many bytes as held, until what is given back is called."""
-        self.hold_more(size)
+        """Count so many bytes as held, until the returned function is called."""
+        self.held_bytes += size
         return partial(self.hold_more, -size)
 
     def take_room(self, size: int, own: int) -> bool:
@@ -319,14 +327,13 @@ class CallIntake:
 
         One that comes alone is held, however large it is.
         """
-        others = self.held_bytes - own
-        if others and self.held_bytes + size > self.settings.limits.held_bodies:
-            return False
-        self.hold_more(size)
-        return True
+        has_room = self._has_room(size, own)
+        if has_room:
+            self.held_bytes += size
+        return has_room
 
     def no_room(self) -> RefusalAnswer:
-        """What is said to whoever finds no room for a body."""
+        """The answer where there is no room for a body."""
         return _come_back("the calls under way hold as much as limits.held_bodies allows")
 
     def hold_more(self, size: int) -> None:
@@ -334,13 +341,13 @@ class CallIntake:
         self.held_bytes += size
 
     def busy(self, body: bytes | bytearray) -> RefusalAnswer | None:
-        """Why a call is not taken in, whatever it asks: too many wait, or too much is held."""
+        """Why a call is refused, whatever it is: too many wait, or too much is held."""
         limits = self.settings.limits
         # Those that wait are some of those that are open.
         most = limits.waiting_calls
         if len(self._open) >= most and self.carrier.calls_waiting >= most:
             return _come_back(f"{most} calls wait already, as many as limits.waiting_calls allows")
-        return self.no_room_for(body)
+        return None if self._has_room(len(body), 0) else self.no_room()
 
     def take_foreign(
         self,
@@ -348,11 +355,10 @@ class CallIntake:
         target: bytes,
         tag: str | None,
         dialect: Dialect,
-        packed: Packed = NOT_PACKED,
+        readable: bytes | bytearray | None,
     ) -> None:
-        """A model call of a client that speaks one of OpenAI's dialects."""
+        """Submit a model call of a client that speaks one of OpenAI's dialects."""
         caller = openai_caller(exchange, tag)
-        readable = packed.plain if packed.is_packed else exchange.body
         call_id, now = new_call_id(), self.now()
         if readable is not None and has_too_many_values(readable):
             self._turn_away(exchange, _too_many_values(), caller.identity, _UNREAD, call_id)
@@ -369,15 +375,13 @@ class CallIntake:
             model, caller, body, now, dialect, is_api_path=_is_api_path(target)
         )
         if not lanes:
-            is_spoken = self.chooser.ladder(model, caller.identity, now, dialect)
+            is_spoken = self.chooser.routes(model, caller.identity, now, dialect)
             no = _no_lane(target) if is_spoken else _nobody_speaks(dialect)
             self._turn_away(exchange, no, caller.identity, facts, call_id)
             return
         request = CallRequest(
             call_id,
-            UpstreamRequest(
-                exchange.method, target, caller.headers, body, caller.lines, packed.plain
-            ),
+            _message(exchange, target, caller, readable),
             lanes,
             last_resorts=last_resorts,
             stream=facts.stream,
@@ -400,12 +404,11 @@ class CallIntake:
         target: bytes,
         tag: str | None,
         name: str,
-        packed: Packed = NOT_PACKED,
+        readable: bytes | bytearray | None,
     ) -> None:
-        """A call that is no turn of an agent: counting tokens, listing models."""
+        """Submit a call that is no turn of an agent: counting tokens, listing models."""
         now = self.now()
         caller = caller_of(exchange, tag)
-        readable = packed.plain if packed.is_packed else exchange.body
         if readable is not None and has_too_many_values(readable):
             no: RefusalAnswer | None = _too_many_values()
         else:
@@ -415,7 +418,7 @@ class CallIntake:
             return
         upstream = upstream_for(exchange, self.settings.upstreams)
         is_api_path = _is_api_path(target)
-        if not self._placing.may_ask_aside(
+        if not self._placing.may_send_side_call(
             upstream, self.settings.upstreams, caller.credential, is_api_path=is_api_path
         ):
             words = _ONLY_WITH_OWN_CREDENTIAL if is_api_path else _ONLY_EXACT_PATHS
@@ -424,9 +427,7 @@ class CallIntake:
             return
         account = f"{self._lanes.account(upstream, caller, exchange.body)}-{name}"
         lane = self._lanes.lane(upstream, name, account, now)
-        message = UpstreamRequest(
-            exchange.method, target, caller.headers, exchange.body, caller.lines, packed.plain
-        )
+        message = _message(exchange, target, caller, readable)
         call_id = new_call_id()
         request = CallRequest(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
         self._submit(ClientCall(self, exchange, caller.identity, name, request, now))
@@ -437,21 +438,21 @@ class CallIntake:
         try:
             call.carried = self.carrier.submit(call.request, call)
         except BaseException:
-            # The carrier keeps nothing of it either; whoever reads requests answers its client.
+            # The call manager stores nothing of it either; the router answers its client.
             call.over = True
             self._forget(call)
             raise
         if call.over:
-            # Its fate was clear at once; the carrier has let it go already.
+            # It ended at once; the call manager has dropped it already.
             self._forget(call)
 
     def open_lane(self, name: LaneId) -> bool:
-        """Open a lane that was known before a restart; False when its upstream is gone."""
+        """Open a lane that was known before a restart; whether its upstream still exists."""
         self._lanes.open(name, self.now())
         return name in self.carrier.controller.lanes
 
     def choose_again(self) -> None:
-        """Somebody has ordered something: calls that wait are sent where it says."""
+        """An order was made by hand: calls that wait are sent where it says."""
         now = self.now()
         for call in self.calls:
             exchange = call.asker
@@ -489,11 +490,11 @@ class CallIntake:
             self.carrier.reroute(call.carried, lanes, last, own_key, unproven=unproven)
 
     def send_home(self) -> None:
-        """The gateway stops: whoever still waits is told to ask again."""
+        """The gateway stops: clients that still wait shall try again."""
         for call in self.calls:
             call.send_home()
 
-    # --- for calls ----------------------------------------------------------------------------
+    # --- called by calls ---
 
     def ended(self, call: ClientCall, event: CallEnded) -> None:
         """A call is over."""
@@ -502,18 +503,18 @@ class CallIntake:
         request, who = call.request, call.identity.who
         is_answered, now = event.outcome in _ANSWERED, self.now()
         if request.login or len(self.settings.upstreams) > 1:
-            self._tell_placing(call, event, now, is_answered=is_answered)
+            self._note_verdicts(call, event, now, is_answered=is_answered)
         if who is not None and request.hold is not _SIDE_CALL_HOLD:
             session, agent = who[0], who[1] or _MAIN
             if request.dialect != "anthropic":
-                pass  # whose work it is, is not known well enough there
+                pass  # its agent is not known well enough there
             elif is_answered:
                 self._work.answered(now, session, agent, event.took - event.waited)
             else:
                 self._work.withdrawn(now, session, agent)
         self._announce(event)
 
-    def _tell_placing(
+    def _note_verdicts(
         self, call: ClientCall, event: CallEnded, now: float, *, is_answered: bool
     ) -> None:
         """Which lane has refused the call's client, and which has answered it."""
@@ -536,23 +537,23 @@ class CallIntake:
             )
 
     def in_native_words(self, refusal: CallRefusal) -> CallRefusal:
-        """The refusal with an error of another dialect told in the client's."""
-        said = refusal.rejection
-        if said is None or said.lane is None:
+        """The refusal with an error of another dialect translated to the client's."""
+        theirs = refusal.rejection
+        if theirs is None or theirs.lane is None:
             return refusal
-        body = self._native_error(said.lane, said.status, said.body)
-        if body is said.body:
+        body = self._native_error(theirs.lane, theirs.status, theirs.body)
+        if body is theirs.body:
             return refusal
-        kept = [(n, v) for n, v in said.headers if n.lower() != b"content-type"]
-        headers = [*kept, (b"content-type", b"application/json")]
-        return replace(refusal, rejection=replace(said, body=body, headers=headers))
+        others = [(n, v) for n, v in theirs.headers if n.lower() != b"content-type"]
+        headers = [*others, (b"content-type", b"application/json")]
+        return replace(refusal, rejection=replace(theirs, body=body, headers=headers))
 
     def keep_place(self, call: ClientCall, now: float) -> None:
         """The client of a waiting call has gone and may come back."""
         request = call.request
         if request.hold is _SIDE_CALL_HOLD:
             return
-        # In other dialects a session is no sign of who asks again.
+        # In other dialects a session does not identify who tries again.
         who = call.identity.who if request.dialect == "anthropic" else None
         message = request.message
         payer = credential_of(message.headers)
@@ -561,12 +562,12 @@ class CallIntake:
     def _unnamed_place(
         self, caller: GatewayCaller, body: bytes | bytearray, call_id: str, now: float
     ) -> tuple[str, float | None]:
-        """The name of a call, and when it was asked first if its client has come back for it."""
+        """The name of a call, and when it was first sent if its client has come back for it."""
         place = self._returning.unnamed_place(caller.credential, body, now)
         return (call_id, None) if place is None else (place.call, place.since)
 
     def remember_fate(self, call: ClientCall, refusal: CallRefusal) -> None:
-        """A call was refused when its status could no longer be told."""
+        """A call was refused when its status could no longer be sent."""
         who = call.identity.who
         if who is not None:
             message = call.request.message
@@ -578,13 +579,11 @@ class CallIntake:
             self.held_bytes -= call.held_bytes
         self._turns.forget(call)
 
-    # --- reading ------------------------------------------------------------------------------
-
     def _foreign_mode(self, identity: Identity) -> Mode:
         if self.settings.stream is StreamMode.BLOCK:
             return "block"
-        # Whoever uses these clients mostly watches them, and they ask again by themselves. An
-        # unattended Codex would take the half of a cut answer into its conversation.
+        # Users of these clients mostly watch them, and they retry by themselves. An unattended
+        # Codex would add the half of a cut answer to its conversation.
         unattended = identity.client.codex and identity.client.headless
         return "block" if unattended and self.settings.stream is not StreamMode.LIVE else "live"
 
@@ -607,8 +606,9 @@ class CallIntake:
         facts: RequestFacts,
         call_id: str,
     ) -> None:
-        """Answer a call that is not taken in at all."""
-        exchange.respond(no.status, with_note_headers(no.headers, call_id), no.body)
+        """Refuse a call that is not submitted at all."""
+        notes = note_lines(call_id, names_it=request_id(no.headers) is None)
+        exchange.respond(no.status, no.headers, no.body, notes)
         event = CallEnded(
             at=self.wall(),
             call=call_id,
@@ -632,6 +632,14 @@ class CallIntake:
         )
         self.counts.count(event)
         self._announce(event)
+
+
+def _message(
+    exchange: Exchange, target: bytes, caller: GatewayCaller, readable: bytes | bytearray | None
+) -> UpstreamRequest:
+    body = exchange.body
+    plain = None if readable is body else readable
+    return UpstreamRequest(exchange.method, target, caller.headers, body, caller.lines, plain)
 
 
 def _come_back(words: str) -> RefusalAnswer:
@@ -672,7 +680,7 @@ _log = logging.getLogger(__name__)
 
 
 async def look_after(desk: CallIntake, clock: Clock, every: float = EVERY) -> None:
-    """Go round all calls again and again, until cancelled."""
+    """Check all calls again and again, until cancelled."""
     while True:
         await clock.sleep(every)
         clock.beat()

@@ -8,8 +8,6 @@ defines; (6) a client without a stream is answered a little before it leaves, by
 its headers; one that will not retry is urgent from the beginning, any other in the last part of its
 time; (7) every ended call is counted once; a task counts as held while all of its calls wait, to
 about a second, and a restart forgets that.
-Not here: when signs of life are due and the intake of calls (call_intake.py), retries and waiting
-(calls/, lanes/), durable totals (journal/).
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import json
 import math
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -32,8 +30,8 @@ from jackline.calls import (
 )
 from jackline.dialects import PING, TokensUsed, error_event, placeholder_start
 from jackline.events import CallEnded
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import Client, Identity
+from jackline.gateway.caller import Client, Identity
+from jackline.gateway.connection import Exchange
 from jackline.gateway.own_answers import (
     RefusalAnswer,
     gateway_refusal,
@@ -43,8 +41,8 @@ from jackline.gateway.own_answers import (
     without_note_headers,
 )
 from jackline.gateway.settings import GatewaySettings
+from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
-from jackline.upstream.interface import Headers
 
 # A call that waited for less has not been held, only passed through.
 HELD_FROM = 1.0
@@ -100,7 +98,7 @@ class HeldTime:
         return self._seconds
 
     def look(self, calls: Iterable[_Call], now: float) -> None:
-        """Take what these calls do to be what they did since the last look."""
+        """Count what these calls do now for the time since the last look."""
         passed = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at)
         self._looked_at = now
         held: set[str] = set()
@@ -116,7 +114,7 @@ class HeldTime:
             self._seconds.popitem(last=False)
 
 
-# What Claude Code gives a call without a stream; the SDKs give 600.
+# Claude Code's time limit of a call without a stream; the SDKs have 600.
 _WHOLE_ANSWER_WITHIN = 280.0
 # A client may write any number.
 _LONGEST_PATIENCE = 366 * 86400.0
@@ -125,11 +123,11 @@ _RAISED = 600.0
 # stream both are the same.
 _LIMITS = (b"x-stainless-timeout", b"x-stainless-read-timeout")
 _SECONDS = re.compile(rb"\d{1,12}(?:\.\d{1,12})?")
-# The SDKs ask three times unless they are told otherwise, and count from 0. Claude Code asks more
-# often and always says 0.
+# The SDKs try three times unless they are configured otherwise, and count from 0. Claude Code tries
+# more often and always sends 0.
 _LAST_TRY = 2
 _EARLIER, _EARLIER_SHARE = 5.0, 0.1
-# For so long before it leaves, a client that will ask again goes before those that can wait.
+# For so long before it leaves, a client that will retry goes before those that can wait.
 _HURRIES_FOR, _HURRIES_SHARE = 60.0, 0.25
 
 
@@ -141,118 +139,85 @@ class ClientDeadline(NamedTuple):
 
 
 def client_deadline(exchange: Exchange, client: Client, now: float) -> ClientDeadline:
-    """When the client of a call without a stream leaves that asks now."""
-    patience = _patience(exchange, client)
+    """When the client of a call without a stream leaves, if it comes now."""
+    named = next(filter(None, (_number(exchange.header(name)) for name in _LIMITS)), 0.0)
+    # Claude Code's sockets give up earlier than it says, unless its user has raised the limit.
+    is_eager = not named or (client.claude_code and named <= _RAISED)
+    most = _WHOLE_ANSWER_WITHIN if is_eager else _LONGEST_PATIENCE
+    patience = min(named or most, most)
     leaves_at = now + patience - max(_EARLIER, _EARLIER_SHARE * patience)
     if _number(exchange.header(b"x-stainless-retry-count")) >= _LAST_TRY:
         return ClientDeadline(leaves_at, now)
     return ClientDeadline(leaves_at, leaves_at - min(_HURRIES_FOR, _HURRIES_SHARE * patience))
 
 
-def _patience(exchange: Exchange, client: Client) -> float:
-    told = next(filter(None, (_number(exchange.header(name)) for name in _LIMITS)), 0.0)
-    if not told:
-        return _WHOLE_ANSWER_WITHIN
-    # Claude Code's sockets give up earlier than it says, unless its user has raised the limit.
-    eager = client.claude_code and told <= _RAISED
-    return min(told, _WHOLE_ANSWER_WITHIN if eager else _LONGEST_PATIENCE)
-
-
-def _number(given: bytes | None) -> float:
-    return float(given) if given is not None and _SECONDS.fullmatch(given) else 0.0
+def _number(value: bytes | None) -> float:
+    return float(value) if value is not None and _SECONDS.fullmatch(value) else 0.0
 
 
 _COMMENT = b": jackline holds this call\n\n"
 _KEEPALIVE = b'event: keepalive\ndata: {"type":"keepalive"}\n\n'
 
 
-class ClientFormat(Protocol):
-    """What is said to clients of one dialect."""
+class ClientFormat(NamedTuple):
+    """What clients of one dialect are sent beside answers.
 
-    # Bytes that keep a connection from looking dead, at any time between events.
+    `ping` prevents a connection from looking dead, at any time between events; `sign_of_life`
+    counts as progress, while nothing of the answer has been delivered; `error_event` is the
+    vendor's error body inside a stream that has begun.
+    """
+
     ping: bytes
-
-    def sign_of_life(self, model: str, client: Client) -> bytes:
-        """What counts as progress, while nothing of the answer has been delivered."""
-        ...
-
-    def error_event(self, body: bytes) -> bytes:
-        """The vendor's error body, told inside a stream that has begun."""
-        ...
+    sign_of_life: Callable[[str, Client], bytes]
+    error_event: Callable[[bytes], bytes]
 
 
-class AnthropicClientFormat:
-    """Messages."""
-
-    ping = PING
-
-    def sign_of_life(self, model: str, client: Client) -> bytes:
-        """A message_start, which the real one replaces."""
-        # Claude Code counts neither pings nor comments as life, but a repeated message_start. Other
-        # clients count bytes, and may mind a second start.
-        return placeholder_start(model) if client.claude_code else PING
-
-    def error_event(self, body: bytes) -> bytes:
-        """An `error` event."""
-        return error_event(body)
+def _chat_error_event(body: bytes) -> bytes:
+    return b"data: " + json.dumps({"error": _error(body)}).encode() + b"\n\n"
 
 
-class ChatClientFormat:
-    """OpenAI's Chat Completions."""
-
-    ping = _COMMENT
-
-    def sign_of_life(self, model: str, client: Client) -> bytes:  # noqa: ARG002 -- the protocol
-        """A comment: there is no event for it."""
-        return _COMMENT
-
-    def error_event(self, body: bytes) -> bytes:
-        """A chunk with an error, as OpenAI sends it."""
-        return b"data: " + json.dumps({"error": _error(body)}).encode() + b"\n\n"
-
-
-class ResponsesClientFormat:
-    """OpenAI's Responses."""
-
-    ping = _COMMENT
-
-    def sign_of_life(self, model: str, client: Client) -> bytes:  # noqa: ARG002 -- the protocol
-        """A comment, or what Codex takes for one."""
-        # Codex gives a stream up after 300 s without an event, and comments are none. Events that
-        # it does not know it skips; other clients may mind them.
-        return _KEEPALIVE if client.codex else _COMMENT
-
-    def error_event(self, body: bytes) -> bytes:
-        """A `response.failed` event."""
-        error = _error(body)
-        told = {"code": error.get("code") or error.get("type"), "message": error.get("message")}
-        response = {"object": "response", "status": "failed", "error": told}
-        data = json.dumps({"type": "response.failed", "response": response})
-        return b"event: response.failed\ndata: " + data.encode() + b"\n\n"
-
-
-ANTHROPIC = AnthropicClientFormat()
-CHAT = ChatClientFormat()
-RESPONSES = ResponsesClientFormat()
+def _responses_error_event(body: bytes) -> bytes:
+    error = _error(body)
+    shown_error = {"code": error.get("code") or error.get("type"), "message": error.get("message")}
+    response = {"object": "response", "status": "failed", "error": shown_error}
+    data = json.dumps({"type": "response.failed", "response": response})
+    return b"event: response.failed\ndata: " + data.encode() + b"\n\n"
 
 
 def _error(body: bytes) -> dict[str, object]:
     try:
-        told = json.loads(body)
+        document = json.loads(body)
     except (ValueError, RecursionError):
-        told = None
-    error = told.get("error") if isinstance(told, dict) else None
+        document = None
+    error = document.get("error") if isinstance(document, dict) else None
     if isinstance(error, dict):
         return error
     return {"type": "server_error", "code": "server_error", "message": "the upstream has failed"}
 
 
+CLIENT_FORMATS: Mapping[Dialect, ClientFormat] = {
+    # Claude Code counts neither pings nor comments as life, but a repeated message_start, which the
+    # real one replaces. Other clients count bytes, and may mind a second start.
+    "anthropic": ClientFormat(
+        PING,
+        lambda model, client: placeholder_start(model) if client.claude_code else PING,
+        error_event,
+    ),
+    "openai-chat": ClientFormat(_COMMENT, lambda _model, _client: _COMMENT, _chat_error_event),
+    # Codex gives a stream up after 300 s without an event, and comments are none. Events that it
+    # does not know it skips; other clients may mind them.
+    "openai-responses": ClientFormat(
+        _COMMENT,
+        lambda _model, client: _KEEPALIVE if client.codex else _COMMENT,
+        _responses_error_event,
+    ),
+}
 _NOTHING_USED = TokensUsed()
 _STREAM_HEAD = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
 )
-# A call whose fate is open is told nothing for so long, though nothing is wrong that we know of.
+# A call whose outcome is open gets nothing for so long, though nothing is wrong that we know of.
 _COMMIT_AT_LAST = 120.0
 # A call that has one lane alone, because its conversation is there, waits for it so long at most.
 _STAY_AT_MOST = 20.0
@@ -261,61 +226,41 @@ _STAY_AT_MOST = 20.0
 # Anthropic sends it with every answer.
 _ORGANIZATION = b"anthropic-organization-id"
 _PAYING = (b"x-api-key", b"authorization")
-_MANNERS: Mapping[Dialect, ClientFormat] = {
-    "anthropic": ANTHROPIC,
-    "openai-chat": CHAT,
-    "openai-responses": RESPONSES,
-}
 
 
-class CallOwner(Protocol):
-    """What a call needs of the desk that took it in."""
+class _Intake(Protocol):
+    """The intake that submitted the call; `now` is never set, `ticks` is `last_write`'s time."""
 
     settings: GatewaySettings
     carrier: CallManager
 
-    def now(self) -> float:
-        """The time that calls are measured in; it is never set."""
-        ...
+    def now(self) -> float: ...
 
-    def wall(self) -> float:
-        """The wall-clock time, for what is told."""
-        ...
+    def wall(self) -> float: ...
 
-    def ticks(self) -> float:
-        """The time that `Exchange.last_write` is measured in."""
-        ...
+    def ticks(self) -> float: ...
 
-    def reconsider(self, call: ClientCall, now: float) -> None:
-        """It has waited long for its one lane: others may do."""
-        ...
+    def reconsider(self, call: ClientCall, now: float) -> None: ...
 
-    def ended(self, call: ClientCall, event: CallEnded) -> None:
-        """The call is over."""
-        ...
+    def ended(self, call: ClientCall, event: CallEnded) -> None: ...
 
-    def in_native_words(self, refusal: CallRefusal) -> CallRefusal:
-        """The refusal with an error of another dialect told in the client's."""
-        ...
+    def in_native_words(self, refusal: CallRefusal) -> CallRefusal: ...
 
-    def keep_place(self, call: ClientCall, now: float) -> None:
-        """Its client has gone and may come back."""
-        ...
+    def keep_place(self, call: ClientCall, now: float) -> None: ...
 
-    def remember_fate(self, call: ClientCall, refusal: CallRefusal) -> None:
-        """It was refused when its status could no longer be told."""
-        ...
+    def remember_fate(self, call: ClientCall, refusal: CallRefusal) -> None: ...
 
 
 class ClientCall:
-    """One call and the clients that wait for it; a `Receiver` for the carrier."""
+    """One call and the clients that wait for it; a `Receiver` for the call manager."""
 
     __slots__ = (
         "_begun_status",
-        "_desk",
         "_exchanges",
+        "_format",
         "_head",
         "_headers",
+        "_intake",
         "_placeholder_at",
         "_request_id",
         "_stays",
@@ -325,7 +270,6 @@ class ClientCall:
         "held_bytes",
         "identity",
         "lane",
-        "manner",
         "model",
         "over",
         "request",
@@ -334,22 +278,22 @@ class ClientCall:
 
     def __init__(
         self,
-        desk: CallOwner,
+        intake: _Intake,
         exchange: Exchange,
         identity: Identity,
         model: str,
         request: CallRequest,
         now: float,
     ) -> None:
-        self._desk = desk
+        self._intake = intake
         self._exchanges = [exchange]
         self._attend(exchange)
         self.identity = identity
         self.model = model
         self.request = request
-        self.manner = _MANNERS[request.dialect]
+        self._format = CLIENT_FORMATS[request.dialect]
         self.lane = request.lanes[0]
-        # The message may grow, when the rest of an answer is asked for.
+        # The message may grow, when the rest of an answer is requested.
         self.held_bytes = len(request.message.body) + len(request.message.plain or b"")
         self.arrived = now
         self.since = now if request.since is None else request.since
@@ -369,13 +313,13 @@ class ClientCall:
     def waiting(self) -> bool:
         """Whether nothing of it is in flight, and nothing has been delivered."""
         carried = self.carried
-        return carried is not None and carried.hearing is None and not carried.delivered
+        return carried is not None and carried.attempt is None and not carried.delivered
 
     @property
     def organization(self) -> bytes | None:
-        """Whose the client's credential is, as the vendor's answer says."""
-        told = (value for name, value in self._headers if name.lower() == _ORGANIZATION)
-        return next(told, None)
+        """The organization of the client's credential, by the vendor's answer."""
+        found = (value for name, value in self._headers if name.lower() == _ORGANIZATION)
+        return next(found, None)
 
     @property
     def asker(self) -> Exchange | None:
@@ -383,7 +327,7 @@ class ClientCall:
         return self._exchanges[0] if self._exchanges else None
 
     def asks_the_same(self, exchange: Exchange) -> bool:
-        """Whether this is what the call asks, for whoever pays for the call."""
+        """Whether this request has the call's body and the credential that pays for the call."""
         asker = self.asker
         return (
             asker is not None
@@ -405,7 +349,7 @@ class ClientCall:
         exchange.on_pause = self._slow_client
         exchange.on_resume = self._client_catches_up
 
-    # --- what the carrier tells -----------------------------------------------------------------
+    # --- called by the call manager ---
 
     def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:
         """The vendor answers."""
@@ -441,32 +385,22 @@ class ClientCall:
         self._end(outcome, self._begun_status, ending.tries, ending.usage)
 
     def refused(self, refusal: CallRefusal) -> None:
-        """There will be no answer: say so in the vendor's words."""
-        no = vendor_refusal(self._in_native_words(refusal))
+        """There will be no answer: refuse in the vendor's words."""
+        # Clients of other dialects are answered by upstreams of their own dialect alone.
+        is_native = self.request.dialect == "anthropic"
+        no = vendor_refusal(self._intake.in_native_words(refusal) if is_native else refusal)
         if self.committed:
-            self._desk.remember_fate(self, refusal)
-        for exchange in self._exchanges:
-            if exchange.begun:
-                # Behind an error event a clean end cannot be taken for success, and unlike a
-                # reset it lets the client read the event first.
-                exchange.send(self.manner.error_event(no.body))
-                exchange.finish()
-            else:
-                exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
+            self._intake.remember_fate(self, refusal)
+        self._refuse_all(no)
         self._end("refused", no.status, len(refusal.attempts))
 
-    def _in_native_words(self, refusal: CallRefusal) -> CallRefusal:
-        # Clients of other dialects are answered by upstreams of their own dialect alone.
-        native = self.request.dialect == "anthropic"
-        return self._desk.in_native_words(refusal) if native else refusal
-
     def broken_off(self, refusal: CallRefusal) -> None:
-        """A part was delivered: cut the line, so that the client asks again."""
+        """A part was delivered: cut the connection, so that the client tries again."""
         for exchange in self._exchanges:
             exchange.reset()
         self._end("broken", self._begun_status, len(refusal.attempts))
 
-    # --- what holding asks for ------------------------------------------------------------------
+    # --- holding ---
 
     def keep_alive(self, now: float) -> None:
         """Do what keeps the clients of a slow call from giving up."""
@@ -475,8 +409,8 @@ class ClientCall:
         if self._stays and now - self.arrived >= _STAY_AT_MOST:
             self._stays = False
             if self.waiting:
-                self._desk.reconsider(self, now)
-        hold = self._desk.settings.hold
+                self._intake.reconsider(self, now)
+        hold = self._intake.settings.hold
         if not self.request.stream:
             self._send_back_in_time(now)
             return
@@ -488,12 +422,12 @@ class ClientCall:
                 self._placeholder_at = now
             return
         quiet = min((each.last_write for each in self._exchanges), default=now)
-        if self._desk.ticks() - quiet < hold.ping_every:
+        if self._intake.ticks() - quiet < hold.ping_every:
             return
         real = self.carried is not None and self.carried.delivered
-        alive = self.manner.ping
+        alive = self._format.ping
         if not real and now - self._placeholder_at >= hold.placeholder_every - 1.0:
-            alive = self.manner.sign_of_life(self.model, self.identity.client)
+            alive = self._format.sign_of_life(self.model, self.identity.client)
             self._placeholder_at = now
         for exchange in self._exchanges:
             exchange.send(alive)
@@ -502,47 +436,48 @@ class ClientCall:
         age = now - self.arrived
         if age < commit_after:
             return False
-        hearing = None if self.carried is None else self.carried.hearing
-        if hearing is None or age >= _COMMIT_AT_LAST:
+        attempt = None if self.carried is None else self.carried.attempt
+        if attempt is None or age >= _COMMIT_AT_LAST:
             return True
-        # In flight: its status may still be told properly, unless it is known to be good.
-        return hearing.status == 200
+        # In flight: its status may still be sent properly, unless it is known to be good.
+        return attempt.status == 200
 
     def _begin_holding(self, exchange: Exchange) -> None:
         exchange.begin(200, _STREAM_HEAD, self._notes(_STREAM_HEAD))
-        exchange.send(self.manner.sign_of_life(self.model, self.identity.client))
+        exchange.send(self._format.sign_of_life(self.model, self.identity.client))
 
     def _send_back_in_time(self, now: float) -> None:
         """Answer a call without a stream before its client's own patience ends."""
         if not self.waiting or now < self.request.leaves_at:
             return
-        waiting = None if self.carried is None else self._desk.carrier.waiting(self.carried)
+        waiting = None if self.carried is None else self._intake.carrier.waiting(self.carried)
         why = "the upstream is not ready" if waiting is None else waiting.why
         come_back = [(b"retry-after", b"1"), (b"x-should-retry", b"true")]
         no = gateway_refusal(503, f"Jackline holds this call: {why}. Ask again.", come_back)
-        self._answer_all(no)
-        self._desk.keep_place(self, now)
+        self._refuse_all(no)
+        self._intake.keep_place(self, now)
         self._leave("come_back", 503)
 
     def send_home(self) -> None:
-        """The gateway stops: tell the clients of a waiting call to ask again."""
+        """The gateway stops: the clients of a waiting call shall try again."""
         if self.over or not self.waiting:
             return
         words = "Jackline is being stopped while this call waits. Ask again."
         no = gateway_refusal(503, words, [(b"retry-after", b"5"), (b"x-should-retry", b"true")])
+        self._refuse_all(no)
+        self._leave("come_back", no.status)
+
+    def _refuse_all(self, no: RefusalAnswer) -> None:
         for exchange in self._exchanges:
             if exchange.begun:
-                exchange.send(self.manner.error_event(no.body))
+                # Behind an error event a clean end does not look like success, and unlike a reset
+                # it lets the client read the event first.
+                exchange.send(self._format.error_event(no.body))
                 exchange.finish()
             else:
                 exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
-        self._leave("come_back", no.status)
 
-    def _answer_all(self, no: RefusalAnswer) -> None:
-        for exchange in self._exchanges:
-            exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
-
-    # --- clients --------------------------------------------------------------------------------
+    # --- clients ---
 
     def _client_gone(self) -> None:
         if self.over:
@@ -551,7 +486,7 @@ class ClientCall:
         if self._exchanges:
             return
         if self.waiting:
-            self._desk.keep_place(self, self._desk.now())
+            self._intake.keep_place(self, self._intake.now())
         self._leave("left", None)
 
     def _leave(self, outcome: str, status: int | None) -> None:
@@ -559,30 +494,30 @@ class ClientCall:
         attempts = 0
         if carried is not None:
             attempts = carried.tries
-            self._desk.carrier.leave(carried)
+            self._intake.carrier.leave(carried)
         self._end(outcome, status, attempts)
 
     def _slow_client(self) -> None:
         if self.carried is not None:
-            self._desk.carrier.pause(self.carried)
+            self._intake.carrier.pause(self.carried)
 
     def _client_catches_up(self) -> None:
         if self.carried is not None:
-            self._desk.carrier.resume(self.carried)
+            self._intake.carrier.resume(self.carried)
 
-    # --- telling --------------------------------------------------------------------------------
+    # --- reporting ---
 
     def _notes(self, headers: Headers) -> bytes:
-        """What goes behind these headers."""
+        """The lines to put behind these headers."""
         carried = self.carried
         attempts, waited = 0, 0.0
         if carried is not None:
             attempts = carried.tries
-            waited = carried.waited if carried.sent else self._desk.now() - self.since
+            waited = carried.waited if carried.sent else self._intake.now() - self.since
         call = self.request.id
-        given = request_id(headers)
-        self._request_id = given or call
-        return note_lines(call, self.lane.label, attempts, waited, names_it=given is None)
+        vendors_id = request_id(headers)
+        self._request_id = vendors_id or call
+        return note_lines(call, self.lane.label, attempts, waited, names_it=vendors_id is None)
 
     def _end(
         self, outcome: str, status: int | None, attempts: int, usage: TokensUsed = _NOTHING_USED
@@ -591,18 +526,18 @@ class ClientCall:
             return
         self.over = True
         identity = self.identity
-        took = self._desk.now() - self.since
+        took = self._intake.now() - self.since
         carried = self.carried
         waited = carried.waited if carried is not None and carried.sent else took
         wasted = carried.wasted if carried is not None and carried.story else _NOTHING_USED
-        self._desk.ended(
+        self._intake.ended(
             self,
             # In the order of the event's fields. Every call ends here, and `CallEnded(…)` itself
             # takes twice as long for so many.
             tuple.__new__(
                 CallEnded,
                 (
-                    self._desk.wall(),
+                    self._intake.wall(),
                     self.request.id,
                     outcome,
                     self.lane,

@@ -6,7 +6,6 @@ that, never an answer or a refusal; (2) of several open calls the first is found
 one body, and hashes only where two or more of its length are open; (3) a client that comes back has
 its old place in the queue; (4) a turn that was refused after its headers were sent gets its proper
 status when it is sent again; (5) everything is dropped after a while, and memory is bounded.
-Not here: what joining a call means (client_call.py).
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from typing import TypeAlias
 
 from jackline.calls import CallRefusal
 from jackline.dialects import request_messages
+from jackline.gateway.caller import Who
 from jackline.gateway.client_call import ClientCall
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import Who
+from jackline.gateway.connection import Exchange
 
-# Who asks, the two headers that may pay, and the length of the body.
+# The sender, the two headers that may pay, and the length of the body.
 _Kind: TypeAlias = tuple[Who, bytes | None, bytes | None, int]
 
 
@@ -59,7 +58,7 @@ class _Alike:
             del self._by_digest[named]
 
     def perhaps(self, body: bytes | bytearray) -> Iterable[ClientCall]:
-        """Those that may ask this: the only one, or those whose bodies have the same digest."""
+        """Those that may have this body: the only one, or those with the same digest."""
         if len(self) == 1 and self._unhashed:
             # Comparing ends at the first byte that differs; a digest needs all of both bodies.
             return self._unhashed.values()
@@ -79,7 +78,7 @@ class OpenCalls:
         self._kinds: dict[str, _Kind] = {}
 
     def add(self, who: Who, exchange: Exchange, call: ClientCall) -> None:
-        """A call was taken in for this request."""
+        """A call was submitted for this request."""
         kind = _kind(who, exchange)
         self._kinds[call.request.id] = kind
         alike = self._alike.get(kind)
@@ -99,7 +98,7 @@ class OpenCalls:
             del self._alike[kind]
 
     def waiting(self, who: Who, exchange: Exchange) -> ClientCall | None:
-        """The first call that waits and asks the same, for whoever pays for it."""
+        """The first waiting call with the same body and credential."""
         alike = self._alike.get(_kind(who, exchange))
         if alike is None:
             return None
@@ -115,8 +114,8 @@ def _kind(who: Who, exchange: Exchange) -> _Kind:
 
 
 # A client waits 40 s at most between two of its tries, and its own time limit may lie before that.
-_PLACE_KEPT = 600.0
-_FATE_KEPT = 120.0
+_PLACE_SECONDS = 600.0
+_FATE_SECONDS = 120.0
 _MOST = 4096
 _KEY = secrets.token_bytes(32)
 # An error with more words than that is remembered by its status alone.
@@ -147,7 +146,7 @@ class ClientRetries:
 
     def __init__(self) -> None:
         self._places: OrderedDict[Who, QueuePlace] = OrderedDict()
-        # Of clients without a session, by digest; several may have asked the same.
+        # Of clients without a session, by digest; several may have sent the same.
         self._unnamed: OrderedDict[bytes, list[QueuePlace]] = OrderedDict()
         self._unnamed_places = 0
         self._fates: OrderedDict[Who, PastRefusal] = OrderedDict()
@@ -162,10 +161,10 @@ class ClientRetries:
         since: float,
         now: float,
     ) -> None:
-        """A client has gone, or was told to come back, while its call waited."""
+        """A client has gone, or was sent back, while its call waited."""
         place = QueuePlace(_digest(payer, body), call, since, now)
         if who is None:
-            self._keep_unnamed(place)
+            self._add_unnamed(place)
             return
         self._places[who] = place
         self._places.move_to_end(who)
@@ -175,9 +174,9 @@ class ClientRetries:
     def place(
         self, who: Who, payer: bytes, body: bytes | bytearray, now: float
     ) -> QueuePlace | None:
-        """The place of the same call when it was asked before; it is taken up by this."""
+        """The place of the same call when it was sent before, which is removed."""
         place = self._places.get(who)
-        if place is None or now - place.left_at > _PLACE_KEPT:
+        if place is None or now - place.left_at > _PLACE_SECONDS:
             return None
         if place.digest != _digest(payer, body):
             return None
@@ -186,27 +185,24 @@ class ClientRetries:
 
     @property
     def knows_unnamed(self) -> bool:
-        """Whether a place of anyone without a session is kept."""
+        """Whether there is a place of anyone without a session."""
         return bool(self._unnamed)
 
     def unnamed_place(self, payer: bytes, body: bytes | bytearray, now: float) -> QueuePlace | None:
-        """The earliest place of somebody without a session who has asked this with this credential.
+        """The earliest place of anyone without a session for this body and credential.
 
-        It is taken up by this.
+        It is removed.
         """
         digest = _digest(payer, body)
         places = self._unnamed.pop(digest, [])
         self._unnamed_places -= len(places)
-        kept = [place for place in places if now - place.left_at <= _PLACE_KEPT]
-        if not kept:
-            return None
-        first = min(kept, key=lambda place: place.since)
-        for place in kept:
-            if place is not first:
-                self._keep_unnamed(place)
-        return first
+        valid = [place for place in places if now - place.left_at <= _PLACE_SECONDS]
+        valid.sort(key=lambda place: place.since)
+        for place in valid[1:]:
+            self._add_unnamed(place)
+        return valid[0] if valid else None
 
-    def _keep_unnamed(self, place: QueuePlace) -> None:
+    def _add_unnamed(self, place: QueuePlace) -> None:
         self._unnamed.setdefault(place.digest, []).append(place)
         self._unnamed.move_to_end(place.digest)
         self._unnamed_places += 1
@@ -217,13 +213,13 @@ class ClientRetries:
     def doomed(
         self, who: Who, payer: bytes, body: bytes | bytearray, refusal: CallRefusal, now: float
     ) -> None:
-        """A turn was refused when its status could no longer be told."""
-        asked = request_messages(body)
-        said = refusal.rejection
-        if said is not None and len(said.body) > _LONGEST_WORDS:
-            refusal = replace(refusal, rejection=replace(said, body=b""))
-        if asked is not None:
-            self._fates[who] = PastRefusal(_digest(payer, asked), refusal, now)
+        """A turn was refused when its status could no longer be sent."""
+        messages = request_messages(body)
+        theirs = refusal.rejection
+        if theirs is not None and len(theirs.body) > _LONGEST_WORDS:
+            refusal = replace(refusal, rejection=replace(theirs, body=b""))
+        if messages is not None:
+            self._fates[who] = PastRefusal(_digest(payer, messages), refusal, now)
             self._fates.move_to_end(who)
             if len(self._fates) > _MOST:
                 self._fates.popitem(last=False)
@@ -231,18 +227,20 @@ class ClientRetries:
     def fate(
         self, who: Who, payer: bytes, body: bytes | bytearray, now: float
     ) -> CallRefusal | None:
-        """Why the same turn was refused a moment ago; it is told once."""
+        """The refusal of the same turn a moment ago; it is returned once."""
         fate = self._fates.get(who)
         if fate is None:
             return None
-        asked = request_messages(body)
-        if now - fate.at > _FATE_KEPT or asked is None or fate.digest != _digest(payer, asked):
+        messages = request_messages(body)
+        if now - fate.at > _FATE_SECONDS or messages is None:
+            return None
+        if fate.digest != _digest(payer, messages):
             return None
         del self._fates[who]
         return fate.refusal
 
 
 def _digest(payer: bytes, body: bytes | bytearray) -> bytes:
-    """A name for what is asked by whoever shows this credential, which is not kept."""
-    asked = hashlib.blake2b(body, digest_size=16).digest()
-    return hashlib.blake2b(asked + payer, digest_size=16, key=_KEY).digest()
+    """A name for a body and a credential, from which neither can be found."""
+    plain = hashlib.blake2b(body, digest_size=16).digest()
+    return hashlib.blake2b(plain + payer, digest_size=16, key=_KEY).digest()

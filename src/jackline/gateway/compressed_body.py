@@ -9,158 +9,149 @@ client that goes ends it; (5) what cannot be decompressed here is for the vendor
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol
 
-from jackline.gateway.exchange import Exchange
-from jackline.upstream.bounded_answers import MOST_RATIO, Decompressor, UnpackingTurns
-from jackline.upstream.interface import DecompressionError
-
-
-class Packed(NamedTuple):
-    """Whether a body came compressed, and what it holds then; None: that cannot be told."""
-
-    is_packed: bool
-    plain: bytearray | None = None
+from jackline.gateway.connection import Exchange
+from jackline.http1.compression import MOST_RATIO, DecompressionError, decompressors_for
+from jackline.upstream.bounded_answers import DecompressionTurns
 
 
-NOT_PACKED = Packed(False)
-WhenUnpacked: TypeAlias = Callable[[Packed | None], None]
-"""Is told what was packed; None: there is no room for it beside all that is held."""
+class _Memory(Protocol):
+    """Counts the bytes of all bodies; `take_room` is False where there is no room for more."""
+
+    def take_room(self, size: int, own: int) -> bool: ...
+
+    def hold_more(self, size: int) -> None: ...
 
 
-class BodyMemory(Protocol):
-    """Who counts what all bodies hold."""
-
-    def take_room(self, size: int, own: int) -> bool:
-        """Count so many bytes more as held; False, and nothing counted, where that is too much.
-
-        `own` is how much of what is held belongs to the same body.
-        """
-        ...
-
-    def hold_more(self, size: int) -> None:
-        """Count so many bytes more as held, or less."""
-        ...
-
-
-_GZIP, _ZLIB, _BARE = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
-# The standard means zlib's wrapping by deflate; some senders leave it out.
-_WINDOWS = {b"gzip": (_GZIP,), b"x-gzip": (_GZIP,), b"deflate": (_ZLIB, _BARE)}
-_PLAIN = frozenset((b"", b"identity"))
-# So much is fed at once: what is behind a member of a body is copied each time.
+# Fed at once: what is behind a member of a body is copied each time.
 _PIECE = 64 * 1024
-_UNREADABLE = Packed(True)
 
 
-def is_packed(exchange: Exchange) -> bool:
-    """Whether a request's body has to be unpacked before it can be read."""
+def is_compressed(exchange: Exchange) -> bool:
+    """Whether a request's body has to be decompressed before it can be read."""
     coding = exchange.header(b"content-encoding")
-    return coding is not None and coding.strip().lower() not in _PLAIN
+    return coding is not None and coding.strip().lower() not in (b"", b"identity")
 
 
-class PackedBodies:
-    """The bodies of requests that are being unpacked."""
+class CompressedBodies:
+    """The bodies of requests that are being decompressed."""
 
-    def __init__(self, room: BodyMemory) -> None:
-        self._room = room
-        self._turns = UnpackingTurns()
+    def __init__(self, memory: _Memory) -> None:
+        self._memory = memory
+        self._turns = DecompressionTurns()
 
-    def unpack(self, exchange: Exchange, largest: int, then: WhenUnpacked) -> None:
-        """Have `then` told what the body holds, unless its client goes before.
+    def decompress(
+        self,
+        exchange: Exchange,
+        largest: int,
+        then: Callable[[bytearray | None], None],
+        no_room: Callable[[], None],
+    ) -> None:
+        """Call `then` with the plain body, or with None if it cannot be read.
 
-        It may be told before this returns.
+        Where there is no room for it, `no_room` is called instead. Neither is called if the client
+        goes before; either may be called before this returns.
         """
-        body = _PackedBody(exchange, largest, self._room, then)
+        body = _CompressedBody(exchange, largest, self._memory, then, no_room)
         if body.start():
             self._turns.wait(body.go_on)
 
 
-class _PackedBody:
+class _CompressedBody:
     """One body."""
 
     __slots__ = (
         "_at",
+        "_decompressors",
         "_exchange",
         "_holds",
+        "_memory",
         "_most",
+        "_no_room",
         "_plain",
-        "_room",
         "_then",
-        "_unpacking",
-        "_windows",
     )
 
     def __init__(
-        self, exchange: Exchange, largest: int, room: BodyMemory, then: WhenUnpacked
+        self,
+        exchange: Exchange,
+        largest: int,
+        memory: _Memory,
+        then: Callable[[bytearray | None], None],
+        no_room: Callable[[], None],
     ) -> None:
         self._exchange = exchange
         self._most = min(largest, MOST_RATIO * len(exchange.body))
-        self._room = room
+        self._memory = memory
         self._holds = 0
         self._then = then
+        self._no_room = no_room
+        # Those that may do it, the current one first.
         coding = exchange.header(b"content-encoding") or b""
-        self._windows = list(_WINDOWS.get(coding.strip().lower(), ()))
+        self._decompressors = decompressors_for(coding.decode("latin-1"))
         self._plain = bytearray()
+        self._at = 0
 
     def start(self) -> bool:
-        """Whether there is anything to unpack; else `then` was told."""
+        """Whether there is anything to decompress; else a callback was called."""
         if not self._take_room(len(self._exchange.body)):
-            self._end(None)
+            self._release()
+            self._no_room()
             return False
-        self._exchange.on_gone = self._let_go
-        return not self._begin()
+        self._exchange.on_gone = self._release
+        return bool(self._decompressors) or not self._end(None)
 
     def go_on(self) -> bool:
-        """Unpack a slice; whether this body is done with."""
-        exchange = self._exchange
+        """Decompress a slice; whether this body is done."""
+        exchange, decompressor = self._exchange, self._decompressors[0]
         if exchange.gone:
-            self._let_go()
+            self._release()
             return True
         try:
-            found = self._unpacking.next_slice()
+            found = decompressor.next_slice()
             if not found and self._at >= len(exchange.body):
-                self._unpacking.end()
-                return self._end(Packed(True, self._plain))
+                decompressor.end()
+                return self._end(self._plain)
         except DecompressionError:
-            return self._begin()
+            return self._try_next()
         if not found:
-            self._unpacking.feed(bytes(exchange.body[self._at : self._at + _PIECE]))
+            decompressor.feed(bytes(exchange.body[self._at : self._at + _PIECE]))
             self._at += _PIECE
             return False
         if len(self._plain) + len(found) > self._most:
-            return self._end(_UNREADABLE)
-        if not self._take_room(len(found)):
             return self._end(None)
+        if not self._take_room(len(found)):
+            self._release()
+            exchange.on_gone = None
+            self._no_room()
+            return True
         self._plain += found
         return False
 
-    def _begin(self) -> bool:
-        """Begin from the start, by the next way that there is; whether there is none."""
-        self._give_room(len(self._plain))
+    def _try_next(self) -> bool:
+        """Begin from the start with the next decompressor; whether there is none."""
+        size = len(self._plain)
+        self._holds -= size
+        self._memory.hold_more(-size)
         self._plain.clear()
         self._at = 0
-        if not self._windows:
-            return self._end(_UNREADABLE)
-        self._unpacking = Decompressor(self._windows.pop(0))
-        return False
+        del self._decompressors[0]
+        return not self._decompressors and self._end(None)
 
-    def _end(self, packed: Packed | None) -> bool:
-        self._let_go()
+    def _end(self, plain: bytearray | None) -> bool:
+        self._release()
         self._exchange.on_gone = None
-        self._then(packed)
+        self._then(plain)
         return True
 
     def _take_room(self, size: int) -> bool:
-        if not self._room.take_room(size, self._holds):
+        if not self._memory.take_room(size, self._holds):
             return False
         self._holds += size
         return True
 
-    def _give_room(self, size: int) -> None:
-        self._holds -= size
-        self._room.hold_more(-size)
-
-    def _let_go(self) -> None:
-        self._give_room(self._holds)
+    def _release(self) -> None:
+        holds, self._holds = self._holds, 0
+        self._memory.hold_more(-holds)

@@ -7,8 +7,6 @@ client requests it before it shows its own; (5) an order (use an upstream, go ba
 probe) counts from the next attempt on, also for waiting calls; (6) it survives a restart (a probe
 is over with its one call), and ends at its time; (7) an order that makes no sense changes nothing,
 and the answer says why.
-Not here: access (access.py), the readings (control/), what a proof is (gateway_proof.py), choosing
-by orders (routes.py).
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ from jackline.control.http_handler import ServiceRequest
 from jackline.errors import BadArgumentError, JacklineError
 from jackline.gateway.access import TOKEN_HEADER as VIEWER_HEADER
 from jackline.gateway.call_intake import CallIntake
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import Exchange
 from jackline.gateway.own_answers import gateway_refusal
-from jackline.gateway.routes import RouteOverride
+from jackline.gateway.placement import RouteOverride
 from jackline.gateway_proof import PATH as PROOF_PATH
 from jackline.gateway_proof import nonce_in, socket_address
 from jackline.lanes import LaneId, saved_lane
@@ -39,7 +37,7 @@ Json: TypeAlias = Mapping[str, object]
 Reading: TypeAlias = Callable[[], Json]
 Order: TypeAlias = Callable[[Json], Json]
 Prove: TypeAlias = Callable[[str, str], str]
-"""The proof for this nonce, asked at this socket address; OSError when there is no key."""
+"""The proof for this nonce, requested at this socket address; OSError when there is no key."""
 
 _HERE = (b"/", b"/healthz", b"/readyz")
 _PAGE = b"/_jackline/page/"
@@ -62,7 +60,7 @@ class ControlPaths:
         self._readings = readings
         self._orders = orders
         self._token = token.encode()
-        # Shows, and orders nothing: it lies in a browser, which sends it to every port of a host.
+        # Allows reading, and no orders: a browser sends it to every port of a host.
         self._view = hmac.new(self._token, b"view", "sha256").hexdigest().encode()
 
     def knows(self, exchange: ServiceRequest) -> bool:
@@ -78,7 +76,7 @@ class ControlPaths:
         """Whether this need not show the gateway's own token.
 
         That is what comes with the control token or, to be read, with the page's cookie; and the
-        page itself, which tells nothing.
+        page itself, which contains nothing.
         """
         if self.trusts(exchange):
             return True
@@ -87,17 +85,17 @@ class ControlPaths:
         wanted = exchange.header(b"accept") or b""
         if exchange.path.startswith(_PAGE) or (exchange.path == b"/" and b"text/html" in wanted):
             return True
-        given = (exchange.header(b"cookie") or b"").split(b";")
+        cookies = (exchange.header(b"cookie") or b"").split(b";")
         cookie = self._cookie(exchange)
-        return any(hmac.compare_digest(each.strip(), cookie) for each in given)
+        return any(hmac.compare_digest(each.strip(), cookie) for each in cookies)
 
     def _cookie(self, exchange: ServiceRequest) -> bytes:
         """Named by the port: browsers keep one jar for all ports of a host."""
         port = (exchange.header(b"host") or b"").rpartition(b":")[2]
         return b"jackline-" + (port if port.isdigit() else b"80") + b"=" + self._view
 
-    def _let_look(self, exchange: ServiceRequest) -> None:
-        """Give the page its cookie, since an event stream carries no header of ours."""
+    def _set_cookie(self, exchange: ServiceRequest) -> None:
+        """Send the page its cookie, since an event stream has no header of ours."""
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
         if self.trusts(exchange) or exchange.header(VIEWER_HEADER) is not None:
             cookie = self._cookie(exchange) + b"; Path=/_jackline/; HttpOnly; SameSite=Strict"
@@ -111,30 +109,30 @@ class ControlPaths:
             self._refuse(exchange, 400, "ask with GET and ?nonce= of 32 to 128 hexadecimal digits")
             return
         try:
-            told = self._prove(nonce, socket_address(exchange.local_address()))
+            proof = self._prove(nonce, socket_address(exchange.local_address()))
         except OSError:
             words = "this gateway cannot prove itself; its log and `jackline doctor` say why"
             self._refuse(exchange, 503, words)
             return
         exchange.expect_another()
         headers = [(b"content-type", b"text/plain"), (b"cache-control", b"no-store")]
-        exchange.respond(200, headers, told.encode())
+        exchange.respond(200, headers, proof.encode())
 
     def answer(self, exchange: ServiceRequest) -> None:
         """Answer it."""
         path, method = exchange.path, exchange.method
         if path == VIEW and method == b"POST":
-            self._let_look(exchange)
+            self._set_cookie(exchange)
             return
         reading = self._readings.get(path)
         if reading is not None and method in _READS:
-            self._tell(exchange, reading())
+            self._answer_json(exchange, reading())
             return
         order = self._orders.get(path)
         if order is None:
             self._refuse(exchange, 404, "there is no such control path")
         elif method != b"POST":
-            self._refuse(exchange, 405, "orders are given with POST")
+            self._refuse(exchange, 405, "orders are sent with POST")
         elif not self.trusts(exchange):
             self._refuse(exchange, 401, "orders need the control token; use the jackline command")
         else:
@@ -142,21 +140,21 @@ class ControlPaths:
 
     def _carry_out(self, exchange: ServiceRequest, order: Order) -> None:
         try:
-            asked = json.loads(exchange.body or b"{}")
+            document = json.loads(exchange.body or b"{}")
         except (ValueError, RecursionError):
-            asked = None
-        if not isinstance(asked, dict):
+            document = None
+        if not isinstance(document, dict):
             self._refuse(exchange, 400, "an order is a JSON object")
             return
         try:
-            self._tell(exchange, order(asked))
+            self._answer_json(exchange, order(document))
         except JacklineError as error:
             body = json.dumps({"error": error.to_json()}, ensure_ascii=False).encode()
             exchange.respond(error.http_status, [(b"content-type", b"application/json")], body)
 
-    def _tell(self, exchange: ServiceRequest, told: Json) -> None:
-        status = 503 if told.get("ok") is False else 200
-        body = json.dumps(told, ensure_ascii=False).encode()
+    def _answer_json(self, exchange: ServiceRequest, document: Json) -> None:
+        status = 503 if document.get("ok") is False else 200
+        body = json.dumps(document, ensure_ascii=False).encode()
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
         exchange.respond(status, headers, body)
 
@@ -177,46 +175,47 @@ class OperatorOrders:
         self._desk = desk
         self._save = save
 
-    def use(self, asked: Mapping[str, object]) -> dict[str, object]:
-        """Send matching calls to an upstream, until told otherwise or for so long."""
-        name = asked.get("upstream")
+    def use(self, order: Mapping[str, object]) -> dict[str, object]:
+        """Send matching calls to an upstream, until the next order or for so long."""
+        name = order.get("upstream")
         known = [each.name for each in self._desk.settings.upstreams]
         if not isinstance(name, str) or name not in known:
             raise BadArgumentError(
                 f"there is no upstream {name!r}", hint=f"use one of: {', '.join(known)}"
             )
-        seconds = asked.get("seconds")
+        seconds = order.get("seconds")
         if seconds is not None and not (
             isinstance(seconds, int | float) and 0 < seconds <= _LONGEST
         ):
             raise BadArgumentError("an order holds for up to 30 days", hint="for example --for 30m")
         until = None if seconds is None else self._desk.now() + float(seconds)
-        order = RouteOverride(
-            name, _text(asked, "model"), _text(asked, "session"), _text(asked, "agent"), until
+        override = RouteOverride(
+            name, _text(order, "model"), _text(order, "session"), _text(order, "agent"), until
         )
-        others = [each for each in self._living() if not _about_the_same(each, order)]
+        about = override.model, override.session, override.agent
+        others = [o for o in self._living() if (o.model, o.session, o.agent) != about]
         # The newest comes first: it is what somebody wants now.
-        self._set([order, *others])
-        return {"orders": self.told()}
+        self._set([override, *others])
+        return {"orders": self.to_json()}
 
-    def back(self, asked: Mapping[str, object]) -> dict[str, object]:
+    def back(self, order: Mapping[str, object]) -> dict[str, object]:
         """End the orders about one upstream, or all."""
-        name = asked.get("upstream")
+        name = order.get("upstream")
         self._set([each for each in self._living() if name is not None and each.upstream != name])
-        return {"orders": self.told()}
+        return {"orders": self.to_json()}
 
-    def pause(self, asked: Mapping[str, object]) -> dict[str, object]:
+    def pause(self, order: Mapping[str, object]) -> dict[str, object]:
         """Send nothing more on matching lanes; calls wait, or go elsewhere."""
-        return self._switch(asked, paused=True)
+        return self._switch(order, paused=True)
 
-    def resume(self, asked: Mapping[str, object]) -> dict[str, object]:
+    def resume(self, order: Mapping[str, object]) -> dict[str, object]:
         """Let matching lanes take calls again."""
-        return self._switch(asked, paused=False)
+        return self._switch(order, paused=False)
 
-    def probe(self, asked: Mapping[str, object]) -> dict[str, object]:
-        """Forget what matching lanes were told of their reset: one call on each finds out."""
+    def probe(self, order: Mapping[str, object]) -> dict[str, object]:
+        """Forget the reported resets of matching lanes: one call on each finds out."""
         lanes = self._desk.carrier.controller.lanes
-        closed = [name for name in self._named(asked) if lanes[name].state not in FLOWING]
+        closed = [name for name in self._named(order) if lanes[name].state not in FLOWING]
         for name in closed:
             self._desk.carrier.probe_lane(name)
         return {
@@ -226,9 +225,9 @@ class OperatorOrders:
             ]
         }
 
-    def _named(self, asked: Mapping[str, object]) -> list[LaneId]:
-        """The lanes that an order is about; an upstream's name stands for all of its lanes."""
-        pattern = _text(asked, "lane") or ""
+    def _named(self, order: Mapping[str, object]) -> list[LaneId]:
+        """The lanes that an order names; an upstream's name includes all of its lanes."""
+        pattern = _text(order, "lane") or ""
         lanes = self._desk.carrier.controller.lanes
         found = [
             name for name in lanes if fnmatchcase(name.label, pattern) or name.upstream == pattern
@@ -238,23 +237,23 @@ class OperatorOrders:
             raise BadArgumentError(f"no lane is called {pattern!r}", hint=f"lanes: {shown_lanes}")
         return found
 
-    def _switch(self, asked: Mapping[str, object], *, paused: bool) -> dict[str, object]:
-        found = self._named(asked)
+    def _switch(self, order: Mapping[str, object], *, paused: bool) -> dict[str, object]:
+        found = self._named(order)
         for name in found:
             self._desk.carrier.pause_lane(name, paused=paused)
-        self._keep()
+        self._save_all()
         return {"lanes": sorted(name.label for name in found), "paused": paused}
 
-    # --- over a restart -------------------------------------------------------------------------
+    # --- over a restart ---
 
     def recall(self, memory: bytes) -> None:
-        """Take up what was ordered of an earlier gateway, as far as it is still in force."""
+        """Restore the orders of an earlier gateway that are still in force."""
         try:
-            told = json.loads(memory)
-            orders = [RouteOverride(**each) for each in told["orders"]]
-            paused = [saved_lane(each) for each in told["paused"]]
+            saved = json.loads(memory)
+            orders = [RouteOverride(**each) for each in saved["orders"]]
+            paused = [saved_lane(each) for each in saved["paused"]]
         except (ValueError, TypeError, KeyError):
-            return  # nothing that we wrote
+            return  # nothing that we have saved
         ahead = self._desk.wall() - self._desk.now()
         self._desk.chooser.orders = tuple(each.moved(-ahead) for each in orders)
         self._desk.chooser.orders = tuple(self._living())
@@ -267,7 +266,7 @@ class OperatorOrders:
             if lane is not None and self._desk.open_lane(lane):
                 self._desk.carrier.pause_lane(lane, paused=True)
 
-    def told(self) -> list[dict[str, object]]:
+    def to_json(self) -> list[dict[str, object]]:
         """The orders in force as JSON, their ends as dates: for people, and for a restart."""
         ahead = self._desk.wall() - self._desk.now()
         return [asdict(each.moved(ahead)) for each in self._living()]
@@ -278,24 +277,20 @@ class OperatorOrders:
 
     def _set(self, orders: list[RouteOverride]) -> None:
         self._desk.chooser.orders = tuple(orders)
-        self._keep()
+        self._save_all()
         self._desk.choose_again()
 
-    def _keep(self) -> None:
+    def _save_all(self) -> None:
         lanes = self._desk.carrier.controller.lanes
-        told = {
-            "orders": self.told(),
+        document = {
+            "orders": self.to_json(),
             "paused": [lane_id._asdict() for lane_id, lane in lanes.items() if lane.paused],
         }
-        self._save(json.dumps(told).encode())
+        self._save(json.dumps(document).encode())
 
 
-def _text(asked: Mapping[str, object], name: str) -> str | None:
-    value = asked.get(name)
+def _text(order: Mapping[str, object], name: str) -> str | None:
+    value = order.get(name)
     if value is not None and not isinstance(value, str):
         raise BadArgumentError(f"{name} must be a text")
     return value or None
-
-
-def _about_the_same(one: RouteOverride, other: RouteOverride) -> bool:
-    return (one.model, one.session, one.agent) == (other.model, other.session, other.agent)

@@ -5,7 +5,6 @@ read is left out, never guessed, and so is what was learned of another upstream;
 when a lane changes, and every few seconds while calls pass, as long as that takes a small share of
 the time: outsiders can make lanes and change them; (4) of a vendor's answer only the headers about
 limits are saved, and credentials that it quotes are blanked out.
-Not here: what lanes learn (lanes/), writing the journal (journal/).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from jackline.gateway.lane_registry import MOST_IDLE, MOST_LANES, LaneRegistry
 from jackline.journal import JournalReader
 from jackline.lanes import LaneId, export, restore, saved_lane, saved_lanes
 
-_KEPT = ("content-type", "anthropic-ratelimit-", "x-ratelimit-", "x-should-retry")
+_SAVED = ("content-type", "anthropic-ratelimit-", "x-ratelimit-", "x-should-retry")
 # Names, numbers and dates, durations, kinds of documents: no secret has such a form.
 _LIMIT_VALUE = re.compile(
     r"[a-z_]{0,40}|[0-9.:TZ+-]{1,40}|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|[dhms])){1,5}|application/json.{0,30}"
@@ -39,13 +38,13 @@ _MOST_HEADERS = 40
 
 
 def redacted_walls(walls: Sequence[Json]) -> list[Json]:
-    """The exported words of each lane's wall without what could be a secret."""
+    """The exported answer at each lane's wall without what could be a secret."""
     return [each for each in map(_without_secrets, walls) if each is not None]
 
 
-def _without_secrets(told: Json) -> Json:
-    lane = saved_lane(told)
-    match told:
+def _without_secrets(wall: Json) -> Json:
+    lane = saved_lane(wall)
+    match wall:
         case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
             blanked = _blanked(packed)
             if blanked is not None and lane is not None:
@@ -55,7 +54,7 @@ def _without_secrets(told: Json) -> Json:
     return None
 
 
-# All lanes of an account have the same words, and all lanes are saved when one of them changes.
+# All lanes of an account have the same text, and all lanes are saved when one of them changes.
 @lru_cache(maxsize=MOST_LANES)
 def _blanked(packed: str) -> str | None:
     try:
@@ -69,7 +68,7 @@ def _is_limit_header(pair: Json) -> bool:
     """Whether a header reports limits, in the form that limits have: no secret and no text fits."""
     match pair:
         case [str(name), str(value)]:
-            known = name.lower().startswith(_KEPT) and len(name) <= 100
+            known = name.lower().startswith(_SAVED) and len(name) <= 100
             return known and _LIMIT_VALUE.fullmatch(value) is not None
     return False
 
@@ -81,39 +80,39 @@ _SHARE = 20
 
 
 def remember(
-    carrier: CallManager, book: LaneRegistry, upstream: str, clock: Clock, announce: Announce
+    carrier: CallManager, registry: LaneRegistry, upstream: str, clock: Clock, announce: Announce
 ) -> None:
-    """Tell what the lanes know of the upstream at this address."""
+    """Announce what the lanes know of the upstream at this address."""
     memory = {
         "upstream": upstream,
         "lanes": export(carrier.controller, clock.steady()),
         "walls": redacted_walls(carrier.walls.export()),
-        "clients": book.clients.export(),
-        "logins": book.logins.export(),
+        "clients": registry.clients.export(),
+        "logins": registry.logins.export(),
     }
     announce(LanesLearned(clock.wall(), json.dumps(memory).encode()))
 
 
 def recall(
-    carrier: CallManager, book: LaneRegistry, upstream: str, memory: bytes, now: float
+    carrier: CallManager, registry: LaneRegistry, upstream: str, memory: bytes, now: float
 ) -> list[LaneId]:
-    """Take up what an earlier gateway knew of this upstream; the lanes that remember something."""
+    """Restore what an earlier gateway knew of this upstream; the lanes that know something."""
     try:
-        told: Json = json.loads(memory)
+        saved: Json = json.loads(memory)
     except ValueError:
         return []
-    if not isinstance(told, dict) or told.get("upstream") != upstream:
+    if not isinstance(saved, dict) or saved.get("upstream") != upstream:
         return []
-    lanes = told.get("lanes")
+    lanes = saved.get("lanes")
     known = saved_lanes(lanes)
     if known is None:
         _log.warning("what the lanes knew is dropped: another version of Jackline saved it")
     for lane_id in known or ():
-        book.open(lane_id, now)
+        registry.open(lane_id, now)
     taught = restore(carrier.controller, lanes, now)
-    carrier.walls.restore(told.get("walls"))
-    book.clients.restore(told.get("clients"))
-    book.logins.restore(told.get("logins"))
+    carrier.walls.restore(saved.get("walls"))
+    registry.clients.restore(saved.get("clients"))
+    registry.logins.restore(saved.get("logins"))
     return taught
 
 
@@ -123,14 +122,14 @@ class LaneMemory:
     def __init__(
         self,
         carrier: CallManager,
-        book: LaneRegistry,
+        registry: LaneRegistry,
         addresses: Callable[[], str],
         announce: Announce,
         clock: Clock,
     ) -> None:
         """`addresses` names the upstreams that are learned of."""
         self._carrier = carrier
-        self._book = book
+        self._registry = registry
         self._addresses = addresses
         self._announce = announce
         self._clock = clock
@@ -138,7 +137,7 @@ class LaneMemory:
         self._not_before = 0.0
 
     def recall(self, journal: Path) -> None:
-        """Take up what the journal knows."""
+        """Restore what the journal knows."""
         try:
             with JournalReader(journal) as reader:
                 memory = reader.lane_memory()
@@ -148,19 +147,19 @@ class LaneMemory:
         if memory is not None:
             self._carrier.follow_clock()
             where, now = self._addresses(), self._clock.steady()
-            for lane in recall(self._carrier, self._book, where, memory[1], now):
+            for lane in recall(self._carrier, self._registry, where, memory[1], now):
                 _log.info("%s goes on from what was known", lane)
 
     def remember(self) -> None:
-        """Tell what the lanes know by now."""
+        """Announce what the lanes know by now."""
         self.close()
         time = asyncio.get_running_loop().time
         began = time()
-        remember(self._carrier, self._book, self._addresses(), self._clock, self._announce)
+        remember(self._carrier, self._registry, self._addresses(), self._clock, self._announce)
         self._not_before = began + _SHARE * (time() - began)
 
     def remember_soon(self) -> None:
-        """Tell it at the end of this moment, or when that is no burden: once for all changes."""
+        """Announce it at the end of this turn, or when that is no burden: once for all changes."""
         if self._saving is None:
             loop = asyncio.get_running_loop()
             pause = self._not_before - loop.time()
@@ -168,13 +167,13 @@ class LaneMemory:
             self._saving = later(self.remember)
 
     def close(self) -> None:
-        """Put nothing off any more."""
+        """Cancel what is planned."""
         saving, self._saving = self._saving, None
         if saving is not None:
             saving.cancel()
 
     async def keep_remembering(self) -> None:
-        """Tell it again and again while there is something new, until cancelled."""
+        """Announce it again and again while there is something new, until cancelled."""
         before = -1
         while True:
             await self._clock.sleep(EVERY)

@@ -1,123 +1,61 @@
 """Find the account and the lane of a caller: one lane per upstream, account and model.
 
-Rules: (1) a client's own headers and credentials pass unchanged; only ours (`x-jackline-…`) are
-removed; headers that came before on the same connection are not parsed again; (2) an account or
-credential is stored only as a salted digest; the same credential at another address is another
-account; (3) two models, or two accounts, never share a lane; a login is the account that it names
-first; (4) of the vendors' verdicts on a credential the latest counts; a refusal counts everywhere,
-an acceptance only at the address that gave it: some accept anybody; accepted credentials are saved
-over a restart; (5) all memory is bounded: idle lanes that know nothing that counts make room, then
-closed ones that never answered, and beyond that none is opened.
-Not here: bodies (dialects/), where a call may go (placement.py), what lanes learn (lanes/).
+Rules: (1) an account or credential is stored only as a salted digest; the same credential at
+another address is another account; (2) two models, or two accounts, never share a lane; (3) of the
+vendors' verdicts on a credential the latest counts; a refusal counts everywhere, an acceptance only
+at the address that gave it: some accept anybody; accepted credentials are saved over a restart; (4)
+a login is the account that it names first, whatever it names later: each one more would open
+further lanes; two logins are of one account only when both name it and the vendor's answers to both
+name the same organization; until then each login is an account of its own; the lanes are those of
+the first login of an account, so that nothing changes for whoever has only one; (5) all memory is
+bounded: idle lanes that know nothing that counts make room, then closed ones that never answered,
+and beyond that none is opened.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import TypeVar
 
+from jackline.dialects import account_of
 from jackline.failures import Json
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import Identity, Who, identify
-from jackline.gateway.login_accounts import LoginAccounts
-from jackline.gateway.routes import SingleRoute
+from jackline.gateway.caller import GatewayCaller
 from jackline.gateway.vendor_limits import LimitReading
 from jackline.lanes import CacheTtl, KnownLimits, LaneController, LaneId, LaneSettings
 from jackline.providers.rate_limits_api import limits_of
 from jackline.providers.settings import Credential, UpstreamSettings
-from jackline.upstream.http_messages import header_lines
-from jackline.upstream.interface import Headers
-
-_OURS = b"x-jackline-"
-# Answers have to be read while they pass, so they are asked for unpacked.
-_UNPACKED = (b"accept-encoding", b"identity")
-_MEMO = "caller"
-# Clients use some dozens of names; whoever invents more of them gains nothing.
-_REMEMBERED_NAMES = 1024
-
-
-class GatewayCaller(NamedTuple):
-    """Who asks; `credential` is what pays, `bearer` whether it is a login that is renewed.
-
-    `accounts` is the lane book's: the fingerprints of the credential, by address;
-    `places` is the placing's: where its calls go, by model, as far as nothing else decides.
-    """
-
-    identity: Identity
-    who: Who | None
-    headers: Headers
-    lines: bytes
-    credential: bytes
-    bearer: bool
-    afk: bool
-    accounts: dict[str, str]
-    places: dict[str, SingleRoute]
-
-    def __repr__(self) -> str:
-        return f"<Caller {self.identity}>"
-
-
-def caller_of(exchange: Exchange, tag: str | None) -> GatewayCaller:
-    """The caller of this request."""
-    known = exchange.memo.get(_MEMO)
-    if isinstance(known, GatewayCaller) and known.identity.tag == tag:
-        return known
-    header = exchange.header
-    identity = identify(header, tag)
-    headers = forwarded(exchange.headers)
-    key = header(b"x-api-key")
-    caller = GatewayCaller(
-        identity=identity,
-        who=identity.who,
-        headers=headers,
-        lines=header_lines(headers),
-        credential=key or header(b"authorization") or b"",
-        bearer=key is None,
-        afk=header(b"x-jackline-hold") == b"until-reset",
-        accounts={},
-        places={},
-    )
-    exchange.memo[_MEMO] = caller
-    return caller
-
-
-def credential_of(headers: Headers) -> bytes:
-    """What a client logs in with, as `Caller.credential` has it; empty where there is nothing."""
-    found: dict[bytes, bytes] = {}
-    for name, value in headers:
-        found.setdefault(name.lower(), value)
-    return found.get(b"x-api-key") or found.get(b"authorization") or b""
-
-
-class _GoesOn(dict[bytes, bool]):
-    """Whether a header of this name goes on to the upstream, remembered for each spelling."""
-
-    def __missing__(self, name: bytes) -> bool:
-        plain = name.lower()
-        goes_on = plain != b"accept-encoding" and not plain.startswith(_OURS)
-        if len(self) < _REMEMBERED_NAMES:
-            self[name] = goes_on
-        return goes_on
-
-
-_goes_on = _GoesOn()
-
-
-def forwarded(headers: Headers) -> Headers:
-    """The headers that go on to the upstream."""
-    kept = [pair for pair in headers if _goes_on[pair[0]]]
-    kept.append(_UNPACKED)
-    return kept
-
 
 _MOST = 10_000
-# Written every few seconds while calls pass: those that were heard of last.
+# Saved every few seconds while calls pass: those that were added last.
 _MOST_EXPORTED = 256
 _DIGEST_BYTES = 16
 _SCHEME = b"bearer"
+_FINGERPRINT = re.compile(r"[0-9a-f]{8}")
+_Value = TypeVar("_Value", str, bytes, None)
+
+
+def _put(known: OrderedDict[bytes, _Value], key: bytes, value: _Value) -> None:
+    known[key] = value
+    if len(known) > _MOST:
+        known.popitem(last=False)
+
+
+def _put_last(digests: OrderedDict[bytes, None], digest: bytes) -> None:
+    _put(digests, digest, None)
+    digests.move_to_end(digest)
+
+
+def _digest_in(text: Json) -> bytes | None:
+    """The digest that was exported as this text, or None."""
+    try:
+        digest = bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError:
+        return None
+    return digest if len(digest) == _DIGEST_BYTES else None
 
 
 class KnownClients:
@@ -134,18 +72,18 @@ class KnownClients:
         self._rejected.pop(self.digest(credential), None)
         there = self.digest(credential, url)
         self._doubted.pop(there, None)
-        _put(self._accepted, there)
+        _put_last(self._accepted, there)
 
     def reject(self, url: str, credential: bytes) -> None:
         """The vendor at this address has refused this credential."""
         self._accepted.pop(self.digest(credential, url), None)
-        _put(self._rejected, self.digest(credential))
+        _put_last(self._rejected, self.digest(credential))
 
     def doubt(self, url: str, credential: bytes) -> None:
         """The vendor there works, and has answered this credential without having accepted it."""
         there = self.digest(credential, url)
         if there not in self._accepted:
-            _put(self._doubted, there)
+            _put_last(self._doubted, there)
 
     def is_accepted(self, url: str, credential: bytes) -> bool:
         """Whether the vendor at this address has accepted it last."""
@@ -164,7 +102,7 @@ class KnownClients:
         return bool(self._doubted) and self.digest(credential, url) in self._doubted
 
     def digest(self, credential: bytes, url: str = "") -> bytes:
-        """A name for a credential, everywhere or at one address, that says nothing about it."""
+        """A name for a credential, everywhere or at one address, that reveals nothing of it."""
         return hashlib.blake2b(
             b"%b\n%b" % (url.encode(), bare_credential(credential)),
             digest_size=_DIGEST_BYTES,
@@ -173,18 +111,15 @@ class KnownClients:
         ).digest()
 
     def export(self) -> Json:
-        """The accepted ones, to be kept over a restart."""
+        """The accepted ones, to be saved over a restart."""
         return [digest.hex() for digest in list(self._accepted)[-_MOST_EXPORTED:]]
 
-    def restore(self, told: Json) -> None:
-        """Take up what was exported; what makes no sense is left out."""
-        for each in told if isinstance(told, list) else ():
-            try:
-                digest = bytes.fromhex(each) if isinstance(each, str) else b""
-            except ValueError:
-                continue
-            if len(digest) == _DIGEST_BYTES:
-                _put(self._accepted, digest)
+    def restore(self, saved: Json) -> None:
+        """Restore what was exported; what makes no sense is left out."""
+        for text in saved if isinstance(saved, list) else ():
+            digest = _digest_in(text)
+            if digest is not None:
+                _put_last(self._accepted, digest)
 
 
 def bare_credential(credential: bytes) -> bytes:
@@ -194,14 +129,70 @@ def bare_credential(credential: bytes) -> bytes:
     return rest.strip() if scheme.lower() == _SCHEME else credential
 
 
-def _put(digests: OrderedDict[bytes, None], digest: bytes) -> None:
-    digests[digest] = None
-    digests.move_to_end(digest)
-    if len(digests) > _MOST:
-        digests.popitem(last=False)
+class LoginAccounts:
+    """The accounts that logins name, and the fingerprints under which they have lanes."""
+
+    def __init__(self, salt: bytes) -> None:
+        self._salt = salt[:64]
+        # The account that each login has named first.
+        self._named: OrderedDict[bytes, bytes] = OrderedDict()
+        # The fingerprint of the first login of each account, and of each login's account.
+        self._first: OrderedDict[bytes, str] = OrderedDict()
+        self._shared: OrderedDict[bytes, str] = OrderedDict()
+
+    def note_named(self, login: bytes, body: bytes | bytearray) -> None:
+        """Remember which account the body of a login's request names."""
+        if login in self._named:
+            return
+        account = account_of(body)
+        if account is not None:
+            _put(self._named, login, self._digest(b"account", account.encode()))
+
+    def confirm(self, login: bytes, url: str, organization: bytes, own: str) -> None:
+        """The vendor there has named the organization of a login, whose own lanes are `own`'s."""
+        account = self._named.get(login)
+        if account is None or login in self._shared:
+            return
+        group = self._digest(b"group", account, self._digest(b"org", organization), url.encode())
+        first = self._first.get(group)
+        if first is None:
+            first = own
+            _put(self._first, group, own)
+        _put(self._shared, login, first)
+
+    def fingerprint(self, login: bytes) -> str | None:
+        """The fingerprint of the account that this login was confirmed to be of, or None."""
+        return self._shared.get(login)
+
+    def export(self) -> Json:
+        """What outlives a restart."""
+        tables = {"first": self._first, "shared": self._shared}
+        return {
+            name: {key.hex(): known[key] for key in list(known)[-_MOST_EXPORTED:]}
+            for name, known in tables.items()
+        }
+
+    def restore(self, saved: Json) -> None:
+        """Restore what was exported; what makes no sense is left out."""
+        if not isinstance(saved, dict):
+            return
+        for known, table in (
+            (self._first, saved.get("first")),
+            (self._shared, saved.get("shared")),
+        ):
+            for text, fingerprint in table.items() if isinstance(table, dict) else ():
+                key = _digest_in(text)
+                is_known = isinstance(fingerprint, str) and _FINGERPRINT.fullmatch(fingerprint)
+                if key is not None and is_known:
+                    _put(known, key, str(fingerprint))
+
+    def _digest(self, kind: bytes, *parts: bytes) -> bytes:
+        return hashlib.blake2b(
+            b"\n".join(parts), digest_size=_DIGEST_BYTES, key=self._salt, person=kind
+        ).digest()
 
 
-# Above the first number idle lanes make room; so many that are in use are the most there can be.
+# Above the first number idle lanes make room; of lanes in use there can be the second.
 MOST_IDLE = 256
 MOST_LANES = 2048
 # So many are closed at once: finding them costs something.
@@ -213,7 +204,7 @@ class TooManyLanesError(Exception):
 
 
 def _close_none(_now: float, _most: int) -> None:
-    """Who has no calls has no lanes to close."""
+    """Without calls there are no lanes to close."""
 
 
 class LaneRegistry:
@@ -230,11 +221,11 @@ class LaneRegistry:
         self._salt = salt[:64]
         self.clients = KnownClients(salt)
         self.logins = LoginAccounts(salt)
-        # Closes idle lanes until there are so many; whoever carries the calls knows which are idle.
+        # Closes idle lanes until there are so many; the call manager knows which are idle.
         self.close_idle: Callable[[float, int], None] = _close_none
         # The same for lanes that are shut and that no call was ever answered on.
         self.close_unproven: Callable[[float, int], None] = _close_none
-        # What vendors' APIs told of limits, by upstream; whoever reads them changes it.
+        # What vendors' APIs reported of limits, by upstream; VendorLimits changes it.
         self.readings: Mapping[str, LimitReading] = {}
         self.use(upstreams, cache_ttl)
 
@@ -243,7 +234,7 @@ class LaneRegistry:
     ) -> None:
         """Name and limit the lanes that are opened from now on by these upstreams.
 
-        `cache_ttl` is what is asked of the prompt caches of those that say nothing of it.
+        `cache_ttl` is for the prompt caches of those that do not configure it.
         """
         self._upstreams = {each.name: each for each in upstreams}
         self._cache_ttl = cache_ttl
@@ -253,7 +244,7 @@ class LaneRegistry:
         return self._upstreams.get(lane.upstream)
 
     def fingerprint(self, upstream: UpstreamSettings, who: bytes) -> str:
-        """A short name for an account or credential that says nothing about it."""
+        """A short name for an account or credential that reveals nothing of it."""
         text = b"%b\n%b" % (upstream.url.encode(), who)
         return hashlib.blake2b(text, digest_size=4, key=self._salt).hexdigest()
 
@@ -277,7 +268,7 @@ class LaneRegistry:
         return shared if self.clients.has_accepted(login) else own
 
     def confirm(self, upstream: UpstreamSettings, credential: bytes, organization: bytes) -> None:
-        """A vendor that has accepted a login says which organization it is of."""
+        """A vendor that has accepted a login has named its organization."""
         login = self.clients.digest(credential, upstream.url)
         own = self.fingerprint(upstream, credential)
         self.logins.confirm(login, upstream.url, organization, own)
@@ -304,32 +295,32 @@ class LaneRegistry:
             raise TooManyLanesError
 
     def open(self, lane_id: LaneId, now: float) -> None:
-        """Open a lane, as one that was remembered over a restart."""
-        given = self._given(lane_id)
-        if given is not None:
-            self._controller.open_lane(now, given)
+        """Open a lane, for example one that was saved over a restart."""
+        settings = self._settings(lane_id)
+        if settings is not None:
+            self._controller.open_lane(now, settings)
 
     def open_lanes(self) -> list[LaneSettings]:
         """The lanes that are open, with what is known of their limits now."""
-        found = [self._given(lane_id) for lane_id in self._controller.lanes]
-        return [given for given in found if given is not None]
+        found = map(self._settings, self._controller.lanes)
+        return [settings for settings in found if settings is not None]
 
-    def _given(self, lane_id: LaneId) -> LaneSettings | None:
+    def _settings(self, lane_id: LaneId) -> LaneSettings | None:
         model = lane_id.model
         upstream = self._upstreams.get(lane_id.upstream)
         if upstream is None:
             return None
         limits = upstream.limits
-        for pattern, given in upstream.model_limits.items():
+        for pattern, model_limits in upstream.model_limits.items():
             if fnmatchcase(model, pattern):
-                limits = given
+                limits = model_limits
                 break
         reading = self.readings.get(lane_id.upstream)
-        told = None if reading is None else limits_of(model, reading.limits)
+        reported = None if reading is None else limits_of(model, reading.limits)
         return LaneSettings(
             lane_id,
             limits,
-            told or KnownLimits(),
+            reported or KnownLimits(),
             local=upstream.local,
             cached_counts=upstream.counts_cached_of(model),
             cache_ttl=upstream.cache_ttl_of(model, self._cache_ttl),

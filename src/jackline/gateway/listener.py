@@ -7,7 +7,6 @@ read, and their connections take no place of the owner's; (5) freed memory of pa
 with the process, up to `KEPT_BYTES`, where the C library allows that: returning the pages of each
 prompt to the system costs more than all copying; (6) the garbage collector runs rarely while calls
 are served, since they leave it nothing to find; its settings are restored at the end.
-Not here: reading and writing (connection.py), what is answered (router.py).
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
-from jackline.gateway.connection import ClientConnection
-from jackline.gateway.exchange import Exchange
+from jackline.gateway.connection import ClientConnection, Exchange
 from jackline.gateway.peer_users import Peer, PeerUsers
-from jackline.gateway.request_reader import RequestRefusal
 from jackline.gateway.settings import GatewaySettings
+from jackline.http1.requests import RequestRefusal
 
 KEPT_BYTES = 64 * 1024 * 1024
 OWN_MAPPING_BYTES = 4 * 1024 * 1024
@@ -77,15 +75,15 @@ _BACKLOG = 4096
 # A usual prompt comes in one piece.
 _PACKET_BYTES = 256 * 1024
 _LONGEST_SWEEP = 1.0
-# Above the limit so many clients at once are told why; further ones are cut without a word.
+# Above the limit so many clients at once get the reason; further ones are cut without a word.
 _REFUSED_AT_ONCE = 256
 # The same for other users of this machine, who are as many as they like, and no clients.
 _STRANGERS_AT_ONCE = 64
 _LAST_TURNS_SECONDS = 5.0
-# Of the memory for requests that are not whole, so much is freed at once: looking for who takes
-# most costs something with thousands of connections.
+# Of the memory for incomplete requests, so much is freed at once: finding who holds most costs
+# something with thousands of connections.
 _FREED_SHARE = 8
-# What a body is taken to need at least: one of many bytes in its first moment weighs by its size.
+# The least time of a body: one of many bytes in its first moment weighs by its size.
 _FIRST_SECONDS = 0.01
 # A sweep that comes later than this was held up: nothing ran, and no client is to blame for it.
 _HELD_UP = 1.0
@@ -116,7 +114,7 @@ def _refuses_nobody(_exchange: Exchange, _length: int) -> None:
 
 
 class Listener:
-    """The listening socket and all of its connections; `handle` is given each request."""
+    """The listening socket and all of its connections; `handle` gets each request."""
 
     def __init__(self, settings: GatewaySettings, handle: Callable[[Exchange], None]) -> None:
         self.handle = handle
@@ -130,10 +128,10 @@ class Listener:
         self.port = settings.listen.port
         self._host = settings.listen.host
         self._open: set[ClientConnection] = set()
-        # Those of them that are other users', while they are told so.
+        # Those of them that are other users', while they are refused.
         self._strangers: set[ClientConnection] = set()
         self._to_flush: list[ClientConnection] = []
-        # Bytes of requests that are not whole, of all connections.
+        # Bytes of incomplete requests, of all connections.
         self._unfinished = 0
         self._server: asyncio.Server | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -190,7 +188,7 @@ class Listener:
             connection.hang_up()
 
     def arrived(self, connection: ClientConnection) -> RequestRefusal | None:
-        """Take note of a connection; why it is refused, if it is."""
+        """Register a connection; why it is refused, if it is."""
         self._open.add(connection)
         self._all_left.clear()
         peer = Peer.UNKNOWN
@@ -203,7 +201,7 @@ class Listener:
                 return _OTHER_USER
         over = self.connections - self.limits.connections
         if peer in (Peer.OTHER, Peer.GONE) or over > _REFUSED_AT_ONCE:
-            # Nobody would hear an answer, or too many would; what was sent is not read.
+            # Nobody would receive an answer, or too many would; what was sent is not read.
             connection.hang_up()
             return None
         if peer is Peer.UNCHECKED:
@@ -211,9 +209,9 @@ class Listener:
         return _TOO_MANY if over > 0 else None
 
     def _peer_users(self) -> PeerUsers:
-        """Who tells users apart; found out with the first client at the latest."""
+        """Created with the first client at the latest."""
         if self._users is None:
-            # `open` asks before it returns, so there is a listener at this moment.
+            # `open` calls this before it returns, so there is a listener at this moment.
             address = None if self._server is None else self._server.sockets[0].getsockname()
             self._users = PeerUsers(address)
         return self._users
@@ -225,13 +223,13 @@ class Listener:
         self._to_flush.append(connection)
 
     def holds(self, more: int) -> None:
-        """So many bytes more, or fewer, are held of requests that are not whole."""
+        """Incomplete requests hold so many bytes more, or fewer."""
         self._unfinished += more
         if more > 0 and self._unfinished > self.limits.unfinished_bodies:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Let those go that have taken most memory for longest, until a part of it is free.
+        """Drop those that have held most memory for longest, until a part of it is free.
 
         Bytes times seconds: a large body that comes fast weighs as little as a small one that comes
         slowly, and whoever stalls weighs more with every second.
@@ -256,7 +254,7 @@ class Listener:
             while waiting:
                 waiting.pop().flush()
         finally:
-            # An owner that fails when it is told to pause must not silence the others.
+            # An owner that fails in `on_pause` must not silence the others.
             for connection in waiting:
                 self.flush_soon(connection)
 

@@ -7,7 +7,6 @@ decide; they carry nothing of any caller, and two must fail before one is answer
 what the upstream did: a 5xx, a refused connection, and a silence or a break only while this process
 ran on time; what this machine lacks (files, ports, names, a route) and what a proxy does is none;
 (5) in doubt an upstream works.
-Not here: what is done with an unknown client (placement.py, calls/call_manager.py).
 """
 
 from __future__ import annotations
@@ -21,17 +20,14 @@ from dataclasses import dataclass
 from jackline.calls import CallRequest
 from jackline.clock import Clock
 from jackline.event_loop import LatenessWatch
-from jackline.gateway.lane_registry import LaneRegistry, credential_of
+from jackline.gateway.caller import credential_of
+from jackline.gateway.lane_registry import LaneRegistry
+from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
 from jackline.lanes.lane import Lane
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.upstream.http_upstream import HttpUpstream
-from jackline.upstream.interface import (
-    ClosedHereError,
-    Headers,
-    NameTimeoutError,
-    UpstreamRequest,
-)
+from jackline.upstream.interface import ClosedHereError, NameTimeoutError, UpstreamRequest
 
 # With many calls in flight some fail by chance. One that was accepted so recently says more.
 _QUIET = 10.0
@@ -39,7 +35,7 @@ _QUIET = 10.0
 _LOOKED_AT_FOR = 0.5
 # For so long the failures of known clients say how an upstream is.
 _LATELY = 120.0
-# What is kept of them; a caller asks for a few models.
+# Of so many upstreams and models; a caller uses a few models.
 _MOST_PLACES = 256
 # A verdict of probes is renewed after so long, and counts for no longer than the second.
 _RENEWED_AFTER = 10.0
@@ -56,35 +52,35 @@ _NEVER = -math.inf
 
 @dataclass(slots=True)
 class _Probed:
-    """What probes of one upstream found, when it was last asked, and the task that asks anew."""
+    """What probes of one upstream found, when it was last probed, and the task that probes anew."""
 
     at: float = _NEVER
     is_down: bool = False
-    asked_at: float = _NEVER
+    probed_at: float = _NEVER
     task: asyncio.Task[None] | None = None
 
 
 class _Head:
-    """Listens to a probe up to the answer's status, or the error that came instead of one."""
+    """Handles the answer to a probe up to its status, or the error that came instead of one."""
 
     def __init__(self) -> None:
         self.status: asyncio.Future[int | OSError] = asyncio.get_running_loop().create_future()
 
     def began(self, status: int, headers: Headers) -> None:  # noqa: ARG002 -- the protocol
-        """All that is to be known."""
-        self._tell(status)
+        """The status is all that is needed."""
+        self._set(status)
 
     def heard(self, data: bytes) -> None:
-        """What it says does not matter."""
+        """The body does not matter."""
 
     def ended(self) -> None:
-        """Its head was told before."""
+        """Its head was reported before."""
 
     def broke(self, error: OSError) -> None:
         """No answer, unless its head came."""
-        self._tell(error)
+        self._set(error)
 
-    def _tell(self, status: int | OSError) -> None:
+    def _set(self, status: int | OSError) -> None:
         if not self.status.done():
             self.status.set_result(status)
 
@@ -95,13 +91,13 @@ class OutageEvidence:
     def __init__(
         self,
         lanes: Mapping[LaneId, Lane],
-        book: LaneRegistry,
+        registry: LaneRegistry,
         upstream: ProvidedUpstream,
         clock: Clock,
         changed: Callable[[], None],
     ) -> None:
         self._lanes = lanes
-        self._book = book
+        self._registry = registry
         self._upstream = upstream
         self._clock = clock
         self._changed = changed
@@ -113,9 +109,9 @@ class OutageEvidence:
 
     def failed(self, request: CallRequest, lane: LaneId, now: float) -> None:
         """The lane's upstream has shown a call that it is down; only a known client's counts."""
-        upstream = self._book.upstream(lane)
+        upstream = self._registry.upstream(lane)
         credential = credential_of(request.message.headers)
-        if upstream is None or not self._book.clients.is_accepted(upstream.url, credential):
+        if upstream is None or not self._registry.clients.is_accepted(upstream.url, credential):
             return
         place = lane.label
         _, last = self._failed.pop(place, (_NEVER, _NEVER))
@@ -126,7 +122,7 @@ class OutageEvidence:
     def is_down(self, lane: LaneId, now: float) -> bool:
         """Whether the lane's upstream is down; without evidence it is looked for, and this is no.
 
-        Whoever is told no asks again after `changed`.
+        After `changed` the answer may be another one.
         """
         place = lane.label
         accepted = self._last_accepted(place, now)
@@ -146,7 +142,7 @@ class OutageEvidence:
 
     def _last_accepted(self, place: str, now: float) -> float:
         """When a call was last accepted there, whoever's it was: by a model, or an upstream."""
-        # Many waiting calls ask in a short time, and there may be thousands of lanes.
+        # Many waiting calls look this up in a short time, and there may be thousands of lanes.
         if now - self._accepted_at >= _LOOKED_AT_FOR:
             self._accepted.clear()
             self._accepted_at = now
@@ -158,16 +154,16 @@ class OutageEvidence:
                         self._accepted[there] = max(self._accepted.get(there, _NEVER), at)
         return self._accepted.get(place, _NEVER)
 
-    # --- probes of our own ------------------------------------------------------------------------
+    # --- probes of our own ---
 
     def _is_probed_down(self, upstream: str, now: float) -> bool:
         probed = self._probed.setdefault(upstream, _Probed())
-        if probed.task is None and now - probed.asked_at >= _RENEWED_AFTER:
+        if probed.task is None and now - probed.probed_at >= _RENEWED_AFTER:
             work = self._probe(upstream, probed)
             probed.task = asyncio.get_running_loop().create_task(work)
         if not probed.is_down or now - probed.at >= _HOLDS_FOR:
             return False
-        # Probes ask for all models at once, so that any one that is answered speaks against them.
+        # Probes are about all models at once, so that any call that is accepted disproves them.
         return self._last_accepted(upstream, now) < min(probed.at, now - _QUIET)
 
     async def _probe(self, upstream: str, probed: _Probed) -> None:
@@ -179,9 +175,9 @@ class OutageEvidence:
                 if has_failed is False or fails == _PROBES:
                     is_down = has_failed
                     break
-            probed.asked_at = self._clock.steady()
+            probed.probed_at = self._clock.steady()
             if is_down is not None:
-                probed.is_down, probed.at = is_down, probed.asked_at
+                probed.is_down, probed.at = is_down, probed.probed_at
         finally:
             probed.task = None
         if is_down:
@@ -191,7 +187,7 @@ class OutageEvidence:
         """Whether a probe finds it down; None when it decides nothing."""
         provider = self._upstream.provider(upstream)
         if provider is None:
-            return False  # it was taken out of the configuration meanwhile
+            return False  # it was removed from the configuration meanwhile
         origin = provider.origin
         # On a connection of its own: those in use have carried what callers sent.
         http, head = HttpUpstream({upstream: origin}), _Head()

@@ -4,52 +4,27 @@ Rules: (1) the vendor's status and body reach the client unchanged; (2) a thrott
 as a quota, nor the reverse: without the vendor's words the status follows the kind of failure; (3)
 every answer has a `request-id`: the vendor's own, else the call's; (4) our headers come last, so
 that the vendor's stay in order, and headers of an upstream under our names are dropped.
-Not here: when to refuse (calls/, client_call.py), the shape of an error (request_reader.py).
 """
 
 from __future__ import annotations
 
-import secrets
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import count
 
 from jackline.calls import CallRefusal
 from jackline.failures import Kind
-from jackline.gateway.request_reader import refusal_body
+from jackline.http1.headers import Headers
+from jackline.http1.requests import RequestRefusal
 from jackline.outside_names import cut_name
-from jackline.upstream.interface import Headers
 
-# Call ids are unique over restarts by their first part, and cheap by their second.
-_THIS_PROCESS = f"jl_{secrets.token_hex(4)}"
-_numbers = count(1)
 # A shorter wait is written as 0.000.
 _NOTHING = 0.0005
 _OURS = frozenset(
     b"x-jackline-" + name for name in (b"call", b"lane", b"attempts", b"waited", b"resets-at")
 )
 _LENGTHS = frozenset(map(len, _OURS))
-
-
-def new_call_id() -> str:
-    """A name for a call that no other call has."""
-    return f"{_THIS_PROCESS}{next(_numbers):06x}"
-
-
-def with_note_headers(
-    headers: Headers, call: str, lane: str = "", attempts: int = 0, waited: float = 0.0
-) -> list[tuple[bytes, bytes]]:
-    """The headers with ours behind them."""
-    told = list(headers)
-    named = call.encode()
-    if request_id(headers) is None:
-        told.append((b"request-id", named))
-    told.append((b"x-jackline-call", named))
-    told.append((b"x-jackline-lane", lane.encode("latin-1", "replace")))
-    told.append((b"x-jackline-attempts", b"%d" % attempts))
-    told.append((b"x-jackline-waited", b"%.3f" % max(0.0, waited)))
-    return told
 
 
 def without_note_headers(headers: Headers) -> list[tuple[bytes, bytes]]:
@@ -59,19 +34,21 @@ def without_note_headers(headers: Headers) -> list[tuple[bytes, bytes]]:
     ]
 
 
-def note_lines(call: str, lane: str, attempts: int, waited: float, *, names_it: bool) -> bytes:
-    """Our headers as they are written; `names_it` when the vendor gave no request-id."""
-    named = call.encode()
-    told = _at_first_try(lane) if attempts == 1 and waited < _NOTHING else b""
+def note_lines(
+    call: str, lane: str = "", attempts: int = 0, waited: float = 0.0, *, names_it: bool
+) -> bytes:
+    """Our headers as lines; with `names_it` also a request-id, where the vendor sent none."""
+    name = call.encode()
+    is_usual = attempts == 1 and waited < _NOTHING
     return b"%bx-jackline-call: %b\r\n%b" % (
-        b"request-id: %b\r\n" % named if names_it else b"",
-        named,
-        told or _story_lines(lane, attempts, waited),
+        b"request-id: %b\r\n" % name if names_it else b"",
+        name,
+        _at_first_try(lane) if is_usual else _attempt_lines(lane, attempts, waited),
     )
 
 
-def _story_lines(lane: str, attempts: int, waited: float) -> bytes:
-    # A lane is named after a model, and that is the client's word: no line end may be in it.
+def _attempt_lines(lane: str, attempts: int, waited: float) -> bytes:
+    # A lane is named after a model, and the client names that: no line end may be in it.
     name = lane.encode("latin-1", "replace").translate(None, b"\r\n\0")
     return b"x-jackline-lane: %b\r\nx-jackline-attempts: %d\r\nx-jackline-waited: %.3f\r\n" % (
         name,
@@ -82,8 +59,7 @@ def _story_lines(lane: str, attempts: int, waited: float) -> bytes:
 
 @lru_cache(maxsize=256)
 def _at_first_try(lane: str) -> bytes:
-    """What is told of nearly every call."""
-    return _story_lines(lane, 1, 0.0)
+    return _attempt_lines(lane, 1, 0.0)
 
 
 def request_id(headers: Headers) -> str | None:
@@ -103,11 +79,29 @@ _STATUS = {
     Kind.UPSTREAM_5XX: 503,
 }
 _NO_WORDS = 502
+# The error type that Anthropic's API names with each status; the others are close relatives.
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    431: "invalid_request_error",
+    501: "invalid_request_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    505: "invalid_request_error",
+    529: "overloaded_error",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class RefusalAnswer:
-    """A whole answer that says no."""
+    """A whole answer that refuses."""
 
     status: int
     headers: Headers
@@ -115,20 +109,35 @@ class RefusalAnswer:
 
 
 def vendor_refusal(refusal: CallRefusal) -> RefusalAnswer:
-    """What the vendor said, or what we have to say instead."""
-    told: list[tuple[bytes, bytes]] = []
+    """The vendor's refusal, or ours if there is none."""
+    notes: list[tuple[bytes, bytes]] = []
     if refusal.retry_at is not None:
         moment = datetime.fromtimestamp(refusal.retry_at, UTC).isoformat(timespec="seconds")
-        told.append((b"x-jackline-resets-at", moment.encode()))
-    said = refusal.rejection
-    if said is not None and said.status >= 400:
-        return RefusalAnswer(said.status, [*without_note_headers(said.headers), *told], said.body)
+        notes.append((b"x-jackline-resets-at", moment.encode()))
+    theirs = refusal.rejection
+    if theirs is not None and theirs.status >= 400:
+        headers = [*without_note_headers(theirs.headers), *notes]
+        return RefusalAnswer(theirs.status, headers, theirs.body)
     failure = refusal.failure
     status = _NO_WORDS if failure is None else _STATUS.get(failure.kind, _NO_WORDS)
     words = f"Jackline: {refusal.why}"
-    if said is not None:
-        words += f" (the upstream answered {said.status} with something that is no answer)"
-    return gateway_refusal(status, words, told)
+    if theirs is not None:
+        words += f" (the upstream answered {theirs.status} with something that is no answer)"
+    return gateway_refusal(status, words, notes)
+
+
+def refusal_body(status: int, message: str) -> bytes:
+    """The error as Anthropic's API writes it."""
+    error = {"type": _ERROR_TYPES.get(status, "api_error"), "message": message}
+    return json.dumps({"type": "error", "error": error}).encode()
+
+
+def request_refusal(refusal: RequestRefusal) -> RefusalAnswer:
+    """The answer to a request that is refused before it is routed."""
+    headers = [(b"Content-Type", b"application/json")]
+    if refusal.retry_after is not None:
+        headers.append((b"Retry-After", b"%d" % refusal.retry_after))
+    return RefusalAnswer(refusal.status, headers, refusal_body(refusal.status, refusal.message))
 
 
 def gateway_refusal(status: int, message: str, headers: Headers = ()) -> RefusalAnswer:

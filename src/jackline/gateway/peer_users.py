@@ -36,12 +36,12 @@ _CONNECTED = frozenset((1, 4, 5))
 _LISTENING = frozenset((10,))
 _ERROR = struct.Struct("=i")
 _OWNER_AT = _PORTS_AT + 48 + 12
-# Answers to earlier questions, which came too late for whoever asked.
+# Answers to earlier questions, which came too late.
 _MOST_STALE = 16
 _ALL_STATES = 0xFFFFFFFF
 # Answers come at once, from the kernel; the limit is for one that is none, and keeps silent.
 _SECONDS = 1.0
-# What is scarce for a moment, and may be so because another user has taken all of it.
+# What is scarce for a moment, and may be so because another user has all of it.
 _SCARCE = frozenset(
     (
         errno.EMFILE,
@@ -63,8 +63,8 @@ class Peer(Enum):
     OWN = "this user's, or root's"
     OTHER = "another user's"
     GONE = "nobody's any more"
-    UNCHECKED = "not told at the moment: the system lacks something"
-    UNKNOWN = "not known: this system does not tell"
+    UNCHECKED = "not known at the moment: the system lacks something"
+    UNKNOWN = "not known: this system does not report it"
 
 
 class PeerUsers:
@@ -77,13 +77,13 @@ class PeerUsers:
         self._line: socket.socket | None = None
         self._sequence = 0
         self._closed = False
-        self._tells = sys.platform == "linux" and self._answers_about(listener)
-        if not self._tells:
+        self._answers = sys.platform == "linux" and self._answers_about(listener)
+        if not self._answers:
             self.close()
 
     def peer_of(self, local: object, remote: object) -> Peer:
         """Whose the other end is, by `getsockname()` and `getpeername()` of ours."""
-        if not self._tells:
+        if not self._answers:
             return Peer.UNKNOWN
         if self._closed or not isinstance(local, tuple) or not isinstance(remote, tuple):
             return Peer.GONE
@@ -103,10 +103,10 @@ class PeerUsers:
         self._drop_line()
 
     def _answers_about(self, listener: object) -> bool:
-        """Whether the system tells whose a socket is of which this process knows it.
+        """Whether the system reports the user of a socket of this process.
 
         False only where it refuses or keeps silent. It needs no port, no connection and no second
-        socket for that: whoever has taken all of them would be taken for nobody in particular.
+        socket for that: a user who has taken all of them would pass for nobody in particular.
         """
         if not isinstance(listener, tuple):
             return True  # nothing shows that it does not
@@ -135,7 +135,7 @@ class PeerUsers:
                 raise _NotAnsweredError(is_scarce=True)
             return None
         if _PORTS.unpack_from(answer, _PORTS_AT) != (_port(near), _port(far)):
-            return None  # where no connection is found, a listener on the port is given instead
+            return None  # where no connection is found, a listener on the port is reported instead
         if answer[_STATE_AT] not in states:
             return None
         user, inode = _OWNER.unpack_from(answer, _OWNER_AT)
@@ -176,7 +176,7 @@ class _NotAnsweredError(Exception):
 def _question(sequence: int, near: tuple[object, ...], far: tuple[object, ...]) -> bytes:
     family, near_host = _packed(str(near[0]))
     _, far_host = _packed(str(far[0]))
-    asked = b"".join(
+    subject = b"".join(
         (
             _ASKED.pack(family, socket.IPPROTO_TCP, 0, _ALL_STATES),
             _PORTS.pack(_port(near), _port(far)),
@@ -186,8 +186,8 @@ def _question(sequence: int, near: tuple[object, ...], far: tuple[object, ...]) 
             _NO_COOKIE,
         )
     )
-    size = _HEAD.size + len(asked)
-    return _HEAD.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, sequence, 0) + asked
+    size = _HEAD.size + len(subject)
+    return _HEAD.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, sequence, 0) + subject
 
 
 def _port(address: tuple[object, ...]) -> int:

@@ -1,40 +1,36 @@
-"""Find the lanes of a call: its fallback order, adjusted to where its conversation is.
+"""Choose the lanes of a call: the fallback order of upstreams for its model and conversation.
 
-Rules: (1) an order by hand counts from the next attempt on, also in the middle of a turn; (2)
-otherwise no conversation changes its upstream in the middle of a turn, as long as its current one
-accepts calls; (3) an upstream that has just recovered gets no more conversations than it can carry;
-(4) behind an upstream that gets the client's own credential, those with a key of ours serve nobody
-who has no credential, whose own was refused, or whom that upstream has never accepted (until it is
-known to be down for others), unless the user configured it; (5) what is no model call, or comes on
-another path than the API's own, is sent with the client's own credential or not at all.
-Not here: the fallback order and conversations (routes.py), waiting (lanes/).
+Rules of the order: (1) the same model elsewhere comes before another model, and of equal routes the
+cheaper one; (2) another model is used only where the user configured it, and never for what is
+marked `never_degrade`; (3) an order by hand comes before the configured order, also in the middle
+of a turn, and ends at its time; (4) nothing is chosen by the content of answers; (5) clients of
+other dialects than Anthropic's are sent to upstreams of their own dialect only.
+Rules of conversations: (6) a conversation stays where it was last answered for as long as its turn
+goes on and that lane accepts calls; between turns, or when its prompt cache is cold, it goes back
+to its preferred upstream; (7) a conversation is recognised by its client's credential, too:
+somebody who only knows its name does not get our key; (8) an upstream that has just recovered gets
+no more conversations than it can carry.
+Rules of keys: (9) behind an upstream that gets the client's own credential, those with a key of
+ours serve nobody who has no credential, whose own was refused, or whom that upstream has never
+accepted (until it is known to be down for others), unless the user configured it; (10) what is no
+model call, or comes on another path than the API's own, is sent with the client's own credential or
+not at all.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import NamedTuple, TypeAlias
 
 from jackline.calls import Dialect, PendingCall
 from jackline.dialects.request_facts import continues_openai_turn, continues_turn
 from jackline.events import CallEnded
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import named
-from jackline.gateway.lane_registry import (
-    GatewayCaller,
-    LaneRegistry,
-    bare_credential,
-    caller_of,
-)
-from jackline.gateway.routes import (
-    CallLanes,
-    CallRoute,
-    ConversationKey,
-    Conversations,
-    RouteChooser,
-    SingleRoute,
-)
+from jackline.gateway.caller import CallLanes, CallRoute, GatewayCaller, Identity, Who
+from jackline.gateway.connection import Exchange
+from jackline.gateway.lane_registry import LaneRegistry, bare_credential
 from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
 from jackline.lanes.breaker import FLOWING
@@ -42,13 +38,196 @@ from jackline.providers.credential_forms import login_vendor
 from jackline.providers.settings import ANTHROPIC, OPENAI, Credential, UpstreamSettings
 from jackline.states import LaneState
 
-_MOST_STAND_INS = 100
+
+@dataclass(frozen=True, slots=True)
+class RouteOverride:
+    """An order by hand: use this upstream, for these calls, until then (as `now` is measured)."""
+
+    upstream: str
+    model: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    until: float | None = None
+
+    def holds(self, model: str, identity: Identity, now: float) -> bool:
+        """Whether it is about this call, and still in force."""
+        return (
+            (self.until is None or now < self.until)
+            and (self.model is None or fnmatchcase(model, self.model))
+            and (self.session is None or identity.session == self.session)
+            and (self.agent is None or identity.agent == self.agent)
+        )
+
+    def moved(self, seconds: float) -> RouteOverride:
+        """The same order with its end on a clock that is ahead by so much."""
+        return self if self.until is None else replace(self, until=self.until + seconds)
+
+
+# What the kinds of marks in `never_degrade` apply to.
+_MARKED: Mapping[str, Callable[[Identity], str | None]] = {
+    "tag": lambda identity: identity.tag,
+    "agent": lambda identity: identity.agent,
+    "class": lambda identity: identity.class_,
+}
+
+
+class RouteChooser:
+    """The fallback orders of the configuration in force."""
+
+    def __init__(self) -> None:
+        self._upstreams: tuple[UpstreamSettings, ...] = (UpstreamSettings(),)
+        self._never: tuple[str, ...] = ()
+        self._routes: dict[tuple[Dialect, str], tuple[CallRoute, ...]] = {}
+        self.orders: tuple[RouteOverride, ...] = ()
+
+    def use(self, upstreams: Sequence[UpstreamSettings], never_degrade: Sequence[str] = ()) -> None:
+        """Choose among these from now on; orders by hand stay."""
+        self._upstreams = tuple(upstreams)
+        self._never = tuple(never_degrade)
+        self._routes.clear()
+
+    def routes(
+        self, model: str, identity: Identity, now: float, dialect: Dialect = "anthropic"
+    ) -> tuple[CallRoute, ...]:
+        """Where the call may go, the preferred first; empty only when nobody speaks its dialect."""
+        routes = self._routes.get((dialect, model)) or self._configured(model, dialect)
+        if len(routes) <= 1:
+            return routes
+        if self._never and self._is_marked(model, identity):
+            routes = tuple(route for route in routes if not route.degrades) or routes[:1]
+        for order in self.orders:
+            chosen = [route for route in routes if route.upstream.name == order.upstream]
+            if chosen and order.holds(model, identity, now):
+                others = [route for route in routes if route.upstream.name != order.upstream]
+                # What was chosen by hand is no last resort, whatever model it is.
+                return (*(route._replace(degrades=False) for route in chosen), *others)
+        return routes
+
+    def _configured(self, model: str, dialect: Dialect) -> tuple[CallRoute, ...]:
+        routes = self._routes.get((dialect, model))
+        if routes is None:
+            routes = _configured_routes(model, self._upstreams, dialect)
+            if len(self._routes) < 1024:
+                self._routes[dialect, model] = routes
+        return routes
+
+    def degrades(self, model: str, upstream: str, dialect: Dialect = "anthropic") -> bool:
+        """Whether another model answers for this one there."""
+        routes = self._configured(model, dialect)
+        return any(route.degrades for route in routes if route.upstream.name == upstream)
+
+    def is_ordered(self, upstream: str, model: str, identity: Identity, now: float) -> bool:
+        """Whether an order by hand sends such a call to this upstream."""
+        return any(
+            order.upstream == upstream and order.holds(model, identity, now)
+            for order in self.orders
+        )
+
+    def _is_marked(self, model: str, identity: Identity) -> bool:
+        for pattern in self._never:
+            kind, found, rest = pattern.partition(":")
+            if found and kind in _MARKED:
+                named = _MARKED[kind](identity)
+                if named is not None and fnmatchcase(named, rest):
+                    return True
+            elif fnmatchcase(model, pattern):
+                return True
+        return False
+
+
+def _configured_routes(
+    model: str, upstreams: Sequence[UpstreamSettings], dialect: Dialect
+) -> tuple[CallRoute, ...]:
+    is_native = dialect == "anthropic"
+    routes: list[CallRoute] = []
+    for upstream in upstreams:
+        serves_claude = is_native and upstream.kind.facts.serves_claude
+        if not is_native and upstream.kind.value != dialect:
+            continue
+        targets = (name for pattern, name in upstream.models.items() if fnmatchcase(model, pattern))
+        target = next(targets, None)
+        if target is None:
+            if serves_claude or not is_native:
+                routes.append(CallRoute(upstream, model, False))
+            continue
+        if is_native:
+            # Clouds, bridges and routers add more to a model's name, and dots for dashes:
+            # us.anthropic.claude-opus-4-8-v1:0, claude-opus-4.8, anthropic/claude-opus-4.8.
+            is_same = serves_claude and model.replace(".", "-") in target.replace(".", "-")
+        else:
+            # Routers put the vendor before the name: openai/gpt-5.5. Other names may be any model.
+            is_same = target.rpartition("/")[2] == model
+        routes.append(CallRoute(upstream, target, not is_same))
+    if is_native and not routes:
+        # Nobody serves it: the preferred upstream may answer that itself.
+        return (CallRoute(upstreams[0], model, False),)
+    return tuple(sorted(routes, key=lambda route: (route.degrades, route.upstream.cost_class.rank)))
+
+
+# Whose conversation it is, and a digest of what its client logs in with.
+ConversationKey: TypeAlias = tuple[Who, bytes]
+
+# How long vendors cache a prompt: after that, staying saves nothing.
+_CACHE_SECONDS = 300.0
+# Who was answered within this is expected to go on soon: its tools run.
+_AT_WORK_SECONDS = 30.0
+_MOST_CONVERSATIONS = 10_000
+
+
+class Conversations:
+    """Where conversations were last answered."""
+
+    def __init__(self) -> None:
+        self._places: OrderedDict[ConversationKey, tuple[str, float]] = OrderedDict()
+
+    def answered(self, conversation: ConversationKey, upstream: str, now: float) -> None:
+        """A conversation was answered there."""
+        self._places[conversation] = (upstream, now)
+        self._places.move_to_end(conversation)
+        if len(self._places) > _MOST_CONVERSATIONS:
+            self._places.popitem(last=False)
+
+    def order(
+        self,
+        conversation: ConversationKey | None,
+        routes: Sequence[CallRoute],
+        is_in_turn: Callable[[], bool],
+        now: float,
+    ) -> Sequence[CallRoute]:
+        """The routes of a call of this conversation: first where the conversation is."""
+        place = None if conversation is None else self._places.get(conversation)
+        if place is None or place[0] == routes[0].upstream.name:
+            return routes
+        upstream, since = place
+        if now - since > _CACHE_SECONDS or not is_in_turn():
+            return routes
+        here = [route for route in routes if route.upstream.name == upstream]
+        others = [route for route in routes if route.upstream.name != upstream]
+        # Where it is already, it is no last resort.
+        return (*(route._replace(degrades=False) for route in here), *others)
+
+    def is_at(self, conversation: ConversationKey, upstream: str, now: float) -> bool:
+        """Whether a conversation was last answered there, and not long ago."""
+        place = self._places.get(conversation)
+        return place is not None and place[0] == upstream and now - place[1] <= _CACHE_SECONDS
+
+    def at_work(self, upstream: str, now: float) -> int:
+        """How many conversations are under way there."""
+        found = 0
+        for place, since in reversed(self._places.values()):
+            if now - since > _AT_WORK_SECONDS:
+                break
+            found += place == upstream
+        return found
+
+
+_MOST_SUBSTITUTIONS = 100
 _OF_ANTHROPIC = (b"anthropic-version", b"anthropic-beta", b"x-api-key")
-_TOLD_FOR = 3600.0
-# A caller asks for a few models; whoever invents more of them gains nothing.
+_REPORTED_FOR = 3600.0
+# A caller uses a few models; whoever invents more of them gains nothing.
 _REMEMBERED_MODELS = 16
-# Conversations for each call that a recovering lane takes at once. Their tools run between calls,
-# and a lane learns that it can take more only while it has as much to do as it can.
+# Conversations for each call that a recovering lane accepts at once. Their tools run between calls,
+# and a lane learns that it can accept more only while it has as much to do as it can.
 _FOR_EACH_CALL = 2
 _TURNS: Mapping[Dialect, Callable[[bytes | bytearray], bool]] = {
     "anthropic": continues_turn,
@@ -70,17 +249,17 @@ class Placement:
     """Knows where each call may go."""
 
     def __init__(
-        self, chooser: RouteChooser, book: LaneRegistry, controller: LaneController
+        self, chooser: RouteChooser, registry: LaneRegistry, controller: LaneController
     ) -> None:
         self._chooser = chooser
-        self._book = book
+        self._registry = registry
         self._known = controller.lanes
         self._conversations = Conversations()
-        self._clients = book.clients
-        self._stood_in: dict[tuple[str, str], ModelSubstitution] = {}
+        self._clients = registry.clients
+        self._substitutions: dict[tuple[str, str], ModelSubstitution] = {}
 
     def judged(self, carried: PendingCall, credential: bytes) -> None:
-        """What lanes said of a call's client; nothing is learned of it where the key was ours."""
+        """Note the lanes' verdicts on a call's client; with a key of ours there are none."""
         clients = self._clients
         for lane, note in (
             (carried.doubted_on, clients.doubt),
@@ -103,34 +282,35 @@ class Placement:
     ) -> None:
         """A call was answered, and so its conversation is there.
 
-        That a vendor has accepted the client is shown by a model's answer on a path of its API
-        alone: others may ask for no key. `organization` is whose it is, as the answer to a login
-        says.
+        Only a model's answer on a path of its API shows that a vendor has accepted the client:
+        other paths may need no key. `organization` is the one that the answer to a login names.
         """
         if event.lane is None:
             return
         upstream = event.lane.upstream
-        place = self._book.upstream(event.lane)
+        place = self._registry.upstream(event.lane)
         is_own = place is not None and _passes_through(place) and bool(bare_credential(credential))
         if proves_credential and place is not None and is_own:
             self._clients.accept(place.url, credential)
             if organization:
-                self._book.confirm(place, credential, organization)
+                self._registry.confirm(place, credential, organization)
         if event.session is None:
             return
-        talk = (event.session, event.agent), self._clients.digest(credential)
-        self._conversations.answered(talk, upstream, now)
+        conversation = (event.session, event.agent), self._clients.digest(credential)
+        self._conversations.answered(conversation, upstream, now)
         if self._chooser.degrades(event.model, upstream, dialect):
             lane = event.lane.label
-            before = self._stood_in.pop((event.model, lane), None)
+            before = self._substitutions.pop((event.model, lane), None)
             times = 1 if before is None else before.times + 1
-            self._stood_in[event.model, lane] = ModelSubstitution(event.model, lane, times, now)
-            if len(self._stood_in) > _MOST_STAND_INS:
-                self._stood_in.pop(next(iter(self._stood_in)))
+            self._substitutions[event.model, lane] = ModelSubstitution(
+                event.model, lane, times, now
+            )
+            if len(self._substitutions) > _MOST_SUBSTITUTIONS:
+                self._substitutions.pop(next(iter(self._substitutions)))
 
-    def stand_ins(self, now: float) -> list[ModelSubstitution]:
+    def substitutions(self, now: float) -> list[ModelSubstitution]:
         """Which models were answered by others lately, the latest last."""
-        return [each for each in self._stood_in.values() if now - each.last <= _TOLD_FOR]
+        return [each for each in self._substitutions.values() if now - each.last <= _REPORTED_FOR]
 
     def places(
         self,
@@ -147,68 +327,68 @@ class Placement:
         Nor with a key of ours on another path than the API's own: how a vendor reads dots or
         doubled slashes there is not known here.
         """
-        book, chooser = self._book, self._chooser
-        rungs: Sequence[CallRoute] = chooser.ladder(model, caller.identity, now, dialect)
+        registry, chooser = self._registry, self._chooser
+        routes: Sequence[CallRoute] = chooser.routes(model, caller.identity, now, dialect)
         if not is_api_path or self._clients.is_rejected(caller.credential):
             may_pay = _takes_rejected if is_api_path else _passes_through
-            rungs = [rung for rung in rungs if may_pay(rung.upstream)]
-        if not rungs:
+            routes = [route for route in routes if may_pay(route.upstream)]
+        if not routes:
             return CallLanes((), ())
-        if len(rungs) == 1:
+        if len(routes) == 1:
             known = caller.places.get(model)
-            if known is not None and known.rung is rungs[0] and known.places[0][0] in self._known:
-                return known.places
-            return self._only_place(model, rungs[0], caller, body, now)
+            if known is not None and known[0] is routes[0] and known[1].lanes[0] in self._known:
+                return known[1]
+            return self._only_place(model, routes[0], caller, body, now)
         reader = _TURNS[dialect]
-        closed = [rung.upstream.name for rung in rungs[1:] if _is_closed(rung.upstream, rungs[0])]
-        url = rungs[0].upstream.url
-        unproven = bool(closed) and not self._clients.is_accepted(url, caller.credential)
-        if unproven and not self._may_prove_itself(url, caller.credential):
-            rungs = [rung for rung in rungs if rung.upstream.name not in closed]
-        talk = None
+        closed = [
+            route.upstream.name for route in routes[1:] if _is_closed(route.upstream, routes[0])
+        ]
+        url = routes[0].upstream.url
+        clients, credential = self._clients, caller.credential
+        unproven = bool(closed) and not clients.is_accepted(url, credential)
+        if unproven and (not bare_credential(credential) or clients.is_doubted(url, credential)):
+            routes = [route for route in routes if route.upstream.name not in closed]
+        conversation = None
         if caller.who is not None:
-            talk = caller.who, self._clients.digest(caller.credential)
-        home = rungs[0].upstream.name if rungs else ""
-        if rungs and not chooser.is_ordered(home, model, caller.identity, now):
-            rungs = self._conversations.kept(talk, rungs, lambda: reader(body), now)
-            # Its turn goes on where it was let to with this credential.
-            unproven = unproven and rungs[0].upstream.name not in closed
+            conversation = caller.who, self._clients.digest(caller.credential)
+        home = routes[0].upstream.name if routes else ""
+        if routes and not chooser.is_ordered(home, model, caller.identity, now):
+            routes = self._conversations.order(conversation, routes, lambda: reader(body), now)
+            # Its turn goes on where it was admitted with this credential.
+            unproven = unproven and routes[0].upstream.name not in closed
         lanes: list[LaneId] = []
         last: list[LaneId] = []
         own_key: list[LaneId] = []
-        for upstream, name, degrades in rungs:
-            account = book.account(upstream, caller, body)
-            lane = book.lane(upstream, name, account, now)
+        for upstream, name, degrades in routes:
+            account = registry.account(upstream, caller, body)
+            lane = registry.lane(upstream, name, account, now)
             (last if degrades else lanes).append(lane)
             if upstream.name in closed:
                 own_key.append(lane)
         if not lanes:
             lanes, last = last, []
         places = CallLanes(tuple(lanes), tuple(last), tuple(own_key), unproven and bool(own_key))
-        if talk is not None and len(lanes) > 1 and self._any_recovers(lanes):
-            return self._while_one_recovers(places, talk, lambda: reader(body), now)
+        if conversation is not None and len(lanes) > 1 and self._any_recovers(lanes):
+            return self._while_one_recovers(places, conversation, lambda: reader(body), now)
         return places
 
     def _only_place(
         self,
         model: str,
-        rung: CallRoute,
+        route: CallRoute,
         caller: GatewayCaller,
         body: bytes | bytearray,
         now: float,
     ) -> CallLanes:
-        book = self._book
-        account = book.account(rung.upstream, caller, body)
-        places = CallLanes((book.lane(rung.upstream, rung.model, account, now),), ())
+        registry = self._registry
+        account = registry.account(route.upstream, caller, body)
+        places = CallLanes((registry.lane(route.upstream, route.model, account, now),), ())
         # Of a login the account may be known by the next call.
         if not caller.bearer and len(caller.places) < _REMEMBERED_MODELS:
-            caller.places[model] = SingleRoute(rung, places)
+            caller.places[model] = route, places
         return places
 
-    def _may_prove_itself(self, url: str, credential: bytes) -> bool:
-        return bool(bare_credential(credential)) and not self._clients.is_doubted(url, credential)
-
-    def may_ask_aside(
+    def may_send_side_call(
         self,
         upstream: UpstreamSettings,
         upstreams: Sequence[UpstreamSettings],
@@ -228,23 +408,27 @@ class Placement:
 
     def _own_vendor(self, lane: LaneId) -> str | None:
         """The address that a lane's calls are sent to with the client's own credential, or None."""
-        upstream = self._book.upstream(lane)
+        upstream = self._registry.upstream(lane)
         return upstream.url if upstream is not None and _passes_through(upstream) else None
 
     def _any_recovers(self, lanes: Sequence[LaneId]) -> bool:
         return any(self._known[name].state is LaneState.RECOVERING for name in lanes)
 
     def _while_one_recovers(
-        self, places: CallLanes, talk: ConversationKey, is_in_turn: Callable[[], bool], now: float
+        self,
+        places: CallLanes,
+        conversation: ConversationKey,
+        is_in_turn: Callable[[], bool],
+        now: float,
     ) -> CallLanes:
-        """The lanes of a call while one of them is only taking up work again.
+        """The lanes of a call while one of them recovers.
 
-        That one has little room at first, and whoever is in the middle of a turn would be sent on
-        for lack of it.
+        That one has little room at first, and a call in the middle of a turn would be rerouted for
+        lack of it.
         """
         lanes = places.lanes
         first, home = self._known[lanes[0]], lanes[0].upstream
-        if self._conversations.is_at(talk, home, now):
+        if self._conversations.is_at(conversation, home, now):
             stays = first.state in FLOWING and not first.paused and is_in_turn()
             return places._replace(lanes=lanes[:1], last_resorts=lanes[1:]) if stays else places
         room = _FOR_EACH_CALL * first.limit(now)
@@ -255,21 +439,10 @@ class Placement:
         return places._replace(lanes=(*takes, *others))
 
 
-def openai_caller(exchange: Exchange, tag: str | None) -> GatewayCaller:
-    """The caller of a request in one of OpenAI's dialects; Codex tells its session and thread."""
-    caller = caller_of(exchange, tag)
-    session, thread = named(exchange.header(b"session-id")), named(exchange.header(b"thread-id"))
-    if session is None:
-        return caller
-    agent = thread if thread != session else None
-    identity = replace(caller.identity, session=session, agent=agent)
-    return caller._replace(identity=identity, who=identity.who)
-
-
 def upstream_for(exchange: Exchange, upstreams: Sequence[UpstreamSettings]) -> UpstreamSettings:
-    """Whose business a request is that is no model call: the first upstream's of its own vendor.
+    """The upstream for a request that is no model call: the first one of its own vendor.
 
-    What a login says of itself counts most, then which vendor's headers come with it.
+    The vendor that issued a login counts most, then which vendor's headers come with it.
     """
     vendor = login_vendor(exchange.headers)
     if vendor not in (ANTHROPIC, OPENAI):
@@ -301,7 +474,7 @@ def _takes_rejected(upstream: UpstreamSettings) -> bool:
 
 
 def _is_closed(upstream: UpstreamSettings, first: CallRoute) -> bool:
-    """Whether clients whom the first upstream does not take are not served with this one's key."""
+    """Whether clients that the first upstream does not accept are refused this one's key."""
     return (
         _passes_through(first.upstream)
         and not _passes_through(upstream)

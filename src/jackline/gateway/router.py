@@ -1,4 +1,4 @@
-"""Route each request to where it is answered: call intake, the relay, or a face of the service.
+"""Route each request to where it is answered: call intake, the relay, or a handler of the service.
 
 Rules: (1) strangers are refused on every path (Host, Origin, Sec-Fetch-Site, token) before anything
 else is read, and no preflight is answered or relayed; (2) a verdict is remembered with its head,
@@ -7,7 +7,6 @@ to retry; (4) a path that is not ours is the vendor's, and relayed with the clie
 only, so a redirect sends it nowhere where its own vendor would not; (5) a relayed request is one
 attempt, no waiting, no classifying; an answer that breaks off is broken off for the client too, and
 its compression is not touched.
-Not here: answering (call_intake.py, control_plane.py).
 """
 
 from __future__ import annotations
@@ -15,40 +14,42 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from jackline.calls import Dialect
 from jackline.control.http_handler import HttpHandler
 from jackline.gateway.access import foreign, reads_as_browser, sends_form, token_missing
-from jackline.gateway.call_intake import CallIntake
-from jackline.gateway.compressed_body import NOT_PACKED, Packed, PackedBodies, is_packed
+from jackline.gateway.call_intake import CallIntake, new_call_id
+from jackline.gateway.caller import without_tag
+from jackline.gateway.compressed_body import CompressedBodies, is_compressed
+from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import PROOF, ControlPaths
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import without_tag
 from jackline.gateway.lane_registry import TooManyLanesError
+from jackline.gateway.listener import Listener
 from jackline.gateway.own_answers import (
     RefusalAnswer,
     gateway_refusal,
-    new_call_id,
-    with_note_headers,
+    note_lines,
+    request_id,
     without_note_headers,
 )
 from jackline.gateway.placement import relay_upstream
-from jackline.gateway.request_reader import RequestRefusal
 from jackline.gateway.settings import ListenSettings
+from jackline.http1.headers import Headers
+from jackline.http1.requests import RequestRefusal
 from jackline.lane_id import LaneId
-from jackline.upstream.interface import Headers, Upstream, UpstreamAttempt, UpstreamRequest
+from jackline.upstream.interface import Upstream, UpstreamAttempt, UpstreamRequest
 
 _OURS = b"x-jackline-"
 
 
 class Relay:
-    """One request on its way; an `Ear` for the upstream."""
+    """One request on its way to the upstream; handles its response."""
 
     __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_release")
 
     def __init__(self, exchange: Exchange, lane: LaneId, release: Callable[[], None]) -> None:
-        """`release` is called once, when its body is held no longer."""
+        """`release` is called once, when its body is no longer needed."""
         self._exchange = exchange
         self._release: Callable[[], None] | None = release
         self._attempt: UpstreamAttempt | None = None
@@ -63,7 +64,7 @@ class Relay:
         try:
             self._attempt = attempt = upstream.start(message, self._lane, self)
         except Exception:
-            self._let_go()
+            self._finish()
             raise
         self._exchange.on_gone = self._gone
         self._exchange.on_pause = attempt.pause
@@ -72,9 +73,9 @@ class Relay:
     def _gone(self) -> None:
         if self._attempt is not None:
             self._attempt.hang_up()
-        self._let_go()
+        self._finish()
 
-    def _let_go(self) -> None:
+    def _finish(self) -> None:
         release, self._release = self._release, None
         self._attempt = None
         if release is not None:
@@ -82,7 +83,7 @@ class Relay:
 
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer."""
-        self._exchange.begin(status, self._noted(without_note_headers(headers)))
+        self._exchange.begin(status, without_note_headers(headers), self._notes(headers))
 
     def heard(self, data: bytes) -> None:
         """Bytes of the answer."""
@@ -90,23 +91,21 @@ class Relay:
 
     def ended(self) -> None:
         """The answer is complete."""
-        self._let_go()
+        self._finish()
         self._exchange.finish()
 
     def broke(self, error: OSError) -> None:
         """There is no answer, or no more of it."""
-        self._let_go()
+        self._finish()
         if self._exchange.begun:
             self._exchange.reset()
             return
-        self._refuse(f"the upstream could not be asked ({type(error).__name__})")
+        name = type(error).__name__
+        no = gateway_refusal(502, f"Jackline: the upstream could not be asked ({name}).")
+        self._exchange.respond(no.status, no.headers, no.body, self._notes(no.headers))
 
-    def _refuse(self, why: str) -> None:
-        no = gateway_refusal(502, f"Jackline: {why}.")
-        self._exchange.respond(no.status, self._noted(no.headers), no.body)
-
-    def _noted(self, headers: Headers) -> list[tuple[bytes, bytes]]:
-        return with_note_headers(headers, self._call, self._lane.label, attempts=1)
+    def _notes(self, headers: Headers) -> bytes:
+        return note_lines(self._call, self._lane.label, 1, names_it=request_id(headers) is None)
 
 
 _log = logging.getLogger(__name__)
@@ -126,22 +125,13 @@ _MODEL_CALLS_ONLY = (
 )
 _NO_PREFLIGHT = "Web pages of other sites may not call this gateway, so OPTIONS is not answered."
 # What is not a model call is read as JSON in one go: hooks' inputs, orders, telemetry.
-_LARGEST_FOR_FACES = 16 * 1024 * 1024
-
-
-class Stopping(Protocol):
-    """Who knows whether the gateway stops."""
-
-    @property
-    def draining(self) -> bool:
-        """Whether no new call is taken."""
-        ...
+_LARGEST_FOR_HANDLERS = 16 * 1024 * 1024
 
 
 class _Turn(NamedTuple):
-    """A model call: what its path means is remembered with its head, as most heads come again.
+    """A model call: its parsed path is remembered with its head, as most heads come again.
 
-    `listen` are the settings by which that head was let in.
+    `listen` are the settings by which that head was admitted.
     """
 
     target: bytes
@@ -150,41 +140,42 @@ class _Turn(NamedTuple):
 
 
 class Router:
-    """The gateway's front door."""
+    """Answers every request of the gateway's port."""
 
     def __init__(
         self,
         desk: CallIntake,
         upstream: Upstream,
         control: ControlPaths,
-        faces: Sequence[HttpHandler] = (),
+        handlers: Sequence[HttpHandler] = (),
     ) -> None:
         self._desk = desk
         self._upstream = upstream
         self._control = control
-        # The control paths come last: other faces may answer a part of theirs.
-        self._faces = (*faces, control)
-        self._unpacking = PackedBodies(desk)
-        self.stopping: Stopping | None = None
+        # The control paths come last: other handlers may answer a part of theirs.
+        self._handlers = (*handlers, control)
+        self._compressed = CompressedBodies(desk)
+        # Knows whether the gateway stops.
+        self.listener: Listener | None = None
 
     def handle(self, exchange: Exchange) -> None:
         """Answer one request; the answer may come much later."""
         try:
             self._handle(exchange)
         except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
-            _say_failed(exchange, error)
+            _answer_bug(exchange, error)
 
     def refusal(self, exchange: Exchange, length: int) -> RequestRefusal | None:
         """Why a request is refused by its head alone, before its body is read."""
-        face = next((each for each in self._faces if each.knows(exchange)), None)
-        refused = self._refused(exchange, self._desk.settings.listen, face)
-        if refused is None and face is not None and length > _LARGEST_FOR_FACES:
-            return _too_large_for_faces()
+        handler = next((each for each in self._handlers if each.knows(exchange)), None)
+        refused = self._refused(exchange, self._desk.settings.listen, handler)
+        if refused is None and handler is not None and length > _LARGEST_FOR_HANDLERS:
+            return _too_large_for_handlers()
         return refused
 
     def _handle(self, exchange: Exchange) -> None:
         listen = self._desk.settings.listen
-        stops = self.stopping is not None and self.stopping.draining
+        stops = self.listener is not None and self.listener.draining
         turn = exchange.memo.get(_MEMO)
         if isinstance(turn, _Turn) and turn.listen is listen and not stops:
             self._take(exchange, turn.target, turn.tag)
@@ -193,56 +184,56 @@ class Router:
         if path == PROOF:
             reason = foreign(exchange.headers, listen)
             if reason is not None:
-                _say(exchange, gateway_refusal(403, reason))
+                _refuse(exchange, gateway_refusal(403, reason))
             else:
                 self._control.prove(exchange)
             return
-        # No face has paths that models are called by: most requests need not ask each of them.
+        # No handler has paths of model calls: most requests need not try each of them.
         called = path.startswith(_CALLED)
-        face = None if called else next((f for f in self._faces if f.knows(exchange)), None)
+        handler = None if called else next((f for f in self._handlers if f.knows(exchange)), None)
         if exchange.memo.get(_ADMITTED) is not listen:
-            refused = self._refused(exchange, listen, face)
+            refused = self._refused(exchange, listen, handler)
             if refused is not None:
-                _say(exchange, gateway_refusal(refused.status, refused.message))
+                _refuse(exchange, gateway_refusal(refused.status, refused.message))
                 return
-            if face is None:
+            if handler is None:
                 exchange.memo[_ADMITTED] = listen
-        if face is not None:
-            if len(exchange.body) > _LARGEST_FOR_FACES:
-                _say(exchange, gateway_refusal(413, _too_large_for_faces().message))
+        if handler is not None:
+            if len(exchange.body) > _LARGEST_FOR_HANDLERS:
+                _refuse(exchange, gateway_refusal(413, _too_large_for_handlers().message))
             else:
-                face.answer(exchange)
+                handler.answer(exchange)
             return
         if stops:
             come_back = [(b"retry-after", b"5")]
-            _say(exchange, gateway_refusal(503, "Jackline is being stopped.", come_back))
+            _refuse(exchange, gateway_refusal(503, "Jackline is being stopped.", come_back))
             return
         self._forward(exchange, path)
 
     def _refused(
-        self, exchange: Exchange, listen: ListenSettings, face: HttpHandler | None
+        self, exchange: Exchange, listen: ListenSettings, handler: HttpHandler | None
     ) -> RequestRefusal | None:
-        """Why whoever sent this head is not let in, or None; the body is not looked at."""
+        """Why the sender of this head is refused, or None; the body is not read."""
         headers = exchange.headers
         reason = foreign(headers, listen)
-        if reason is None and face is None:
+        if reason is None and handler is None:
             reason = reads_as_browser(exchange.method, headers)
         if reason is not None:
             return RequestRefusal(403, reason)
         if exchange.method == b"OPTIONS":
             return RequestRefusal(405, _NO_PREFLIGHT)
-        if face is None or not self._control.is_known(exchange):
+        if handler is None or not self._control.is_known(exchange):
             reason = token_missing(headers, listen)
         if reason is not None:
             return RequestRefusal(401, reason)
-        if face is None and exchange.method == b"POST" and exchange.path.endswith(_MODEL_CALLS):
+        if handler is None and exchange.method == b"POST" and exchange.path.endswith(_MODEL_CALLS):
             reason = sends_form(headers)
         return None if reason is None else RequestRefusal(415, reason)
 
     def _forward(self, exchange: Exchange, path: bytes) -> None:
         tag, path = without_tag(path)
         target = path if not exchange.query else path + b"?" + exchange.query
-        # Only the end is looked at: a prefix in the client's base URL is the upstream's business.
+        # Only the end is compared: a prefix in the client's base URL is for the upstream.
         desk = self._desk
         if path.endswith(_MESSAGES) and exchange.method == b"POST":
             exchange.memo[_MEMO] = _Turn(target, tag, desk.settings.listen)
@@ -252,7 +243,7 @@ class Router:
                 exchange, partial(desk.take_side_call, exchange, target, tag, "count_tokens")
             )
         elif path.endswith(_MODELS) and exchange.method == b"GET":
-            desk.take_side_call(exchange, target, tag, "models")
+            desk.take_side_call(exchange, target, tag, "models", exchange.body)
         elif path.endswith(_CHAT) and exchange.method == b"POST":
             self._read(exchange, partial(desk.take_foreign, exchange, target, tag, "openai-chat"))
         elif path.endswith(_RESPONSES) and exchange.method == b"POST":
@@ -261,60 +252,61 @@ class Router:
         else:
             upstream = relay_upstream(exchange, self._desk.settings.upstreams)
             if upstream is None:
-                _say(exchange, gateway_refusal(403, _MODEL_CALLS_ONLY))
+                _refuse(exchange, gateway_refusal(403, _MODEL_CALLS_ONLY))
                 return
             no = self._desk.no_room_for(exchange.body)
             if no is not None:
-                _say(exchange, no)
+                _refuse(exchange, no)
                 return
             release = self._desk.hold(len(exchange.body))
             relay = Relay(exchange, LaneId(upstream.name, "relay"), release)
             relay.start(self._upstream, target)
 
     def _take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:
-        if is_packed(exchange):
-            self._read(exchange, partial(self._desk.take, exchange, target, tag))
+        if exchange.header(b"content-encoding") is None:
+            self._desk.take(exchange, target, tag, exchange.body)
         else:
-            self._desk.take(exchange, target, tag)
+            self._read(exchange, partial(self._desk.take, exchange, target, tag))
 
-    def _read(self, exchange: Exchange, take: Callable[[Packed], None]) -> None:
-        """Take a call in once its body can be read; whoever has no place is not unpacked for."""
-        if not is_packed(exchange):
-            take(NOT_PACKED)
+    def _read(self, exchange: Exchange, take: Callable[[bytes | bytearray | None], None]) -> None:
+        """Submit a call once its body can be read; one that has no place is not decompressed."""
+        if not is_compressed(exchange):
+            take(exchange.body)
             return
         no = self._desk.busy(exchange.body)
         if no is not None:
-            _say(exchange, no)
+            _refuse(exchange, no)
             return
 
-        def taken(packed: Packed | None) -> None:
+        def submit(plain: bytearray | None) -> None:
             try:
-                if packed is None:
-                    _say(exchange, self._desk.no_room())
-                else:
-                    take(packed)
+                take(plain)
             except Exception as error:  # noqa: BLE001 -- the border of one request: others go on
-                _say_failed(exchange, error)
+                _answer_bug(exchange, error)
 
-        largest = self._desk.settings.limits.body
-        self._unpacking.unpack(exchange, largest, taken)
+        self._compressed.decompress(
+            exchange,
+            self._desk.settings.limits.body,
+            submit,
+            lambda: _refuse(exchange, self._desk.no_room()),
+        )
 
 
-def _too_large_for_faces() -> RequestRefusal:
-    most = _LARGEST_FOR_FACES >> 20
+def _too_large_for_handlers() -> RequestRefusal:
+    most = _LARGEST_FOR_HANDLERS >> 20
     return RequestRefusal(
         413, f"Only a model call may have a body of more than {most} MB. Send less."
     )
 
 
-def _say_failed(exchange: Exchange, error: Exception) -> None:
+def _answer_bug(exchange: Exchange, error: Exception) -> None:
     if isinstance(error, TooManyLanesError):
         words = "Jackline: calls for too many models or accounts are under way."
-        _say(exchange, gateway_refusal(503, words, [(b"retry-after", b"5")]))
+        _refuse(exchange, gateway_refusal(503, words, [(b"retry-after", b"5")]))
         return
     _log.error("a bug in Jackline while taking a request", exc_info=error)
-    _say(exchange, gateway_refusal(500, f"A bug in Jackline: {type(error).__name__}."))
+    _refuse(exchange, gateway_refusal(500, f"A bug in Jackline: {type(error).__name__}."))
 
 
-def _say(exchange: Exchange, no: RefusalAnswer) -> None:
-    exchange.respond(no.status, with_note_headers(no.headers, new_call_id()), no.body)
+def _refuse(exchange: Exchange, no: RefusalAnswer) -> None:
+    exchange.respond(no.status, no.headers, no.body, note_lines(new_call_id(), names_it=True))

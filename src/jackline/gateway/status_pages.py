@@ -7,7 +7,6 @@ people: no lane is opened or closed by them; (4) parsing is pure and never raise
 incident is trouble is decided by failures/; (5) an incident that names models is about those only,
 and by their versions where it has them; (6) a vendor's words are shown on one line, and not at
 length.
-Not here: what a lane does (lanes/).
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ class IncidentReport:
             return True
         family, version = family_and_version(model)
         return any(
-            family == named and given in ("", version) if version else family == named
-            for named, given in self.models
+            family == named and named_version in ("", version) if version else family == named
+            for named, named_version in self.models
         )
 
 
@@ -77,7 +76,11 @@ class StatusPage:
     def about(self, model: str) -> IncidentReport | None:
         """The incident that explains failures of this model best: one that names it, the latest."""
         fitting = [report for report in self.reports if report.is_about(model)]
-        return max(fitting, key=_weight, default=None)
+        return max(
+            fitting,
+            key=lambda one: (bool(one.models), one.since.timestamp() if one.since else 0.0),
+            default=None,
+        )
 
 
 def parse_status_page(body: bytes, now: datetime) -> StatusPage | None:
@@ -93,7 +96,7 @@ def parse_status_page(body: bytes, now: datetime) -> StatusPage | None:
     return StatusPage(_one_line(title), tuple(_reports(document["incidents"], now)))
 
 
-def told(report: IncidentReport, vendor: str, now: datetime) -> str:
+def incident_sentence(report: IncidentReport, vendor: str, now: datetime) -> str:
     """`Anthropic reports: Elevated errors on Opus, since 12:45`."""
     if report.since is None:
         return f"{vendor} reports: {report.name}"
@@ -103,7 +106,7 @@ def told(report: IncidentReport, vendor: str, now: datetime) -> str:
 
 
 def family_and_version(model: str) -> tuple[str, str]:
-    """`claude-opus-4-8-20260701` as `("opus", "4.8")`; empty where an id does not tell."""
+    """`claude-opus-4-8-20260701` as `("opus", "4.8")`; empty where an id has none."""
     plain = model.lower()
     found = _IN_AN_ID.search(plain)
     if found is None:
@@ -113,14 +116,18 @@ def family_and_version(model: str) -> tuple[str, str]:
         # Older ids have the version before the family: claude-3-5-sonnet-20241022.
         before = _BEFORE_FAMILY.search(plain)
         major, minor = (before[1], before[2]) if before else (None, None)
-    return found[1], _version(major, minor)
+    if not major:
+        return found[1], ""
+    return found[1], f"{major}.{minor}" if minor and minor != "0" else major
 
 
 def _reports(incidents: Iterable[object], now: datetime) -> Iterable[IncidentReport]:
     for incident in list(incidents)[:_MOST_INCIDENTS]:
         if not isinstance(incident, dict):
             continue
-        name, newest = _one_line(incident.get("name")), _newest(incident)
+        name, updates = _one_line(incident.get("name")), incident.get("incident_updates")
+        first = updates[0] if isinstance(updates, list) and updates else None
+        newest = str(first.get("body", "")) if isinstance(first, dict) else ""
         # Only what is needed, and as texts: whatever else a page holds cannot matter then.
         plain: dict[str, Json] = {
             "name": name,
@@ -140,32 +147,14 @@ def _models(*texts: str) -> frozenset[tuple[str, str]]:
     for text in texts:
         if _EVERY_MODEL.search(text):
             return frozenset()
-        found = {named for match in _NAMED.finditer(text) for named in _named(match)}
+        found: set[tuple[str, str]] = set()
+        for match in _NAMED.finditer(text):
+            family = match[1].lower()
+            versions = _VERSION.findall(match[0][len(family) :]) or [""]
+            found.update((family, version.removesuffix(".0")) for version in versions)
         if found:
             return frozenset(found)
     return frozenset()
-
-
-def _named(match: re.Match[str]) -> Iterable[tuple[str, str]]:
-    family = match[1].lower()
-    versions = _VERSION.findall(match[0][len(family) :])
-    return [(family, version.removesuffix(".0")) for version in versions] or [(family, "")]
-
-
-def _newest(incident: Mapping[str, object]) -> str:
-    updates = incident.get("incident_updates")
-    first = updates[0] if isinstance(updates, list) and updates else None
-    return str(first.get("body", "")) if isinstance(first, dict) else ""
-
-
-def _version(major: str | None, minor: str | None) -> str:
-    if not major:
-        return ""
-    return f"{major}.{minor}" if minor and minor != "0" else major
-
-
-def _weight(report: IncidentReport) -> tuple[bool, float]:
-    return bool(report.models), report.since.timestamp() if report.since else 0.0
 
 
 def _moment(value: object) -> datetime | None:
@@ -218,7 +207,7 @@ class _Watched:
 class StatusPages:
     """The pages of all upstreams that have one; `watch` runs beside the gateway.
 
-    `pages` are addresses by upstream name, `troubled` tells whether an upstream has a lane that is
+    `pages` are addresses by upstream name, `troubled` is whether an upstream has a lane that is
     down or throttled, `draw` gives numbers in [0, 1).
     """
 
@@ -243,7 +232,7 @@ class StatusPages:
         self._patience = patience
 
     def use(self, pages: Mapping[str, str]) -> None:
-        """Look at these pages from now on; what others said is forgotten."""
+        """Fetch these pages from now on; the content of others is dropped."""
         addresses = {name: url.removesuffix(_SUMMARY) for name, url in pages.items()}
         for name, url in addresses.items():
             if self.addresses.get(name) != url:
@@ -264,7 +253,9 @@ class StatusPages:
         report = watched.page.about(model)
         if report is None:
             return None
-        return told(report, watched.vendor or watched.page.title or upstream, self._clock.now())
+        return incident_sentence(
+            report, watched.vendor or watched.page.title or upstream, self._clock.now()
+        )
 
     async def reports(self, upstream: str) -> list[str] | None:
         """What a page says now, whether or not something is wrong; None when it cannot be read."""
@@ -274,7 +265,7 @@ class StatusPages:
         if page is None:
             return None
         vendor = watched.vendor or page.title or upstream
-        return [told(report, vendor, now) for report in page.reports]
+        return [incident_sentence(report, vendor, now) for report in page.reports]
 
     async def watch(self) -> None:
         """Look at pages whenever there is a reason to, until cancelled."""
@@ -295,7 +286,7 @@ class StatusPages:
             watched.due = now + _FIRST_AFTER * self._draw()
         if now < watched.due:
             return
-        # Set before asking, so that a slow page is not asked twice.
+        # Set before fetching, so that a slow page is not fetched twice.
         watched.due = now + self._pause(watched.failures)
         body = await self._fetch(name)
         page = None if body is None else parse_status_page(body, self._clock.now())
@@ -316,12 +307,12 @@ class StatusPages:
             (b"User-Agent", f"jackline/{__version__}".encode()),
         )
         message = UpstreamRequest(b"GET", _SUMMARY.encode(), headers)
-        told = await fetch(
+        fetched = await fetch(
             self._upstream, message, LaneId(name), most_bytes=_MOST_BYTES, seconds=self._patience
         )
-        return told.document
+        return fetched.document
 
 
 def vendor_of(url: str) -> str:
-    """Whose page this is, for the well-known ones; else "", and the page's own title is told."""
+    """Whose page this is, for the well-known ones; else "", and the page's own title is shown."""
     return _VENDORS.get(urlsplit(url).hostname or "", "")

@@ -31,9 +31,8 @@ from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import limit_text, whole_second
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.listener import Listener
-from jackline.gateway.live_calls import LiveCalls
 from jackline.gateway.status_pages import StatusPages
-from jackline.gateway.status_picture import picture
+from jackline.gateway.status_picture import LiveCalls, picture
 from jackline.journal import Journal
 from jackline.lane_id import LaneId, Payer
 from jackline.lanes.breaker import FLOWING
@@ -94,7 +93,7 @@ class CacheWatch:
         for call in self._desk.calls:
             if call.carried is None or not call.waiting or not call.request.conversation:
                 continue
-            for lane in call.request.lanes:
+            for lane in self._desk.carrier.lanes_of(call.carried):
                 found.setdefault(lane, set()).add(call.request.conversation)
         return found
 

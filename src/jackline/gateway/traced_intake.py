@@ -11,10 +11,9 @@ from collections.abc import Callable
 from jackline.agents.runner import TOOLS_HEADER
 from jackline.events import CallEnded
 from jackline.gateway.call_intake import CallIntake
+from jackline.gateway.caller import identify
 from jackline.gateway.client_call import ClientCall
-from jackline.gateway.compressed_body import NOT_PACKED, Packed
-from jackline.gateway.exchange import Exchange
-from jackline.gateway.identity import identify
+from jackline.gateway.connection import Exchange
 
 _TRACEPARENT = b"traceparent"
 _TOOLS = TOOLS_HEADER.encode()
@@ -29,14 +28,18 @@ class TracedIntake(CallIntake):
     """Called with session, agent, and what the agent reports of its tools."""
 
     def take(
-        self, exchange: Exchange, target: bytes, tag: str | None, packed: Packed = NOT_PACKED
+        self,
+        exchange: Exchange,
+        target: bytes,
+        tag: str | None,
+        readable: bytes | bytearray | None,
     ) -> None:
-        """Take a call in."""
+        """Submit a model call."""
         tools = exchange.header(_TOOLS)
         if tools is not None:
             who = identify(exchange.header, tag)
             self.on_tools(who.session or "", who.agent or "", tools)
-        super().take(exchange, target, tag, packed)
+        super().take(exchange, target, tag, readable)
 
     def ended(self, call: ClientCall, event: CallEnded) -> None:
         """A call is over."""

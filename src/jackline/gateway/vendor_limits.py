@@ -5,7 +5,6 @@ reported in one note with what to do, and is retried ever more rarely; (2) the k
 each reading, goes to the upstream's own host only, whatever a redirect says, and is neither stored
 nor shown; (3) a reading counts as a whole: without a workspace's limits the organization's do not
 count either.
-Not here: the requests and answers (providers/rate_limits_api.py).
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ _LONGEST_REASON = 160
 
 @dataclass(frozen=True, slots=True)
 class LimitReading:
-    """What the API of one upstream told, and when, by the wall clock."""
+    """What the API of one upstream reported, and when, by the wall clock."""
 
     limits: Mapping[str, KnownLimits]
     read_at: float
 
 
 class UnreadLimitsError(Exception):
-    """The limits cannot be read, for the reason told; `fix` says what to do."""
+    """The limits cannot be read, and why; `fix` is what to do."""
 
     def __init__(self, why: str, fix: str) -> None:
         super().__init__(why)
@@ -60,8 +59,8 @@ class UnreadLimitsError(Exception):
 
 
 @dataclass(slots=True)
-class _Asked:
-    """One upstream that is asked; `due` is when next, on the steady time line."""
+class _Watched:
+    """One upstream whose API is read; `due` is when next, on the steady time line."""
 
     settings: UpstreamSettings
     due: float
@@ -71,9 +70,9 @@ class _Asked:
 class VendorLimits:
     """The readings of all upstreams that have an admin key; `watch` runs beside the gateway.
 
-    `look_up` is what a reference stands for, or ValueError; called in a thread of its own. `notes`
-    are sentences of the service that hold until taken back. `changed` is called after `readings`
-    have. `draw` gives numbers in [0, 1).
+    `look_up` resolves a reference, or raises ValueError; it is called in a thread of its own.
+    `notes` are sentences of the service that hold until they are removed. `changed` is called after
+    `readings` have. `draw` returns numbers in [0, 1).
     """
 
     def __init__(
@@ -94,29 +93,29 @@ class VendorLimits:
         self._environ = environ
         self._patience = patience
         self._upstream = HttpUpstream({})
-        self._asked: dict[str, _Asked] = {}
+        self._watched: dict[str, _Watched] = {}
         self.readings: dict[str, LimitReading] = {}
         self.changed: Callable[[], None] = lambda: None
         self.use(upstreams)
 
     def use(self, upstreams: Sequence[UpstreamSettings]) -> None:
-        """Ask for these from now on; what was read of others is forgotten."""
+        """Read these from now on; what was read of others is dropped."""
         wanted = {each.name: each for each in upstreams if each.admin_key is not None}
-        for name in self._asked.keys() - wanted.keys():
+        for name in self._watched.keys() - wanted.keys():
             self._forget(name)
         for name, settings in wanted.items():
-            known = self._asked.get(name)
-            if known is not None and _asks_the_same(known.settings, settings):
+            known = self._watched.get(name)
+            if known is not None and _reads_the_same(known.settings, settings):
                 continue
             self._forget(name)
             self._upstream.use(name, origin_of(settings, self._environ))
-            self._asked[name] = _Asked(settings, self._clock.steady())
+            self._watched[name] = _Watched(settings, self._clock.steady())
 
     async def watch(self) -> None:
         """Read whatever is due, until cancelled."""
         while True:
             now = self._clock.steady()
-            due = [each for each in self._asked.values() if each.due <= now]
+            due = [each for each in self._watched.values() if each.due <= now]
             await asyncio.gather(*map(self._look, due))
             await self._clock.sleep(_LOOK_EVERY)
 
@@ -125,8 +124,8 @@ class VendorLimits:
         await self._upstream.close()
 
     async def read(self, name: str) -> LimitReading:
-        """What the API of this upstream tells now; UnreadLimitsError says why it does not."""
-        return await self._read(self._asked[name].settings)
+        """What the API of this upstream reports now; UnreadLimitsError if it does not."""
+        return await self._read(self._watched[name].settings)
 
     async def _read(self, settings: UpstreamSettings) -> LimitReading:
         try:
@@ -135,10 +134,10 @@ class VendorLimits:
             raise UnreadLimitsError(str(error), "mend it, or leave admin_key out") from error
         found: dict[str, KnownLimits] = {}
         for path in limit_paths(settings):
-            told = await self._pages(settings, path, key)
+            reported = await self._pages(settings, path, key)
             found |= {
                 model: merged_limits(found.get(model, KnownLimits()), limits)
-                for model, limits in told.items()
+                for model, limits in reported.items()
             }
         return LimitReading(found, self._clock.wall())
 
@@ -162,31 +161,31 @@ class VendorLimits:
             cursor = page.next_page
         return found
 
-    async def _look(self, asked: _Asked) -> None:
-        settings = asked.settings
-        # Set before asking, so that a slow answer is not asked for twice.
-        asked.due = self._clock.steady() + self._pause(DAILY)
+    async def _look(self, watched: _Watched) -> None:
+        settings = watched.settings
+        # Set before reading, so that a slow answer is not requested twice.
+        watched.due = self._clock.steady() + self._pause(DAILY)
         try:
             reading = await self._read(settings)
         except UnreadLimitsError as error:
-            if self._asked.get(settings.name) is asked:
-                self._failed(asked, error)
+            if self._watched.get(settings.name) is watched:
+                self._failed(watched, error)
             return
-        if self._asked.get(settings.name) is not asked:
+        if self._watched.get(settings.name) is not watched:
             return  # the settings have changed meanwhile
-        asked.failures = 0
+        watched.failures = 0
         self._notes.pop(_note_of(settings.name), None)
         self.readings[settings.name] = reading
         _log.info("limits of %s: read for %d models", settings.name, len(reading.limits))
         self.changed()
 
-    def _failed(self, asked: _Asked, error: UnreadLimitsError) -> None:
-        name = asked.settings.name
-        pause = min(_LONGEST_RETRY, _FIRST_RETRY * 2.0 ** min(asked.failures, 10))
-        asked.failures += 1
-        asked.due = self._clock.steady() + self._pause(pause)
-        stands = "what was read before holds" if name in self.readings else "headers tell them"
-        words = f"limits of {name} cannot be read from its vendor: {error}; {stands}; {error.fix}"
+    def _failed(self, watched: _Watched, error: UnreadLimitsError) -> None:
+        name = watched.settings.name
+        pause = min(_LONGEST_RETRY, _FIRST_RETRY * 2.0 ** min(watched.failures, 10))
+        watched.failures += 1
+        watched.due = self._clock.steady() + self._pause(pause)
+        instead = "what was read before holds" if name in self.readings else "headers tell them"
+        words = f"limits of {name} cannot be read from its vendor: {error}; {instead}; {error.fix}"
         if self._notes.get(_note_of(name)) != words:
             _log.warning("%s", words)
         self._notes[_note_of(name)] = words
@@ -195,7 +194,7 @@ class VendorLimits:
         return seconds * (1.0 + _JITTER * (2.0 * self._draw() - 1.0))
 
     def _forget(self, name: str) -> None:
-        self._asked.pop(name, None)
+        self._watched.pop(name, None)
         self.readings.pop(name, None)
         self._notes.pop(_note_of(name), None)
 
@@ -204,14 +203,14 @@ def _note_of(name: str) -> str:
     return f"limits of {name}"
 
 
-def _asks_the_same(one: UpstreamSettings, other: UpstreamSettings) -> bool:
+def _reads_the_same(one: UpstreamSettings, other: UpstreamSettings) -> bool:
     """Whether both lead to the same answer of the same server."""
     names = ("url", "kind", "admin_key", "workspace", "project", "proxy", "ca_file", "secret")
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def _page(settings: UpstreamSettings, answer: FetchedDocument) -> LimitsPage:
-    """The page that came; of an answer that is none, nothing is told but its status."""
+    """The page that came; of an answer that is none, nothing is reported but its status."""
     if answer.error is not None:
         why = redact(" ".join(str(answer.error).split()))[:_LONGEST_REASON]
         raise UnreadLimitsError(why or type(answer.error).__name__, "it is tried again by itself")

@@ -2,7 +2,6 @@
 
 Rules: (1) no I/O, no clock, no randomness: events come in with `now`, decisions go out; (2) the
 same object runs in production, in tests and in the simulator.
-Not here: what went wrong (failures/), sending and waiting (calls/).
 """
 
 from jackline.lane_id import LaneId

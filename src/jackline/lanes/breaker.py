@@ -3,7 +3,6 @@
 Rules: (1) a transition that is not in the table is a bug and raises; (2) the diagram in the docs is
 drawn from the table; (3) health is evidence only: it changes no state; (4) old failures fade, or a
 lane without traffic would never recover; (5) the retry budget delays and never refuses.
-Not here: when a transition is due and when to probe (lane.py), what a failure means (reactions.py).
 """
 
 from __future__ import annotations

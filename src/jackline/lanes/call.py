@@ -4,8 +4,6 @@ Rules: (1) plain values without behaviour, and cheap: several are made for every
 decision that lets a call wait has a reason and an end, in words that users see; (3) an attempt is
 opened by one send and closed exactly once; (4) a call has at most two attempts in flight, the
 second as a hedge for a silent first one.
-Not here: how decisions are made (controller.py, lane.py), how long an attempt may be silent
-(patience.py).
 """
 
 from __future__ import annotations

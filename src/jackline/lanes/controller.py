@@ -7,8 +7,6 @@ nobody sets; vendors' dates are converted to it here, and follow the wall clock 
 (5) if `now` goes back, time is treated as unchanged; (6) a lane other than the preferred one costs
 as much as a short wait, and so does a lane that fails often; nobody waits for a lane without
 traffic.
-Not here: sending, sleeping, reading bytes (calls/), what one lane has learned (lane.py), the queue
-(queue.py), silent attempts (silent_attempts.py).
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ from jackline.lane_id import LaneId
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.call import Call, CallUsage, LaneAttempt, LaneDecision, LaneWait, Refuse, Send
 from jackline.lanes.lane import Draw, Lane
-from jackline.lanes.losses import count_loss, has_lost_enough, pause_after, why_it_rests
 from jackline.lanes.prompt_caches import CacheState
 from jackline.lanes.queue import (
     AGED_AFTER,
@@ -105,18 +102,18 @@ class LaneController:
         self.wall_ahead = 0.0
         self._draw = draw
         self.lanes: dict[LaneId, Lane] = {}
-        self._room = CallQueues()
+        self._queues = CallQueues()
         self._detour = DetourCost(self.lanes, self._settings.routing)
         self._entries: dict[int, QueueEntry] = {}
         self._under_way = AttemptsInFlight()
         self._attempts = self._under_way.attempts
         self._resting = DelayedCalls()
         self._permits = itertools.count(1)
-        self._hedging = SilentAttempts(
+        self._silent = SilentAttempts(
             self.lanes,
             self._entries,
             self._under_way,
-            self._room,
+            self._queues,
             self._launch,
         )
         # Whether any lane has ever given an answer that was cached.
@@ -127,14 +124,14 @@ class LaneController:
         for each in lanes:
             self.open_lane(now, each)
 
-    def open_lane(self, now: float, given: LaneSettings) -> Lane:
+    def open_lane(self, now: float, settings: LaneSettings) -> Lane:
         """The lane of that name, opened if it is not known yet."""
-        lane = self.lanes.get(given.id)
+        lane = self.lanes.get(settings.id)
         if lane is None:
-            lane = self.lanes[given.id] = Lane(given, self._settings, self._draw, now)
-            self._room.open_lane(given.id)
-            self._wake[given.id] = math.inf
-            self._roomy.add(given.id)
+            lane = self.lanes[settings.id] = Lane(settings, self._settings, self._draw, now)
+            self._queues.open_lane(settings.id)
+            self._wake[settings.id] = math.inf
+            self._roomy.add(settings.id)
         return lane
 
     def lanes_in_use(self) -> set[LaneId]:
@@ -144,7 +141,7 @@ class LaneController:
 
     def close_lane(self, name: LaneId) -> None:
         """Forget a lane that is not in use; it is opened anew when somebody asks for it."""
-        self._room.close_lane(name)
+        self._queues.close_lane(name)
         self._roomy.discard(name)
         del self._wake[name]
         del self.lanes[name]
@@ -156,11 +153,11 @@ class LaneController:
         now = self._clock(now)
         if call.id in self._entries:
             raise ValueError(f"call {call.id} is already known")
-        queue = self._room.queues.get(call.lanes)
+        queue = self._queues.queues.get(call.lanes)
         if queue is None:
             if not call.lanes or any(name not in self.lanes for name in call.lanes):
                 raise ValueError(f"call {call.id} names no lane, or one that does not exist")
-            queue = self._room.queue(call.lanes)
+            queue = self._queues.queue(call.lanes)
         asked = now if call.since is None else min(now, call.since)
         entry = QueueEntry(call, call.lanes, self._ageing * asked - call.remaining, since=asked)
         lane = self._at_once(call, now)
@@ -175,7 +172,7 @@ class LaneController:
         queue.push(entry)
         # A lane without room opens by an event of its own, or when it is woken; but one that is
         # parked or down is woken for its probe only while someone waits for it.
-        head = None if entry.standing else queue.head(now, aged=False, crowded=False)
+        head = None if entry.cache_state else queue.head(now, aged=False, crowded=False)
         # Where caches are in use, who comes first may be another one on each lane.
         first = head is None or head.entry is entry or call.hurries_at <= now
         self._dispatch(
@@ -203,11 +200,11 @@ class LaneController:
         decision = LaneDecision()
         if attempt is not None:
             lane = self.lanes[attempt.lane]
-            touched = self._hedging.accept(attempt, headers, now)
+            touched = self._silent.accept(attempt, headers, now)
             if begun and not attempt.begun:
                 attempt.begun = True
-                touched += self._hedging.overtake(attempt, now, decision)
-                self._hedging.watch(attempt, now)
+                touched += self._silent.overtake(attempt, now, decision)
+                self._silent.watch(attempt, now)
             self._room_changed(lane, now, decision)
             if touched:
                 self._dispatch(touched, now, decision)
@@ -233,10 +230,10 @@ class LaneController:
             return None
         decision = LaneDecision()
         attempt.begun = attempt.begun or begins
-        touched = self._hedging.overtake(attempt, now, decision) if attempt.begun else []
-        self._hedging.watch(attempt, now)
+        touched = self._silent.overtake(attempt, now, decision) if attempt.begun else []
+        self._silent.watch(attempt, now)
         if speaks_again:
-            self._hedging.withdraw(lane)
+            self._silent.withdraw(lane)
         self._dispatch([lane.id, *touched], now, decision)
         return self._done(decision)
 
@@ -253,9 +250,9 @@ class LaneController:
         decision = LaneDecision()
         if attempt is not None:
             lane = self.lanes[attempt.lane]
-            touched = self._hedging.overtake(attempt, now, decision)
+            touched = self._silent.overtake(attempt, now, decision)
             if not attempt.confirmed:
-                touched += self._hedging.accept(attempt, headers, now)
+                touched += self._silent.accept(attempt, headers, now)
             self._under_way.take(permit)
             knew_caches = lane.caches.in_use
             lane.finished(attempt, usage, now)
@@ -293,11 +290,11 @@ class LaneController:
             )
             entry = self._entries.get(attempt.call.id)
             if entry is not None and is_lost:
-                count_loss(entry, attempt.lane, tokens)
+                entry.count_loss(attempt.lane, tokens)
             if attempt.call.id not in self._under_way:
                 self._resume_or_refuse(attempt, failure, now, decision, lost=is_lost)
             elif entry is not None:
-                touched = [*touched, *self._hedging.other_failed(entry)]
+                touched = [*touched, *self._silent.other_failed(entry)]
             if entry is not None and entry.lanes != attempt.call.lanes:
                 # Others were opened to it while it was under way.
                 touched = list(dict.fromkeys((*touched, *entry.lanes)))
@@ -347,17 +344,17 @@ class LaneController:
             return self._done(decision)
         if entry.rests_until is not None and entry.lost:
             entry.lanes = lanes
-            self._room.leave(entry)
+            self._queues.leave(entry)
             self._dispatch(self._line_up_elsewhere(entry), now, decision)
         elif entry.waiting and call_id not in self._under_way:
             before = entry.line
             self._leave_line(entry)
             entry.lanes = lanes
-            self._room.push(entry)
+            self._queues.push(entry)
             self._dispatch(list(dict.fromkeys((*before, *lanes))), now, decision)
         else:
             entry.lanes = lanes
-            self._dispatch(self._hedging.lanes_changed(entry), now, decision)
+            self._dispatch(self._silent.lanes_changed(entry), now, decision)
         return self._done(decision)
 
     def close_to(self, call_id: int, lanes: Sequence[LaneId]) -> None:
@@ -368,8 +365,8 @@ class LaneController:
             return
         left = tuple(name for name in entry.lanes if name not in lanes)
         entry.lanes = left or (attempt.lane,)
-        self._room.leave(entry)
-        self._hedging.lanes_changed(entry)
+        self._queues.leave(entry)
+        self._silent.lanes_changed(entry)
 
     def pause(self, now: float, name: LaneId, *, paused: bool) -> LaneDecision:
         """A lane is closed by hand, or opened again; what is in flight goes on."""
@@ -388,12 +385,12 @@ class LaneController:
         self._dispatch((name,), now, decision)
         return self._done(decision)
 
-    def limit_lane(self, now: float, given: LaneSettings) -> LaneDecision:
+    def limit_lane(self, now: float, settings: LaneSettings) -> LaneDecision:
         """The user or the vendor says something else of a lane; who waits for it may go now."""
         now = self._clock(now)
         decision = LaneDecision()
-        self.lanes[given.id].take_settings(given, now)
-        self._dispatch((given.id,), now, decision)
+        self.lanes[settings.id].take_settings(settings, now)
+        self._dispatch((settings.id,), now, decision)
         return self._done(decision)
 
     def tick(self, now: float) -> LaneDecision:
@@ -402,12 +399,12 @@ class LaneController:
         decision = LaneDecision()
         touched = [name for name, at in self._wake.items() if at <= now]
         for entry in self._resting.rested(now):
-            self._room.leave(entry)
-            self._room.push(entry)
+            self._queues.leave(entry)
+            self._queues.push(entry)
             touched += entry.lanes
         for name in list(touched):
-            touched += self._hedging.look_at_lane(self.lanes[name], now)
-        touched += self._hedging.look_at_late(now, decision)
+            touched += self._silent.look_at_lane(self.lanes[name], now)
+        touched += self._silent.look_at_late(now, decision)
         touched += [name for name, lane in self.lanes.items() if lane.caches.released]
         self._dispatch(list(dict.fromkeys(touched)), now, decision)
         return self._done(decision)
@@ -453,7 +450,7 @@ class LaneController:
         if entry.rests_until is not None and entry.rests_until == entry.sibling_until:
             return LaneWait(_FOR_PREFIX, entry.rests_until)
         if entry.rests_until is not None and entry.lost:
-            return LaneWait(why_it_rests(entry), entry.rests_until)
+            return LaneWait(entry.loss_text(), entry.rests_until)
         if entry.rests_until is not None:
             return LaneWait("it has just failed; it is tried again in a moment", entry.rests_until)
         lanes = [self.lanes[name] for name in entry.lanes]
@@ -462,7 +459,7 @@ class LaneController:
 
     def turns(self, now: float, most: int) -> list[QueuePosition]:
         """Where those stand who wait in line, in the order in which they would go."""
-        return turns(self.lanes, self._room, max(now, self._now), most)
+        return turns(self.lanes, self._queues, max(now, self._now), most)
 
     def lanes_of(self, call_id: int) -> tuple[LaneId, ...]:
         """The lanes that are left to a call, the preferred first; none if it is unknown."""
@@ -472,7 +469,7 @@ class LaneController:
     def has_lost_enough(self, call_id: int) -> bool:
         """Whether so many answers to a call were lost that any other lane is better."""
         entry = self._entries.get(call_id)
-        return entry is not None and has_lost_enough(entry)
+        return entry is not None and entry.has_lost_enough
 
     @property
     def calls_waiting(self) -> int:
@@ -490,7 +487,7 @@ class LaneController:
     def _at_once(self, call: Call, now: float) -> Lane | None:
         """The call's first lane, if it has room, is sound, and nobody waits: the usual case."""
         name = call.lanes[0]
-        if self._anyone_waits and self._room.anyone_for(name):
+        if self._anyone_waits and self._queues.anyone_for(name):
             return None
         lane = self.lanes[name]
         if lane.ready_at(call, now) > now:
@@ -504,7 +501,9 @@ class LaneController:
         """Fill the lane if anyone waits for it; else only look when to be woken."""
         if lane.caches.released:
             self._dispatch((lane.id,), now, decision)
-        elif lane.state in FLOWING and not (self._anyone_waits and self._room.anyone_for(lane.id)):
+        elif lane.state in FLOWING and not (
+            self._anyone_waits and self._queues.anyone_for(lane.id)
+        ):
             self._note_room(lane, now)
         else:
             self._dispatch((lane.id,), now, decision)
@@ -543,7 +542,7 @@ class LaneController:
         blocked: set[int] = set()
         leaving = True
         while lane.closed_until(now) <= now:
-            head, queue = self._room.first(
+            head, queue = self._queues.first(
                 lane.id, now, lane.caches.next_aged, blocked, leaving=leaving
             )
             if head is None or queue is None:
@@ -557,7 +556,7 @@ class LaneController:
             if not (ready and self._detour.is_worth_it(entry, lane, queue, now)):
                 blocked.add(id(queue))
                 continue
-            self._room.admit(head, queue, lane.id)
+            self._queues.admit(head, queue, lane.id)
             if entry.call.prefix and self._waits_for_sibling(entry, lane, now):
                 continue
             if head.rank is Rank.AGED:
@@ -578,13 +577,13 @@ class LaneController:
         for prefix in released:
             for entry in self._resting.siblings(lane.id, prefix):
                 self._look_up(entry, now)
-                self._room.push(entry)
+                self._queues.push(entry)
                 touched += entry.lanes
         return touched
 
     def _count_aged(self, entry: QueueEntry, lane: Lane, now: float) -> None:
         """A call goes out of turn: the next cold one only when the others have had their share."""
-        if entry.standing is CacheState.WARM:
+        if entry.cache_state is CacheState.WARM:
             return
         rate = lane.allowance.input_rate(now)
         cost = lane.cost(entry.call, now)
@@ -592,30 +591,30 @@ class LaneController:
 
     def _rank_anew(self, lane: Lane, now: float) -> None:
         """Prompt caches were seen for the first time: whoever waits is ranked by them from now."""
-        for entry in self._room.everyone_for(lane.id):
+        for entry in self._queues.everyone_for(lane.id):
             line = entry.line
-            is_beside = entry.call.id in self._room.beside
-            self._room.leave(entry)
+            is_beside = entry.call.id in self._queues.beside
+            self._queues.leave(entry)
             self._look_up(entry, now)
-            self._room.push(entry, line)
+            self._queues.push(entry, line)
             if is_beside:
-                self._room.beside.add(entry.call.id)
+                self._queues.beside.add(entry.call.id)
 
     def _look_up(self, entry: QueueEntry, now: float) -> None:
         """Know what is cached of a call that is going to wait, on the first lane that knows it."""
         if not self._caches_seen:
             return
-        entry.standing = CacheState.PLAIN
+        entry.cache_state = CacheState.PLAIN
         for name in entry.lanes:
-            standing, until = self.lanes[name].caches.standing(entry.call, now)
-            if standing not in (CacheState.PLAIN, CacheState.NEW):
-                entry.standing, entry.cached_until = standing, until
+            cache_state, until = self.lanes[name].caches.cache_state(entry.call, now)
+            if cache_state not in (CacheState.PLAIN, CacheState.NEW):
+                entry.cache_state, entry.cached_until = cache_state, until
                 return
-            if standing is CacheState.NEW:
-                entry.standing = standing
+            if cache_state is CacheState.NEW:
+                entry.cache_state = cache_state
 
     def _send_probe(self, lane: Lane, now: float, decision: LaneDecision) -> None:
-        entry, queue = self._room.least_urgent(lane.id)
+        entry, queue = self._queues.least_urgent(lane.id)
         if entry is not None and queue is not None:
             queue.remove(entry)
             self._launch(entry, lane, now, decision, probe=True)
@@ -636,9 +635,9 @@ class LaneController:
         first = self._under_way.first_of(call.id)
         if first is not None:
             self.lanes[first.lane].doubt_attempt(first, now)
-            self._room.beside.discard(call.id)
+            self._queues.beside.discard(call.id)
         self._under_way.add(attempt)
-        self._hedging.watch(attempt, now)
+        self._silent.watch(attempt, now)
         decision.sends.append(Send(permit, call.id, lane.id, probe, first is not None, hour))
 
     # --- ending ---------------------------------------------------------------------------
@@ -662,11 +661,11 @@ class LaneController:
             return
         if lost:
             entry.outages = 0
-            pause = pause_after(entry, self._draw())
+            pause = entry.pause_after_loss(self._draw())
             if pause:
                 self._leave_line(entry)
                 self._resting.rest_for(entry, now, pause)
-                if has_lost_enough(entry):
+                if entry.has_lost_enough:
                     self._line_up_elsewhere(entry)
                 return
         elif reaction_to(failure) is not Reaction.OUTAGE:
@@ -682,13 +681,13 @@ class LaneController:
                 return
         self._leave_line(entry)
         self._look_up(entry, now)
-        self._room.push(entry)
+        self._queues.push(entry)
 
     def _line_up_elsewhere(self, entry: QueueEntry) -> tuple[LaneId, ...]:
         """Let a call that rests stand in line for the lanes that have lost no answer to it."""
         line = tuple(name for name in entry.lanes if name not in entry.lost_on)
         if line:
-            self._room.push(entry, line)
+            self._queues.push(entry, line)
         return line
 
     # --- keeping books --------------------------------------------------------------------
@@ -701,17 +700,17 @@ class LaneController:
 
     @property
     def _anyone_waits(self) -> bool:
-        return len(self._entries) > self._under_way.calls or bool(self._room.beside)
+        return len(self._entries) > self._under_way.calls or bool(self._queues.beside)
 
     def _leave_line(self, entry: QueueEntry) -> None:
-        self._room.leave(entry)
+        self._queues.leave(entry)
         self._resting.leave(entry)
 
     def _wake_of(self, lane: Lane, now: float) -> float:
         wake = lane.silence_check_at(now)
         if lane.state not in FLOWING:
             self._roomy.discard(lane.id)
-            probes = lane.probe is None and self._room.anyone_for(lane.id)
+            probes = lane.probe is None and self._queues.anyone_for(lane.id)
             return min(wake, lane.probe_at) if probes else wake
         closed = lane.closed_until(now)
         if closed > now:
@@ -719,14 +718,14 @@ class LaneController:
             return min(wake, closed)
         self._roomy.add(lane.id)
         next_aged = lane.caches.next_aged
-        head, _ = self._room.first(lane.id, now, next_aged)
+        head, _ = self._queues.first(lane.id, now, next_aged)
         if head is not None and head.rank is Rank.LEAVING:
             wake = min(wake, self._looked_at_again(head, lane, now))
-            head, _ = self._room.first(lane.id, now, next_aged, leaving=False)
+            head, _ = self._queues.first(lane.id, now, next_aged, leaving=False)
         if head is not None:
             wake = min(wake, self._looked_at_again(head, lane, now))
             if lane.caches.in_use:
-                wake = min(wake, self._room.changes_at(lane.id, now, next_aged))
+                wake = min(wake, self._queues.changes_at(lane.id, now, next_aged))
         return wake
 
     def _looked_at_again(self, head: QueueHead, lane: Lane, now: float) -> float:
@@ -735,7 +734,7 @@ class LaneController:
 
     def _done(self, decision: LaneDecision) -> LaneDecision:
         wake = min(self._wake.values(), default=math.inf)
-        deadline = self._hedging.next_at()
+        deadline = self._silent.next_at()
         wake = min(wake, deadline, self._resting.next_at())
         if wake != math.inf:
             decision.wake_at = max(self._now, wake)

@@ -3,8 +3,6 @@
 Rules: (1) a lane that is parked or down gets one probe at a time; (2) nothing is sent before
 an announced reset; (3) the window shrinks once per throttle episode; (4) no clock and no randomness
 of its own: `now`, on a time line that is never set, and the random draw are arguments.
-Not here: which call and which lane (controller.py), how many at once (window.py), per-minute limits
-(rate_limits.py), evidence of outages (breaker.py).
 """
 
 from __future__ import annotations
@@ -46,21 +44,21 @@ class Lane:
     """One (upstream, account, model): its state, its window, its buckets and its attempts."""
 
     def __init__(
-        self, given: LaneSettings, settings: ControllerSettings, draw: Draw, now: float
+        self, settings: LaneSettings, common: ControllerSettings, draw: Draw, now: float
     ) -> None:
-        self.id = given.id
+        self.id = settings.id
         # Built once: it is part of every sentence about the lane.
-        self.label = given.id.label
-        self._parallel = given.limits.parallel
-        self._settings = settings
+        self.label = settings.id.label
+        self._parallel = settings.limits.parallel
+        self._settings = common
         self._draw = draw
         self.state = LaneState.OPEN
         self.since = now
         self.cause: Failure | None = None
-        self.window = ConcurrencyWindow(settings.window, now)
-        self.allowance = Allowance(given.limits, given.vendor_limits, now)
+        self.window = ConcurrencyWindow(common.window, now)
+        self.allowance = Allowance(settings.limits, settings.vendor_limits, now)
         self.buckets = self.allowance.buckets
-        self.health = LaneHealth(settings, now)
+        self.health = LaneHealth(common, now)
         self.attempts: dict[int, LaneAttempt] = {}
         self.probe: int | None = None
         self.probe_at = math.inf
@@ -81,11 +79,11 @@ class Lane:
         self.used_at = now
         # When bytes last came, on any attempt.
         self.heard_at = now
-        self.patience = LearnedPatience(settings.patience, now, local=given.local)
-        self.is_local = given.local
-        self.hedges = HedgeBudget(settings.hedges)
-        self.caches = PromptCaches(reads_count=given.cached_counts)
-        self.hours = HourCaches(given.cache_ttl)
+        self.patience = LearnedPatience(common.patience, now, local=settings.local)
+        self.is_local = settings.local
+        self.hedges = HedgeBudget(common.hedges)
+        self.caches = PromptCaches(reads_count=settings.cached_counts)
+        self.hours = HourCaches(settings.cache_ttl)
         # When it was last left alone because nothing was heard on it, until it is well again.
         self._silent_since: float | None = None
         # Whether it is left alone because its answers were cut.
@@ -94,20 +92,20 @@ class Lane:
         self._uncounted = 0
         # How long the first byte took of late, for people to see; 0 before any came.
         self.first_byte = 0.0
-        self._carried = settings.window.start
+        self._carried = common.window.start
         self._up_at = now
-        self._ramp = settings.breaker.ramp
+        self._ramp = common.breaker.ramp
         self._trips = 0
 
     def __repr__(self) -> str:
         return f"<Lane {self.id}: {self.state}, {len(self.attempts)} in flight>"
 
-    def take_settings(self, given: LaneSettings, now: float) -> None:
+    def take_settings(self, settings: LaneSettings, now: float) -> None:
         """What the user or the vendor says of the lane has changed; what was learned stays."""
-        self._parallel = given.limits.parallel
-        self.allowance.change_limits(given.limits, given.vendor_limits, now)
-        self.caches.reads_count = given.cached_counts
-        self.hours.ttl = given.cache_ttl
+        self._parallel = settings.limits.parallel
+        self.allowance.change_limits(settings.limits, settings.vendor_limits, now)
+        self.caches.reads_count = settings.cached_counts
+        self.hours.ttl = settings.cache_ttl
 
     @property
     def is_silent(self) -> bool:

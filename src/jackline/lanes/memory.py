@@ -3,7 +3,6 @@
 Rules: (1) plain JSON values with a version; (2) what is out of date or cannot be parsed is dropped,
 never guessed; (3) nothing about single calls is saved; (4) times are saved as wall-clock times: no
 other clock runs while no process does.
-Not here: where the memory is stored (journal/).
 """
 
 from __future__ import annotations

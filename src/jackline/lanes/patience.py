@@ -8,7 +8,6 @@ which costs nothing, long before it is sent a second time, which may cost money;
 proves nothing about its lane; calls without a stream, or in which the model may still think, do not
 count as evidence, and any byte on the lane clears it; (6) hedges that were not needed cost at most
 a small share of the answers; one that was needed costs nothing and allows more.
-Not here: what follows from doubt (silent_attempts.py).
 """
 
 from __future__ import annotations

@@ -11,8 +11,6 @@ document says whether a mark of an hour can read an entry of five minutes, so no
 live cache; (7) a conversation that was sent with an hour stays so, unless nothing of it is ever
 read; (8) calls with a subscription's login are not changed unless the user configured "1h"; (9)
 bounded: entries that lapsed long ago, or were not used for longest, are dropped.
-Not here: the order of waiting calls (queue.py), limits (rate_limits.py), rewriting cache marks
-(dialects/cache_marks.py).
 """
 
 from __future__ import annotations
@@ -109,7 +107,7 @@ class PromptCaches:
 
     # --- asking ---------------------------------------------------------------------------
 
-    def standing(self, call: Call, now: float) -> tuple[CacheState, float]:
+    def cache_state(self, call: Call, now: float) -> tuple[CacheState, float]:
         """What is cached of the call's conversation, and until when if anything is."""
         if self.reads_count or not self.in_use:
             return CacheState.PLAIN, 0.0

@@ -11,9 +11,10 @@ others, but at most every second time on a lane; (6) a call that failed for the 
 retried at once; each further failure in a row makes its delay longer, up to some seconds, never the
 same for two calls; (7) calls with the same prefix wait for the first byte of the one that writes it
 to the prompt cache, each for at most 20 s in all; (8) an operation costs at most the logarithm of
-the number of waiting calls.
-Not here: whether a lane has room (lane.py), what is cached (prompt_caches.py), the order as users
-see it (queue_positions.py).
+the number of waiting calls; (9) a first answer that breaks off is chance and is asked for again
+at once; from then on the pause before each further attempt doubles; after six losses, or once they
+have cost three times the prompt, it is a long one, up to ten minutes; no loss is hopeless: the call
+waits, and its own hold limits end it.
 """
 
 from __future__ import annotations
@@ -29,11 +30,20 @@ import msgspec
 from jackline.failures import Failure
 from jackline.lane_id import LaneId
 from jackline.lanes.call import Call
-from jackline.lanes.prompt_caches import CacheState
+from jackline.lanes.prompt_caches import CacheState, prompt_tokens
 
 # In seconds. Who has waited for so long may go out of turn, and so may a cache that will lapse.
 AGED_AFTER = 600.0
 CLOSING_WITHIN = 120.0
+# Pauses of a call whose answers were lost.
+_SHORTEST_PAUSE = 1.0
+_LONG_PAUSE = 60.0
+_LONGEST_PAUSE = 600.0
+# An outage of a minute takes about so many losses.
+_MOST_LOSSES = 6
+_MOST_PROMPTS = 3.0
+# Of tokens: so little is worth another try.
+_CHEAP = 50_000
 
 
 class Rank(IntEnum):
@@ -67,7 +77,7 @@ class QueueEntry(msgspec.Struct):
     # When it was asked for.
     since: float = 0.0
     # What was cached of its conversation when it began to wait, and until when.
-    standing: CacheState = CacheState.PLAIN
+    cache_state: CacheState = CacheState.PLAIN
     cached_until: float = 0.0
     # The lanes that it stands in line for, while it waits.
     line: tuple[LaneId, ...] = ()
@@ -84,6 +94,39 @@ class QueueEntry(msgspec.Struct):
     rests_until: float | None = None
     # Until when it may be held for the sake of a prefix that a sibling writes.
     sibling_until: float | None = None
+
+    def count_loss(self, lane: LaneId, tokens: int) -> None:
+        """An attempt was accepted on that lane, has cost so many tokens, and is lost."""
+        self.lost += 1
+        self.lost_tokens += tokens
+        if lane not in self.lost_on:
+            self.lost_on += (lane,)
+
+    @property
+    def has_lost_enough(self) -> bool:
+        """Whether the next attempts are to be rare, or on another lane."""
+        costly = max(_CHEAP, _MOST_PROMPTS * prompt_tokens(self.call))
+        return self.lost >= _MOST_LOSSES or self.lost_tokens >= costly
+
+    def pause_after_loss(self, draw: float) -> float:
+        """How long the call rests after its latest loss; no two rest for the same time."""
+        if self.lost <= 1:
+            return 0.0
+        shortest = _LONG_PAUSE if self.has_lost_enough else _SHORTEST_PAUSE
+        doubled = _SHORTEST_PAUSE * 2.0 ** min(self.lost - 2, 20)
+        return min(max(shortest, doubled), _LONGEST_PAUSE) * (0.75 + 0.5 * draw)
+
+    def loss_text(self) -> str:
+        """What happened to the call, what that has cost, and what can be done."""
+        times = "1 answer" if self.lost == 1 else f"{self.lost} answers"
+        paid = f", with {self.lost_tokens:,} tokens" if self.lost_tokens else ""
+        lanes = ", ".join(map(str, self.lost_on))
+        text = (
+            f"{times} to it began on {lanes} and broke off{paid}; it is asked again after a pause"
+        )
+        if not self.has_lost_enough:
+            return text
+        return f"{text}; see what cuts the connection, or name another upstream to fall back on"
 
 
 class QueueHead(NamedTuple):
@@ -136,7 +179,7 @@ class Queue:
         self.waiting += 1
         self._place(entry)
         heapq.heappush(self._last, (-entry.urgency, -entry.call.id, entry.ticket, entry))
-        if entry.standing is not CacheState.PLAIN:
+        if entry.cache_state is not CacheState.PLAIN:
             self._ranked += 1
             self._unusual.ranked += 1
             heapq.heappush(self._oldest, (entry.since, entry.call.id, entry.ticket, entry))
@@ -151,7 +194,7 @@ class Queue:
         self.waiting -= 1
         self._normal = self._tidied(self._normal)
         self._last = self._tidied(self._last)
-        if entry.standing is not CacheState.PLAIN:
+        if entry.cache_state is not CacheState.PLAIN:
             self._ranked -= 1
             self._unusual.ranked -= 1
             self._lapsed = self._tidied(self._lapsed)
@@ -242,21 +285,21 @@ class Queue:
         return _head(self._last)
 
     def _place(self, entry: QueueEntry) -> None:
-        standing = entry.standing
-        if standing is CacheState.LAPSED:
+        cache_state = entry.cache_state
+        if cache_state is CacheState.LAPSED:
             heap = self._lapsed
-        elif standing is CacheState.NEW:
+        elif cache_state is CacheState.NEW:
             heap = self._new
         else:
             heap = self._normal
-            if standing is CacheState.WARM:
+            if cache_state is CacheState.WARM:
                 heapq.heappush(self._warm, (entry.cached_until, entry.call.id, entry.ticket, entry))
         heapq.heappush(heap, (entry.urgency, entry.call.id, entry.ticket, entry))
 
     def _let_lapse(self, now: float) -> None:
         while (entry := _head(self._warm)) is not None and entry.cached_until <= now:
             self.remove(entry)
-            entry.standing = CacheState.LAPSED
+            entry.cache_state = CacheState.LAPSED
             self.push(entry)
 
     def _tidied(self, heap: list[_Place]) -> list[_Place]:

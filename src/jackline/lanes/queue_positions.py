@@ -3,7 +3,6 @@
 Rules: (1) reading changes nothing; (2) the order is the one in which `CallQueues.first` would admit
 the calls if nothing else happened; a test compares the two; (3) computed on request only: it costs
 as much as there are waiting calls, and no call pays for it.
-Not here: the order itself (queue.py), the words that users see (control/status.py).
 """
 
 from __future__ import annotations
@@ -122,12 +121,12 @@ def _classes(entries: list[QueueEntry], now: float) -> tuple[list[QueueEntry], .
     lapsed: list[QueueEntry] = []
     new: list[QueueEntry] = []
     for entry in entries:
-        standing = entry.standing
-        if standing is CacheState.NEW:
+        cache_state = entry.cache_state
+        if cache_state is CacheState.NEW:
             new.append(entry)
-        elif standing is CacheState.LAPSED:
+        elif cache_state is CacheState.LAPSED:
             lapsed.append(entry)
-        elif standing is not CacheState.WARM or entry.cached_until - now >= CLOSING_WITHIN:
+        elif cache_state is not CacheState.WARM or entry.cached_until - now >= CLOSING_WITHIN:
             normal.append(entry)
         else:
             (closing if entry.cached_until > now else lapsed).append(entry)
@@ -148,11 +147,11 @@ def _aged(entries: list[QueueEntry], now: float) -> list[QueueEntry]:
     long = [
         entry
         for entry in entries
-        if entry.since <= before and entry.standing is not CacheState.PLAIN
+        if entry.since <= before and entry.cache_state is not CacheState.PLAIN
     ]
     long.sort(key=lambda entry: (entry.since, entry.call.id))
     for place, entry in enumerate(long, 1):
-        if entry.standing is not CacheState.WARM or entry.cached_until <= now:
+        if entry.cache_state is not CacheState.WARM or entry.cached_until <= now:
             return long[:place]
     return long
 
@@ -162,10 +161,10 @@ def _turn(
 ) -> QueuePosition:
     conversation = entry.call.conversation
     known = None
-    if entry.standing in (CacheState.WARM, CacheState.LAPSED):
+    if entry.cache_state in (CacheState.WARM, CacheState.LAPSED):
         caches = (lanes[name].caches.conversations for name in entry.lanes)
         known = next((each[conversation] for each in caches if conversation in each), None)
-    plain = entry.standing is CacheState.PLAIN
+    plain = entry.cache_state is CacheState.PLAIN
     return QueuePosition(
         entry.call.id,
         lane.id,

@@ -7,8 +7,6 @@ written; (4) a level from a header is corrected by what was sent and written sin
 attempt's estimate is corrected once, by a header or by its usage; (5) an unknown limit allows
 everything; (6) a lane begins with the user's number, else with the number from the vendor's API; a
 header overrides both from then on.
-Not here: the cost of a call (prompt_caches.py), every other reason to wait (lane.py), a window that
-refused a request (failures/waits.py).
 """
 
 from __future__ import annotations

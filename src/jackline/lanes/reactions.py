@@ -3,7 +3,6 @@
 Rules: (1) every kind of failure has exactly one reaction; (2) a quota limit of the account parks
 every lane of the account; (3) a call waits only if more waiting or another lane can help; otherwise
 it is hopeless.
-Not here: how a lane learns (lane.py), refusing a call (controller.py).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ is which session and which agent a call belongs to; (3) an agent whose end is un
 as ended; (4) estimates change only when twice as much is known: waiting calls have the estimate of
 their submission, and would starve behind newer ones if it changed all the time; (5) sessions
 without a call for a day are dropped, and the least recent ones where there are very many.
-Not here: the order of calls (queue.py).
 """
 
 from __future__ import annotations

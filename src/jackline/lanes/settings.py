@@ -2,7 +2,6 @@
 
 Rules: (1) frozen: a running controller never changes them; (2) times are in seconds, sizes in
 tokens; (3) the defaults are the values that `bench/lanes.py` was measured with.
-Not here: what a lane learns while it runs (lane.py, memory.py).
 """
 
 from __future__ import annotations

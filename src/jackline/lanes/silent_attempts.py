@@ -7,7 +7,6 @@ another attempt of the same call has begun, or after a quarter of an hour; (4) o
 hedges are limited by a budget (patience.py); on a lane that is silent as a whole, every call may go
 elsewhere; (5) an attempt whose bytes were already delivered to the caller is never hedged; (6)
 silent attempts block nobody: their places are lent, and a hedge that finds no room is queued.
-Not here: how long silence may last (patience.py), sending (controller.py).
 """
 
 from __future__ import annotations
@@ -164,7 +163,7 @@ class SilentAttempts:
         self._lanes = lanes
         self._entries = entries
         self._under_way = under_way
-        self._room = room
+        self._queues = room
         self._launch = launch
         self._deadlines = SilenceDeadlines(under_way.attempts, self._limit_of)
         self.watch = self._deadlines.watch
@@ -269,11 +268,11 @@ class SilentAttempts:
         second = self._under_way.second_of(attempt.call.id)
         if entry is None or attempt.committed or second is not None:
             return ()
-        self._room.leave(entry)
+        self._queues.leave(entry)
         line = tuple(name for name in entry.lanes if anywhere or name != attempt.lane)
         if line:
-            self._room.push(entry, line)
-            self._room.beside.add(entry.call.id)
+            self._queues.push(entry, line)
+            self._queues.beside.add(entry.call.id)
         return line
 
     def _give_up(
@@ -292,8 +291,8 @@ class SilentAttempts:
             return (lane.id,)
         entry.freezes += attempt.begun
         if entry.call.id not in self._under_way:
-            self._room.leave(entry)
-            self._room.push(entry)
+            self._queues.leave(entry)
+            self._queues.push(entry)
         return (lane.id, *entry.lanes)
 
     # --- something was heard --------------------------------------------------------------
@@ -314,8 +313,8 @@ class SilentAttempts:
     def overtake(self, attempt: LaneAttempt, now: float, decision: LaneDecision) -> list[LaneId]:
         """The model has begun to speak in this attempt: its call needs no other one."""
         call_id = attempt.call.id
-        if call_id in self._room.beside:
-            self._room.leave(self._entries[call_id])
+        if call_id in self._queues.beside:
+            self._queues.leave(self._entries[call_id])
         other = self._under_way.other_than(attempt)
         if other is None:
             return []
@@ -327,8 +326,8 @@ class SilentAttempts:
     def withdraw(self, lane: Lane) -> None:
         """The lane is not silent any more: nobody under way on it needs another."""
         for attempt in lane.attempts.values():
-            if attempt.call.id in self._room.beside:
-                self._room.leave(self._entries[attempt.call.id])
+            if attempt.call.id in self._queues.beside:
+                self._queues.leave(self._entries[attempt.call.id])
 
     def other_failed(self, entry: QueueEntry) -> tuple[LaneId, ...]:
         """One of a call's two attempts has failed; the other may need another beside it."""

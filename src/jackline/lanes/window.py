@@ -4,7 +4,6 @@ Rules: (1) the window is never below one; (2) it shrinks once per throttle episo
 rejections that has; (3) it grows only while it is used, because an idle window proves nothing; (4)
 the first refusal begins an episode and anything accepted ends it; (5) each further refusal makes
 the pause longer, and the length of a pause is learned from how long episodes last.
-Not here: enforcing both (lane.py), per-minute limits (rate_limits.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: (1) one file per kind of upstream, all facts about kinds in settings.py; (2) nothing here
 waits, retries or chooses.
-Not here: HTTP (upstream/), translation (dialects/), choosing (lanes/, gateway/).
 """
 
 from jackline.providers.provider import Provider, UnsupportedRequestError

@@ -2,7 +2,6 @@
 
 Rules: (1) a request that needs no change is passed on as the same object; (2) of a body, at most
 the name of the model is changed; (3) answers are passed on as they come.
-Not here: which model is requested (gateway/).
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ handler as Anthropic's events, with their JSON unchanged; Bedrock's exceptions b
 with its own name for them as `code`; (5) a frame is used only if both of its checksums are right;
 how bytes were cut into chunks changes nothing, and memory is bounded; (6) nothing raises while a
 stream is decoded: after the first damage or error nothing follows, and no end is invented.
-Not here: what Bedrock and Vertex share (clouds.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ them; (3) betas that a cloud does not know are left out: it would refuse the who
 nothing else in a request is changed, except cache scopes, which exist only at Anthropic; (5) a
 vendor's blocking library runs in a thread, one fetch at a time for all who wait; a waiter that
 leaves does not stop it for the others, and nobody waits longer than the time limit.
-Not here: addresses and credentials (bedrock.py, vertex.py), the user's own map (settings.py).
 """
 
 from __future__ import annotations
@@ -19,9 +18,10 @@ from urllib.parse import quote
 import msgspec
 
 from jackline.errors import UsageError
+from jackline.http1.headers import Headers
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.sent_request import BETA, members_of, plain_body, raw
-from jackline.upstream.interface import Headers, UpstreamRequest
+from jackline.upstream.interface import UpstreamRequest
 
 _DATED = re.compile(r"(claude-.+?)-(\d{8})")
 # Names without a date mean the only version; up to 4.5 the clouds want it with its date.

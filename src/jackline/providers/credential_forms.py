@@ -4,7 +4,6 @@ Rules: (1) a key or login that has one vendor's form is sent to no other vendor,
 path or query it is; (2) an upstream whose host is not a known vendor's (a proxy, a bridge) is
 judged by its dialect, and only by the headers that clients log in with; (3) a credential of an
 unknown form goes where its user lets credentials pass through; (4) no error has any part of it.
-Not here: which headers go to upstreams with a key of their own (sent_request.py).
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ import re
 from base64 import urlsafe_b64decode
 from urllib.parse import unquote_to_bytes
 
+from jackline.http1.headers import Headers, request_lines
 from jackline.providers.provider import WrongVendorError
 from jackline.providers.settings import ANTHROPIC, OPENAI, UpstreamSettings
-from jackline.upstream.http_messages import header_lines
-from jackline.upstream.interface import Headers, UpstreamRequest
+from jackline.upstream.interface import UpstreamRequest
 from jackline.upstream.origin import Origin
 
 # Some prefixes also begin names that are no credentials (`hf_model`, `xai-grok`): only long ones
@@ -122,7 +121,7 @@ class PassThroughGuard:
         """WrongVendorError when the request has another vendor's credential."""
         lines = request.lines
         if lines is None:
-            lines = header_lines(request.headers)
+            lines = request_lines(request.headers)
         seen = (lines, request.target)
         if seen in self._passed:
             return
@@ -157,7 +156,7 @@ def vendor_at(host: str) -> str | None:
 
 def login_vendor(headers: Headers) -> str | None:
     """The one vendor that a client's login is for, where its form shows it."""
-    found = vendors_of_login(header_lines(headers))
+    found = vendors_of_login(request_lines(headers))
     return found.pop() if len(found) == 1 else None
 
 

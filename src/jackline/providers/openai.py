@@ -5,7 +5,6 @@ upstream's own dialect are passed on, and so are their answers; (3) no header of
 with a translated request; (4) what a model supports is known by its name and host; unknown ones get
 the most careful request: a field that is left out costs a little, one that is refused costs the
 call; (5) the user's configuration wins.
-Not here: the translations (dialects/), receiving answers (translated_answer.py).
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
 from jackline.dialects.openai_chat.request import to_chat
 from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
 from jackline.dialects.openai_responses.request import to_responses
+from jackline.http1.headers import Headers
 from jackline.providers.credential_forms import PassThroughGuard, without_secrets
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.reasoning import ReasoningStore
@@ -44,7 +44,7 @@ from jackline.providers.sent_request import (
 )
 from jackline.providers.settings import OPENAI_HOST, Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.translated_answer import TranslatingHandler
-from jackline.upstream.interface import Headers, ResponseHandler, UpstreamRequest
+from jackline.upstream.interface import ResponseHandler, UpstreamRequest
 from jackline.upstream.origin import Origin
 
 

@@ -5,7 +5,6 @@ provider is made, with what to change, and not with the first call; (3) only the
 vendor's library looks for it; (4) a request that an upstream cannot serve ends as a rejection of
 its own, so that the call is rerouted and classified like any other; (5) an upstream that has to
 fetch credentials first delays only its own attempts.
-Not here: how each kind renders (the file of each kind), HTTP (upstream/).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from jackline.providers.reasoning import (
 from jackline.providers.sent_request import with_hours
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.vertex import VertexProvider
-from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, UnpackingTurns
+from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, DecompressionTurns
 from jackline.upstream.dialler import proxy_from_environment
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import ResponseHandler, UpstreamAttempt, UpstreamRequest
@@ -89,7 +88,7 @@ class ProvidedUpstream:
     ) -> None:
         self._providers = dict(providers)
         self.limits = limits
-        self._turns = UnpackingTurns()
+        self._turns = DecompressionTurns()
         self._report = report
         # By upstream, and once for all that serve Claude: they sign alike.
         self._refused: dict[str, RefusedSignatures] = {}

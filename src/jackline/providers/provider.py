@@ -5,7 +5,6 @@ model, dialect; (2) the client's own credentials go only where the settings pass
 to no other vendor than theirs; (3) answers reach the handler in Anthropic's dialect, except errors,
 which are passed on as they came, because they are classified by their own text; (4) a request that
 a dialect cannot express is refused with the reason.
-Not here: HTTP (upstream/), choosing between upstreams (lanes/, gateway/).
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Rules: (1) pure: requests and bytes, no connection and no clock; (2) an answer t
 documents is parsed as nothing, and never raises; unknown fields, groups and limiters are left out;
 (3) a limit of zero is ignored: a vendor that allows nothing refuses calls itself; (4) the admin key
 is in these requests and nowhere else. The vendors' documents: docs/decisions/066.
-Not here: when the API is called and what happens to the answer (gateway/vendor_limits.py).
 """
 
 from __future__ import annotations

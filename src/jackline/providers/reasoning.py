@@ -5,8 +5,6 @@ one account and model: nobody else could read it; (2) a request whose earlier re
 is retried once without it, never again; (3) a header of the answer and the event log report that;
 (4) reasoning that an upstream has refused is not sent to it again, so that the next turns need no
 retry; (5) any other answer and error is passed on as it came.
-Not here: which reasoning belongs to which call (dialects/neutral/options.py), which is foreign at
-first sight (dialects/mixed_conversation.py), what a refusal means (failures/).
 """
 
 from __future__ import annotations
@@ -24,8 +22,9 @@ from jackline.dialects.neutral.fields import TranslatedDocument
 from jackline.dialects.neutral.options import StoredReasoning
 from jackline.dialects.openai_responses.request import without_reasoning
 from jackline.failures import Failure, Kind, Observation, classify
+from jackline.http1.headers import Headers
 from jackline.providers.translated_answer import NOTES, note_value
-from jackline.upstream.interface import Headers, ResponseHandler, UpstreamAttempt, UpstreamRequest
+from jackline.upstream.interface import ResponseHandler, UpstreamAttempt, UpstreamRequest
 
 _SIGNED = re.compile(rb'"(?:signature|data|encrypted_content)"\s*:\s*"([^"\\]+)"')
 _MOST_REFUSED = 20_000

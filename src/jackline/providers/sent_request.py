@@ -4,7 +4,6 @@ Rules: (1) unless credentials are passed through, only headers are sent that are
 identify the client: a vendor's next name for a key is not among them; (2) an upstream's own headers
 override the client's; (3) no secret in an error or `repr`; (4) all other members of a body remain
 as they are; (5) a body that cannot be parsed is not changed: the vendor reports what is wrong.
-Not here: other dialects (dialects/), hop-by-hop headers and lengths (upstream/).
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ import msgspec
 
 from jackline.dialects.cache_marks import with_hour_marks
 from jackline.errors import UsageError
+from jackline.http1.headers import Headers
 from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamSettings
-from jackline.upstream.interface import Headers, UpstreamRequest
+from jackline.upstream.interface import UpstreamRequest
 
 # What a request means, how it is compressed, which client and conversation it comes from.
 _ALLOWED = frozenset(

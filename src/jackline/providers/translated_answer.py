@@ -3,7 +3,6 @@
 Rules: (1) errors are passed on as they came: status, headers and body; (2) a call that requested a
 stream gets a stream, any other a whole answer; (3) a stream that was cut off gets no end; (4) an
 answer that cannot be parsed breaks, and nothing of it is invented.
-Not here: the translations (dialects/).
 """
 
 from __future__ import annotations
@@ -15,7 +14,9 @@ import msgspec
 
 from jackline.dialects import event_of
 from jackline.dialects.neutral.fields import TranslatedDocument
-from jackline.upstream.interface import GarbledError, Headers, ResponseHandler
+from jackline.http1.headers import Headers
+from jackline.http1.responses import GarbledError
+from jackline.upstream.interface import ResponseHandler
 
 # How the foreign bytes were encoded, and cookies of a server that the client does not know.
 _NOT_PASSED_ON = frozenset({b"content-type", b"content-length", b"content-encoding", b"set-cookie"})

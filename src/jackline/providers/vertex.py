@@ -4,7 +4,6 @@ Rules: (1) requests have a token of Google's: never anything of the client's; (2
 defaults find the token; one that expires soon is fetched again before it is used; no token in an
 error; (3) the model is in the path, by the user's map or else by Vertex's own name for it; (4)
 answers are passed on as they come: they are Anthropic's already.
-Not here: what Bedrock and Vertex share (clouds.py).
 """
 
 from __future__ import annotations

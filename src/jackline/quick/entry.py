@@ -2,7 +2,6 @@
 
 Rules: (1) a quick verb never loads the command line; (2) every verb is reached through here; (3)
 Ctrl-C while loading is as quiet as later: nothing has begun that could be lost.
-Not here: what the verbs do.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def main() -> None:
 
 def _run() -> None:
     arguments = sys.argv[1:]
-    # Help is the command line's to give, for every verb alike.
+    # Help comes from the command line, for every verb alike.
     if arguments and arguments[0] in _QUICK and not {"-h", "--help"} & set(arguments):
         sys.exit(_quick(arguments[0], arguments[1:]))
     from jackline.cli.main import main as command_line  # noqa: PLC0415 -- loads click
@@ -34,14 +33,10 @@ def _run() -> None:
 
 
 def _quick(verb: str, arguments: list[str]) -> int:
-    if verb == "hook":
-        from jackline.quick.hook import hook  # noqa: PLC0415 -- one verb pays for one
+    if verb == "mcp":
+        from jackline.quick.mcp_bridge import bridge  # noqa: PLC0415 -- one verb pays for one
 
-        return hook(arguments)
-    if verb == "statusline":
-        from jackline.quick.statusline import statusline  # noqa: PLC0415
+        return bridge(arguments)
+    from jackline.quick.hook import hook, statusline  # noqa: PLC0415
 
-        return statusline(arguments)
-    from jackline.quick.mcp_bridge import bridge  # noqa: PLC0415
-
-    return bridge(arguments)
+    return hook(arguments) if verb == "hook" else statusline(arguments)

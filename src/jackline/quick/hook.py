@@ -1,9 +1,8 @@
-"""`jackline hook`: pass a client's hook input to the service, and the answer back.
+"""`jackline hook` and `jackline statusline`: ask the service, and print what it answers.
 
 Rules: (1) exit code 0 always: a hook of ours never blocks the client; (2) a service that is down is
-reported once, then there is silence until it has been up again; (3) one that hangs is waited for
-once, then hardly at all until it answers again; (4) nothing of the input is saved.
-Not here: the answers (hooks/).
+reported once to hooks, then there is silence until it has been up again; (3) one that hangs is
+waited for once, then hardly at all until it answers again; (4) nothing of the input is saved.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from jackline.quick.service import ask, find_service, state_folder
 _SECONDS = 3.5
 _SECONDS_AFTER_SILENCE = 0.3
 NOTICE = "hooks-told-down"
-"""A file in the state folder: that the service is down was told. The next answer removes it."""
+"""A file in the state folder: it was reported that the service is down. An answer removes it."""
 _DOWN = (
     b'{"systemMessage": "Jackline is not running, or cannot prove that it is yours (jackline status'
     b" says which), so sub-agents that die of an API error are not"
@@ -29,19 +28,39 @@ _DOWN = (
 
 def hook(arguments: list[str]) -> int:
     """Answer one hook."""
-    asked = sys.stdin.buffer.read()
+    hook_input = sys.stdin.buffer.read()
     notice = os.path.join(state_folder(arguments), NOTICE)  # noqa: PTH118
     was_silent = os.path.exists(notice)  # noqa: PTH110
-    word = find_service(arguments)
-    told = None
-    if word is not None:
-        seconds = _SECONDS_AFTER_SILENCE if was_silent else _SECONDS
-        told = ask(word, "/_jackline/hook", asked, seconds=seconds, processes=_above())
-    if told is None:
-        told = b"" if was_silent else _down_notice(notice)
+    seconds = _SECONDS_AFTER_SILENCE if was_silent else _SECONDS
+    service = find_service(arguments)
+    answer = None
+    if service is not None:
+        path = "/_jackline/hook"
+        answer = ask(service, path, hook_input, seconds=seconds, processes=_above())
+    if answer is None:
+        answer = b"" if was_silent else _down_notice(notice)
     elif was_silent:
-        _answers_again(notice)
-    sys.stdout.buffer.write(told)
+        try:  # noqa: SIM105 -- loading contextlib takes longer than all of this
+            os.unlink(notice)  # noqa: PTH108
+        except OSError:
+            pass  # another hook was first, or the folder is not ours: then waiting stays short
+    sys.stdout.buffer.write(answer)
+    return 0
+
+
+_LINE_SECONDS = 0.25
+DOWN = "jackline is down: jackline up, or back to the bare client: jackline disconnect claude-code"
+
+
+def statusline(arguments: list[str]) -> int:
+    """Print one line for Claude Code's status line; the JSON on stdin names the session."""
+    session = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
+    service = find_service(arguments)
+    answer = None
+    if service is not None:
+        answer = ask(service, "/_jackline/statusline", session or b"{}", seconds=_LINE_SECONDS)
+    line = DOWN if answer is None else answer.decode("utf-8", "replace")
+    sys.stdout.buffer.write(line.strip().encode() + b"\n")
     return 0
 
 
@@ -52,7 +71,7 @@ def _above() -> str:
         with open(f"/proc/{above[0]}/stat", "rb") as file:  # noqa: PTH123
             above.append(int(file.read().rpartition(b")")[2].split()[1]))
     except (OSError, ValueError, IndexError):
-        pass  # a system that does not tell: then only the nearest is known
+        pass  # a system without this file: then only the nearest is known
     return ",".join(str(pid) for pid in above if pid > 1)
 
 
@@ -60,13 +79,6 @@ def _down_notice(notice: str) -> bytes:
     try:
         make_private_folder(os.path.dirname(notice))  # noqa: PTH120
         os.close(open_private(notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-    except OSError:  # told before, or nothing can be kept: better silent than at every call
+    except OSError:  # reported before, or nothing can be saved: better silent than at every call
         return b""
     return _DOWN
-
-
-def _answers_again(notice: str) -> None:
-    try:  # noqa: SIM105 -- loading contextlib takes longer than all of this
-        os.unlink(notice)  # noqa: PTH108
-    except OSError:
-        pass  # another hook was first, or the folder is not ours: then waiting stays short

@@ -2,23 +2,26 @@
 
 Rules: (1) the client gets its `initialize` answer at once, before the service is found or started;
 (2) messages pass verbatim, one JSON document per line, in order; answers come as they are ready;
-(3) stdout carries the protocol alone.
-Not here: the connection to the service (mcp_link.py), the tools (mcp_server/).
+(3) stdout carries the protocol alone: one whole message per line, from any thread.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from _thread import allocate_lock
 
 from jackline import __version__
 from jackline.mcp_server.handshake import initialize_result
-from jackline.quick.mcp_output import print_message
 
 _NO_JSON = -32700
 _NO_REQUEST = -32600
 _NO_SUCH_METHOD = -32601
 _BAD_PARAMS = -32602
+_STDOUT = 1
+# The lock of `threading` itself, without loading all of it before the first answer.
+_one_at_a_time = allocate_lock()
 
 
 def bridge(arguments: list[str]) -> int:
@@ -29,16 +32,16 @@ def bridge(arguments: list[str]) -> int:
         if message is None:
             continue
         if message.get("method") == "initialize" and "id" in message:
-            told = initialize_result(message.get("params"), __version__)
-            if told is None:
-                words = "initialize needs protocolVersion, capabilities and clientInfo"
-                _refuse(message["id"], _BAD_PARAMS, words)
+            result = initialize_result(message.get("params"), __version__)
+            if result is None:
+                text = "initialize needs protocolVersion, capabilities and clientInfo"
+                _refuse(message["id"], _BAD_PARAMS, text)
                 continue
-            print_message({"jsonrpc": "2.0", "id": message["id"], "result": told})
-            # Loaded now: the client has its welcome, and reads it meanwhile.
+            _print_message({"jsonrpc": "2.0", "id": message["id"], "result": result})
+            # Loaded now: the client has its answer, and reads it meanwhile.
             from jackline.quick.mcp_link import McpLink  # noqa: PLC0415
 
-            link = link or McpLink(arguments)
+            link = link or McpLink(arguments, _print_message)
             link.open(line)
         elif link is not None:
             link.pass_on(line, message)
@@ -53,12 +56,23 @@ def bridge(arguments: list[str]) -> int:
     return 0
 
 
-def _refuse(request: object, code: int, words: str) -> None:
-    print_message({"jsonrpc": "2.0", "id": request, "error": {"code": code, "message": words}})
+def _refuse(request: object, code: int, text: str) -> None:
+    _print_message({"jsonrpc": "2.0", "id": request, "error": {"code": code, "message": text}})
+
+
+def _print_message(message: dict[str, object]) -> None:
+    left = json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+    with _one_at_a_time:
+        while left:
+            # Not by sys.stdout: a thread that waits in it keeps the process from ending.
+            try:
+                left = left[os.write(_STDOUT, left) :]
+            except OSError:
+                return  # the client has gone; the reader of stdin notices it, too
 
 
 def _parsed(line: bytes) -> dict[str, object] | None:
-    """The message; None when it is none, which the client has then been told."""
+    """The message; None when it is none, which is then answered with an error."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

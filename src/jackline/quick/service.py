@@ -8,13 +8,14 @@ neither loopback nor the configured one; (3) a request never takes longer than i
 connecting, proof, sending and reading together; anything but a whole answer with status 200 is
 None; (4) nothing is sent before the service has proved to be this user's; no proxy is used, and
 nothing is written.
-Not here: the proof (gateway_proof.py), long conversations (mcp_link.py).
 """
 
 from __future__ import annotations
 
 import os
 import time
+
+# What `socket` is built on, and a third of a hook's time quicker to load.
 from _socket import AF_INET, AF_INET6, SOCK_STREAM, socket
 
 from jackline.gateway_proof import (
@@ -35,11 +36,11 @@ from jackline.private_files import (
 
 _FILE = "jackline.toml"
 _PROJECT = "pyproject.toml"
-_LARGEST_WORD = 64 * 1024
+_LARGEST_FILE = 64 * 1024
 
 
 class ServiceInfo:
-    """What a service left about itself."""
+    """Where a service is, as it has written into its state folder."""
 
     __slots__ = ("folder", "host", "port", "token")
 
@@ -51,14 +52,14 @@ class ServiceInfo:
 
 
 def find_service(arguments: list[str]) -> ServiceInfo | None:
-    """The service that these arguments and the environment mean, if one left its word."""
+    """The service of these arguments and this environment, if one left its file."""
     folder = state_folder(arguments)
     try:
         check_private_folder(folder)
         path = os.path.join(folder, "gateway.json")  # noqa: PTH118 -- pathlib costs more than all of this
-        told = read_private(path, _LARGEST_WORD).decode()
-        host, port = host_and_port(_text_in(told, "url"))
-        token = _text_in(told, "token")
+        text = read_private(path, _LARGEST_FILE).decode()
+        host, port = host_and_port(_text_in(text, "url"))
+        token = _text_in(text, "token")
     except (OSError, ValueError):
         return None
     if not is_token(token) or not (is_loopback(host) or host == _configured_host()):
@@ -67,7 +68,7 @@ def find_service(arguments: list[str]) -> ServiceInfo | None:
 
 
 def _configured_host() -> str:
-    """The address that the user has the service listen on; only asked where it is no loopback."""
+    """The address that the user has the service listen on; only needed where it is no loopback."""
     named = os.environ.get("JACKLINE_LISTEN_HOST")
     if named:
         return named
@@ -76,12 +77,12 @@ def _configured_host() -> str:
     return host if isinstance(host, str) else ""
 
 
-def _text_in(told: str, name: str) -> str:
+def _text_in(document: str, name: str) -> str:
     """The text under this name in the service's own JSON; ValueError if there is none.
 
     Loading `json` would take a quarter of a hook's time, and these texts have nothing to unescape.
     """
-    _, mark, rest = told.partition(f'"{name}": "')
+    _, mark, rest = document.partition(f'"{name}": "')
     text, end, _ = rest.partition('"')
     if not mark or not end or "\\" in text:
         raise ValueError(name)
@@ -90,9 +91,9 @@ def _text_in(told: str, name: str) -> str:
 
 def state_folder(arguments: list[str]) -> str:
     """Where the service keeps its state."""
-    given = _flag(arguments) or os.environ.get("JACKLINE_STATE", "").strip()
-    if given:
-        return _path_from(_here(), given)
+    named = _flag(arguments) or os.environ.get("JACKLINE_STATE", "").strip()
+    if named:
+        return _path_from(_here(), named)
     path = _users_file()
     state = _table_in(path, b"state").get("state")
     if not isinstance(state, str) or not state:
@@ -123,7 +124,7 @@ def _flag(arguments: list[str]) -> str:
 
 
 def _table_in(path: str, word: bytes = b"") -> dict[str, object]:
-    """What a file of the user's says of us; one that cannot hold `word` is not even parsed."""
+    """Our table in a file of the user's; one that cannot hold `word` is not even parsed."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             text = file.read()
@@ -146,32 +147,34 @@ def _path_from(folder: str, text: str) -> str:
     return os.path.normpath(os.path.join(folder, os.path.expanduser(text)))  # noqa: PTH111, PTH118
 
 
-# What `socket` is built on, and a third of a hook's time quicker to load.
-
-
 _MOST = 4 << 20
 
 
 def ask(
-    word: ServiceInfo, path: str, body: bytes | None = None, *, seconds: float, processes: str = ""
+    service: ServiceInfo,
+    path: str,
+    body: bytes | None = None,
+    *,
+    seconds: float,
+    processes: str = "",
 ) -> bytes | None:
-    """What the service answers to this path; None if it does not, in time and in order.
+    """What the service answers to this path; None if it does not, in time and correctly.
 
-    `processes` are the numbers of those that asked us, the nearest first.
+    `processes` are the numbers of those that called us, the nearest first.
     """
     until = time.monotonic() + seconds
     method = "GET" if body is None else "POST"
-    authority = authority_of(word.host, word.port)
+    authority = authority_of(service.host, service.port)
     head = (
-        f"{method} {path} HTTP/1.1\r\nhost: {authority}\r\nx-jackline-control: {word.token}\r\n"
+        f"{method} {path} HTTP/1.1\r\nhost: {authority}\r\nx-jackline-control: {service.token}\r\n"
         f"x-jackline-processes: {processes}\r\n"
         f"connection: close\r\ncontent-type: application/json\r\n"
         f"content-length: {len(body or b'')}\r\n\r\n"
     )
-    line = socket(AF_INET6 if ":" in word.host else AF_INET, SOCK_STREAM)
+    line = socket(AF_INET6 if ":" in service.host else AF_INET, SOCK_STREAM)
     try:
         line.settimeout(seconds)
-        line.connect((word.host, word.port))
+        line.connect((service.host, service.port))
         prove(line, authority, installation_key(make=False), until)
         status, answer = whole_answer(line, head.encode("latin-1") + (body or b""), until, _MOST)
     except OSError:

@@ -12,6 +12,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 
+from jackline.http1.headers import LAST_CHUNK, chunk
 from jackline.simulator import control
 from jackline.simulator.anthropic_wire import JSON, Answer, Dialect, PendingReply, with_request_id
 from jackline.simulator.client_request import ClientRequest, read_client_request, read_prompt
@@ -32,14 +33,11 @@ from jackline.simulator.exchange import (
 )
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.http_wire import (
-    LAST_CHUNK,
     ClientReader,
     HttpRequest,
-    chunk,
-    head,
-    read_request,
+    render_head,
+    render_response,
     reset,
-    response,
 )
 from jackline.simulator.live_provider import LiveProvider
 from jackline.simulator.openai_wire import encrypted_reasoning_in, encrypted_reasoning_of
@@ -96,11 +94,8 @@ class AnswerWriter:
         announced = self._dialect.announced(event.headers, self._calendar.epoch_at(event.at))
         headers: dict[str, str] = {**self._dialect.identity(self._serial), **announced}
         headers["content-type"] = self._answer.content_type
-        if self._stream:
-            headers["transfer-encoding"] = "chunked"
-        else:
-            headers["content-length"] = str(sum(map(len, self._answer.pieces)))
-        self._writer.write(head(200, headers))
+        length = None if self._stream else sum(map(len, self._answer.pieces))
+        self._writer.write(render_head(200, headers, length))
         self._last_piece_at = event.at
 
     def _grow(self, event: Bytes) -> None:
@@ -132,7 +127,7 @@ class AnswerWriter:
         # An edge's own page has no request id: by that clients distinguish it from the API.
         identity = self._dialect.identity(self._serial) if is_document else {}
         headers: Mapping[str, str] = {**identity, **refusal.headers}
-        self._writer.write(response(refusal.status, headers, body.encode()))
+        self._writer.write(render_response(refusal.status, headers, body.encode()))
 
     async def _break(self, event: ConnectionBroken) -> None:
         self.keeps_connection = False
@@ -178,7 +173,7 @@ class SimConnection:
     async def serve(self) -> None:
         """Answer requests until the client or the script ends the connection."""
         try:
-            while (request := await read_request(self._reader)) is not None:
+            while (request := await self._reader.next_request()) is not None:
                 if not await self._answer(request):
                     break
         except ConnectionError:
@@ -220,7 +215,7 @@ class SimConnection:
     async def _send(
         self, status: int, body: bytes, headers: Mapping[str, str] = NO_HEADERS
     ) -> bool:
-        self._writer.write(response(status, headers, body))
+        self._writer.write(render_response(status, headers, body))
         await self._writer.drain()
         return True
 

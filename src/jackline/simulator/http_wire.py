@@ -1,4 +1,4 @@
-"""As much HTTP/1.1 as model clients need: parse requests, write heads and chunks.
+"""The server's end of one connection: read requests, render whole responses, break connections.
 
 Rules: (1) one request at a time on a connection; (2) whatever cannot be parsed ends the
 connection, never the server; (3) a reader reports at once when its client has gone.
@@ -13,20 +13,17 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from jackline.http1.headers import response_head
+from jackline.http1.requests import Packet, RequestParser, RequestRefusal, RequestStage
+
+HEAD_LIMIT = 256 * 1024
 BODY_LIMIT = 64 * 1024 * 1024
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    403: "Forbidden",
-    404: "Not Found",
-    429: "Too Many Requests",
-}
-LAST_CHUNK = b"0\r\n\r\n"
+_READ_AT_ONCE = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """A request line, its headers with lower-case names, and the body as it came."""
+    """A method, a path, headers with lower-case names, and the body as it came."""
 
     method: str
     path: str
@@ -35,10 +32,13 @@ class HttpRequest:
 
 
 class ClientReader(asyncio.StreamReader):
-    """A stream reader that reports when the client has closed or vanished."""
+    """Reads the requests of one client, and reports when it has closed or vanished."""
 
     def __init__(self) -> None:
-        super().__init__(limit=BODY_LIMIT)
+        super().__init__(limit=_READ_AT_ONCE)
+        self._parser = RequestParser(HEAD_LIMIT, BODY_LIMIT)
+        # What came behind the last request.
+        self._ahead: Packet = b""
         self.gone = False
         self.on_gone: Callable[[], None] | None = None
 
@@ -57,52 +57,37 @@ class ClientReader(asyncio.StreamReader):
         if self.on_gone is not None:
             self.on_gone()
 
-
-async def read_request(reader: ClientReader) -> HttpRequest | None:
-    """The next request on a connection, or None when there is no more to read."""
-    try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        method, target, _ = head[0].split(" ", 2)
-        # Repeated headers have their values in one list.
+    async def next_request(self) -> HttpRequest | None:
+        """The next request, or None when there is no more to read."""
+        parser = self._parser
+        try:
+            while parser.stage is not RequestStage.COMPLETE:
+                data = self._ahead or await self.read(_READ_AT_ONCE)
+                if not data:
+                    return None
+                self._ahead = parser.feed(data)
+        except (ConnectionError, RequestRefusal):
+            return None
+        head, body = parser.take()
         headers: dict[str, str] = {}
-        for name, _, value in (line.partition(":") for line in head[1:] if line):
-            key, text = name.strip().lower(), value.strip()
+        for name, value in head.headers:
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
+            # Repeated headers have their values in one list.
             headers[key] = f"{headers[key]}, {text}" if key in headers else text
-        if headers.get("transfer-encoding", "").lower() == "chunked":
-            raw = await _read_chunks(reader)
-        else:
-            raw = await reader.readexactly(int(headers.get("content-length") or 0))
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
-        return None
-    return HttpRequest(method, target.partition("?")[0], headers, raw)
+        return HttpRequest(head.method.decode(), head.path.decode(), headers, bytes(body))
 
 
-async def _read_chunks(reader: asyncio.StreamReader) -> bytes:
-    whole = b""
-    while True:
-        size = int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16)
-        piece = await reader.readexactly(size + 2)
-        if not size:
-            return whole
-        whole += piece[:-2]
+def render_head(status: int, headers: Mapping[str, str], length: int | None) -> bytes:
+    """The head of a response; without a length its body is chunked."""
+    chunked = b"transfer-encoding: chunked\r\n"
+    framing = chunked if length is None else b"content-length: %d\r\n" % length
+    pairs = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in headers.items()]
+    return response_head(status, pairs, framing)
 
 
-def head(status: int, headers: Mapping[str, str]) -> bytes:
-    """The status line and headers, with the empty line that ends them."""
-    lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Simulated')}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-def response(status: int, headers: Mapping[str, str], payload: bytes) -> bytes:
+def render_response(status: int, headers: Mapping[str, str], body: bytes) -> bytes:
     """One whole response; its length is known, so the connection stays open."""
-    sized = {"content-type": "application/json", **headers, "content-length": str(len(payload))}
-    return head(status, sized) + payload
-
-
-def chunk(payload: bytes) -> bytes:
-    """A piece of a body of unknown length."""
-    return b"%x\r\n%s\r\n" % (len(payload), payload) if payload else b""
+    return render_head(status, {"content-type": "application/json", **headers}, len(body)) + body
 
 
 def reset(writer: asyncio.StreamWriter) -> None:

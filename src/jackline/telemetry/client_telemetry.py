@@ -23,12 +23,12 @@ import msgspec
 from jackline.control.fleet import Member
 from jackline.control.http_handler import ServiceRequest
 from jackline.dialects.json_bounds import UNREADABLE, count_values
+from jackline.http1.compression import MOST_RATIO, SLICE_BYTES
 from jackline.outside_names import cut_name
 from jackline.telemetry.export_filter import Document, fit_export
 from jackline.telemetry.otlp_export import Forwarder, Tracing
 from jackline.telemetry.settings import OtlpSettings
 from jackline.telemetry.spans import ToolRan
-from jackline.upstream.bounded_answers import MOST_RATIO, SLICE_BYTES
 
 Place: TypeAlias = Callable[[str, str], tuple[str, str]]
 """The trace and the span of an agent by its session and id; empty where none is known."""

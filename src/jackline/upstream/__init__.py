@@ -2,14 +2,12 @@
 
 Rules: (1) nothing here knows what a request means; (2) every attempt ends exactly once; (3) no
 request leaves but to a configured origin.
-Not here: when to send, what a failure means, what to do about it (calls/, lanes/, failures/).
 """
 
+from jackline.http1.headers import Headers
 from jackline.upstream.dialler import proxy_from_environment
-from jackline.upstream.http_messages import end_to_end
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import (
-    Headers,
     ResponseHandler,
     Upstream,
     UpstreamAttempt,
@@ -25,6 +23,5 @@ __all__ = [
     "Upstream",
     "UpstreamAttempt",
     "UpstreamRequest",
-    "end_to_end",
     "proxy_from_environment",
 ]

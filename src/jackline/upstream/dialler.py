@@ -5,7 +5,6 @@ cancellation leaves no socket; (3) only HTTP/1.1 is offered; (4) the addresses o
 8305): families alternate, each address has a short head start over the next, one connection is left
 or none, and if all fail the error is that of the first; (5) this machine is never reached through a
 proxy; a proxy's refusal is reported as such, its credentials never.
-Not here: when to open one (http_upstream.py), absolute-form requests (http_messages.py).
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import os
 import socket
 import ssl
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import TypeAlias, cast
 
-from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
-
+from jackline.http1.responses import ResponseParser
 from jackline.upstream.interface import NameTimeoutError, ProxyRefusedError
 from jackline.upstream.origin import Address, Origin
 
@@ -30,7 +29,8 @@ _HEAD_BYTES = 64 * 1024
 def proxy_from_environment(url: str, environ: Mapping[str, str]) -> str | None:
     """The proxy for `url` by HTTPS_PROXY, HTTP_PROXY and NO_PROXY, in either case of letters."""
     address = Origin(url).address
-    if address.is_loopback or _is_exempt(address, _variable(environ, "no_proxy")):
+    exempt = _variable(environ, "no_proxy").lower().split(",")
+    if address.is_loopback or any(_covers(entry.strip(), address) for entry in exempt):
         return None
     proxy = _variable(environ, f"{address.scheme}_proxy") or _variable(environ, "all_proxy")
     if not proxy:
@@ -42,17 +42,13 @@ def _variable(environ: Mapping[str, str], name: str) -> str:
     return (environ.get(name) or environ.get(name.upper()) or "").strip()
 
 
-def _is_exempt(address: Address, no_proxy: str) -> bool:
-    return any(_covers(entry.strip().lower(), address) for entry in no_proxy.split(","))
-
-
 def _covers(entry: str, address: Address) -> bool:
     if not entry:
         return False
     if entry == "*":
         return True
-    if _is_network(entry):
-        return _holds(entry, address.host)
+    with suppress(ValueError):  # most entries are names
+        return _is_within(address.host, ipaddress.ip_network(entry, strict=False))
     host, colon, port = entry.rpartition(":")
     if colon and port.isdigit() and "]" not in port:
         if int(port) != address.port:
@@ -62,60 +58,51 @@ def _covers(entry: str, address: Address) -> bool:
     return address.host == entry or address.host.endswith(f".{entry}")
 
 
-def _is_network(entry: str) -> bool:
+def _is_within(host: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
     try:
-        ipaddress.ip_network(entry, strict=False)
-    except ValueError:
-        return False
-    return True
-
-
-def _holds(network: str, host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
+        return ipaddress.ip_address(host) in network
     except ValueError:  # the host is a name
         return False
 
 
 class ProxyTunnel(asyncio.Protocol):
-    """Asks the proxy for a way to the origin; `opened` has its word."""
+    """Requests a tunnel to the origin from the proxy; `opened` has its answer."""
 
     def __init__(self, origin: Origin) -> None:
-        self._request = _connect_request(origin)
-        self._parser = HttpResponseParser(self)
+        authority = origin.address.authority
+        lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
+        if origin.proxy_credentials is not None:
+            lines.append(f"Proxy-Authorization: {origin.proxy_credentials}")
+        self._request = "\r\n".join([*lines, "", ""]).encode("ascii")
+        self._parser = ResponseParser()
+        self._parser.expect(has_no_body=True)
         self._bytes = 0
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Whoever was to wait for it may be gone by then; that is no error to report.
-        self.opened.add_done_callback(lambda word: word.cancelled() or word.exception())
+        # The task that waits for it may be gone by then; that is no error to report.
+        self.opened.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask."""
+        """Send the request."""
         cast(asyncio.Transport, transport).write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Read the proxy's answer."""
+        """Parse the proxy's answer: any success opens the tunnel."""
+        if self.opened.done():
+            return
         self._bytes += len(data)
-        try:
-            self._parser.feed_data(data)
-        except HttpParserUpgrade:
-            pass  # what an open tunnel looks like to some versions of the parser
-        except HttpParserError as error:
-            self._fail(f"its answer is not proper HTTP ({error})")
-        if self._bytes > _HEAD_BYTES:
+        self._parser.feed(data)
+        status, fault = self._parser.status, self._parser.fault
+        if fault is not None:
+            self._fail(str(fault))
+        elif 200 <= status < 300:
+            self.opened.set_result(None)
+        elif status:
+            self._fail(f"status {status}" + (", credentials wanted" if status == 407 else ""))
+        elif self._bytes > _HEAD_BYTES:
             self._fail("its answer has no end")
 
-    def on_headers_complete(self) -> None:
-        """Know the proxy's word: any success opens the way."""
-        status = self._parser.get_status_code()
-        if status < 200 or self.opened.done():
-            return
-        if status < 300:
-            self.opened.set_result(None)
-        else:
-            self._fail(f"status {status}" + (", credentials wanted" if status == 407 else ""))
-
     def connection_lost(self, exc: Exception | None) -> None:
-        """Without a word until now, this is one."""
+        """The proxy has closed the connection."""
         self._fail(f"it closed the connection{f' ({exc})' if exc else ''}")
 
     def _fail(self, why: str) -> None:
@@ -123,18 +110,10 @@ class ProxyTunnel(asyncio.Protocol):
             self.opened.set_exception(ProxyRefusedError(why))
 
 
-def _connect_request(origin: Origin) -> bytes:
-    authority = origin.address.authority
-    lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
-    if origin.proxy_credentials is not None:
-        lines.append(f"Proxy-Authorization: {origin.proxy_credentials}")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
-
-
 HEAD_START_SECONDS = 0.25
 # A stream may be silent for minutes: middle boxes forget connections that are, and a peer that is
-# gone must be told apart from one that thinks. So the other side's system is asked after half a
-# minute of silence, every ten seconds, and after a minute without its word the connection is over.
+# gone must be distinguished from one that thinks. So the other side's system is probed after half a
+# minute of silence, every ten seconds, and after a minute without its answer the connection ends.
 _GONE_AFTER = 60
 _TCP_OPTIONS = (
     ("TCP_KEEPIDLE", 30),
@@ -220,14 +199,14 @@ async def _clear_away(
 def _drop_if_won_late(
     task: asyncio.Task[asyncio.Transport], winner: asyncio.Transport | None
 ) -> None:
-    # Asking for the error also tells the loop that somebody has seen it.
+    # `exception()` also marks the error as seen for the loop.
     if not task.cancelled() and task.exception() is None and task.result() is not winner:
         task.result().abort()
 
 
 async def _connect(place: SocketAddress) -> asyncio.Transport:
     family, host, port = place
-    # No socket of ours is given to the loop: uvloop, cancelled at the wrong moment, would close
+    # No socket of ours is passed to the loop: uvloop, cancelled at the wrong moment, would close
     # it and leave us believing that we own its number.
     transport, _ = await asyncio.get_running_loop().create_connection(
         asyncio.Protocol, host, port, family=family
@@ -275,10 +254,15 @@ class Dialler:
         is_handed_over = False
         try:
             if context is not None and origin.proxy_address is not None:
-                await self._tunnel(transport)
-            secured = (
-                transport if context is None else await self._secured(transport, context, protocol)
-            )
+                tunnel = ProxyTunnel(origin)
+                transport.set_protocol(tunnel)
+                tunnel.connection_made(transport)
+                await tunnel.opened
+            secured: asyncio.Transport | None = transport
+            if context is not None:
+                secured = await asyncio.get_running_loop().start_tls(
+                    transport, protocol, context, server_hostname=origin.address.host
+                )
             if secured is None or secured.is_closing():
                 raise ConnectionResetError("connection reset before anything was sent")
             if context is None:
@@ -288,19 +272,6 @@ class Dialler:
         finally:
             if not is_handed_over:
                 transport.abort()
-
-    async def _tunnel(self, transport: asyncio.Transport) -> None:
-        tunnel = ProxyTunnel(self._origin)
-        transport.set_protocol(tunnel)
-        tunnel.connection_made(transport)
-        await tunnel.opened
-
-    async def _secured(
-        self, transport: asyncio.Transport, context: ssl.SSLContext, protocol: asyncio.Protocol
-    ) -> asyncio.Transport | None:
-        return await asyncio.get_running_loop().start_tls(
-            transport, protocol, context, server_hostname=self._origin.address.host
-        )
 
     def _tls(self) -> ssl.SSLContext:
         if self._context is None:

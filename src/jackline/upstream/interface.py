@@ -5,18 +5,15 @@ gets at most one `began`, and ends with exactly one of `ended` and `broke`; (3) 
 nothing more is reported; (4) bytes are passed on as they came, nothing is interpreted; (5) every
 error is a ConnectionError in words that `classify` knows, so that a handler needs to know only
 OSError; an answer that had begun differs from one that never came.
-Not here: the real upstream (http_upstream.py), the scripted one (jackline.testing), what follows
-from an error (failures/, calls/).
+The scripted upstream is in jackline.testing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
+from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
-
-Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 
 class UpstreamRequest(NamedTuple):
@@ -24,10 +21,10 @@ class UpstreamRequest(NamedTuple):
 
     `target` is path and query as they go on the request line, to be put behind the upstream's own
     path prefix. `body` is complete; its length and the host are written by the upstream. `lines`
-    are the headers as `head.header_lines` wrote them, for whoever sends the same ones repeatedly.
-    `fresh` asks for a new connection, because what was sent on a kept one is not answered.
+    are the result of `request_lines(headers)`, for callers that send the same ones repeatedly.
+    `fresh` demands a new connection, because what was sent on a pooled one is not answered.
     `plain` is what a compressed body holds, where that is known: for reading, never to be sent.
-    `hour_marks` asks whoever renders it for the vendor to have its cache marks ask for an hour.
+    `hour_marks` demands that the cache marks of the rendered request demand an hour.
     """
 
     method: bytes
@@ -45,7 +42,7 @@ class UpstreamRequest(NamedTuple):
 
 
 class ResponseHandler(Protocol):
-    """Who listens to an attempt."""
+    """Handles the answer to an attempt."""
 
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer is there, whatever its status; with end-to-end headers only."""
@@ -72,7 +69,7 @@ class UpstreamAttempt(Protocol):
         ...
 
     def pause(self) -> None:
-        """Stop reading: whoever takes the bytes is slow."""
+        """Stop reading: the receiver of the bytes is slow."""
         ...
 
     def resume(self) -> None:
@@ -80,11 +77,28 @@ class UpstreamAttempt(Protocol):
         ...
 
 
+class _SilentHandler:
+    """Handles attempts whose answers nobody needs any more."""
+
+    __slots__ = ()
+
+    def began(self, status: int, headers: Headers) -> None: ...
+
+    def heard(self, data: bytes) -> None: ...
+
+    def ended(self) -> None: ...
+
+    def broke(self, error: OSError) -> None: ...
+
+
+SILENT_HANDLER = _SilentHandler()
+
+
 class Upstream(Protocol):
     """Sends attempts on lanes."""
 
     def start(
-        self, message: UpstreamRequest, lane: LaneId, ear: ResponseHandler
+        self, message: UpstreamRequest, lane: LaneId, handler: ResponseHandler
     ) -> UpstreamAttempt:
         """Begin one attempt."""
         ...
@@ -97,36 +111,8 @@ class NoAnswerError(ConnectionError):
         super().__init__("the server disconnected without sending a response")
 
 
-class CutShortError(ConnectionError):
-    """The answer began, and the connection ended before the answer did."""
-
-    def __init__(self) -> None:
-        super().__init__("the connection was closed unexpectedly, before the answer was complete")
-
-
-class NotHttpError(ConnectionError):
-    """What came where the head of an answer should be is none."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"protocol error: the answer is not proper HTTP/1.1 ({why})")
-
-
-class GarbledError(ConnectionError):
-    """The head of the answer was right, its body is not."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"error decoding response body: its framing is broken ({why})")
-
-
-class DecompressionError(ConnectionError):
-    """The body came as it was framed, and what it is compressed with cannot be undone."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(f"error decoding response body: its compression is broken ({why})")
-
-
 class AnswerTooLargeError(ConnectionError):
-    """The answer has more bytes, unpacked, than it may have."""
+    """The answer has more bytes, decompressed, than it may have."""
 
     def __init__(self, most: int) -> None:
         super().__init__(f"the upstream's answer is larger than limits.answer allows: {most} bytes")
@@ -156,7 +142,7 @@ class NameTimeoutError(TimeoutError):
 
 
 class ClosedHereError(ConnectionAbortedError):
-    """We ended it ourselves: the upstream is closed, or whoever listened has failed."""
+    """We ended it ourselves: the upstream is closed, or the handler has failed."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the connection was aborted on this side: {why}")

@@ -2,7 +2,6 @@
 
 Rules: (1) an origin is validated completely when it is made: reading it later cannot fail; (2) no
 address has a user name or password except the proxy's, and that one is never shown.
-Not here: opening connections and reading the environment (dialler.py).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from jackline.errors import BadArgumentError
+from jackline.http1.headers import RequestHeads
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -84,6 +84,15 @@ class Origin:
         object.__setattr__(self, "proxy_address", proxy)
         object.__setattr__(self, "proxy_credentials", credentials)
 
+    def request_heads(self) -> RequestHeads:
+        """Renders the heads of requests to this origin; a proxy gets them in absolute form."""
+        prefix, lines = self.path, f"Host: {self.address.host_header}\r\n"
+        if self.proxy_address is not None and self.address.scheme == "http":
+            prefix = f"http://{self.address.host_header}{self.path}"
+            if self.proxy_credentials is not None:
+                lines += f"Proxy-Authorization: {self.proxy_credentials}\r\n"
+        return RequestHeads(prefix, lines)
+
 
 def _split(url: str, what: str, schemes: tuple[str, ...]) -> SplitResult:
     try:
@@ -97,9 +106,9 @@ def _split(url: str, what: str, schemes: tuple[str, ...]) -> SplitResult:
 
 def _unusable(what: str, schemes: tuple[str, ...]) -> BadArgumentError:
     # The address itself is not repeated: it may hold a password.
-    meant = " or ".join(f"{scheme}://host" for scheme in schemes)
+    forms = " or ".join(f"{scheme}://host" for scheme in schemes)
     return BadArgumentError(
-        f"The address of the {what} cannot be used.", hint=f"Write it as {meant}."
+        f"The address of the {what} cannot be used.", hint=f"Write it as {forms}."
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jackline.upstream.http_messages import ResponseParser
+from jackline.http1.responses import ResponseParser
 from tests.fuzz.cutting import in_packets
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -62,9 +62,9 @@ def seeds_429() -> bytes:
 
 def check(data: bytes) -> None:
     """Read the bytes as one packet and as many, also as the answer to a HEAD request."""
-    for is_to_head in (False, True):
-        whole = read([data], is_to_head=is_to_head)
-        cut = read(in_packets(data), is_to_head=is_to_head)
+    for has_no_body in (False, True):
+        whole = read([data], has_no_body=has_no_body)
+        cut = read(in_packets(data), has_no_body=has_no_body)
         assert len(whole.content) <= len(data)
         if whole.complete and cut.complete:
             assert whole[:4] == cut[:4], "packets change what is read"
@@ -72,10 +72,10 @@ def check(data: bytes) -> None:
             assert whole.complete == cut.complete, "packets change whether it is complete"
 
 
-def read(packets: Iterable[bytes], *, is_to_head: bool) -> Read:
+def read(packets: Iterable[bytes], *, has_no_body: bool) -> Read:
     """What a connection's owner would see until the answer is complete or faulty."""
     reader = ResponseParser()
-    reader.expect(is_to_head=is_to_head)
+    reader.expect(has_no_body=has_no_body)
     headers: list[tuple[bytes, bytes]] = []
     content = b""
     for packet in packets:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from jackline.gateway.request_reader import RequestReader, RequestRefusal, RequestStage
 from jackline.gateway.settings import LimitSettings
+from jackline.http1.requests import RequestParser, RequestRefusal, RequestStage
 from tests.fuzz.cutting import in_packets
 
 LIMITS = LimitSettings(headers=2_000, body=3_000)
@@ -74,7 +74,7 @@ def check(data: bytes) -> None:
 
 def read(packets: Iterable[bytes]) -> Read:
     """What a connection's owner would be given."""
-    reader = RequestReader(LIMITS)
+    reader = RequestParser(LIMITS.headers, LIMITS.body)
     requests: list[tuple[bytes, bytes, list[tuple[bytes, bytes]], bytes]] = []
     for packet in packets:
         rest: bytes | memoryview = packet

@@ -44,9 +44,9 @@ from jackline.flows.agent_spec import (
     OWN_LOOP,
     AgentOptions,
     AgentSpec,
-    HookGiven,
-    Resumed,
-    ToolGiven,
+    EarlierAgent,
+    HookLike,
+    ToolLike,
     check_count,
     check_text,
     continued_task_id,
@@ -311,7 +311,7 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     *,
     schema: object = None,
     model: str | None = None,
-    tools: Iterable[ToolGiven] | None = None,
+    tools: Iterable[ToolLike] | None = None,
     system: str | None = None,
     runner: str | None = None,
     label: str = "",
@@ -322,8 +322,8 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
     deadline: datetime | Duration | None = None,
     retries: int = 1,
     resume: str | None = None,
-    continue_from: Resumed | None = None,
-    on_end: HookGiven | Iterable[HookGiven] | None = None,
+    continue_from: EarlierAgent | None = None,
+    on_end: HookLike | Iterable[HookLike] | None = None,
     class_: str | None = None,
 ) -> AgentCall[Any]:
     """An agent to await: gives text, or what `schema` (a type or a JSON Schema) describes.
@@ -421,7 +421,7 @@ MOST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[T_co]):
-    """How many calls ended, in the order they were given."""
+    """How many calls ended, in their order."""
 
     outcomes: tuple[Outcome[T_co], ...]
 
@@ -446,7 +446,7 @@ class Batch(Generic[T_co]):
         return f"{whole}, {failed.total():,} failed: {kinds}"
 
     def require(self, least: int | None = None) -> Batch[T_co]:
-        """The same batch; StepFailedError when fewer than `least` (all, if not said) are ok."""
+        """The same batch; StepFailedError when fewer than `least` (all by default) are ok."""
         needed = len(self.outcomes) if least is None else least
         if len(self.values) < needed:
             raise StepFailedError(
@@ -477,9 +477,9 @@ async def parallel(
             f"parallel() cannot go through a {type(calls).__name__}.",
             hint="Give many calls: parallel(agent(…) for …), or a list of them.",
         )
-    given = await _collect(calls)
+    collected = await _collect(calls)
     slots = None if limit is None else asyncio.Semaphore(limit)
-    tasks = [asyncio.create_task(_outcome_of(call, slots)) for call in given]
+    tasks = [asyncio.create_task(_outcome_of(call, slots)) for call in collected]
     try:
         if tasks:
             await asyncio.wait(tasks)
@@ -498,32 +498,32 @@ async def parallel(
 async def _collect(
     calls: Iterable[Awaitable[T]] | AsyncIterable[Awaitable[T]],
 ) -> list[Awaitable[T]]:
-    given: list[Awaitable[T]] = []
+    collected: list[Awaitable[T]] = []
     try:
         if isinstance(calls, AsyncIterable):
             async for call in calls:
-                given.append(call)
-                _check(given)
+                collected.append(call)
+                _check(collected)
         else:
             for call in calls:
-                given.append(call)
-                _check(given)
+                collected.append(call)
+                _check(collected)
     except BaseException:
-        for call in given:
+        for call in collected:
             if isinstance(call, Coroutine):
                 call.close()
         raise
-    return given
+    return collected
 
 
-def _check(given: list[Awaitable[T]]) -> None:
-    call = given[-1]
+def _check(collected: list[Awaitable[T]]) -> None:
+    call = collected[-1]
     if not isinstance(call, Awaitable):
         raise BadArgumentError(
             f"parallel() cannot await a {type(call).__name__}.",
             hint="Give calls that were not awaited: parallel(agent(…) for …).",
         )
-    if len(given) > MOST:
+    if len(collected) > MOST:
         raise BadArgumentError(
             f"parallel() takes up to {MOST:,} calls.", hint="Split them into several."
         )

@@ -2,8 +2,7 @@
 
 Rules: (1) `ctx` is the current run's, in the flow, in steps, in tools and in their threads;
 during clean-up it is the run's that is cleaned up; (2) a resource is saved when `ctx.resource(…)`
-was awaited, or has returned in a thread; (3) notes are the author's own words: nothing is added.
-Not here: releasing (cleanup/).
+was awaited, or has returned in a thread; (3) notes are the author's own text: nothing is added.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from jackline.flows.records import ResourceRecord, ResourceState
 
 
 class PendingRegistration:
-    """Something that is being kept; await it, where one can."""
+    """A resource that is being saved; await it, where one can."""
 
-    def __init__(self, kept: asyncio.Future[None] | None) -> None:
-        self._kept = kept
+    def __init__(self, saved: asyncio.Future[None] | None) -> None:
+        self._saved = saved
 
     def __await__(self) -> Generator[Any, Any, None]:
-        if self._kept is not None:
-            yield from asyncio.shield(self._kept).__await__()
+        if self._saved is not None:
+            yield from asyncio.shield(self._saved).__await__()
 
 
 class Context:
@@ -37,22 +36,22 @@ class Context:
     @property
     def run_id(self) -> str:
         """The run's id."""
-        standing = CLEANUP_SCOPE.get()
-        return standing.run_id if standing else scope_for("ctx.run_id").run.run_id
+        cleanup = CLEANUP_SCOPE.get()
+        return cleanup.run_id if cleanup else scope_for("ctx.run_id").run.run_id
 
     @property
     def phase(self) -> str:
         """The current phase; empty outside any."""
-        standing = CLEANUP_SCOPE.get()
-        if standing is not None and standing.left is not None:
-            return standing.phase
+        cleanup = CLEANUP_SCOPE.get()
+        if cleanup is not None and cleanup.left is not None:
+            return cleanup.phase
         return scope_for("ctx.phase").phase
 
     @property
     def task_id(self) -> str:
         """The agent for which this tool works, or whose end is cleaned up after; or empty."""
-        standing = CLEANUP_SCOPE.get()
-        return standing.task_id if standing else scope_for("ctx.task_id").task_id
+        cleanup = CLEANUP_SCOPE.get()
+        return cleanup.task_id if cleanup else scope_for("ctx.task_id").task_id
 
     @property
     def idempotency_key(self) -> str:
@@ -60,21 +59,21 @@ class Context:
 
         A hook runs at least once per ending, each time with the same idempotency key.
         """
-        standing = CLEANUP_SCOPE.get()
-        if standing is None or not standing.key:
+        cleanup = CLEANUP_SCOPE.get()
+        if cleanup is None or not cleanup.key:
             raise UsageError(
                 "ctx.idempotency_key is known only in an on_end hook.",
                 hint="In a step, use ctx.run_id and the arguments of the step.",
             )
-        return standing.key
+        return cleanup.key
 
     @property
     def budget(self) -> BudgetLeft:
         """What is left here: of the run's budgets, the child flow's, and so on."""
         if _left_run() is not None:
             raise UsageError(
-                "ctx.budget is not known here: no process carries this run any more.",
-                hint="Use what the hook is given: the outcome has usage and cost.",
+                "ctx.budget is not known here: no process runs this flow any more.",
+                hint="Use what the hook gets: the outcome has usage and cost.",
             )
         return scope_for("ctx.budget").account.left()
 
@@ -85,8 +84,8 @@ class Context:
             _on_loop(left.loop, lambda: left.note(text, detail))
             return
         run = scope_for("ctx.note()").run
-        said = {"says": text, **detail}
-        _on_loop(run.loop, lambda: run.events.log(run.clock.wall(), "note", "", said))
+        line = {"says": text, **detail}
+        _on_loop(run.loop, lambda: run.events.log(run.clock.wall(), "note", "", line))
 
     def resource(
         self,
@@ -99,7 +98,7 @@ class Context:
         """Put something rented on the ledger, to be released at the end of this agent or run.
 
         `release` is a shell command, or a function at the top level of the flow's file that is
-        given the name; `lease` is how long it may be held at most.
+        called with the name; `lease` is how long it may be held at most.
         """
         left = _left_run()
         run = scope_for("ctx.resource()").run if left is None else left
@@ -119,10 +118,10 @@ class Context:
 
 def _registering(run: Execution | OwnerlessRun, record: ResourceRecord) -> PendingRegistration:
     keeping = run.keep(record) if isinstance(run, OwnerlessRun) else run.resources.take(record)
-    if _here() is not run.loop:
+    if _current_loop() is not run.loop:
         asyncio.run_coroutine_threadsafe(keeping, run.loop).result()
         return PendingRegistration(None)
-    # Begun at once, so that it is kept even if nobody awaits it.
+    # Begun at once, so that it is saved even if nobody awaits it.
     if isinstance(run, OwnerlessRun):
         return PendingRegistration(run.write(keeping))
     task = run.loop.create_task(keeping)
@@ -132,19 +131,19 @@ def _registering(run: Execution | OwnerlessRun, record: ResourceRecord) -> Pendi
 
 
 def _left_run() -> OwnerlessRun | None:
-    """The run that is cleaned up after here, if no process carries it."""
-    standing = CLEANUP_SCOPE.get()
-    return None if standing is None else standing.left
+    """The run that is cleaned up after here, if no process runs it."""
+    cleanup = CLEANUP_SCOPE.get()
+    return None if cleanup is None else cleanup.left
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
-    if _here() is loop:
+    if _current_loop() is loop:
         act()
     else:
         loop.call_soon_threadsafe(act)
 
 
-def _here() -> asyncio.AbstractEventLoop | None:
+def _current_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -4,7 +4,6 @@ Rules: (1) called inside a run a flow is a child: same run, same keys, its budge
 parent's; outside a run it says how to run it; (2) all its parameters can be saved by name; (3) a
 flow's file is run anew at each loading, under a name of its own, never as `__main__`, and modules
 beside it can be imported; (4) a fault is reported with the file's name, the line, and what to do.
-Not here: running it (flow_run.py), arguments (values.py).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from jackline.budgets.budget import Budget
 from jackline.errors import BadArgumentError, UnreadableError, UsageError
-from jackline.flows.agent_spec import HookGiven, hooks
+from jackline.flows.agent_spec import HookLike, hooks
 from jackline.flows.execution.execution import CURRENT, scope_for
 from jackline.flows.flow_sources import SOURCES, CheckedLoader, check_user_code
 from jackline.flows.values import Shape, check_signature, returned_shape, returned_type
@@ -42,7 +41,7 @@ class Flow(Generic[P, T]):
         *,
         name: str | None = None,
         budget: Budget | None = None,
-        on_end: HookGiven | Iterable[HookGiven] | None = None,
+        on_end: HookLike | Iterable[HookLike] | None = None,
     ) -> None:
         if not inspect.iscoroutinefunction(function):
             raise BadArgumentError(
@@ -106,7 +105,7 @@ def flow(
     *,
     name: str | None = None,
     budget: Budget | None = None,
-    on_end: HookGiven | Iterable[HookGiven] | None = None,
+    on_end: HookLike | Iterable[HookLike] | None = None,
 ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Flow[P, T]]: ...
 
 
@@ -116,7 +115,7 @@ def flow(
     *,
     name: str | None = None,
     budget: Budget | None = None,
-    on_end: HookGiven | Iterable[HookGiven] | None = None,
+    on_end: HookLike | Iterable[HookLike] | None = None,
 ) -> Any:
     """Make a flow of an async function: `@flow`, or `@flow(budget=Budget(dollars=5))`.
 
@@ -125,7 +124,7 @@ def flow(
     """
     if function is not None:
         return Flow(function, name=name, budget=budget, on_end=on_end)
-    return lambda given: Flow(given, name=name, budget=budget, on_end=on_end)
+    return lambda decorated: Flow(decorated, name=name, budget=budget, on_end=on_end)
 
 
 _count = itertools.count()
@@ -158,7 +157,7 @@ _MARK_ONE = "Mark an async function at the top level of the file with @flow."
 
 
 def split_reference(reference: str) -> tuple[Path, str]:
-    """The file and the flow's name (empty when none is given)."""
+    """The file and the flow's name (empty without one)."""
     file, colon, name = reference.rpartition(":")
     # A lone drive letter is a Windows path, not a file and a name.
     if colon and len(file) > 1 and name.isidentifier():

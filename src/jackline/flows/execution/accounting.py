@@ -450,7 +450,7 @@ class AgentAccounting:
         if outcome.cost is None and used.dollars:
             outcome = replace(outcome, cost=used.dollars)
         if not outcome.turns:
-            # It was ended from outside, and nobody said how far it had come.
+            # It was ended from outside, and it is not known how far it had come.
             outcome = replace(outcome, turns=used.turns)
         return outcome
 

@@ -130,7 +130,7 @@ def _what_happened(before: CallRecord | Outcome[Any] | None) -> str:
     """What cut the last attempt off, for the agent that continues; empty when there was none."""
     if isinstance(before, CallRecord):
         if before.state is CallState.RUNNING:
-            return "The process that carried you ended before you were done."
+            return "The process that ran you ended before you were done."
         before = decode_outcome(before.outcome) if before.outcome and before.started_at else None
     if before is None:
         return ""

@@ -21,7 +21,7 @@ from jackline.budgets.budget import Amount, Unit
 from jackline.budgets.ledger import BudgetRefusal, Reservation, ReservationState
 from jackline.failures import Failure, Kind
 from jackline.flows.execution.accounting import AgentAccounting
-from jackline.flows.execution.execution import Execution
+from jackline.flows.execution.execution import Execution, first_done
 from jackline.flows.execution.gate import GateState, Ticket
 from jackline.flows.execution.work_time import TimeLimits
 from jackline.flows.records import CallRecord
@@ -148,21 +148,14 @@ class AgentCallGate:
             if not slot.granted.is_set():
                 self._works_meanwhile = False
                 why = WAITS_FOR_PROCESSES.format(most=slots.most)
-                await self._wait(self._first_of(slot.granted, self._run.interrupted), why)
+                decided = first_done(slot.granted.wait(), self._run.interrupted.wait())
+                await self._wait(decided, why)
                 if not slot.granted.is_set():
                     await self._pass_gate()  # it is closed: a stopping run is not to wait for us
                     await self._wait(slot.granted.wait(), why)
             yield
         finally:
             slots.release(slot)
-
-    async def _first_of(self, *events: asyncio.Event) -> None:
-        waits = [asyncio.ensure_future(event.wait()) for event in events]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
 
     async def _wait(
         self, event: Awaitable[object], why: str = "", until: float | None = None

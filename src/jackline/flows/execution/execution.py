@@ -437,3 +437,13 @@ def scope_for(what: str) -> FlowScope:
             hint="Mark the function with @flow; start it with jackline.run(…) or `jackline run`.",
         )
     return scope
+
+
+async def first_done(*waits: Coroutine[Any, Any, object]) -> None:
+    """Returns when the first of these does; the others are cancelled."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -12,15 +12,13 @@ has failed when a quota limit is met before any call was answered; the pause dou
 failed one, never ends before the limit's own reset, and after so many a person has to act; (7) the
 count of wake-ups is saved in a log of the run itself, so that every process continues it; `WakeUps`
 is pure.
-Not here: why it parks or closes (call_gate.py, flows/execution/execution.py), when it is time
-(flow_run.py), whether a run may wake (settings.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -83,7 +81,7 @@ class Gate:
     # --- for those who pass -------------------------------------------------------------------
 
     def ticket(self, *, may_probe: bool = True) -> Ticket:
-        """A place before the gate; give it back with `done`."""
+        """A place before the gate; end it with `done`."""
         ticket = Ticket(may_probe=may_probe)
         self._tickets[ticket] = None
         return ticket
@@ -93,7 +91,7 @@ class Gate:
         self._tickets.pop(ticket, None)
         ticket.working = False
         self._probe_left(ticket)
-        self._tell_if_quiet()
+        self._check_rest()
 
     async def enter(self, ticket: Ticket) -> None:
         """Returns when this one may go on; StopAgentError when it never may."""
@@ -101,9 +99,9 @@ class Gate:
             self._pass(ticket)
             return
         ticket.working = False
-        # A probe that waits again has met the wall, or stands before a closed gate.
+        # A probe that waits again has met the wall, or the gate is closed.
         self._probe_left(ticket)
-        self._tell_if_quiet()
+        self._check_rest()
         while not self._may_pass(ticket):
             ticket.waiting = asyncio.get_running_loop().create_future()
             try:
@@ -130,7 +128,7 @@ class Gate:
     ) -> None:
         """This one met a wall; with `needs_person`, only a person can take it away.
 
-        The reset was given as a date, or reckoned from a duration.
+        `is_date`: the reset was announced as a date; otherwise it is reckoned from a duration.
         """
         now = self._clock.wall()
         if self.state is GateState.CLOSED:
@@ -145,10 +143,12 @@ class Gate:
             return
         guess = self._guess(resets_at, now)
         self._wakes_by_date = is_date and not guess
-        self._park(why, None if needs_person else max(resets_at or 0.0, guess))
+        self.why, self._probe = why, None
+        self.wake_at = None if needs_person else max(resets_at or 0.0, guess)
+        self._set(GateState.PARKED)
 
     def wait_for(self, why: str, wake_at: float | None) -> None:
-        """Stay parked until then, later than the wall said; None: until a person acts."""
+        """Stay parked until then, later than the wall's reset; None: until a person acts."""
         if self.state is GateState.PARKED and (why, wake_at) != (self.why, self.wake_at):
             self.why, self.wake_at, self._wakes_by_date = why, wake_at, False
             self.changed.set()
@@ -166,7 +166,7 @@ class Gate:
         if self.state in (GateState.PARKED, GateState.OPEN):
             self._set(GateState.PROBING)
             self._probe = None
-            self._free_steps()
+            self._free([ticket for ticket in self._tickets if not ticket.may_probe])
             self._next_probe()
 
     def close(self, stop: StopAgentError | None = None) -> None:
@@ -174,8 +174,8 @@ class Gate:
         self._stop = self._stop or stop
         self._set(GateState.CLOSED)
         if stop is not None:
-            self._free(list(self._tickets), lambda: 0.0)
-        self._tell_if_quiet()
+            self._free(self._tickets)
+        self._check_rest()
 
     def parked_for(self) -> float:
         """How long nobody passed, in all: the run's duration is without it."""
@@ -190,7 +190,7 @@ class Gate:
 
     @property
     def agents(self) -> int:
-        """How many agents have not ended, wherever they stand."""
+        """How many agents have not ended, before or past the gate."""
         return sum(ticket.may_probe for ticket in self._tickets)
 
     @property
@@ -215,17 +215,12 @@ class Gate:
         ticket.working = ticket.underway = True
         ticket.opening = self._opening
 
-    def _park(self, why: str, wake_at: float | None) -> None:
-        self.why, self.wake_at, self._probe = why, wake_at, None
-        self._set(GateState.PARKED)
-
     def _open(self) -> None:
         self._opening += 1
         self._guesses = 0
         self._probe = None
         self._set(GateState.OPEN)
-        spread = min(_LONGEST_SPREAD, _SPREAD_EACH * self.waiting)
-        self._free(list(self._tickets), lambda: self._draw() * spread)
+        self._free(self._tickets, min(_LONGEST_SPREAD, _SPREAD_EACH * self.waiting))
 
     def _set(self, state: GateState) -> None:
         now = self._clock.monotonic()
@@ -236,7 +231,7 @@ class Gate:
         self.changed.set()
 
     def _guess(self, resets_at: float | None, now: float) -> float:
-        """When to ask again though nothing says when: after a while, then ever more rarely."""
+        """When to try again though nothing says when: after a while, then ever more rarely."""
         if resets_at is not None and resets_at > now:
             return 0.0
         wait = min(_LONGEST_GUESS, _FIRST_GUESS * 2.0**self._guesses)
@@ -251,19 +246,17 @@ class Gate:
 
     def _next_probe(self) -> None:
         waiting = [t for t in self._tickets if t.waiting is not None and t.may_probe]
-        # One that has work behind it tells as much as a new one, and is the dearer to leave idle.
+        # One that has begun shows as much as a new one, and costs more while it is idle.
         waiting.sort(key=lambda ticket: not ticket.underway)
-        self._free(waiting[:1], lambda: 0.0)
+        self._free(waiting[:1])
 
-    def _free_steps(self) -> None:
-        self._free([t for t in self._tickets if not t.may_probe], lambda: 0.0)
-
-    def _free(self, tickets: list[Ticket], delay: Callable[[], float]) -> None:
+    def _free(self, tickets: Iterable[Ticket], spread: float = 0.0) -> None:
+        """Let those of them that wait pass, within so many seconds."""
         for ticket in tickets:
             if ticket.waiting is not None and not ticket.waiting.done():
-                ticket.waiting.set_result(delay())
+                ticket.waiting.set_result(self._draw() * spread if spread else 0.0)
 
-    def _tell_if_quiet(self) -> None:
+    def _check_rest(self) -> None:
         if self.state is GateState.CLOSED and self.quiet:
             self.came_to_rest.set()
 
@@ -281,7 +274,7 @@ class WakeUps:
     trying: bool = False
 
     def woke(self, *, by_person: bool = False) -> WakeUps:
-        """The run goes on: by itself, or since a person said so."""
+        """The run wakes: by itself, or since a person ordered it."""
         return WakeUps() if by_person else WakeUps(self.failed, trying=True)
 
     def answered(self) -> WakeUps:
@@ -297,7 +290,7 @@ class WakeUps:
         return 0 < most <= self.failed
 
     def wake_at(self, now: float, resets_at: float | None, most: int) -> float | None:
-        """When to wake next; None when a person has to say so."""
+        """When to wake next; None when a person has to decide."""
         if resets_at is None or self.is_over(most):
             return None
         if not self.failed:
@@ -314,14 +307,14 @@ class WakeUps:
         return f"{wall.rstrip('.')}; it woke {times} in a row and met a wall each time"
 
     def to_json(self) -> JsonObject:
-        """As it is kept."""
+        """As it is saved."""
         return {"failed": self.failed, "trying": self.trying}
 
     @classmethod
-    def from_json(cls, kept: JsonObject) -> WakeUps:
-        """As it was kept."""
-        failed = kept.get("failed")
-        return cls(failed if isinstance(failed, int) else 0, trying=bool(kept.get("trying")))
+    def from_json(cls, saved: JsonObject) -> WakeUps:
+        """As it was saved."""
+        failed = saved.get("failed")
+        return cls(failed if isinstance(failed, int) else 0, trying=bool(saved.get("trying")))
 
 
 class StoredWakeUps:
@@ -333,23 +326,22 @@ class StoredWakeUps:
         self._clock = clock
         self._name = task_id_of(claim.run_id, call_key(CallKind.STEP, "", "wake-ups"), 0)
         self._lines = 0
-        self._kept = WakeUps()
+        self._saved = WakeUps()
         self.now = WakeUps()
-        """Where they stand."""
 
     async def load(self) -> None:
         """Read what earlier processes have counted."""
         for line in await self._engine.entries(self._name):
             self._lines = line.number
-            self._kept = WakeUps.from_json(json.loads(line.data))
-        self.now = self._kept
+            self._saved = WakeUps.from_json(json.loads(line.data))
+        self.now = self._saved
 
-    async def keep(self) -> None:
-        """Keep where they stand, if that is new."""
+    async def save(self) -> None:
+        """Save the count, if it has changed."""
         now = self.now
-        if now == self._kept:
+        if now == self._saved:
             return
-        self._kept = now
+        self._saved = now
         self._lines += 1
         data = json.dumps(now.to_json()).encode()
         line = EntryRecord(self._name, self._lines, _KIND, data, self._clock.wall())

@@ -1,12 +1,12 @@
-"""Identify a request: session, agent, tag and client, its conversation and its shared prefix.
+"""Recognise who sends a request: session, agent, tag, client, credential, conversation and prefix.
 
 Rules: (1) who sends a request is read from headers and the path only; what is absent is None, never
-guessed; (2) conversation and prefix are names only: nothing of a prompt can be read from them; (3)
-for them the body is searched, not decoded, and only where it matters: a wrong name costs a wrong
-guess of a price, which the next answer corrects; (4) a conversation is named by its session and its
-first message: whatever changes that loses the cache, too; (5) a prefix without a cache mark has no
-name.
-Not here: whose account pays (lane_registry.py), what is cached (lanes/prompt_caches.py).
+guessed; a head that came before on the same connection is not read again; (2) a client's own
+headers and credentials pass unchanged; only ours (`x-jackline-…`) are removed; (3) conversation and
+prefix are names only: nothing of a prompt can be read from them; (4) for them the body is searched,
+not decoded, and only where it matters: a wrong name costs a wrong guess of a price, which the next
+answer corrects; (5) a conversation is named by its session and its first message: whatever changes
+that loses the cache, too; (6) a prefix without a cache mark has no name.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
+from jackline.gateway.connection import Exchange
+from jackline.http1.headers import HeaderFilter, Headers, request_lines
+from jackline.lane_id import LaneId
 from jackline.lanes.prompt_caches import is_worth_sharing
 from jackline.outside_names import cut_name
+from jackline.providers.settings import UpstreamSettings
 
 _CLAUDE_CODE = re.compile(rb"claude-cli/(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?: \(([^)]*)\))?")
 _LONGEST_USER_AGENT = 512
@@ -30,7 +34,7 @@ Who: TypeAlias = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The program that asks. `headless` means that nobody watches its answers appear."""
+    """The client's program. `headless` means that nobody watches its answers appear."""
 
     claude_code: bool
     headless: bool
@@ -48,13 +52,13 @@ class Identity:
     tag: str | None
     client: Client
     class_: str | None = None
-    """The class of traffic, as flows and their agents tell it."""
+    """The class of traffic, as flows and their agents name it."""
     task: str | None = None
     """The agent of a flow that the call is made for, whatever program makes it."""
     is_watched: bool = field(init=False)
     """Whether a person sees the answer appear."""
     who: Who | None = field(init=False)
-    """By what a conversation is recognised; nobody is recognised without a session."""
+    """What a conversation is recognised by; nobody is recognised without a session."""
 
     def __post_init__(self) -> None:
         # Once for each head, and looked at for every call.
@@ -66,7 +70,7 @@ class Identity:
 
 @lru_cache(maxsize=256)
 def client_of(user_agent: bytes) -> Client:
-    """What the User-Agent tells."""
+    """The client by its User-Agent."""
     match = _CLAUDE_CODE.search(user_agent)
     if match is None:
         # `codex_exec` runs unattended; its siblings have a terminal or an editor around them.
@@ -105,12 +109,105 @@ def named(value: bytes | None) -> str | None:
     return None if not value else cut_name(value.decode("latin-1"))
 
 
+class CallRoute(NamedTuple):
+    """One way for a call: the upstream, the model requested there, whether that is another one."""
+
+    upstream: UpstreamSettings
+    model: str
+    degrades: bool
+
+
+class CallLanes(NamedTuple):
+    """The lanes that a call may use, and those that it may use only if all of them fail.
+
+    `own_key` are those of both that are paid by the user's own key, where the first is not: they
+    are closed to a client whose credential the first refuses. To one that is `unproven` they are
+    open only once the first is known to be down for others.
+    """
+
+    lanes: tuple[LaneId, ...]
+    last_resorts: tuple[LaneId, ...]
+    own_key: tuple[LaneId, ...] = ()
+    unproven: bool = False
+
+
+class GatewayCaller(NamedTuple):
+    """Who sends a call; `credential` is what pays, `bearer` whether it is a login that is renewed.
+
+    Filled while its calls are placed: `accounts` has the fingerprints of the credential, by
+    address; `places` the only route and the lanes of its calls, by model, where there is only one.
+    """
+
+    identity: Identity
+    who: Who | None
+    headers: Headers
+    lines: bytes
+    credential: bytes
+    bearer: bool
+    afk: bool
+    accounts: dict[str, str]
+    places: dict[str, tuple[CallRoute, CallLanes]]
+
+    def __repr__(self) -> str:
+        return f"<Caller {self.identity}>"
+
+
+_MEMO = "caller"
+# Answers have to be read while they pass, so they are requested without compression.
+_PASSES = HeaderFilter((b"accept-encoding",), b"x-jackline-")
+_UNCOMPRESSED = (b"accept-encoding", b"identity")
+
+
+def caller_of(exchange: Exchange, tag: str | None) -> GatewayCaller:
+    """The caller of this request."""
+    known = exchange.memo.get(_MEMO)
+    if isinstance(known, GatewayCaller) and known.identity.tag == tag:
+        return known
+    header = exchange.header
+    identity = identify(header, tag)
+    headers = [pair for pair in exchange.headers if _PASSES[pair[0]]]
+    headers.append(_UNCOMPRESSED)
+    key = header(b"x-api-key")
+    caller = GatewayCaller(
+        identity=identity,
+        who=identity.who,
+        headers=headers,
+        lines=request_lines(headers),
+        credential=key or header(b"authorization") or b"",
+        bearer=key is None,
+        afk=header(b"x-jackline-hold") == b"until-reset",
+        accounts={},
+        places={},
+    )
+    exchange.memo[_MEMO] = caller
+    return caller
+
+
+def openai_caller(exchange: Exchange, tag: str | None) -> GatewayCaller:
+    """The caller of a request in one of OpenAI's dialects; Codex names its session and thread."""
+    caller = caller_of(exchange, tag)
+    session, thread = named(exchange.header(b"session-id")), named(exchange.header(b"thread-id"))
+    if session is None:
+        return caller
+    agent = thread if thread != session else None
+    identity = replace(caller.identity, session=session, agent=agent)
+    return caller._replace(identity=identity, who=identity.who)
+
+
+def credential_of(headers: Headers) -> bytes:
+    """The credential in forwarded headers, as in `GatewayCaller`; empty where there is none."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        found.setdefault(name.lower(), value)
+    return found.get(b"x-api-key") or found.get(b"authorization") or b""
+
+
 _LETTERS_PER_TOKEN = 4
 _MARK = b'"cache_control"'
-# So much of the first message is looked at, and so much of it tells conversations apart: marks that
-# stand in the first and are left out, whole or cut in two, must not change the second.
+# So much of the first message is read, and so much of it distinguishes conversations: marks in the
+# first that are left out, whole or cut in two, must not change the second.
 _BEGINNING = 2048
-_TOLD_APART_BY = 1700
+_DISTINCT_BY = 1700
 _MARK_WRITTEN = re.compile(rb',?"cache_control"\s*:\s*\{[^{}]*\}')
 # Claude Code writes this anew for each conversation; reports differ on whether its vendor's cache
 # leaves it out, too.
@@ -134,10 +231,10 @@ NO_PREFIX = Prefix()
 
 
 def conversation_of(who: Who | None, body: bytes | bytearray) -> str:
-    """What the request goes on with; empty where its client asks for no caching.
+    """The conversation that the request continues; empty where its client wants no caching.
 
-    A session asks more under its id than its conversation: prompts of hooks, titles, summaries.
-    What a cache holds of one is nothing to the other; their first messages tell them apart.
+    A session sends more under its id than its conversation: prompts of hooks, titles, summaries.
+    What a cache has of one does not help the other; their first messages distinguish them.
     """
     if who is None and body.rfind(_MARK) < 0:
         return ""
@@ -148,7 +245,7 @@ def conversation_of(who: Who | None, body: bytes | bytearray) -> str:
 
 
 def begins_conversation(body: bytes | bytearray) -> bool:
-    """Whether the model has not spoken yet; where it has, that stands near the beginning."""
+    """Whether the model has not answered yet; where it has, that is near the beginning."""
     # Finding a word takes half the time of matching a pattern in a long first message.
     return body.find(_SPOKEN) < 0 or _ANSWERED.search(body) is None
 
@@ -166,8 +263,8 @@ def _first_message(body: bytes | bytearray) -> str:
     try:
         _, end = _first_of(text)
     except (ValueError, RecursionError):
-        end = len(text)  # it is longer than what is looked at
-    return _digest(text[: min(end, _TOLD_APART_BY)].encode("latin-1"))
+        end = len(text)  # it is longer than what is read
+    return _digest(text[: min(end, _DISTINCT_BY)].encode("latin-1"))
 
 
 def prefix_of(body: bytes | bytearray) -> Prefix:

@@ -1,4 +1,4 @@
-"""Parse the requests of one client connection, and refuse what two parsers could parse differently.
+"""Parse the requests of one connection, and refuse what two parsers could parse differently.
 
 Rules: (1) how the bytes were cut into packets changes nothing; parsing stops at the last byte of a
 request, and what follows is returned; (2) where a body ends is defined once: by one Content-Length
@@ -6,44 +6,21 @@ or by exactly `Transfer-Encoding: chunked`; every line of a chunked body ends wi
 plain hexadecimal, trailers are checked and dropped; (3) names, values and order of headers stay as
 the client wrote them; (4) a large body is in memory once, in the buffer that it is handed over in;
 (5) memory is bounded by the limits, and for a body by about twice what has come, whatever length
-was announced; (6) a refusal is always `{"type":"error","error":{"type":…,"message":…}}`; its
-message names what to change, and never has a header's value, a body or a token.
-Not here: the socket, time limits and answers (connection.py), who may send requests (access.py).
+was announced; (6) a refusal names what to change, and never has a header's value, a body or a
+token.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from enum import Enum
 from typing import TypeAlias
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from jackline.gateway.settings import LimitSettings
-
-# The error type that Anthropic's API names with each status; the others are close relatives.
-KINDS = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    405: "invalid_request_error",
-    408: "timeout_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    431: "invalid_request_error",
-    501: "invalid_request_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-    505: "invalid_request_error",
-    529: "overloaded_error",
-}
-
 
 class RequestRefusal(Exception):  # noqa: N818 -- it is an answer, raised where the reason is found
-    """A request that is answered with no, and the reason."""
+    """A request that is refused: the status, the reason, and seconds after which to try again."""
 
     def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -51,43 +28,24 @@ class RequestRefusal(Exception):  # noqa: N818 -- it is an answer, raised where 
         self.message = message
         self.retry_after = retry_after
 
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """The end-to-end headers of the answer."""
-        headers = [(b"Content-Type", b"application/json")]
-        if self.retry_after is not None:
-            headers.append((b"Retry-After", b"%d" % self.retry_after))
-        return headers
 
-    @property
-    def body(self) -> bytes:
-        """The body of the answer."""
-        return refusal_body(self.status, self.message)
+_END = b"\r\n\r\n"
+_METHODS = frozenset((b"POST", b"GET", b"HEAD", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
+_VERSIONS = frozenset((b"HTTP/1.1", b"HTTP/1.0"))
+_HINT = "Set ANTHROPIC_BASE_URL to the gateway's address and send plain HTTP/1.1."
 
-
-def refusal_body(status: int, message: str) -> bytes:
-    """The error as JSON."""
-    error = {"type": KINDS.get(status, "api_error"), "message": message}
-    return json.dumps({"type": "error", "error": error}).encode()
-
-
-END = b"\r\n\r\n"
-METHODS = frozenset((b"POST", b"GET", b"HEAD", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"))
-VERSIONS = frozenset((b"HTTP/1.1", b"HTTP/1.0"))
-NEXT = "Set ANTHROPIC_BASE_URL to the gateway's address and send plain HTTP/1.1."
-
-# The target is taken from here and goes upstream: nothing in it may end a line, or be a blank. The
+# The target goes upstream as it is matched here: nothing in it may end a line, or be a blank. The
 # parser alone would let both pass, as the short request line of HTTP/0.9.
 _REQUEST_LINE = re.compile(rb"([A-Z]+) (/[!\"$-~]*) HTTP/1\.([01])\r\n")
 _VERSION = re.compile(rb"[A-Z]+/[0-9]\.[0-9]\Z")
-# Each takes many times its bytes once it is read; clients send some thirty.
+# Each takes many times its bytes once it is parsed; clients send some thirty.
 _MOST_HEADERS = 256
 # Of a Content-Length: a petabyte has fifteen, and int() raises where there are thousands.
-MOST_DIGITS = 15
+_MOST_DIGITS = 15
 _ONLY_ONCE = (b"host", b"content-length", b"transfer-encoding", b"expect")
 
-# One reader would take these off as meant for this connection, and another would read them.
-_END_TO_END = frozenset(
+# One parser would drop these as headers of this connection, and another would read them.
+_NEVER_OF_CONNECTION = frozenset(
     (
         b"anthropic-auth-token",
         b"anthropic-beta",
@@ -114,9 +72,9 @@ _END_TO_END = frozenset(
 class RequestHead:
     """One head; `length` is None for a chunked body, and 0 where there is none.
 
-    `by_name` holds the first value under each name in lower case. `memo` belongs to whoever
-    answers: heads that differ in their length alone share it, so that what was made of one need not
-    be made of the next.
+    `by_name` has the first value under each name in lower case. `memo` belongs to whoever answers:
+    heads that differ in their length alone share it, so that what was derived from one need not be
+    derived from the next.
     """
 
     __slots__ = (
@@ -168,10 +126,10 @@ class RequestHead:
         self.headers.append((name, value))
 
 
-def read_head(data: bytes) -> RequestHead:
-    """The head that `data` is, from the request line to the empty line; else raises Refusal."""
+def parse_head(data: bytes) -> RequestHead:
+    """The head that `data` is, from the request line to the empty line."""
     line = _REQUEST_LINE.match(data)
-    if line is None or line[1] not in METHODS:
+    if line is None or line[1] not in _METHODS:
         raise _bad_request_line(data[: data.index(b"\r\n")])
     head = RequestHead(line[1], line[2], line[3] == b"0")
     try:
@@ -182,7 +140,7 @@ def read_head(data: bytes) -> RequestHead:
         pass  # an offer to change the protocol may be ignored; the body is framed as usual
     except HttpParserError as error:
         raise RequestRefusal(
-            400, f"This is not a valid HTTP/1.1 request: {error}. {NEXT}"
+            400, f"This is not a valid HTTP/1.1 request: {error}. {_HINT}"
         ) from error
     if len(head.headers) > _MOST_HEADERS:
         raise RequestRefusal(
@@ -190,45 +148,39 @@ def read_head(data: bytes) -> RequestHead:
         )
     head.by_name = by_name = {name.lower(): value for name, value in reversed(head.headers)}
     if len(by_name) != len(head.headers):
-        _refuse_doubles(head)
+        names = [name.lower() for name, _ in head.headers]
+        for name in _ONLY_ONCE:
+            if names.count(name) > 1:
+                words = f"The header {name.decode()} may occur only once in a request."
+                raise RequestRefusal(400, words)
     if b"host" not in by_name and not head.http_1_0:
-        raise RequestRefusal(400, f"A request needs a Host header. {NEXT}")
+        raise RequestRefusal(400, f"A request needs a Host header. {_HINT}")
     if b"transfer-encoding" in by_name or b"content-length" in by_name:
-        _read_framing(head)
+        _parse_framing(head)
     if b"connection" in by_name:
-        _read_connection(head)
+        _parse_connection(head)
     if b"expect" in by_name and not head.http_1_0:
         head.expects_continue = by_name[b"expect"].strip().lower() == b"100-continue"
     return head
 
 
 def _bad_request_line(line: bytes) -> RequestRefusal:
-    """What is wrong with a request line."""
     method, _, rest = line.partition(b" ")
     target, _, version = rest.partition(b" ")
-    if version not in VERSIONS and _VERSION.match(version):
-        return RequestRefusal(505, f"This gateway speaks HTTP/1.1 only. {NEXT}")
-    if method not in METHODS:
-        return RequestRefusal(501, f"This gateway does not know the request's method. {NEXT}")
-    if version in VERSIONS and not target.startswith(b"/"):
+    if version not in _VERSIONS and _VERSION.match(version):
+        return RequestRefusal(505, f"This gateway speaks HTTP/1.1 only. {_HINT}")
+    if method not in _METHODS:
+        return RequestRefusal(501, f"This gateway does not know the request's method. {_HINT}")
+    if version in _VERSIONS and not target.startswith(b"/"):
         return RequestRefusal(
             400,
             "The request line must name a path: this gateway is no HTTP proxy. Take it out of"
-            f" HTTP_PROXY and HTTPS_PROXY. {NEXT}",
+            f" HTTP_PROXY and HTTPS_PROXY. {_HINT}",
         )
-    return RequestRefusal(400, f"The request line is not `METHOD /path HTTP/1.1`. {NEXT}")
+    return RequestRefusal(400, f"The request line is not `METHOD /path HTTP/1.1`. {_HINT}")
 
 
-def _refuse_doubles(head: RequestHead) -> None:
-    names = [name.lower() for name, _ in head.headers]
-    for name in _ONLY_ONCE:
-        if names.count(name) > 1:
-            raise RequestRefusal(
-                400, f"The header {name.decode()} may stand only once in a request."
-            )
-
-
-def _read_framing(head: RequestHead) -> None:
+def _parse_framing(head: RequestHead) -> None:
     coding = head.by_name.get(b"transfer-encoding")
     length = head.by_name.get(b"content-length")
     if coding is not None:
@@ -241,14 +193,14 @@ def _read_framing(head: RequestHead) -> None:
         head.length = None
     elif length is not None:
         digits = length.strip(b" \t")
-        if not digits.isdigit() or len(digits) > MOST_DIGITS:
+        if not digits.isdigit() or len(digits) > _MOST_DIGITS:
             raise RequestRefusal(
-                400, f"Content-Length must be a decimal number of at most {MOST_DIGITS} digits."
+                400, f"Content-Length must be a decimal number of at most {_MOST_DIGITS} digits."
             )
         head.length = int(digits)
 
 
-def _read_connection(head: RequestHead) -> None:
+def _parse_connection(head: RequestHead) -> None:
     # The parser knows this only while it is inside the head.
     value = head.by_name[b"connection"].lower()
     if value == b"keep-alive" and len(head.by_name) == len(head.headers):
@@ -256,10 +208,8 @@ def _read_connection(head: RequestHead) -> None:
         return
     values = [value for name, value in head.headers if name.lower() == b"connection"]
     tokens = [token.strip(b" \t") for token in b",".join(values).lower().split(b",")]
-    if any(token in _END_TO_END for token in tokens):
-        raise RequestRefusal(
-            400, "Connection may not name a header that is meant for the upstream."
-        )
+    if any(token in _NEVER_OF_CONNECTION for token in tokens):
+        raise RequestRefusal(400, "Connection may not name a header that is for the upstream.")
     head.keep_alive = b"close" not in tokens and (not head.http_1_0 or b"keep-alive" in tokens)
 
 
@@ -333,7 +283,7 @@ class ChunkedBody:
                 raise RequestRefusal(400, "The size of a chunk must be a plain hexadecimal number.")
             self._missing = int(size[1], 16)
             if self._missing > self._limit - len(self.data):
-                raise too_large(self._limit)
+                raise _too_large(self._limit)
             self._chunks += 1
             if self._chunks > _SMALL_CHUNKS and len(self.data) < _LEAST_MEAN * self._chunks:
                 raise RequestRefusal(400, "The chunks of the body are too small: send larger ones.")
@@ -352,16 +302,15 @@ class ChunkedBody:
             )
 
 
-def too_large(limit: int) -> RequestRefusal:
-    """The answer to a body that is longer than the gateway takes."""
+def _too_large(limit: int) -> RequestRefusal:
     return RequestRefusal(
         413,
-        f"The request's body is longer than {limit} bytes, the most that this gateway takes. Send"
+        f"The request's body is longer than {limit} bytes, the most that this gateway accepts. Send"
         " less, or raise `limits.body` in jackline.toml.",
     )
 
 
-# As every client writes it; other spellings are read the long way.
+# As every client writes it; other spellings are parsed the long way.
 _LENGTH = re.compile(rb"\r\n(?:Content-Length|content-length): (\d{1,15})\r\n")
 _NO_HEAD = RequestHead(b"", b"", False)
 # Of a large packet, this much is looked at for a head.
@@ -370,7 +319,7 @@ _USUAL_HEAD = 8 * 1024
 _GROWTH = 256 * 1024
 _ZEROS = memoryview(bytes(_GROWTH))
 
-# A packet is `bytes`, or a view of a buffer that is used again for the next one.
+# A view is of a buffer that is used again for the next packet.
 Packet: TypeAlias = bytes | memoryview
 
 
@@ -392,8 +341,8 @@ _NOTHING, _HEAD, _BODY, _COMPLETE = (
 )
 
 
-class RequestReader:
-    """Fed with packets; at stage COMPLETE `take` gives the request and makes room for the next."""
+class RequestParser:
+    """Fed with packets; at stage COMPLETE `take` returns the request and prepares for the next."""
 
     __slots__ = (
         "_behind",
@@ -401,37 +350,36 @@ class RequestReader:
         "_chunked",
         "_filled",
         "_front",
-        "_head",
         "_last",
-        "_limits",
+        "_most_body",
+        "_most_head",
         "_partial",
         "_view",
+        "head",
         "stage",
     )
 
-    def __init__(self, limits: LimitSettings) -> None:
-        self._limits = limits
+    def __init__(self, most_head: int, most_body: int) -> None:
+        """So many bytes a head, and a body, may have."""
+        self._most_head = most_head
+        self._most_body = most_body
         self.stage = _NOTHING
         self._partial: bytearray | None = None
-        self._head: RequestHead | None = None
+        # Of the request whose body is being parsed.
+        self.head: RequestHead | None = None
         self._body: bytes | bytearray | None = None
         self._filled = 0
-        # What was given out as `room` last.
+        # What `room` returned last.
         self._view: memoryview | None = None
         self._chunked: ChunkedBody | None = None
-        # The last head up to the digits of its length and from there on, and what it was read as.
+        # The last head up to the digits of its length and from there on, and how it was parsed.
         self._front = b""
         self._behind = b""
         self._last = _NO_HEAD
 
     @property
-    def head(self) -> RequestHead | None:
-        """The head of the request whose body is read."""
-        return self._head
-
-    @property
     def held(self) -> int:
-        """How many bytes are held of a request that is not complete."""
+        """How many bytes of an incomplete request are in memory."""
         if self._chunked is not None:
             return len(self._chunked.data)
         held = self._body if self._partial is None else self._partial
@@ -439,12 +387,12 @@ class RequestReader:
 
     @property
     def came(self) -> int:
-        """How many bytes have come of a body that is not complete."""
+        """How many bytes of an incomplete body have come."""
         return self._filled if self._chunked is None else len(self._chunked.data)
 
     @property
     def room(self) -> memoryview | None:
-        """Where the rest of a body that has begun may be put by whoever reads it; see `filled`."""
+        """Where the caller may put the rest of a body that has begun; see `filled`."""
         body = self._body
         if self.stage is not _BODY or not isinstance(body, bytearray):
             return None
@@ -456,7 +404,7 @@ class RequestReader:
     def _grown(self, body: bytearray) -> bytearray:
         """The buffer with more room: no more than has come already, and never beyond the end."""
         if self._view is not None:
-            # Stock asyncio still holds it when it asks for the next one, and does not use it.
+            # Stock asyncio still has it when it requests the next one, and does not use it.
             self._view.release()
             self._view = None
         left = min(self._length - len(body), max(len(body), _GROWTH))
@@ -475,10 +423,10 @@ class RequestReader:
 
     @property
     def _length(self) -> int:
-        return 0 if self._head is None else self._head.length or 0
+        return 0 if self.head is None else self.head.length or 0
 
     def feed(self, data: Packet) -> Packet:
-        """Read up to the end of one request; what is behind it is given back."""
+        """Parse up to the end of one request; returns what is behind it."""
         while data and self.stage is not _COMPLETE:
             if self.stage is _NOTHING:
                 data = self._first_bytes(data)
@@ -493,36 +441,36 @@ class RequestReader:
     def at_once(self, data: Packet) -> tuple[RequestHead, bytes] | None:
         """The request that a packet is, from its first byte to its last.
 
-        Only one whose head is the last one's but for its length is read here; else None. Most are:
-        the same headers, another body.
+        Only one whose head is the last one's but for its length is parsed here; else None. Most
+        are: the same headers, another body.
         """
         front, behind = self._front, self._behind
         start = data if isinstance(data, bytes) else bytes(data[:_USUAL_HEAD])
         if not front or self.stage is not _NOTHING or not start.startswith(front):
             return None
         begin = len(front)
-        end = start.find(b"\r", begin, begin + MOST_DIGITS + 1)
+        end = start.find(b"\r", begin, begin + _MOST_DIGITS + 1)
         digits = start[begin:end]
         if not digits.isdigit() or not start.startswith(behind, end):
             return None
         size, end = int(digits), end + len(behind)
-        if end + size != len(data) or size > self._limits.body:
+        if end + size != len(data) or size > self._most_body:
             return None
         return self._last.with_length(digits), bytes(data[end:])
 
     def take(self) -> tuple[RequestHead, bytes | bytearray]:
         """The complete request."""
-        head, body = self._head, self._body
+        head, body = self.head, self._body
         if head is None or body is None:
             raise AssertionError("no request is complete")
-        self._head = self._body = None
+        self.head = self._body = None
         self.stage = _NOTHING
         return head, body
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Drop what there is of a request."""
         self.stage = _NOTHING
-        self._partial = self._head = self._body = self._chunked = self._view = None
+        self._partial = self.head = self._body = self._chunked = self._view = None
 
     def _first_bytes(self, data: Packet) -> Packet:
         start = data if isinstance(data, bytes) else bytes(data[:_USUAL_HEAD])
@@ -531,8 +479,8 @@ class RequestReader:
             if not data:
                 return b""
             if not 65 <= start[0] <= 90:
-                raise RequestRefusal(400, f"This is no HTTP request; is it https? {NEXT}")
-        end = start.find(END) + 4
+                raise RequestRefusal(400, f"This is no HTTP request; is it https? {_HINT}")
+        end = start.find(_END) + 4
         if end > 3:
             return self._take_head(start, end, data)
         self.stage = _HEAD
@@ -545,32 +493,33 @@ class RequestReader:
             raise AssertionError("a head goes on without its beginning")
         known = len(partial)
         partial += data
-        end = partial.find(END, max(known - 3, 0)) + 4
+        end = partial.find(_END, max(known - 3, 0)) + 4
         if end > 3:
             self._partial = None
             whole = bytes(partial)
             return self._take_head(whole, end, whole)
-        if len(partial) > self._limits.headers:
+        if len(partial) > self._most_head:
             raise self._head_too_large()
         # Counted, not searched for: a pattern that looks behind each byte costs fifty times more.
         if partial.count(b"\n", known) != partial.count(b"\r\n", max(known - 1, 0)):
-            raise RequestRefusal(400, f"Every line of a request's head must end with CR LF. {NEXT}")
+            raise RequestRefusal(
+                400, f"Every line of a request's head must end with CR LF. {_HINT}"
+            )
         return b""
 
     def _take_head(self, start: bytes, end: int, data: Packet) -> Packet:
-        """Read the head that `data` begins with, and its body if that is there too.
+        """Parse the head that `data` begins with, and its body if that is there too.
 
         `start` is `data`, or as much of it as holds the head.
         """
-        limits = self._limits
-        if end > limits.headers:
+        if end > self._most_head:
             raise self._head_too_large()
-        self._head = head = self._read_head(start[:end])
+        self.head = head = self._parse_head(start[:end])
         length = head.length
         if length is None:
-            self._chunked = ChunkedBody(limits.body)
-        elif length > limits.body:
-            raise too_large(limits.body)
+            self._chunked = ChunkedBody(self._most_body)
+        elif length > self._most_body:
+            raise _too_large(self._most_body)
         elif end + length <= len(data):
             self._body = bytes(data[end : end + length])
             self.stage = _COMPLETE
@@ -578,15 +527,15 @@ class RequestReader:
         self.stage = _BODY
         return data[end:]
 
-    def _read_head(self, raw: bytes) -> RequestHead:
-        """Read a head; one that differs from the last in its length alone is not read again."""
+    def _parse_head(self, raw: bytes) -> RequestHead:
+        """The head; one that differs from the last in its length alone is not parsed again."""
         front, behind = self._front, self._behind
         if front and raw.startswith(front) and raw.endswith(behind):
             digits = raw[len(front) : -len(behind)]
-            if digits.isdigit() and len(digits) <= MOST_DIGITS:
+            if digits.isdigit() and len(digits) <= _MOST_DIGITS:
                 return self._last.with_length(digits)
-        head = read_head(raw)
-        # A long one is not kept with an idle connection, of which there may be thousands.
+        head = parse_head(raw)
+        # A long one is not stored with an idle connection, of which there may be thousands.
         length = _LENGTH.search(raw) if len(raw) <= _USUAL_HEAD else None
         if length is not None and head.length is not None:
             begin, end = length.span(1)
@@ -623,6 +572,6 @@ class RequestReader:
     def _head_too_large(self) -> RequestRefusal:
         return RequestRefusal(
             431,
-            f"The headers are longer than {self._limits.headers} bytes. Send less, or raise"
+            f"The headers are longer than {self._most_head} bytes. Send less, or raise"
             " `limits.headers` in jackline.toml.",
         )
