@@ -24,12 +24,18 @@ class InProject(Enum):
     FREE = "free"
     # A limit: only a lower one than holds without the project's file.
     LOWER = "lower"
-    # A list: only more entries than hold without the project's file.
+    # A list: only more entries than hold without the project's file, MOST_MORE at most.
     MORE = "more"
     # A model: only one whose price is known, wherever a limit in dollars holds.
     PRICED = "priced"
     # After the user has agreed to the file's exact content (`jackline trust`).
     CONSENT = "consent"
+
+
+MOST_MORE = 100
+"""So many entries a project's file may add to a list; some are walked for every call."""
+LONGEST_MORE = 200
+"""Characters of such an entry."""
 
 
 class Form(Enum):

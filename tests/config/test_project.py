@@ -81,6 +81,23 @@ def test_the_line_about_a_projects_file_says_where_each_key_belongs(machine: Mac
     )
 
 
+def test_a_projects_list_is_short(machine: Machine) -> None:
+    """Its patterns are matched against every call of every caller."""
+    own = 'never_degrade = ["mine"]\n'
+    machine.write_own(own)
+    path = machine.write(f"never_degrade = {[f'p{number}' for number in range(100)]}")
+    assert len(machine.load().gateway.never_degrade) == 101
+    many = [f"p{number}" for number in range(101)]
+    for entries in (many, ["*a" * 101]):
+        path.write_text(f"never_degrade = {entries}\n[reserve]\nclasses = {entries}\n")
+        config = machine.load()
+        assert config.gateway.never_degrade == ("mine",)
+        assert "never_degrade, reserve.classes (more than 100 entries" in config.warnings[0]
+    machine.write_own(f"never_degrade = {many}")
+    path.write_text("")
+    assert len(machine.load().gateway.never_degrade) == 101, "the user's own may be longer"
+
+
 def test_a_named_file_is_the_users_word(machine: Machine) -> None:
     path = machine.write('state = "s"\n[listen]\nport = 7\n[[upstream]]\nname = "a"\n')
     for config in (

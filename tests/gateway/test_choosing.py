@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from dataclasses import replace
 
@@ -202,6 +203,25 @@ def test_an_overload_that_passes_is_no_reason_for_another_model_and_one_that_las
     world = play({"first": [OVERLOADED]}, scene, settings(FIRST, GPT))
     assert world.ended[0].lane is not None
     assert world.ended[0].lane.upstream == "gpt"
+
+
+def test_no_pattern_is_translated_for_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library forgets patterns beyond some thousands, and would compile each of them anew."""
+    chooser = RouteChooser()
+    never = [f"model-{number}-*" for number in range(40_000)]
+    chooser.use([FIRST, CHEAPER], [*never, "tag:night"])
+    ladder(chooser)
+    translated: list[str] = []
+    plain = fnmatch.translate
+
+    def counted(pattern: str) -> str:
+        translated.append(pattern)
+        return plain(pattern)
+
+    monkeypatch.setattr(fnmatch, "translate", counted)
+    assert len(ladder(chooser)) == 2
+    assert translated == []
+    assert len(ladder(chooser, who=replace(ME, tag="night"))) == 1
 
 
 def test_never_degraded_means_waiting_instead() -> None:

@@ -244,6 +244,7 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
         ("It sets without an agreement", shown.free),
         ("It may never set, so ignored", shown.ignored.closed),
         ("Not stricter than your own, so ignored", shown.ignored.looser),
+        ("Too long a list, so ignored", shown.ignored.too_long),
         (
             "Without a known price under your limit in dollars, so ignored",
             shown.ignored.unpriced,
@@ -393,6 +394,7 @@ def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, obje
         "free": list(shown.free),
         "closed": list(shown.ignored.closed),
         "looser": list(shown.ignored.looser),
+        "too_long": list(shown.ignored.too_long),
         "unpriced": list(shown.ignored.unpriced),
         "refused": list(shown.ignored.refused),
         "faults": list(shown.faults),

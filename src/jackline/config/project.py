@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -38,7 +38,7 @@ from jackline.private_files import (
     signature,
     write_private,
 )
-from jackline.settings import InProject
+from jackline.settings import LONGEST_MORE, MOST_MORE, InProject
 
 CONSENT_FILE = "trusted-projects.json"
 _SCHEMA = "jackline.trusted-projects/1"
@@ -148,6 +148,8 @@ class IgnoredSettings:
     closed: tuple[str, ...] = ()
     # Limits that are not lower than the user's own.
     looser: tuple[str, ...] = ()
+    # Lists with more, or longer, entries than a project's file may add.
+    too_long: tuple[str, ...] = ()
     # Models without a known price, while a limit in dollars holds.
     unpriced: tuple[str, ...] = ()
     # Why its upstreams would be refused even if the user agreed to them.
@@ -165,6 +167,11 @@ class IgnoredSettings:
             parts.append(f"{', '.join(self.closed)} ({belong} in your own file, {own_file})")
         if self.looser:
             parts.append(f"{', '.join(self.looser)} (not stricter than without it)")
+        if self.too_long:
+            parts.append(
+                f"{', '.join(self.too_long)} (more than {MOST_MORE} entries, or one of more than"
+                f" {LONGEST_MORE} characters)"
+            )
         if self.unpriced:
             whose = "its price is" if len(self.unpriced) == 1 else "their prices are"
             parts.append(
@@ -213,6 +220,7 @@ def restrict(
     allowed = Layer()
     closed: list[str] = []
     looser: list[str] = []
+    too_long: list[str] = []
     unpriced: list[str] = []
     own_prices = [str(key[1]) for key in holds if key[0] == "prices"]
     for key, value in layer.values.items():
@@ -231,12 +239,13 @@ def restrict(
                 allowed.values[key] = value
             else:
                 unpriced.append(_name(key))
-        elif rule is InProject.MORE:
+        elif rule is InProject.MORE and not _is_too_long(value):
             allowed.values[key] = list(dict.fromkeys([*before, *value]))
         elif rule is InProject.LOWER and (before is None or value <= before):
             allowed.values[key] = value
         else:
-            (looser if rule is InProject.LOWER else closed).append(_name(key))
+            ignored = {InProject.LOWER: looser, InProject.MORE: too_long}.get(rule, closed)
+            ignored.append(_name(key))
     allowed.origins = {key: layer.origins[key] for key in allowed.values}
     refused = tuple(_refusals(layer, file.path.parent))
     asks = None
@@ -253,6 +262,7 @@ def restrict(
     return allowed, IgnoredSettings(
         closed=tuple(sorted(set(closed))),
         looser=tuple(sorted(set(looser))),
+        too_long=tuple(sorted(too_long)),
         unpriced=tuple(sorted(unpriced)),
         refused=refused,
         faults=tuple(layer.faults),
@@ -266,6 +276,10 @@ def plain_ascii(text: str) -> str:
         letter if " " <= letter <= "~" else letter.encode("unicode_escape").decode()
         for letter in text
     )
+
+
+def _is_too_long(entries: Sequence[str]) -> bool:
+    return len(entries) > MOST_MORE or any(len(each) > LONGEST_MORE for each in entries)
 
 
 def _refusals(layer: Layer, folder: Path) -> list[str]:

@@ -19,6 +19,8 @@ not at all.
 
 from __future__ import annotations
 
+import fnmatch
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,19 +73,34 @@ _MARKED: Mapping[str, Callable[[Identity], str | None]] = {
 }
 
 
+class _NeverDegrade(NamedTuple):
+    """One entry of `never_degrade`, compiled once: every call is matched against all of them."""
+
+    kind: str | None
+    """One of `_MARKED`; None for a pattern of models."""
+    fits: Callable[[str], object]
+
+    @classmethod
+    def of(cls, entry: str) -> _NeverDegrade:
+        kind, found, rest = entry.partition(":")
+        marks = bool(found) and kind in _MARKED
+        pattern = fnmatch.translate(rest if marks else entry)
+        return cls(kind if marks else None, re.compile(pattern).match)
+
+
 class RouteChooser:
     """The fallback orders of the configuration in force."""
 
     def __init__(self) -> None:
         self._upstreams: tuple[UpstreamSettings, ...] = (UpstreamSettings(),)
-        self._never: tuple[str, ...] = ()
+        self._never: tuple[_NeverDegrade, ...] = ()
         self._routes: dict[tuple[Dialect, str], tuple[CallRoute, ...]] = {}
         self.orders: tuple[RouteOverride, ...] = ()
 
     def use(self, upstreams: Sequence[UpstreamSettings], never_degrade: Sequence[str] = ()) -> None:
         """Choose among these from now on; orders by hand stay."""
         self._upstreams = tuple(upstreams)
-        self._never = tuple(never_degrade)
+        self._never = tuple(map(_NeverDegrade.of, never_degrade))
         self._routes.clear()
 
     def routes(
@@ -124,13 +141,9 @@ class RouteChooser:
         )
 
     def _is_marked(self, model: str, identity: Identity) -> bool:
-        for pattern in self._never:
-            kind, found, rest = pattern.partition(":")
-            if found and kind in _MARKED:
-                named = _MARKED[kind](identity)
-                if named is not None and fnmatchcase(named, rest):
-                    return True
-            elif fnmatchcase(model, pattern):
+        for kind, fits in self._never:
+            named = model if kind is None else _MARKED[kind](identity)
+            if named is not None and fits(named):
                 return True
         return False
 
