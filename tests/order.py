@@ -1,24 +1,60 @@
-"""Begin with the tests that take longest, so that no worker works alone at the end.
+"""Which tests run one after the other in one worker, and which come first.
 
-Rules: (1) tests of one module that drive real clients stay together and share what they start; (2)
-modules of real clients, then groups, then all others, each in their usual order.
+With pytest 9.2, xdist's `xdist_group` marks have no effect, without a word: so groups are listed
+here, by file.
+
+Rules: (1) whatever hurries time (drills) is one group: two of them at once slow each other down;
+(2) tests of one module that drive real clients or a browser stay together and share what they
+start; (3) groups come first, so that no worker works alone at the end; (4) any other test runs
+anywhere.
 """
 
 from __future__ import annotations
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+# The first that a file's path begins with decides; None: each of its modules is a group.
+_GROUPS: dict[str, str | None] = {
+    "tests/real_clients/test_drills.py": "drills",
+    "tests/real_clients/test_sdk_drills.py": "drills",
+    "tests/real_clients/test_codex.py": "drills",
+    "tests/dashboard/test_drills_watched.py": "drills",
+    "tests/drills/": "drills",
+    "tests/real_clients/": None,
+    "tests/dashboard/": "browser",
+    "tests/examples/": "examples",
+    "tests/cli/test_timers_for_real.py": "timers",
+    "tests/simulator/test_cloud_sdks.py": None,
+    "tests/simulator/test_openai_sdk.py": None,
+    "tests/providers/test_against_anthropic_sdk.py": None,
+}
+
+
+def group_of(nodeid: str) -> str | None:
+    """The group that a test belongs to; None for one that may run anywhere."""
+    path = nodeid.partition("::")[0]
+    for prefix, group in _GROUPS.items():
+        if path.startswith(prefix):
+            return group or path
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group and sort what was collected, in every worker alike."""
-    for item in items:
-        if item.get_closest_marker("real_client"):
-            item.add_marker(pytest.mark.xdist_group(f"real_client {item.path.stem}"))
-    items.sort(key=_rank)
+    """Put groups first, in every worker alike."""
+    items.sort(key=lambda item: group_of(item.nodeid) is None)
 
 
-def _rank(item: pytest.Item) -> int:
-    if item.get_closest_marker("real_client"):
-        return 0
-    return 1 if item.get_closest_marker("xdist_group") else 2
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives a group to one worker, and any other test to whoever is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid) or nodeid
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling:
+    """Use these groups, in the order of the tests."""
+    config.option.loadscopereorder = False
+    return GroupScheduling(config, log)

@@ -21,7 +21,6 @@ from tests.cli.real_timers import at_daemon, installed, needs_root, user_systemd
 # Minutes are all that `at` knows, and it looks once in each of them.
 PATIENCE = 400.0
 # `at` has one queue and one daemon for the whole machine.
-pytestmark = pytest.mark.xdist_group("timers")
 
 
 @pytest.fixture

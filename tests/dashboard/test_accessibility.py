@@ -21,7 +21,6 @@ from tests.dashboard.service_thread import ServiceThread
 from tests.dashboard.test_page import WALL, ask, held, status
 from tests.real_clients.npm_packages import unpacked
 
-pytestmark = pytest.mark.xdist_group("browser")
 AXE = "axe-core@4.14.0"
 RUN = "parkedrun1"
 

@@ -39,7 +39,7 @@ from tests.dashboard.watched_page import (
 from tests.hiccups import tried_again_after_a_hiccup
 
 # By themselves: in scaled time a machine that is too busy counts as a slow provider.
-pytestmark = [pytest.mark.xdist_group("drills"), pytest.mark.usefixtures("young_day")]
+pytestmark = pytest.mark.usefixtures("young_day")
 # What each agent did at one moment of the past, by the stretches that are drawn.
 SLEPT = """async (at) => {
 	const { state } = await import("/_jackline/page/feed.js");

@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
@@ -16,7 +15,6 @@ from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
 from tests.dashboard.test_accessibility import faults
 
-pytestmark = pytest.mark.xdist_group("browser")
 RUN = "r1"
 ENDS = {"reader": CallState.RUNNING, "writer": CallState.FAILED, "critic": CallState.DONE}
 

@@ -9,7 +9,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, expect
 
 from jackline.flows.records import RunRecord, RunState
@@ -18,8 +17,6 @@ from jackline.lane_id import LaneId
 from jackline.testing.simulated_provider import SimulatedProvider
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
-
-pytestmark = pytest.mark.xdist_group("browser")
 
 FLOW = '''
 from pathlib import Path

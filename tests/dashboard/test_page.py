@@ -25,7 +25,6 @@ from tests.dashboard.fleets import announce, hour_of_work
 from tests.dashboard.service_thread import ServiceThread
 from tests.planted import KEY, PROMPT
 
-pytestmark = pytest.mark.xdist_group("browser")
 PATIENCE = 120.0  # only a test that fails ever waits so long
 # Long enough to be looked at on a busy machine, short enough to be waited for.
 WALL = 25.0

@@ -19,7 +19,6 @@ from jackline.testing.simulated_provider import SimulatedProvider
 from tests.dashboard.browser import SHOWN_WITHIN, opened
 from tests.dashboard.service_thread import ServiceThread
 
-pytestmark = pytest.mark.xdist_group("browser")
 TOKEN = "a-token-of-the-gateway"  # noqa: S105 -- planted
 READS = ("/_jackline/status", "/_jackline/feed", "/_jackline/fleet", "/_jackline/run?id=x", "/")
 

@@ -6,7 +6,6 @@ import os
 import time
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from jackline.assembly import Service
@@ -21,7 +20,6 @@ from tests.dashboard.service_thread import ServiceThread
 from tests.dashboard.test_page import BODY, ask, held
 from tests.planted import WORD
 
-pytestmark = pytest.mark.xdist_group("browser")
 AGES = (30.0, 200.0, 400.0, None)
 """How long ago each agent's conversation was cached: it is warm, about to lapse, lapsed, new."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pytest
-
 from jackline import event_loop
 from jackline.drills import report
 from jackline.drills.builtin_client import AgentEnd, AgentRecord
@@ -32,8 +30,6 @@ from jackline.simulator.exchange import SimRequest
 from jackline.simulator.ledger import LedgerEntry, RequestLedger
 from jackline.simulator.prompt_cache import Hit
 from tests.hiccups import tried_again_after_a_hiccup
-
-pytestmark = pytest.mark.xdist_group("drills")
 
 HICCUP = 0.3
 # Twice as fast as it is shown.

@@ -35,7 +35,6 @@ from tests.cli.commands import Answer, jackline
 from tests.hiccups import tried_again_after_a_hiccup
 
 # One after the other: in scaled time a machine that is too busy counts as a slow provider.
-pytestmark = pytest.mark.xdist_group("drills")
 
 BUILTIN = ("--client", "builtin")
 # In scaled time a busy machine's pause of a quarter of a second looks like eight of silence, and a

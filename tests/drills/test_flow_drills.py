@@ -19,7 +19,6 @@ from jackline.drills.power_cut import PaidAnswer, paid_again
 from tests.cli.commands import jackline
 
 # One after the other: in scaled time a machine that is too busy counts as a slow provider.
-pytestmark = pytest.mark.xdist_group("drills")
 
 FAST = 30.0
 PROGRAMS = "a program in plain asyncio, and a flow"

@@ -15,8 +15,6 @@ import pytest
 from tests.cli.commands import jackline
 from tests.ports import free_port
 
-pytestmark = pytest.mark.xdist_group("drills")
-
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
 def test_a_watched_drill_prints_where_and_stays_open_until_ctrl_c() -> None:

@@ -18,8 +18,6 @@ from tests.cli.commands import Answer, jackline
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-pytestmark = pytest.mark.xdist_group("examples")
-
 
 @pytest.fixture
 def provider() -> Iterator[SimulatedProvider]:

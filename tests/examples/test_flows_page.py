@@ -25,8 +25,6 @@ SHELL = [
 ]
 SPOKEN = re.findall(r"`(jackline [a-z][^`]*)`", PAGE)
 
-pytestmark = pytest.mark.xdist_group("examples")
-
 
 @pytest.fixture(scope="module")
 def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:

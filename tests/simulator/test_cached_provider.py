@@ -303,7 +303,6 @@ print(json.dumps(told))
 
 
 @pytest.mark.real_client
-@pytest.mark.xdist_group("real_client")
 def test_anthropics_own_client_reads_the_usage_of_a_growing_talk(
     provider: SimulatedProvider,
 ) -> None:
@@ -320,7 +319,6 @@ def test_anthropics_own_client_reads_the_usage_of_a_growing_talk(
 
 
 @pytest.mark.real_client
-@pytest.mark.xdist_group("real_client")
 def test_openais_own_client_reads_cached_tokens(provider: SimulatedProvider) -> None:
     chat, response, chat_again, response_again = run_with(OPENAI, OPENAI_PROGRAM, provider.url)
     assert (chat, response) == (0, 0)
