@@ -13,7 +13,8 @@ import pytest
 
 from jackline import event_loop
 from jackline.batches.batch import BatchCall, CallResult, run_batch
-from jackline.batches.fetch import FetchTool, page_text
+from jackline.batches.fetch import FetchTool
+from jackline.batches.page_text import page_text
 from jackline.batches.policy import Allowed, Denied, Policy
 from jackline.batches.tool import ToolContext
 
