@@ -12,18 +12,21 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
 from jackline.assembly import Service, StateDir
+from jackline.control import GatewayStatus
 from jackline.dialects.json_bounds import MOST_VALUES
 from jackline.events import CallEnded
-from jackline.gateway import lane_registry
+from jackline.gateway import lane_registry, status_report
 from jackline.gateway.settings import HoldSettings, LimitSettings
+from jackline.gateway.status_picture import picture
 from jackline.hooks.hook_input import HookInput
 from jackline.lane_id import LaneId
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
+from jackline.telemetry import scrape
 from tests.assembly.world import (
     Got,
     answered,
@@ -464,6 +467,44 @@ def test_lanes_stay_bounded_and_are_never_shared(tmp_path: Path, varied: str) ->
             assert not any("other" in name for name in lanes)
             page = await ask(service.url, request(b"GET", b"/metrics"))
             assert len(page.body) < 2 * MEGABYTE
+
+    run(main())
+
+
+@pytest.mark.parametrize("path", [b"/_jackline/status", b"/_jackline/fleet", b"/metrics"])
+def test_documents_about_many_lanes_are_made_twice_a_second_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: bytes
+) -> None:
+    made: list[int] = []
+
+    def counted(*parts: Any, **facts: Any) -> GatewayStatus:
+        made.append(1)
+        return picture(*parts, **facts)
+
+    monkeypatch.setattr(status_report, "picture", counted)
+    monkeypatch.setattr(scrape, "_LARGE", 1024)
+    asked = 400
+
+    async def main() -> None:
+        async with (
+            provider(answered()) as (_, url),
+            gateway(tmp_path, url) as service,
+            connected(service.url) as (reader, writer),
+        ):
+            for number in range(100):
+                writer.write(request(body=question(model=f"claude-{number}")))
+                assert (await answer_of(reader)).status == 200
+            made.clear()
+            begun = time.monotonic()
+            writer.write(request(b"GET", path) * asked)
+            for _ in range(asked):
+                assert b"claude-99" in (await answer_of(reader)).body
+            # One more for where the first interval began.
+            assert len(made) <= (time.monotonic() - begun) / 0.5 + 1
+            await asyncio.sleep(0.5)
+            writer.write(request(body=question(model="claude-last")) + request(b"GET", path))
+            assert (await answer_of(reader)).status == 200
+            assert b"claude-last" in (await answer_of(reader)).body
 
     run(main())
 

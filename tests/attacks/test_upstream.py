@@ -403,6 +403,27 @@ def test_names_that_an_upstream_tells_are_kept_short(tmp_path: Path) -> None:
         assert len(ended.request_id or "") <= 200
 
 
+@pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/messages/count_tokens", b"/v1/files"])
+@pytest.mark.parametrize("status", [400, 401, 404])
+def test_the_gateways_own_key_in_an_error_does_not_reach_the_caller(
+    tmp_path: Path, path: bytes, status: int
+) -> None:
+    said = f"invalid x-api-key: {KEY}, that is {KEY[:20]}..."
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": said}}
+
+    async def main() -> None:
+        async with provider(http(status, json.dumps(error).encode(), JSON)) as (_, url):
+            config = config_for(tmp_path, url, limits=LIMITS)
+            upstream = UpstreamSettings(url=url, credential=Credential.API_KEY, secret=KEY)
+            settings = replace(config.gateway, upstreams=(upstream,))
+            async with Service(replace(config, gateway=settings)) as service:
+                got = await ask(service.url, request(b"POST", path, question(), key=b"mine"))
+                assert got.status >= 400
+                assert KEY[:16].encode() not in got.body + repr(got.headers).encode()
+
+    run(main())
+
+
 @pytest.mark.parametrize("credential", [Credential.PASS_THROUGH, Credential.API_KEY])
 def test_a_key_that_an_upstream_repeats_as_its_request_id_is_kept_nowhere(
     tmp_path: Path, credential: Credential

@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from jackline.gateway.connection import Exchange
+from jackline.gateway.listener import Listener
 from tests.gateway.serving import (
     HOST,
     LOOPS,
     Answer,
+    Client,
     client_of,
     echo,
     get,
@@ -110,6 +112,133 @@ def test_thousands_of_requests_in_one_packet_do_not_pile_up_on_the_stack() -> No
                 assert (await client.answer()).body == b"GET /x "
 
     run(main())
+
+
+class Turns:
+    """Counts the turns of the loop, and which request was handed over in which."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.of_requests: list[int] = []
+        self._loop = asyncio.get_running_loop()
+        self._tick()
+
+    def _tick(self) -> None:
+        self.now += 1
+        self._loop.call_soon(self._tick)
+
+    def handle(self, exchange: Exchange) -> None:
+        self.of_requests.append(self.now)
+        echo(exchange)
+
+
+@both_loops
+@pytest.mark.parametrize("count", [3, 3000])
+def test_one_request_of_a_packet_is_answered_in_each_turn_of_the_loop(
+    loop: str, count: int
+) -> None:
+    async def main() -> None:
+        turns = Turns()
+        async with listening(turns.handle) as listener, client_of(listener) as client:
+            client.writer.write(b"".join(get(b"/%d" % number) for number in range(count)))
+            for number in range(count):
+                assert (await client.answer()).body == b"GET /%d " % number
+            (connection,) = listener._open
+            assert (connection.idle, connection.unfinished) == (True, 0)
+            assert not connection._reading_paused
+        assert len(turns.of_requests) == len(set(turns.of_requests)) == count
+
+    run(main(), loop)
+
+
+@both_loops
+def test_of_a_client_that_has_gone_no_further_request_is_answered(loop: str) -> None:
+    seen: list[bytes] = []
+
+    def handle(exchange: Exchange) -> None:
+        seen.append(exchange.path)
+        exchange.respond(200)
+        if len(seen) == 3:
+            clients[0].reset()
+
+    async def main() -> None:
+        async with listening(handle) as listener, client_of(listener) as client:
+            clients.append(client)
+            client.writer.write(get(b"/x") * 5000)
+            await until(lambda: not listener._open and bool(seen))
+            assert len(seen) < 5000
+
+    clients: list[Client] = []
+    run(main(), loop)
+
+
+@both_loops
+def test_a_listener_that_stops_answers_one_more_request_that_was_sent_ahead(loop: str) -> None:
+    seen: list[bytes] = []
+
+    def handle(exchange: Exchange) -> None:
+        seen.append(exchange.path)
+        exchange.respond(200, (), exchange.path)
+        if exchange.path == b"/2":
+            asyncio.get_running_loop().call_soon(stop)
+
+    def stop() -> None:
+        stopping.append(asyncio.ensure_future(listeners[0].close(5.0)))
+
+    listeners: list[Listener] = []
+    stopping: list[asyncio.Future[None]] = []
+
+    async def main() -> None:
+        async with listening(handle) as listener, client_of(listener) as client:
+            listeners.append(listener)
+            client.writer.write(b"".join(get(b"/%d" % number) for number in range(500)))
+            await until(lambda: bool(stopping))
+            rest = await client.rest()
+            assert rest.count(b"HTTP/1.1 200 ") == len(seen) < 10
+            assert rest.count(b"Connection: close") == 1
+            await asyncio.gather(*stopping)
+
+    run(main(), loop)
+
+
+@both_loops
+def test_what_a_client_sent_before_it_sends_no_more_is_answered_where_that_takes_no_time(
+    loop: str,
+) -> None:
+    gone: list[bytes] = []
+
+    def handle(exchange: Exchange) -> None:
+        if exchange.path == b"/x":
+            echo(exchange)
+        else:
+            exchange.on_gone = lambda: gone.append(exchange.path)
+
+    async def main(last: bytes, answered: int) -> None:
+        async with listening(handle) as listener, client_of(listener) as client:
+            client.writer.write(get(b"/x") * 500 + last)
+            client.writer.write_eof()
+            for _ in range(answered):
+                assert (await client.answer()).body == b"GET /x "
+            await until(lambda: not listener._open and bool(answered or gone))
+
+    run(main(b"", 500), loop)
+    run(main(b"GET /half HTTP/1.1\r\n", 500), loop)
+    assert gone == []
+    run(main(get(b"/slow"), 0), loop)
+    assert gone == [b"/slow"]
+
+
+@both_loops
+def test_a_broken_request_far_ahead_is_refused_after_the_answers_before_it(loop: str) -> None:
+    async def main() -> None:
+        async with listening(echo) as listener, client_of(listener) as client:
+            client.writer.write(get(b"/x") * 2000 + b"what is this\r\n\r\n" + get(b"/y") * 8000)
+            for _ in range(2000):
+                assert (await client.answer()).body == b"GET /x "
+            assert (await client.answer()).status == 400
+            assert await client.closed()
+
+    run(main(), loop)
 
 
 @both_loops

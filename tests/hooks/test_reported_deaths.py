@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jackline.hooks import endpoint
 from tests.assembly.world import run
 from tests.hooks.hook_requests import NOON, TOKEN, WALL, Question, World
 
@@ -195,6 +196,16 @@ def test_strangers_are_not_answered_and_the_line_is_the_services() -> None:
     assert answered(world, b"/_jackline/statusline", {"session_id": "s9"})[0] == 401
     line = answered(world, b"/_jackline/statusline", {"session_id": "s9"}, x_jackline_control="t")
     assert line == (200, b"line of s9")
+
+
+def test_of_a_stranger_nothing_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[bytes] = []
+    monkeypatch.setattr(endpoint, "parse_hook_input", parsed.append)
+    world = World()
+    for path in (b"/_jackline/hook", b"/_jackline/statusline"):
+        for headers in ({}, {"x_jackline_hook": "guessed"}, {"x_jackline_control": "guessed"}):
+            assert answered(world, path, {"tool_response": [{}] * 9}, **headers)[0] == 401
+    assert parsed == []
 
 
 def test_the_plugins_token_is_good_for_news_of_an_end_and_for_nothing_else() -> None:

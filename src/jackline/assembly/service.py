@@ -57,7 +57,7 @@ from jackline.flows.run_processes import RunOrders, Waker
 from jackline.flows.store import run_store_exists, run_store_url
 from jackline.gateway.call_intake import CallIntake, look_after
 from jackline.gateway.connection import Exchange
-from jackline.gateway.control_plane import ControlPaths, OperatorOrders
+from jackline.gateway.control_plane import ControlPaths, OperatorOrders, Reading
 from jackline.gateway.lane_memory import LaneMemory
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.listener import Listener
@@ -278,11 +278,11 @@ class Service:
     def _build_control(self) -> ControlPaths:
         """The paths that are about the service itself."""
         self._token = secrets.token_urlsafe(24)
-        readings = {
+        readings: dict[bytes, Reading] = {
             b"/": self._hello,
             b"/healthz": self._report.health,
             b"/readyz": self._report.ready,
-            b"/_jackline/status": self._report.status,
+            b"/_jackline/status": self._report.document,
             b"/_jackline/held": self._held,
         }
         self._hand_orders = OperatorOrders(self.desk, self._keeping.keep_orders)

@@ -6,7 +6,8 @@ pending; (3) no task, future or timer per request: time limits are a `deadline` 
 sweep checks; (4) all output of one turn of the loop is one write; (5) an answer that differs from
 what its head promised never ends cleanly: it is reset; (6) after the end, and after the client has
 gone, every call of an exchange is a no-op; `on_gone` is called at most once, and never after the
-answer was finished or reset; (7) the owner is not called back while the next request is begun.
+answer was finished or reset; (7) the owner is not called back while the next request is begun; (8)
+of the requests that a client sends ahead, one is handed over in each turn of the loop.
 """
 
 from __future__ import annotations
@@ -308,6 +309,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_parser",
         "_reading_paused",
         "_reads_body",
+        "_sends_no_more",
         "began",
         "deadline",
         "now",
@@ -342,6 +344,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._reading_paused = False
         # What is read goes straight to where the body is put together.
         self._reads_body = False
+        self._sends_no_more = False
 
     @property
     def idle(self) -> bool:
@@ -403,12 +406,19 @@ class ClientConnection(asyncio.BufferedProtocol):
         else:
             self._hand_over(*request)
 
-    def eof_received(self) -> None:
-        """The client sends no more: nobody who awaits an answer does that, so it has gone."""
+    def eof_received(self) -> bool:
+        """The client sends no more: nobody who awaits an answer does that, so it has gone.
+
+        Of requests that it sent ahead, those that are answered at once are still answered.
+        """
         if self.phase is _ANSWERING:
             self.hang_up()
+        elif self.phase is _READING and self._ahead is not None:
+            self._sends_no_more = True
+            return True  # the transport stays open
         elif self.phase is not _FAREWELL:
             self.close()
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
         """The connection is closed, whoever closed it."""
@@ -552,28 +562,30 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._listener.holds(more)
 
     def _consume(self, data: Packet) -> None:
-        # A loop and not a recursion: thousands of requests may come in one packet.
         parser = self._parser
         before = parser.stage
         self._consuming = True
         try:
-            while data and self.phase is _READING:
-                data = parser.feed(data)
-                if parser.stage is _COMPLETE:
-                    before = _NOTHING
-                    self._hand_over(*parser.take())
+            data = parser.feed(data)
+            if parser.stage is _COMPLETE:
+                self._hand_over(*parser.take())
         except RequestRefusal as refusal:
             self._refuse(refusal)
             return
         finally:
             self._consuming = False
-        if self.phase is _READING:
+        if self.phase is _FAREWELL:
+            return
+        if data:
+            self._store(data)
+            if self.phase is _READING:
+                # Answered already. One packet may hold thousands of requests: others come between.
+                self._loop.call_soon(self._go_on)
+        elif self.phase is _READING:
             if parser.stage is not _NOTHING:
                 self._await_the_rest(before)
             elif self._held:
                 self._count_held()
-        elif data and self.phase is not _FAREWELL:
-            self._store(data)
 
     def _hand_over(self, head: RequestHead, body: bytes | bytearray) -> None:
         self.phase = _ANSWERING
@@ -642,10 +654,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._ahead is None or self.phase is not _READING:
             return
         data, self._ahead = bytes(self._ahead), None
-        if self._reading_paused:
+        self._consume(data)
+        if self._sends_no_more:
+            self.eof_received()
+        elif self.phase is not _FAREWELL:
+            self._read_again()
+
+    def _read_again(self) -> None:
+        if self._reading_paused and len(self._ahead or b"") <= _MOST_AHEAD:
             self._reading_paused = False
             self.transport.resume_reading()
-        self._consume(data)
 
     # --- the end ---
 
@@ -653,6 +671,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.flush()
         self._leave()
         self.deadline = self.now() + _FAREWELL_SECONDS
+        # What is on its way is read and dropped: unread, it would destroy the answer.
+        self._read_again()
         no = request_refusal(refusal)
         framing = b"Content-Length: %d\r\nConnection: close\r\n" % len(no.body)
         self.transport.write(response_head(no.status, no.headers, framing) + no.body)

@@ -34,7 +34,8 @@ from jackline.lanes.breaker import FLOWING
 PREFIX = b"/_jackline/"
 TOKEN_HEADER = b"x-jackline-control"
 Json: TypeAlias = Mapping[str, object]
-Reading: TypeAlias = Callable[[], Json]
+Reading: TypeAlias = Callable[[], Json | bytes]
+"""A document, or its JSON."""
 Order: TypeAlias = Callable[[Json], Json]
 Prove: TypeAlias = Callable[[str, str], str]
 """The proof for this nonce, requested at this socket address; OSError when there is no key."""
@@ -152,9 +153,12 @@ class ControlPaths:
             body = json.dumps({"error": error.to_json()}, ensure_ascii=False).encode()
             exchange.respond(error.http_status, [(b"content-type", b"application/json")], body)
 
-    def _answer_json(self, exchange: ServiceRequest, document: Json) -> None:
-        status = 503 if document.get("ok") is False else 200
-        body = json.dumps(document, ensure_ascii=False).encode()
+    def _answer_json(self, exchange: ServiceRequest, document: Json | bytes) -> None:
+        if isinstance(document, bytes):
+            status, body = 200, document
+        else:
+            status = 503 if document.get("ok") is False else 200
+            body = json.dumps(document, ensure_ascii=False).encode()
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
         exchange.respond(status, headers, body)
 

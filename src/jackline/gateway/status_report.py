@@ -2,11 +2,13 @@
 
 Rules: (1) looking changes nothing; (2) the verdict is made here once, for every interface; (3) no
 prompt, answer, key or token: an account is shown by its salted fingerprint, a lane by its public
-name; (4) lanes on which nothing is cached cost nothing. The sentences are made in control/.
+name; (4) lanes on which nothing is cached cost nothing; (5) the document of a large service is made
+twice a second at most. The sentences are made in control/.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -103,6 +105,9 @@ _FLOWS_EVERY = 2.0
 # Counting takes a few microseconds an agent: of a large fleet it is done this often at most.
 _FEW = 100
 _AGENTS_A_SECOND = 1000.0
+# Each lane and each call of a status costs some 10 microseconds, and anybody may request it.
+_FEW_ROWS = 40
+_STATUS_SECONDS = 0.5
 
 
 def in_trouble(desk: CallIntake, upstream: str) -> bool:
@@ -137,6 +142,8 @@ class StatusReport:
         self._agent_counts = NO_AGENTS
         self._counted_at = float("-inf")
         self._started = clock.steady()
+        self._document = b""
+        self._rendered_at = float("-inf")
 
     @property
     def started(self) -> float:
@@ -170,6 +177,15 @@ class StatusReport:
             ],
             "cache_advice": [each.to_json(now) for each in advice],
         }
+
+    def document(self) -> bytes:
+        """The status as JSON; of a large service, that of a moment ago."""
+        parts, now = self._from, self._clock.monotonic()
+        rows = len(parts.desk.carrier.controller.lanes) + parts.listener.connections
+        if rows <= _FEW_ROWS or now - self._rendered_at >= _STATUS_SECONDS:
+            self._document = json.dumps(self.status(), ensure_ascii=False).encode()
+            self._rendered_at = now
+        return self._document
 
     def line(self, _session: str) -> str:
         """The short form, for a client's status line."""

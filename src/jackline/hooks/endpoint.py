@@ -1,11 +1,11 @@
 """Answer `/_jackline/hook` and `/_jackline/statusline` on the service's port.
 
-Rules: (1) only a request with the control token is answered; the hooks' own token allows only the
-report of an end, of a session that is known; (2) an invalid hook gets an empty answer, which
-changes nothing for the client; (3) a result is rewritten only on evidence that the sub-agent died,
-never because its text looks like an error; its shape stays, only its text changes; (4) an error
-that the gateway passed to a session's main thread also reports its end: a client that shuts down
-does not wait for its hooks.
+Rules: (1) only a request with the control token is parsed and answered; the hooks' own token allows
+only the report of an end, of a session that is known; (2) an invalid hook gets an empty answer,
+which changes nothing for the client; (3) a result is rewritten only on evidence that the sub-agent
+died, never because its text looks like an error; its shape stays, only its text changes; (4) an
+error that the gateway passed to a session's main thread also reports its end: a client that shuts
+down does not wait for its hooks.
 """
 
 from __future__ import annotations
@@ -140,17 +140,10 @@ class HooksEndpoint:
 
     def answer(self, request: ServiceRequest) -> None:
         """Answer it, perhaps after reading a transcript."""
-        hook = parse_hook_input(bytes(request.body))
         if not self._trusts(request):
-            token = request.header(HEADER.encode()) or b""
-            is_ours = hmac.compare_digest(token, self._http_token) and request.path == HOOK
-            if is_ours and hook is not None and hook.hook_event_name == "StopFailure":
-                self._stop_failed(hook)
-                self._respond(request, _NOTHING)
-            else:
-                text = b"the control token is needed\n"
-                request.respond(401, [(b"content-type", b"text/plain")], text)
+            self._answer_untrusted(request)
             return
+        hook = parse_hook_input(bytes(request.body))
         if request.path == LINE:
             line = self._line("" if hook is None else hook.session_id).encode()
             request.respond(200, [(b"content-type", b"text/plain; charset=utf-8")], line)
@@ -165,6 +158,18 @@ class HooksEndpoint:
         task = asyncio.get_running_loop().create_task(self._answer_hook(request, hook))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
+
+    def _answer_untrusted(self, request: ServiceRequest) -> None:
+        token = request.header(HEADER.encode()) or b""
+        # Without a token nothing is parsed: anybody may send megabytes of small values.
+        if hmac.compare_digest(token, self._http_token) and request.path == HOOK:
+            hook = parse_hook_input(bytes(request.body))
+            if hook is not None and hook.hook_event_name == "StopFailure":
+                self._stop_failed(hook)
+                self._respond(request, _NOTHING)
+                return
+        text = b"the control token is needed\n"
+        request.respond(401, [(b"content-type", b"text/plain")], text)
 
     def _respond(self, request: ServiceRequest, answer: dict[str, object]) -> None:
         # The client goes on after an empty body.

@@ -188,7 +188,9 @@ class ProvidedUpstream:
         receiver = provider.wrap_handler(handler, request, model)
         if lane.model == "relay":
             return self.http.start(rendered, lane, receiver)
-        bounded = BoundedAnswer(receiver, self.limits, self._turns, rendered.headers)
+        bounded = BoundedAnswer(
+            receiver, self.limits, self._turns, rendered.headers, request.headers
+        )
         bounded.attempt = attempt = self.http.start(rendered, lane, bounded)
         return attempt
 

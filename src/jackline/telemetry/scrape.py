@@ -154,6 +154,9 @@ _DELAY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0
 METRICS = b"/metrics"
 FLEET = b"/_jackline/fleet"
 _REFRESH_EVERY = 2.0
+# Documents of many lanes and agents take milliseconds, and anybody may request them.
+_LARGE = 64 * 1024
+_LARGE_SECONDS = 0.5
 
 
 class ScrapeHandler:
@@ -182,6 +185,8 @@ class ScrapeHandler:
         self._begun = time.thread_time()
         self._refreshed = float("-inf")
         self._answers: set[asyncio.Task[None]] = set()
+        # By path: when the last document was made, and its text.
+        self._documents: dict[bytes, tuple[float, bytes]] = {}
 
     def knows(self, request: ServiceRequest) -> bool:
         """Whether this asks for metrics or the fleet."""
@@ -224,13 +229,15 @@ class ScrapeHandler:
             self._send(request)
 
     def _send(self, request: ServiceRequest) -> None:
-        if request.path == METRICS:
-            kind, body = CONTENT_TYPE, render(self.read())
-        else:
-            kind, body = (
-                b"application/json",
-                msgspec.json.encode(fleet_document(self._facts(self._flows))),
-            )
+        path, now = request.path, self._clock.monotonic()
+        made_at, body = self._documents.get(path, (now, b""))
+        if len(body) < _LARGE or now - made_at >= _LARGE_SECONDS:
+            if path == METRICS:
+                body = render(self.read())
+            else:
+                body = msgspec.json.encode(fleet_document(self._facts(self._flows)))
+            self._documents[path] = (now, body)
+        kind = CONTENT_TYPE if path == METRICS else b"application/json"
         request.respond(200, [(b"content-type", kind), (b"cache-control", b"no-store")], body)
 
     async def _count_runs(self) -> Mapping[RunState, tuple[int, int]] | None:

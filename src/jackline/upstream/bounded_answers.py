@@ -3,9 +3,10 @@
 Rules: (1) one slice is decompressed per turn of the event loop, so that other calls go on
 meanwhile; (2) an answer that is larger, once decompressed, or takes longer than its limits allow is
 cut with an error that names the setting; (3) of an error only a beginning is passed on: its status
-says enough; (4) when the handler of an answer raises, its call gets a broken answer, instead of
-nothing; (5) `fetch` never raises: errors are in its result, redirects are answers like any other,
-and nothing beyond the size limit is stored. Answers that are only relayed have no limit.
+says enough, and no credential of ours; (4) when the handler of an answer raises, its call gets a
+broken answer, instead of nothing; (5) `fetch` never raises: errors are in its result, redirects are
+answers like any other, and nothing beyond the size limit is stored. Answers that are only relayed
+have no limit.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from jackline.http1.compression import (
 from jackline.http1.headers import Headers
 from jackline.http1.responses import GarbledError
 from jackline.lane_id import LaneId
+from jackline.upstream.blanked_errors import PART, SHORTEST, BlankedError, Blanker
 from jackline.upstream.interface import (
     SILENT_HANDLER,
     AnswerTooLargeError,
@@ -60,8 +62,6 @@ _SAYS_CREDENTIAL = re.compile(rb"auth|key|token|cookie|secret|credential|passwor
 _NO_CREDENTIALS = frozenset((b"idempotency-key", b"x-idempotency-key"))
 # A scheme, a name or a value; what is shorter is no secret.
 _WORD = re.compile(rb"[^\s,;=]{6,}")
-# So much of a credential is too much.
-_LONG_PART = 16
 # Logins and cookies are a few kilobytes. Beyond that nothing is compared, and no id passes.
 _MOST_CREDENTIAL_BYTES = 4 * 1024
 # The size of parts that are not known: every id may hold one.
@@ -81,7 +81,7 @@ class SentCredentials:
 
     def __init__(self, sent: Headers) -> None:
         self._sent = sent
-        # By their size: short words whole, and of longer ones all that is `_LONG_PART` long.
+        # By their size: short words whole, and of longer ones all that is `PART` long.
         self._parts: dict[int, set[bytes]] | None = None
 
     def are_repeated_in(self, value: bytes) -> bool:
@@ -93,6 +93,18 @@ class SentCredentials:
                 return True
         return _ANYTHING in self._parts
 
+    def words_not_in(self, others: Headers) -> list[bytes]:
+        """The secret words of credentials that are not among these headers."""
+        known = {word for _, value in others for word in _WORD.findall(value)}
+        found: list[bytes] = []
+        for name, value in self._sent:
+            # Behind the scheme: its name is no secret, and neither are names of parameters.
+            last = value.rpartition(b" ")[2] if _may_be_credential(name) else b""
+            least = SHORTEST if _WORD.fullmatch(last) else PART
+            found += [each for each in _WORD.findall(last) if len(each) >= least]
+        room = _MOST_CREDENTIAL_BYTES
+        return [each for each in found if each not in known and (room := room - len(each)) >= 0]
+
     def _find_parts(self) -> dict[int, set[bytes]]:
         values = [value for name, value in self._sent if _may_be_credential(name)]
         if sum(map(len, values)) > _MOST_CREDENTIAL_BYTES:
@@ -100,7 +112,7 @@ class SentCredentials:
         found: dict[int, set[bytes]] = {}
         for value in values:
             for word in _WORD.findall(value):
-                size = min(_LONG_PART, len(word))
+                size = min(PART, len(word))
                 parts = found.setdefault(size, set())
                 parts.update([word[at : at + size] for at in range(len(word) - size + 1)])
         return found
@@ -167,6 +179,7 @@ class BoundedAnswer:
 
     __slots__ = (
         "_decompressor",
+        "_from_client",
         "_handler",
         "_is_busy",
         "_is_error",
@@ -188,9 +201,14 @@ class BoundedAnswer:
         limits: AnswerLimits,
         turns: DecompressionTurns,
         sent: Headers = (),
+        from_client: Headers | None = None,
     ) -> None:
-        """`sent` are the headers of the request, of which the answer's id may hold no secret."""
+        """`sent` are the headers of the request, of which the answer's id may hold no secret.
+
+        Of them `from_client` are the caller's; None: all. An error repeats no other credential.
+        """
         self._handler = handler
+        self._from_client = from_client
         self._limits = limits
         self._turns = turns
         self._sent = SentCredentials(sent)
@@ -214,6 +232,7 @@ class BoundedAnswer:
         self._is_error = not 200 <= status < 300
         if self._is_error:
             self._most = LARGEST_ERROR
+            self._blank_own_credentials()
         self._until = self._now() + self._limits.seconds
         length = 0
         ids, no_ids = 0, set[bytes]()
@@ -240,6 +259,12 @@ class BoundedAnswer:
             self._handler.began(status, headers)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self._handler_failed(error)
+
+    def _blank_own_credentials(self) -> None:
+        client = self._from_client
+        own = [] if client is None else self._sent.words_not_in(client)
+        if own:
+            self._handler = BlankedError(self._handler, Blanker(own))
 
     def heard(self, data: bytes) -> None:
         """Bytes of the answer."""
