@@ -112,7 +112,7 @@ def test_what_is_not_known_without_a_live_run_is_said_with_what_to_use_instead()
                 _ = ctx.budget
         finally:
             CLEANUP_SCOPE.reset(token)
-        assert "no process carries" in told.value.message
+        assert "no process runs" in told.value.message
         assert "the outcome has usage and cost" in (told.value.hint or "")
 
     played(test)
