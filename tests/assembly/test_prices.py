@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from jackline.agents.prices import Price
-from jackline.assembly.agent_host import host_through, open_state_store
+from jackline.assembly.agent_host import host_through
+from jackline.assembly.saved_runs import open_state_store
 from jackline.clock import SystemClock
 from jackline.config import load
 from jackline.control.observatory import Observatory

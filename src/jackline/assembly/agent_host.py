@@ -22,18 +22,17 @@ from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.agents.runner import Runner
 from jackline.assembly.gateway_process import fullest_window, held_times
+from jackline.assembly.saved_runs import open_state_store
 from jackline.clock import Clock
 from jackline.config import Config
-from jackline.errors import JournalError
 from jackline.flows.execution.work_time import HeldTimes
 from jackline.flows.host import FlowHost, ProcessSlots
 from jackline.flows.records import RunRecord
 from jackline.flows.run_events import Listener, ignore_event
 from jackline.flows.settings import AllowPatterns
-from jackline.flows.store import open_run_store, run_store_exists, run_store_url
+from jackline.flows.store import run_store_exists
 from jackline.flows.store.run_store import RUN_PATIENCE, RunStore
 from jackline.mcp_server.agent_manager import AgentManager
-from jackline.state_dir import StateDir
 from jackline.telemetry.client_telemetry import telemetry_variables
 
 
@@ -82,19 +81,6 @@ async def host_through(
         processes=ProcessSlots(config.runs.processes_at_once),
         allow=allow or (lambda: config.tools.batch.allow),
     )
-
-
-def open_state_store(config: Config, *, patience: float = 0.0) -> RunStore:
-    """The store of runs in the state folder; who runs some has patience with a lock."""
-    state = StateDir(config.state_dir)
-    try:
-        state.make()
-    except OSError as error:
-        raise JournalError(
-            f"runs cannot be saved: {state.folder} cannot be made ({error.strerror})",
-            hint="name another folder with --state or JACKLINE_STATE",
-        ) from error
-    return open_run_store(run_store_url(state.folder), patience=patience)
 
 
 class BackgroundAgents:

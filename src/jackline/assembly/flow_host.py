@@ -19,8 +19,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from jackline.assembly.agent_host import host_through, open_state_store
+from jackline.assembly.agent_host import host_through
 from jackline.assembly.gateway_process import find_lasting, start_in_background, was_killed
+from jackline.assembly.saved_runs import open_state_store
 from jackline.assembly.service import Service
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config, load
@@ -57,21 +58,6 @@ async def open_flow_host(
             await first(engine)
         url = await _gateway(config, stack, in_background=in_background)
         yield await host_through(url, config, engine, clock, stack, listener)
-
-
-@asynccontextmanager
-async def open_quiet_host(config: Config) -> AsyncIterator[FlowHost]:
-    """A host for orders that start no agent (cancel, clean up): it needs no gateway."""
-    engine = open_state_store(config)
-    try:
-        yield FlowHost(
-            engine,
-            lambda _run_id: {},
-            settings=config.runs,
-            allow=lambda: config.tools.batch.allow,
-        )
-    finally:
-        await engine.close()
 
 
 async def _gateway(config: Config, stack: AsyncExitStack, *, in_background: bool) -> str:

@@ -22,8 +22,8 @@ import click
 
 from jackline import event_loop
 from jackline.agents.outcome import Outcome
-from jackline.assembly.agent_host import open_state_store
 from jackline.assembly.gateway_process import find, order
+from jackline.assembly.saved_runs import open_state_store
 from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, QUIET, STATE, WAKE, run_in_foreground

@@ -28,7 +28,6 @@ import click
 
 from jackline import event_loop
 from jackline.agents.outcome import Outcome
-from jackline.assembly.flow_host import open_flow_host
 from jackline.budgets.budget import Budget
 from jackline.cli.gateway_flags import configured, show_warnings
 from jackline.cli.run_text import has_live_owner
@@ -186,6 +185,9 @@ async def _run(
         stop_lock_messages.append(stop)
         if first is not None:
             await first(engine)
+
+    # `ls` and its like share this module and start without a gateway.
+    from jackline.assembly.flow_host import open_flow_host  # noqa: PLC0415
 
     async with open_flow_host(config, in_background=True, first=with_store) as host:
         with show_progress(quiet=quiet) as show:

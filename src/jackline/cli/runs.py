@@ -21,7 +21,7 @@ import click
 
 from jackline import event_loop
 from jackline.assembly import StateDir
-from jackline.assembly.flow_host import open_quiet_host
+from jackline.assembly.saved_runs import open_quiet_host
 from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured, service_place, warn_of_faults
 from jackline.cli.run import AS_JSON, STATE, summary
