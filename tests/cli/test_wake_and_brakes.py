@@ -67,6 +67,7 @@ def elsewhen() -> str:
         ("JACKLINE_RESUME_SPEND", "0.000001", "wakes by itself below $0.00"),
         ("JACKLINE_RESUME_CONFIRM", "true", "only after a person confirms"),
     ],
+    ids=["hours", "spend", "confirm"],  # not by value: workers collect in different minutes
 )
 def test_a_brake_holds_a_run_after_its_reset_says_so_and_gives_way_to_a_person(
     world: World, variable: str, value: str, reported: str
