@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from jackline.assembly import Service
+from jackline.gateway.placement import RouteOverride
 from jackline.gateway.settings import HoldSettings, ListenSettings
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.assembly.world import (
@@ -68,6 +69,17 @@ def refusal(status: int, words: str = "invalid x-api-key") -> bytes:
     return http(status, json.dumps(error).encode(), JSON)
 
 
+# A call in the middle of a turn, as its caller says.
+IN_TURN: dict[str, Any] = {
+    "messages": [
+        {"role": "user", "content": "go on"},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "t", "name": "x", "input": {}}],
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]},
+    ]
+}
 REJECTIONS = [
     refusal(401),
     refusal(403, "Your account does not have access to this model."),
@@ -201,16 +213,6 @@ def test_a_client_without_any_key_is_not_served_with_ours_when_the_vendor_fails(
 
 def test_a_bad_key_does_not_follow_a_conversation_to_where_ours_pays(tmp_path: Path) -> None:
     """A session's name is no secret: who names it must still be taken by the vendor."""
-    turn: dict[str, Any] = {
-        "messages": [
-            {"role": "user", "content": "go on"},
-            {
-                "role": "assistant",
-                "content": [{"type": "tool_use", "id": "t", "name": "x", "input": {}}],
-            },
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]},
-        ]
-    }
 
     async def main() -> None:
         async with (
@@ -218,9 +220,9 @@ def test_a_bad_key_does_not_follow_a_conversation_to_where_ours_pays(tmp_path: P
             provider(answered()) as (mine, mine_url),
             gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
         ):
-            assert (await ask(service.url, call(session="s-1", **turn))).status == 200
+            assert (await ask(service.url, call(session="s-1", **IN_TURN))).status == 200
             assert len(mine.asked) == 1
-            got = await ask(service.url, call(KEY + "bad", session="s-1", **turn))
+            got = await ask(service.url, call(KEY + "bad", session="s-1", **IN_TURN))
             assert got.status == 401
             assert (len(vendor.asked), len(mine.asked)) == (2, 1)
 
@@ -645,6 +647,73 @@ def test_an_unknown_key_is_served_while_known_clients_find_the_vendor_down(tmp_p
                 assert (await newcomer).status == 200
                 failed = [each for each in asked if each.header(b"x-api-key") == KEY.encode()]
                 assert len(failed) == 3  # the first was accepted, in the earlier process
+
+    run(main())
+
+
+# --- when the outage is over ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", [MODEL, "claude-fable-9"], ids=["the same", "another"])
+def test_an_unknown_key_is_judged_again_as_soon_as_the_outage_is_over(
+    tmp_path: Path, model: str
+) -> None:
+    """Also in the middle of a turn, which is the caller's own word, and for another model."""
+
+    async def main() -> None:
+        is_down, judged = True, 0
+
+        async def serve(wire: Wire) -> None:
+            nonlocal judged
+            while raw := await wire.request():
+                if is_down:
+                    await wire.say(error(503, "api_error"))
+                    continue
+                known = Asked(raw).header(b"x-api-key") == KEY.encode()
+                judged += b"junk" in raw
+                await wire.say(answered() if known else refusal(401))
+
+        async with (
+            Server(serve) as vendor,
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor.url), ours(mine_url), other=30.0) as service,
+        ):
+            for number in (1, 2):  # while the vendor is down its turn goes on
+                assert (await ask(service.url, call("junk", session="s", **IN_TURN))).status == 200
+                assert len(mine.asked) == number
+            is_down = False
+            for each in {MODEL, model}:
+                assert (await ask(service.url, call(model=each))).status == 200
+            assert len(mine.asked) == 2
+            await asyncio.sleep(0.6)  # for so long the evidence is not looked at again
+            again = call("junk", session="s", **IN_TURN, model=model)
+            assert (await ask(service.url, again)).status == 401
+            assert judged == 1
+            assert (await ask(service.url, again)).status == 401
+            assert len(mine.asked) == 2
+
+    run(main())
+
+
+def test_an_unknown_key_is_judged_as_soon_as_an_order_by_hand_has_ended(tmp_path: Path) -> None:
+    """What the vendor has accepted stays where it was answered until its turn is over."""
+
+    async def main() -> None:
+        async with (
+            vendor_that_works(OVERLOADED) as (asked, vendor_url),
+            provider(answered()) as (mine, mine_url),
+            gateway(tmp_path, theirs(vendor_url), ours(mine_url)) as service,
+        ):
+            assert (await ask(service.url, call())).status == 200
+            service.desk.chooser.orders = (RouteOverride("ours"),)
+            for key in ("junk", KEY):
+                assert (await ask(service.url, call(key, session="s", **IN_TURN))).status == 200
+            assert (len(asked), len(mine.asked)) == (1, 2)
+            service.desk.chooser.orders = ()
+            assert (await ask(service.url, call("junk", session="s", **IN_TURN))).status == 401
+            assert (len(asked), len(mine.asked)) == (2, 2)
+            assert (await ask(service.url, call(KEY, session="s", **IN_TURN))).status == 200
+            assert (len(asked), len(mine.asked)) == (2, 3)
 
     run(main())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from urllib.parse import quote, quote_plus
 
 import pytest
 
@@ -106,6 +107,62 @@ def test_no_form_of_repeated_words_parks_a_lane(status: int, text: str, packed: 
         await asyncio.gather(task, return_exceptions=True)
 
     play({"first": [_error(status, f"model: {text}")]}, scene)
+
+
+PERCENT = quote(WALL_TEXT)
+HARD_SPACES = WALL_TEXT.replace(" ", "\u00a0")
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "repeated"),
+    [
+        (f"/v1/messages?evil={PERCENT}", {}, WALL_TEXT),
+        (f"/v1/messages?evil={PERCENT}", {}, f"/v1/messages?evil={WALL_TEXT}"),
+        (f"/v1/messages?{quote_plus(WALL_TEXT)}", {}, WALL_TEXT),
+        (f"/v1/messages?{quote_plus('1+1 ' + WALL_TEXT)}", {}, f"1+1 {WALL_TEXT}"),
+        (f"/v1/messages?evil={quote(PERCENT)}", {}, WALL_TEXT),
+        (f"/v1/messages/{PERCENT}", {}, WALL_TEXT),
+        (f"/v1/messages?evil={quote(WALL_TEXT.replace(chr(39), '’'))}", {}, WALL_TEXT),
+        (f"/v1/messages?{quote(HARD_SPACES)}", {}, HARD_SPACES),
+        (f"/v1/messages?{quote(HARD_SPACES, encoding='latin-1')}", {}, HARD_SPACES),
+        ("/v1/messages", {"evil": HARD_SPACES}, HARD_SPACES),
+        ("/v1/messages?evil=usage_limit_reached", {}, CODE),
+        ("/v1/messages", {"Usage_Limit_Reached": "1"}, CODE),
+        # Too much to decode: it counts as the caller's.
+        (f"/v1/messages?%{'25' * 9}20", {}, WALL_TEXT),
+        (f"/v1/messages?{'%20' * 9_000}", {}, WALL_TEXT),
+    ],
+)
+@pytest.mark.parametrize("status", [400, 403, 404, 500])
+def test_repeated_words_of_the_target_or_a_header_park_no_lane(
+    status: int, target: str, headers: dict[str, str], repeated: str
+) -> None:
+    pairs = tuple((name.encode(), value.encode()) for name, value in headers.items())
+    message = UpstreamRequest(b"POST", target.encode(), pairs, b'{"model":"claude","messages":[]}')
+    request = CallRequest("jl_words", message, (lane_id("first"),), stream=False, max_tokens=100)
+
+    async def scene(world: World) -> None:
+        task = asyncio.create_task(complete_call(world.carrier, request))
+        await world.clock.advance(3)
+        assert world.controller.lanes[lane_id("first")].state is not LaneState.PARKED
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    play({"first": [_error(status, f"unexpected query parameter: {repeated}")]}, scene)
+
+
+def test_a_header_of_every_sdk_does_not_hide_a_vendors_time_out() -> None:
+    headers = ((b"X-Stainless-Timeout", b"600"), (b"x-stainless-read-timeout", b"600"))
+    message = UpstreamRequest(b"POST", b"/v1/messages?beta=true", headers, b'{"model":"claude"}')
+    request = CallRequest("jl_words", message, (lane_id("first"),), stream=False, max_tokens=100)
+
+    async def scene(world: World) -> None:
+        task = asyncio.create_task(complete_call(world.carrier, request))
+        await world.until_done([task])
+        assert task.exception() is None
+        assert len(world.upstream.attempts) == 2
+
+    play({"first": [_error(403, "authentication backend: timeout"), Step()]}, scene)
 
 
 @pytest.mark.parametrize("kind", ["overloaded_error", "rate_limit_error"])

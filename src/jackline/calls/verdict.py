@@ -4,15 +4,16 @@ Rules: (1) a document with status 2xx that is an answer in its dialect, or any o
 delivered, whatever texts it quotes; only a top-level error, or a document that holds no result, is
 judged by its words; (2) an error with another status than those of accounts and rates (402, 429),
 and one inside a stream, says something about the account only in words and codes that are not the
-caller's own: vendors repeat names, roles and values of a request in their errors, and a caller must
-not park the lanes of others; what the vendor's own headers say counts; (3) work is bounded: what
-cannot be searched in full counts as the caller's words.
+caller's own: vendors repeat names, roles and values of a request in their errors, of its target and
+headers, too, and a caller must not park the lanes of others; what the vendor's own headers say
+counts; (3) work is bounded: what cannot be searched in full counts as the caller's words.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -44,6 +45,11 @@ _SAYS_STATUS = re.compile(r"status \d+")
 _MATCHED = re.compile(r'text "(.*)"|(?:code|quotaId) (\S+)', re.DOTALL)
 _MOST_SEARCHED = 1 << 20
 _PIECE, _OVERLAP = 32_000, 200
+_LONGEST_TARGET = 16_384
+# Vendors and the proxies before them decode a target once or twice.
+_MOST_DECODED = 4
+# SDKs send these with each call: their names must not hide a vendor's own time-out.
+_NAMES_OF_SDKS = frozenset((b"x-stainless-timeout", b"x-stainless-read-timeout"))
 _document = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -111,7 +117,7 @@ def _holds(request: UpstreamRequest, evidence: Sequence[str], seen: Mapping[str,
     found = []
     for each in evidence:
         match = _MATCHED.fullmatch(each)
-        phrase = "" if match is None else (match[1] or match[2] or "").lower()
+        phrase = "" if match is None else _plain(match[1] or match[2] or "")
         if _SAYS_STATUS.fullmatch(each) or each.partition(":")[0].lower() in headers:
             continue  # the vendor's own status or header, which no caller writes
         if phrase and phrase in own:
@@ -124,19 +130,40 @@ def _holds(request: UpstreamRequest, evidence: Sequence[str], seen: Mapping[str,
     names = [name.lower() for name, _ in request.headers]
     if len(request.body) > _MOST_SEARCHED or b"content-encoding" in names:
         return True
+    head = _head_texts(request)
+    if head is None:
+        return True
     try:
         document: object = msgspec.json.decode(request.body)
     except (msgspec.DecodeError, ValueError, RecursionError):
         document = request.body.decode(errors="replace")
-    texts = (value.decode("latin-1") for _, value in request.headers)
     # One text: folding many small ones would take long.
-    text = "\n".join((*texts, *_texts(document)))
+    text = "\n".join((*head, *_texts(document)))
     return any(
         phrase in piece
         for at in range(0, max(len(text), 1), _PIECE)
-        for piece in (fold(text[at : at + _PIECE + _OVERLAP]).lower(),)
+        for piece in (_plain(text[at : at + _PIECE + _OVERLAP]),)
         for phrase in found
     )
+
+
+def _plain(text: str) -> str:
+    # In a query, a plus may be a space: they count as the same.
+    return fold(text.replace("+", " ")).lower()
+
+
+def _head_texts(request: UpstreamRequest) -> Sequence[str] | None:
+    """Target (as sent, and decoded) and headers, as vendors may read them; None for too much."""
+    found = [request.target]
+    while (decoded := unquote_to_bytes(found[-1])) != found[-1]:
+        if len(found) > _MOST_DECODED or len(request.target) > _LONGEST_TARGET:
+            return None
+        found.append(decoded)
+    for name, value in request.headers:
+        found.append(value if name.lower() in _NAMES_OF_SDKS else name + b": " + value)
+    lines = b"\n".join(found)
+    latin = lines.decode("latin-1")
+    return (latin,) if lines.isascii() else (latin, lines.decode(errors="replace"))
 
 
 def _texts(document: object) -> Iterator[str]:

@@ -8,8 +8,9 @@ other dialects than Anthropic's are sent to upstreams of their own dialect only.
 Rules of conversations: (6) a conversation stays where it was last answered for as long as its turn
 goes on and that lane accepts calls; between turns, or when its prompt cache is cold, it goes back
 to its preferred upstream; (7) a conversation is recognised by its client's credential, too:
-somebody who only knows its name does not get our key; (8) an upstream that has just recovered gets
-no more conversations than it can carry.
+somebody who only knows its name does not get our key, and none stays on our key for a client that
+the first upstream has never accepted; (8) an upstream that has just recovered gets no more
+conversations than it can carry.
 Rules of keys: (9) behind an upstream that gets the client's own credential, those with a key of
 ours serve nobody who has no credential, whose own was refused, or whom that upstream has never
 accepted (until it is known to be down for others), unless the user configured it; (10) what is no
@@ -206,13 +207,14 @@ class Conversations:
         routes: Sequence[CallRoute],
         is_in_turn: Callable[[], bool],
         now: float,
+        barred: Sequence[str] = (),
     ) -> Sequence[CallRoute]:
-        """The routes of a call of this conversation: first where the conversation is."""
+        """The routes of a call: first where its conversation is, unless that is `barred` to it."""
         place = None if conversation is None else self._places.get(conversation)
         if place is None or place[0] == routes[0].upstream.name:
             return routes
         upstream, since = place
-        if now - since > _CACHE_SECONDS or not is_in_turn():
+        if upstream in barred or now - since > _CACHE_SECONDS or not is_in_turn():
             return routes
         here = [route for route in routes if route.upstream.name == upstream]
         others = [route for route in routes if route.upstream.name != upstream]
@@ -366,9 +368,12 @@ class Placement:
             conversation = caller.who, self._clients.digest(caller.credential)
         home = routes[0].upstream.name if routes else ""
         if routes and not chooser.is_ordered(home, model, caller.identity, now):
-            routes = self._conversations.order(conversation, routes, lambda: reader(body), now)
-            # Its turn goes on where it was admitted with this credential.
-            unproven = unproven and routes[0].upstream.name not in closed
+            # Nobody has judged an unproven client's key, and its turn is its own word: each call
+            # asks the first upstream again, and only evidence of an outage opens ours to it.
+            barred = closed if unproven else ()
+            routes = self._conversations.order(
+                conversation, routes, lambda: reader(body), now, barred
+            )
         lanes: list[LaneId] = []
         last: list[LaneId] = []
         own_key: list[LaneId] = []

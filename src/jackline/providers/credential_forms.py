@@ -167,7 +167,7 @@ def vendors_of_login(lines: bytes) -> set[str]:
     ]
     found = _forms_in(b"\r\n".join(logins))
     # The clients of these two send headers of their own together with a bearer token.
-    lowered = lines.lower()
+    lowered = b"\r\n" + lines.lower()
     if _BEARER.search(lowered):
         if _CLAUDE_LOGIN.search(lowered):
             found.add(ANTHROPIC)
