@@ -105,7 +105,7 @@ def test_a_dry_run_shows_and_writes_nothing(home: Home) -> None:
     [
         (("--kind", "openai-chat"), "kind openai-chat needs one, such as url"),
         (("--preset", "bedrock"), "kind bedrock needs one"),
-        (("--preset", "opnai"), "preset: must be"),
+        (("--preset", "opnai"), "preset: must be one of 'anthropic'"),
         (("--credential", KEY), 'must be "pass-through", "none" or a reference'),
         (("--model", "opus"), "is not of the form PATTERN=MODEL"),
     ],
