@@ -14,7 +14,11 @@ import os
 import stat
 
 SETTINGS_BYTES = 4 << 20
-"""The largest settings file of a client that is read."""
+"""The largest settings file of a client that is read, where it is the user's own."""
+PROJECT_BYTES = 256 << 10
+"""The largest settings file of a project that is read: parsing 4 MB can take ten seconds."""
+# Parsing takes the square of the number of names in a dotted key.
+_MOST_DOTS = 100
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 _NO_TERMINAL = getattr(os, "O_NOCTTY", 0)
 _BINARY = getattr(os, "O_BINARY", 0)
@@ -63,6 +67,26 @@ def object_in(path: str | os.PathLike[str], most: int = SETTINGS_BYTES) -> dict[
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def toml_in(path: str | os.PathLike[str], most: int = PROJECT_BYTES) -> dict[str, object]:
+    """The TOML document in the file; OSError when it cannot be read, ValueError when it is none."""
+    import tomllib  # noqa: PLC0415 -- hooks seldom need it
+
+    text = read_foreign(path, most).decode()
+    if has_deep_keys(text):
+        raise ValueError("has keys of very many names")
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ValueError("has tables inside tables without end") from error
+
+
+def has_deep_keys(text: str) -> bool:
+    """Whether a TOML document has keys of so many names that parsing them takes for ever."""
+    return any(
+        part.count(".") > _MOST_DOTS for line in text.splitlines() for part in line.split("=")
+    )
 
 
 def is_inside(path: str | os.PathLike[str], folder: str | os.PathLike[str]) -> bool:

@@ -97,6 +97,19 @@ def test_what_is_no_toml_is_told_with_its_line(machine: Machine) -> None:
     assert told.startswith(f"{own}:2: is not TOML: ")
 
 
+def test_a_number_that_python_does_not_read_is_a_fault_of_its_file(machine: Machine) -> None:
+    own = machine.write_own(f"x = {'9' * 5_000}\n")
+    assert faults_of(machine) == [f"{own}: has a number that is too long"]
+
+
+def test_such_a_number_of_a_projects_file_stops_nothing(machine: Machine) -> None:
+    for name, text in (("jackline.toml", "x = "), ("pyproject.toml", "[tool.jackline]\nx = ")):
+        path = machine.write(text + "9" * 5_000, name)
+        (warning,) = machine.load().warnings
+        assert "all of it is ignored: it has a number that is too long" in warning
+        path.unlink()
+
+
 def test_a_file_that_is_not_text_is_told(machine: Machine) -> None:
     path = machine.write_own("")
     path.write_bytes(b"\xff\xfe\x00")

@@ -27,7 +27,7 @@ class Watched:
         self.faults: list[BadConfigError] = []
         self.told = asyncio.Event()
         self.reloads = 0
-        self.trouble: OSError | None = None
+        self.trouble: Exception | None = None
         self._machine = machine
         self._variables = variables
         self.watcher = ConfigWatcher(
@@ -226,3 +226,17 @@ def test_it_looks_once_a_second_of_the_clock_it_was_given(machine: Machine) -> N
 
     event_loop.run(scene())
     assert watched.reloads == 1
+
+
+def test_a_bug_while_reloading_does_not_end_the_watch(machine: Machine) -> None:
+    """What the user takes back afterwards must have an effect."""
+    own = machine.write_own("[hold]\nquota = 1\n")
+    watched = Watched(machine)
+    watched.trouble = ZeroDivisionError("planted")
+    rewrite(own, "[hold]\nquota = 2\n")
+    watched.look()
+    assert [fault.message for fault in watched.faults] == ["a bug in Jackline: ZeroDivisionError"]
+    watched.trouble = None
+    rewrite(own, "[hold]\nquota = 3\n")
+    watched.look()
+    assert [change.config.gateway.hold.quota for change in watched.changes] == [3.0]

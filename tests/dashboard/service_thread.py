@@ -73,6 +73,15 @@ class ServiceThread:
     def token(self) -> str:
         return self.service._token
 
+    def change_token(self, token: str) -> None:
+        """As a changed configuration file does."""
+
+        def change(service: Service) -> None:
+            settings = service.desk.settings
+            service.desk.settings = replace(settings, listen=replace(settings.listen, token=token))
+
+        self.do(change)
+
     def do(self, work: Callable[[Service], T]) -> T:
         """Do something on the service's own loop."""
 

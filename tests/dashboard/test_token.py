@@ -66,10 +66,23 @@ def test_the_cookie_lets_look_and_orders_nothing(tmp_path: Path) -> None:
         assert ask(service.url, "/v1/messages", "POST", cookie=given)[0] == 401
 
 
-def test_without_a_token_of_its_own_a_gateway_hands_out_no_cookie(tmp_path: Path) -> None:
+@pytest.mark.parametrize("header", [{}, {"x_jackline_token": "anything"}])
+def test_without_a_token_of_its_own_a_gateway_hands_out_no_cookie(
+    tmp_path: Path, header: dict[str, str]
+) -> None:
     with ServiceThread(tmp_path) as service:
-        status, head = ask(service.url, "/_jackline/view", "POST")
+        status, head = ask(service.url, "/_jackline/view", "POST", **header)
         assert (status, head["set-cookie"]) == (200, None)
+
+
+def test_a_cookie_ends_with_the_token_that_it_was_given_for(tmp_path: Path) -> None:
+    """Whoever was let in by an earlier token, or before there was one, is not let in by a later."""
+    with ServiceThread(tmp_path, token=TOKEN) as service:
+        _, head = ask(service.url, "/_jackline/view", "POST", x_jackline_token=TOKEN)
+        cookie = head["set-cookie"].partition(";")[0]
+        assert ask(service.url, "/_jackline/status", cookie=cookie)[0] == 200
+        service.change_token("another-token-of-the-gateway")
+        assert ask(service.url, "/_jackline/status", cookie=cookie)[0] == 401
 
 
 @contextmanager

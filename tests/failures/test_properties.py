@@ -280,3 +280,20 @@ def test_a_body_of_millions_of_values_is_not_built(body: bytes) -> None:
         tracemalloc.stop()
     assert failure.kind is Kind.NOT_A_FAILURE
     assert most < 4 * len(body)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "retry-after-ms",
+        "x-amz-retry-after",
+        "x-codex-primary-used-percent",
+        "anthropic-ratelimit-unified-7d-utilization",
+        "retry-after",
+        "date",
+    ],
+)
+def test_no_header_longer_than_a_limit_is_searched(name: str) -> None:
+    """A run of digits costs the pattern of durations some hundred tries for each digit."""
+    seen = Observation.of_response(429, {name: "1" * 257, "x-short": "1" * 256}, b"")
+    assert list(signals_of(seen).headers) == ["x-short"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.errors import BadArgumentError
+from jackline.foreign_files import read_beginning
+from jackline.mcp_server import agent_definitions
 from jackline.mcp_server.agent_definitions import (
     AgentDefinition,
     definition_folders,
@@ -196,6 +199,7 @@ def test_the_agents_of_enabled_plugins_are_found_by_the_clients_names(tmp_path: 
     assert plugins.names() == ["formatter:deep:inner", "formatter:tidy"]
     brought = list(definitions_of_plugins(plugins.project, plugins.claude))
     found = definition_of("formatter:tidy", [], brought)
+    assert found.name == "formatter:tidy"
     assert (found.model, found.system) == ("haiku", f"Look in {folder}/rules.")
     with pytest.raises(BadArgumentError) as refusal:
         definition_of("tidy", [], brought)
@@ -236,3 +240,57 @@ def test_a_manifest_names_its_agents_itself_but_none_outside(tmp_path: Path) -> 
     written(folder.parents[2] / "secret.md", "secret")
     plugins.enable(plugins.claude / "settings.json", formatter=True)
     assert plugins.names() == ["formatter:other"]
+
+
+class BytesRead:
+    """Counts what is read of files, and in how many steps lines are."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        real = read_beginning
+
+        def read(path: Path, most: int) -> bytes:
+            data = real(path, most)
+            self.count += len(data)
+            return data
+
+        monkeypatch.setattr(agent_definitions, "read_beginning", read)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right there")
+@pytest.mark.parametrize("body", ["\U0001f600" + "a" * 999_000, "- a\n" * 250_000])
+def test_a_clone_of_a_thousand_large_definitions_costs_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    """Git keeps links: nine kilobytes of a clone are a gigabyte to read."""
+    agents = tmp_path / "clone" / ".claude" / "agents"
+    agents.mkdir(parents=True)
+    (tmp_path / "clone" / ".git").mkdir()
+    (agents / "a0.md").write_text(f"---\nname: large\ndescription: |\n{body}\n---\n{body}")
+    (agents / "b0.md").write_text(f"---\nname: small\n---\n{body}")
+    for number in range(1, 1_500):
+        (agents / f"{'ab'[number % 2]}{number}.md").symlink_to(agents / f"{'ab'[number % 2]}0.md")
+    written(tmp_path / "home" / "agents" / "mine.md", "mine", "My words.")
+    read = BytesRead(monkeypatch)
+    folders = definition_folders(tmp_path / "clone", tmp_path / "home")
+    tracemalloc.start()
+    try:
+        assert definition_of("mine", folders).system == "My words."
+        with pytest.raises(BadArgumentError) as refusal:
+            definition_of("nobody", folders)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert read.count < 40_000_000
+    assert peak < 20_000_000
+    assert len(refusal.value.hint) < 1_000
+
+
+def test_an_error_lists_only_so_many_names(tmp_path: Path) -> None:
+    for number in range(200):
+        written(tmp_path / "agents" / f"{number}.md", f"agent-{number}-" + "x" * 100)
+    written(tmp_path / "agents" / "long.md", "x" * 5_000)
+    with pytest.raises(BadArgumentError) as refusal:
+        definition_of("y" * 100_000, definition_folders(None, tmp_path))
+    assert "and 151 more" in refusal.value.hint
+    assert len(str(refusal.value)) + len(refusal.value.hint) < 10_000

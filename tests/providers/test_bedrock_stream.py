@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from jackline.dialects import EventSplitter
 from jackline.dialects.sse import name_and_data
 from jackline.failures import Kind, Observation, Scope, classify
-from jackline.providers.bedrock import BedrockStream
+from jackline.providers.bedrock import BedrockStream, HeaderValue
 from tests.providers.exchanges import NOW, decoded
 from tests.providers.frames import EVENTS, STREAM, check_whole, chunk, exception, frame
 
@@ -137,3 +138,18 @@ def test_botocores_own_parser_finds_the_same_events() -> None:
     buffer.add_data(exception("throttlingException", message="Slow down"))
     (raised,) = [parser.parse(event.to_response_dict(), shape) for event in buffer]
     assert raised["Error"] == {"Code": "throttlingException", "Message": "Slow down"}
+
+
+@pytest.mark.parametrize("size", [300_000, 3_000_000])
+@pytest.mark.parametrize("field", ["message", "originalMessage"])
+def test_an_exception_of_a_size_that_none_has_is_a_damaged_stream(field: str, size: int) -> None:
+    """Its words would be searched for keys: seconds of the event loop for some megabytes."""
+    headers: dict[str, HeaderValue] = {":message-type": "exception", ":exception-type": "x"}
+    reported = BedrockStream().feed(frame(headers, json.dumps({field: "sk " * size}).encode()))
+    assert b"the event stream is damaged" in reported
+
+
+def test_of_a_long_exception_only_what_is_shown_is_searched_for_keys() -> None:
+    words = "throttled, " * 20_000
+    reported = BedrockStream().feed(exception("throttlingException", message=words))
+    assert len(reported) < 1_300

@@ -10,15 +10,17 @@ import msgspec
 import pytest
 
 from jackline.dialects import AnthropicStreamReader, EventSplitter, name_and_data, read_answer
+from jackline.dialects.neutral.fields import TranslatedDocument
 from jackline.errors import UsageError
 from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
 from jackline.http1.compression import DecompressionError
 from jackline.http1.responses import CutShortError, GarbledError
+from jackline.providers.bedrock import BedrockStream
 from jackline.providers.provided_upstream import provider_for
 from jackline.providers.provider import UnsupportedRequestError, WrongVendorError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.providers.translated_answer import NOTES, as_stream
+from jackline.providers.translated_answer import NOTES, TranslatingHandler, as_stream
 from jackline.upstream import UpstreamRequest
 from tests.providers.exchanges import (
     BODY_OF_CLIENT,
@@ -439,3 +441,33 @@ def test_wrapping_a_handler_without_rendering_translates_again() -> None:
         assert text_of(handler.body) == "Hello"
 
     run(main())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" + b",".join([b'{"type":"text","text":"a"}'] * 10_001) + b"]",
+        b'[{"type":"text","text":[' + b",".join([b"1"] * 510_000) + b"]}]",
+        b'[{"text":"a"}]',
+        b'[{"type":"text"}]',
+        b'"words"',
+    ],
+    ids=["blocks", "values", "no type", "no text", "no list"],
+)
+def test_a_whole_message_that_no_stream_can_have_breaks(content: bytes) -> None:
+    """Each block takes three events: a million of them would stop the gateway for half a minute."""
+    message = b'{"type":"message","content":' + content + b',"usage":{},"stop_reason":"end_turn"}'
+    handler = Recorder()
+    translating = TranslatingHandler(
+        handler, wants_stream=True, translate=TranslatedDocument, stream=BedrockStream
+    )
+    translating.began(200, [(b"content-type", b"application/json")])
+    translating.heard(message)
+    translating.ended()
+    assert handler.words == ["broke"]
+    assert isinstance(handler.error, GarbledError)
+
+
+def test_an_answer_without_its_usage_breaks() -> None:
+    with pytest.raises(KeyError):
+        as_stream(b'{"type":"message","content":[]}')

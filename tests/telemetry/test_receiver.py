@@ -17,6 +17,7 @@ from jackline.assembly import Service
 from jackline.outside_names import LONGEST_NAME
 from jackline.telemetry.client_telemetry import (
     MOST_AGENTS,
+    MOST_ROWS,
     MOST_VALUES,
     ClientEvent,
     ClientReports,
@@ -553,3 +554,24 @@ def test_an_export_of_more_values_than_a_client_sends_is_not_decoded(unit: str) 
 def test_a_name_has_the_characters_of_names_alone(value: str, passes: bool) -> None:
     told = [attribute("tool_name", value)]
     assert fit_attributes(told) == (told if passes else [])
+
+
+def test_a_document_of_clients_lists_the_latest_within_a_bound(tmp_path: Path) -> None:
+    """Anybody may request it: with 5,000 agents of 64 tools it took seconds and 31 MB."""
+    tools = [
+        [tool_result(tool_name=f"tool-{n}", agent_id=str(agent)) for n in range(64)]
+        for agent in range(40)
+    ]
+
+    async def main() -> None:
+        config = replace(config_for(tmp_path, "http://127.0.0.1:9"), otlp=otlp())
+        async with Service(config) as service:
+            for each in tools:
+                assert (await post(service, logs(*each))).status == 200
+            got = await ask(service.url, request(b"GET", b"/_jackline/clients"))
+            shown = [each["agent"] for each in got.json["agents"]]
+            assert shown == [str(agent) for agent in range(40)][-len(shown) :]
+            assert len(shown) == MOST_ROWS // 65
+            assert got.json["left_out"] == 40 - len(shown)
+
+    run(main())

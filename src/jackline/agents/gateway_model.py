@@ -241,7 +241,7 @@ class _Reply:
             message = str(_object(_object(_decoded(body))["error"])["message"])
         except _INVALID:
             return ""
-        words = redact(" ".join(message.split()))[:_LONGEST_WORDS]
+        words = redact(" ".join(message.split()), _LONGEST_WORDS)
         return f" The API says: {words}" if words else ""
 
 

@@ -295,7 +295,13 @@ class Service:
             b"/_jackline/resume": self._hand_orders.resume,
             b"/_jackline/probe": self._hand_orders.probe,
         }
-        return ControlPaths(readings, orders, self._token, self._keeping.proof)
+        return ControlPaths(
+            readings,
+            orders,
+            self._token,
+            self._keeping.proof,
+            lambda: self.desk.settings.listen.token,
+        )
 
     def _held(self) -> dict[str, object]:
         return {"held": dict(self.desk.held_time.by_task)}

@@ -379,9 +379,9 @@ async def _guarded(tool: Tool, arguments: JsonObject, context: ToolContext) -> _
         code = failed.exit_code
         by = failed.ended_by or ("" if code is None else f"exit {code}")
         output = ToolOutput(failed.output, exit_code=code)
-        return _Attempt(output, redact(failed.says)[:_LONGEST_ERROR], by)
+        return _Attempt(output, redact(failed.says, _LONGEST_ERROR), by)
     except LeavingError as left:
-        return _Attempt(ToolOutput(), redact(str(left)), "crashed")
+        return _Attempt(ToolOutput(), redact(str(left), _LONGEST_ERROR), "crashed")
     except Exception as error:  # noqa: BLE001 -- the border of one tool call: its siblings go on
         return _Attempt(ToolOutput(), f"crashed: {_told(error)}", type(error).__name__)
     return _Attempt(output)
@@ -390,7 +390,7 @@ async def _guarded(tool: Tool, arguments: JsonObject, context: ToolContext) -> _
 def _told(error: Exception) -> str:
     """The exception's type and words, without what looks like a secret."""
     try:
-        said = redact(" ".join(str(error).split()))[:_LONGEST_ERROR]
+        said = redact(" ".join(str(error).split()), _LONGEST_ERROR)
     except Exception:  # noqa: BLE001 -- a broken __str__ must not hide the failure it belongs to
         said = ""
     return f"{type(error).__name__}: {said}".rstrip(": ")

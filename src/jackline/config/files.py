@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jackline.foreign_files import has_deep_keys
 from jackline.outside_names import printable
 from jackline.private_files import own_number, quoted
 
@@ -27,8 +28,6 @@ IN_PROJECT_FILE = ("tool", "jackline")
 # Far more than anyone writes, and little enough to be read at every start.
 _LARGEST = 256 << 10
 _DEEPEST = 16
-# Parsing takes the square of the number of names in a dotted key.
-_MOST_DOTS = 100
 
 
 class UnusableFileError(Exception):
@@ -78,17 +77,12 @@ def read_named(path: Path, *, of_project: bool = False) -> FileText | None:
         return None  # someone else's file, whatever is wrong with it
     if len(data) > _LARGEST:
         raise UnusableFileError(path, "is too large for a configuration")
-    if any(part.count(".") > _MOST_DOTS for line in text.splitlines() for part in line.split("=")):
+    if has_deep_keys(text):
         raise UnusableFileError(path, _TOO_DEEP)
     try:
         table = tomllib.loads(text)
-    except RecursionError as error:
-        raise UnusableFileError(path, _TOO_DEEP) from error
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        what = re.sub(r" \(at line \d+, column \d+\)", "", str(error))
-        at = int(line[1]) if line else None
-        raise UnusableFileError(path, f"is not TOML: {what}", at) from error
+    except (ValueError, RecursionError) as error:
+        raise _not_toml(path, error) from error
     if path.name != PROJECT_FILE:
         _check_depth(path, table)
         return FileText(path, text, table, (), of_project, data)
@@ -101,6 +95,16 @@ def read_named(path: Path, *, of_project: bool = False) -> FileText | None:
     # The rest of a pyproject.toml changes daily; the order of keys counts, so it stays.
     content = json.dumps(table, default=lambda value: [type(value).__name__, str(value)]).encode()
     return FileText(path, text, table, IN_PROJECT_FILE, of_project, content)
+
+
+def _not_toml(path: Path, error: ValueError | RecursionError) -> UnusableFileError:
+    if isinstance(error, RecursionError):
+        return UnusableFileError(path, _TOO_DEEP)
+    if not isinstance(error, tomllib.TOMLDecodeError):
+        return UnusableFileError(path, "has a number that is too long")
+    line = re.search(r"at line (\d+)", str(error))
+    what = re.sub(r" \(at line \d+, column \d+\)", "", str(error))
+    return UnusableFileError(path, f"is not TOML: {what}", int(line[1]) if line else None)
 
 
 def find_project_file(cwd: Path, users: Path, warnings: list[str]) -> FileText | None:

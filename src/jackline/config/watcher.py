@@ -104,6 +104,10 @@ class ConfigWatcher:
         except OSError as error:  # such as a working folder that is gone
             self._keep_old(BadConfigError(f"the configuration cannot be read: {error.strerror}"))
             return
+        except Exception as error:  # noqa: BLE001 -- the border of one reload: later ones go on
+            # Without it, the user's next change would have no effect, without a word.
+            self._keep_old(BadConfigError(f"a bug in Jackline: {type(error).__name__}"))
+            return
         self._looks_since_fault = None
         self._reported = ""
         self._take(new)

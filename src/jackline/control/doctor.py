@@ -115,7 +115,7 @@ class Reached:
                 seen = Observation.of_response(self.status, self.headers, self.body)
                 failure = classify(seen, now=now)
             text = f"status {self.status}"
-        error = redact(" ".join(text.split()))[:160]
+        error = redact(" ".join(text.split()), 160)
         check = f"tls {self.authority}"
         if not self.secure:
             if not self.on_this_machine:

@@ -153,6 +153,8 @@ _STATUS_KEYS = (
 _WRAPPERS = frozenset({None, 200, 400, 500, 502})
 # Characters of a text that are used at its beginning and at its end.
 _EITHER_END = 8192
+# No limit, date or wait needs more; a longer value is searched by no pattern.
+_LONGEST_HEADER = 256
 # Any other number of digits names no status, and int() raises at thousands of them.
 _STATUS_DIGITS = 3
 
@@ -422,7 +424,11 @@ class FailureSignals:
 
 def signals_of(observation: Observation) -> FailureSignals:
     """The evidence in `observation`."""
-    headers = {str(k).lower(): str(v).strip() for k, v in observation.headers.items()}
+    headers = {
+        str(name).lower(): str(value).strip()
+        for name, value in observation.headers.items()
+        if len(value) <= _LONGEST_HEADER
+    }
     payload = Payload()
     payload.add(observation.text)
     if observation.exception is not None:

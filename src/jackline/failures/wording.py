@@ -2,7 +2,7 @@
 
 Rules: (1) folding is linear and idempotent; (2) it removes form, never content: white space,
 quotes, dots, dashes, terminal colours and case; (3) a huge text is cut to its beginning and its
-end; (4) keys and tokens are redacted before a text is shown.
+end; (4) keys and tokens are redacted before a text is shown, and no more of it is searched.
 Not here: what any wording means (rules/).
 """
 
@@ -58,11 +58,15 @@ _SECRET = re.compile(
 
 
 REDACTED = "(secret)"
+_LONGEST_SECRET = 450
 
 
-def redact(text: str) -> str:
-    """The text without what looks like a key or token; vendors quote them in their errors."""
-    return _SECRET.sub(REDACTED, text)
+def redact(text: str, most: int) -> str:
+    """The first `most` characters without what looks like a key; vendors quote keys in errors.
+
+    No more is searched, however long the text is. A key across the end is recognised as one.
+    """
+    return _SECRET.sub(REDACTED, text[: most + _LONGEST_SECRET])[:most]
 
 
 def is_html(text: str) -> bool:

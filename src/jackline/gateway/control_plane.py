@@ -56,13 +56,14 @@ class ControlPaths:
         orders: Mapping[bytes, Order],
         token: str,
         prove: Prove,
+        listen_token: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`listen_token` is the one that callers must show, as it is set now."""
         self._prove = prove
+        self._listen_token = listen_token
         self._readings = readings
         self._orders = orders
         self._token = token.encode()
-        # Allows reading, and no orders: a browser sends it to every port of a host.
-        self._view = hmac.new(self._token, b"view", "sha256").hexdigest().encode()
 
     def knows(self, exchange: ServiceRequest) -> bool:
         """Whether the path is ours to answer."""
@@ -91,14 +92,21 @@ class ControlPaths:
         return any(hmac.compare_digest(each.strip(), cookie) for each in cookies)
 
     def _cookie(self, exchange: ServiceRequest) -> bytes:
-        """Named by the port: browsers keep one jar for all ports of a host."""
+        """Named by the port: browsers keep one jar for all ports of a host.
+
+        It allows reading, and no orders: a browser sends it to every port of a host. It ends with
+        the token that it was given for.
+        """
         port = (exchange.header(b"host") or b"").rpartition(b":")[2]
-        return b"jackline-" + (port if port.isdigit() else b"80") + b"=" + self._view
+        shown = f"view {self._listen_token() or ''}".encode()
+        view = hmac.new(self._token, shown, "sha256").hexdigest().encode()
+        return b"jackline-" + (port if port.isdigit() else b"80") + b"=" + view
 
     def _set_cookie(self, exchange: ServiceRequest) -> None:
         """Send the page its cookie, since an event stream has no header of ours."""
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-        if self.trusts(exchange) or exchange.header(VIEWER_HEADER) is not None:
+        shown = exchange.header(VIEWER_HEADER) is not None and self._listen_token() is not None
+        if shown or self.trusts(exchange):
             cookie = self._cookie(exchange) + b"; Path=/_jackline/; HttpOnly; SameSite=Strict"
             headers.append((b"set-cookie", cookie))
         exchange.respond(200, headers, b"{}")

@@ -61,7 +61,7 @@ def _blanked(packed: str) -> str | None:
         body = b64decode(packed).decode()
     except (binascii.Error, UnicodeDecodeError):
         return None
-    return b64encode(redact(body).encode()).decode()
+    return b64encode(redact(body, len(body)).encode()).decode()
 
 
 def _is_limit_header(pair: Json) -> bool:

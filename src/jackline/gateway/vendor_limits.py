@@ -212,7 +212,7 @@ def _reads_the_same(one: UpstreamSettings, other: UpstreamSettings) -> bool:
 def _page(settings: UpstreamSettings, answer: FetchedDocument) -> LimitsPage:
     """The page that came; of an answer that is none, nothing is reported but its status."""
     if answer.error is not None:
-        why = redact(" ".join(str(answer.error).split()))[:_LONGEST_REASON]
+        why = redact(" ".join(str(answer.error).split()), _LONGEST_REASON)
         raise UnreadLimitsError(why or type(answer.error).__name__, "it is tried again by itself")
     status = answer.status or 0
     if status in (401, 403):

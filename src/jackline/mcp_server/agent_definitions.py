@@ -6,7 +6,8 @@ from the front matter; (4) of plugins, only those that are installed for this us
 enabled by the nearest settings count; their agents are named `plugin:agent`, with the folders
 between; (5) nothing outside a project's repository is read for the project, and nothing outside a
 plugin's own folder for the plugin, whatever links lead there: git keeps links, and a definition is
-told to a model. The user's own folder may hold any.
+told to a model. The user's own folder may hold any; (6) of each file only the front matter is read
+until one is chosen, and of a project only so many files, whatever a repository brings.
 Not here: plugins that an administrator forces on or that `--plugin-dir` adds for one session,
 starting the agent (agent_orders.py).
 """
@@ -16,11 +17,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jackline.errors import BadArgumentError
-from jackline.foreign_files import is_inside, object_in, read_beginning
+from jackline.foreign_files import (
+    PROJECT_BYTES,
+    SETTINGS_BYTES,
+    is_inside,
+    object_in,
+    read_beginning,
+)
 
 GENERAL = "general-purpose"
 """Claude Code's own all-rounder: an agent without a definition."""
@@ -28,6 +36,12 @@ _FENCE = "---"
 _MOST_BYTES = 1_000_000
 _MOST_FILES = 1_000
 _MOST_ENTRIES = 10_000
+# A front matter has some hundred bytes, with examples in its description some thousand.
+_MOST_FRONT_BYTES = 16_384
+_MOST_FRONT_LINES = 400
+_LONGEST_NAME = 200
+_MOST_NAMES = 50
+"""Of those that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +63,38 @@ class DefinitionFolder(NamedTuple):
     within: Path | None
 
 
+class DefinitionFile(NamedTuple):
+    """A file with a definition, by the name of its agent; `plugin` is the folder of its plugin."""
+
+    name: str
+    file: Path
+    plugin: Path | None = None
+
+
 def definition_of(
-    name: str, folders: Iterable[DefinitionFolder], brought: Iterable[AgentDefinition] = ()
+    name: str, folders: Iterable[DefinitionFolder], brought: Iterable[DefinitionFile] = ()
 ) -> AgentDefinition:
     """The definition of that name in the first folder that has it; BadArgumentError lists all.
 
     `brought` are further ones, by plugins.
     """
-    known: dict[str, AgentDefinition] = {}
-    for found in (*_definitions(folders), *brought):
-        known.setdefault(found.name, found)
-    if name in known:
-        return known[name]
+    names = {GENERAL}
+    for each in chain(_definitions(folders), brought):
+        if each.name == name:
+            found = _read_file(each.file, _MOST_BYTES)
+            if found is not None:
+                system = found.system
+                if system is not None and each.plugin is not None:
+                    system = system.replace(_ROOT, str(each.plugin))
+                return replace(found, name=name, system=system)
+        names.add(each.name)
     if name == GENERAL:
         return AgentDefinition(GENERAL)
-    names = ", ".join(sorted({*known, GENERAL}))
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    listed = ", ".join(sorted(names)[:_MOST_NAMES])
     raise BadArgumentError(
-        f"There is no agent definition {name!r} for this project or this user.",
-        hint=f"Give one of these as subagent_type: {names}; or leave it out.",
+        f"There is no agent definition {name[:_LONGEST_NAME]!r} for this project or this user.",
+        hint=f"Give one of these as subagent_type: {listed}{more}; or leave it out.",
     )
 
 
@@ -82,7 +110,8 @@ def definition_folders(project: Path | None, claude: Path) -> list[DefinitionFol
 
 def read_definition(text: str) -> AgentDefinition | None:
     """The definition that a file holds; None when it holds none."""
-    lines = text.lstrip("\ufeff").splitlines()
+    text = text.removeprefix("\ufeff")
+    lines = text[:_MOST_FRONT_BYTES].splitlines(keepends=True)[:_MOST_FRONT_LINES]
     if not lines or lines[0].strip() != _FENCE:
         return None
     ends = next((at for at, line in enumerate(lines[1:], 1) if line.strip() == _FENCE), None)
@@ -90,26 +119,33 @@ def read_definition(text: str) -> AgentDefinition | None:
         return None
     fields = _fields(lines[1:ends])
     name = " ".join(fields.get("name", ()))
-    if not name:
+    if not name or len(name) > _LONGEST_NAME:
         return None
     model = " ".join(fields.get("model", ()))
     tools = _listed(fields["tools"]) if "tools" in fields else None
     return AgentDefinition(
         name,
         " ".join(fields.get("description", ())),
-        "\n".join(lines[ends + 1 :]).strip() or None,
+        text[sum(map(len, lines[: ends + 1])) :].strip() or None,
         None if model in ("", "inherit") else model,
         # An empty list is a list: no tool. `*` is what is meant without one.
         None if tools == ("*",) else tools,
     )
 
 
-def _definitions(folders: Iterable[DefinitionFolder]) -> Iterator[AgentDefinition]:
-    for each in folders:
-        for file in definition_files(*each):
-            found = read_file(file)
+def _definitions(folders: Iterable[DefinitionFolder]) -> Iterator[DefinitionFile]:
+    folders = list(folders)
+    for bounded in (True, False):
+        files = (
+            file
+            for each in folders
+            if (each.within is not None) == bounded
+            for file in definition_files(*each)
+        )
+        for file in islice(files, _MOST_FILES):
+            found = _read_file(file, _MOST_FRONT_BYTES)
             if found is not None:
-                yield found
+                yield DefinitionFile(found.name, file)
 
 
 def definition_files(folder: Path, within: Path | None) -> list[Path]:
@@ -129,10 +165,9 @@ def definition_files(folder: Path, within: Path | None) -> list[Path]:
     return [file for file in chosen if within is None or is_inside(file, within)]
 
 
-def read_file(file: Path) -> AgentDefinition | None:
-    """The definition in this file; None when it has none, or cannot be read (law 2)."""
+def _read_file(file: Path, most: int) -> AgentDefinition | None:
     try:
-        text = read_beginning(file, _MOST_BYTES).decode("utf-8", "replace")
+        text = read_beginning(file, most).decode("utf-8", "replace")
     except OSError:
         return None
     return read_definition(text)
@@ -176,7 +211,7 @@ def _listed(parts: Iterable[str]) -> tuple[str, ...]:
 _ROOT = "${CLAUDE_PLUGIN_ROOT}"
 
 
-def definitions_of_plugins(project: Path | None, claude: Path) -> Iterator[AgentDefinition]:
+def definitions_of_plugins(project: Path | None, claude: Path) -> Iterator[DefinitionFile]:
     """All of them, for a client that works in `project` and keeps its things in `claude`."""
     enabled = _enabled(project, claude)
     for plugin, folder in _installed(project, claude):
@@ -191,7 +226,8 @@ def _enabled(project: Path | None, claude: Path) -> dict[str, object]:
         files += [file for file in theirs if is_inside(file, project)]
     found: dict[str, object] = {}
     for file in files:
-        found |= _object(object_in(file).get("enabledPlugins"))
+        most = SETTINGS_BYTES if file.parent == claude else PROJECT_BYTES
+        found |= _object(object_in(file, most).get("enabledPlugins"))
     return found
 
 
@@ -207,7 +243,7 @@ def _installed(project: Path | None, claude: Path) -> Iterator[tuple[str, Path]]
                 break
 
 
-def _brought(plugin: str, folder: Path) -> Iterator[AgentDefinition]:
+def _brought(plugin: str, folder: Path) -> Iterator[DefinitionFile]:
     file = folder / ".claude-plugin" / "plugin.json"
     manifest = object_in(file) if is_inside(file, folder) else {}
     named = manifest.get("agents", "./agents")
@@ -216,12 +252,10 @@ def _brought(plugin: str, folder: Path) -> Iterator[AgentDefinition]:
         if not path.is_relative_to(folder.resolve()):
             continue
         for file in definition_files(path, folder) if path.is_dir() else [path]:
-            found = read_file(file)
-            if found is None:
-                continue
-            between = file.parent.relative_to(path).parts if path.is_dir() else ()
-            system = found.system and found.system.replace(_ROOT, str(folder))
-            yield replace(found, name=":".join((plugin, *between, found.name)), system=system)
+            found = _read_file(file, _MOST_FRONT_BYTES)
+            if found is not None:
+                between = file.parent.relative_to(path).parts if path.is_dir() else ()
+                yield DefinitionFile(":".join((plugin, *between, found.name)), file, folder)
 
 
 def _object(value: object) -> dict[str, Any]:

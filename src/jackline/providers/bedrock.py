@@ -293,6 +293,8 @@ _TYPES: Mapping[str, str] = {
 }
 _STATUS_TYPES: Mapping[int, str] = {429: "rate_limit_error", 529: "overloaded_error"}
 _LONGEST_TEXT = 1000
+# Real ones have some hundred bytes.
+_LARGEST_EXCEPTION = 256 * 1024
 
 
 class _Chunk(msgspec.Struct):
@@ -363,12 +365,15 @@ class BedrockStream:
     def _exception(cls, frame: Frame) -> bytes:
         headers = frame.headers
         name = str(headers.get(":exception-type") or headers.get(":error-code") or "error")
+        if len(frame.payload) > _LARGEST_EXCEPTION:
+            raise ValueError("an exception is larger than any real one")
         error = _exception.decode(frame.payload) if frame.payload else _Exception()
-        text = error.message or str(headers.get(":error-message") or "")
-        if error.original_message and error.original_message not in text:
-            text = f"{text} {error.original_message}".strip()
+        text = (error.message or str(headers.get(":error-message") or ""))[:_LONGEST_TEXT]
+        original = (error.original_message or "")[:_LONGEST_TEXT]
+        if original not in text:
+            text = f"{text} {original}".strip()
         kind = _STATUS_TYPES.get(error.original_status_code or 0) or _TYPES.get(name.lower())
-        message = redact(text or name)[:_LONGEST_TEXT]
+        message = redact(text or name, _LONGEST_TEXT)
         return cls._error({"type": kind or "api_error", "message": message, "code": name})
 
     @staticmethod

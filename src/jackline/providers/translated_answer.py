@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from jackline.dialects import event_of
+from jackline.dialects.json_bounds import UNREADABLE, count_values
 from jackline.dialects.neutral.fields import TranslatedDocument
 from jackline.http1.headers import Headers
 from jackline.http1.responses import GarbledError
@@ -24,6 +25,9 @@ EVENT_STREAM = b"text/event-stream"
 _JSON = b"application/json"
 NOTES = b"x-jackline-translated"
 _LONGEST_NOTES = 2000
+# Of a message that becomes a stream, which takes some objects for each block.
+_MOST_VALUES = 500_000
+_MOST_BLOCKS = 10_000
 
 
 class StreamTranslation(Protocol):
@@ -135,7 +139,12 @@ class TranslatingHandler:
         passed, kind = (body if translated.is_error else translated.body), _JSON
         if self._wants_stream:
             if not translated.is_error:
-                passed, kind = as_stream(passed), EVENT_STREAM
+                try:
+                    passed, kind = as_stream(passed), EVENT_STREAM
+                except (KeyError, *UNREADABLE):
+                    says = "it is a message that no stream can have"
+                    self._handler.broke(GarbledError(says))
+                    return
             self._handler.began(self._head[0], self._own_headers(kind))
         self._handler.heard(passed)
         self._handler.ended()
@@ -172,9 +181,17 @@ def error_type(body: bytes) -> str | None:
 
 
 def as_stream(message: bytes) -> bytes:
-    """The events of a stream with this message, for servers that cannot stream."""
+    """The events of a stream with this message, for servers that cannot stream.
+
+    KeyError, or one of UNREADABLE, when the message lacks something or has too many blocks.
+    """
     members = msgspec.json.decode(message, type=dict[str, msgspec.Raw])
-    blocks = msgspec.json.decode(members["content"], type=list[dict[str, msgspec.Raw]])
+    if count_values(bytes(members["content"])) > _MOST_VALUES:
+        raise ValueError("its content has more values than an answer")
+    content = msgspec.json.decode(members["content"], type=list[msgspec.Raw])
+    if len(content) > _MOST_BLOCKS:
+        raise ValueError("it has more blocks than an answer")
+    blocks = [msgspec.json.decode(each, type=dict[str, msgspec.Raw]) for each in content]
     ending = {name: members[name] for name in ("stop_reason", "stop_sequence") if name in members}
     start: dict[str, object] = {
         **members,

@@ -5,7 +5,8 @@ telemetry of their own; (2) what is saved and forwarded passes export_filter.py,
 answer, tool input or output does; (3) an export that is too large, compressed in an unknown way or
 not understood is refused with an OTLP error; parsing raises nothing but ValueError; (4) a client is
 answered before its export is forwarded; (5) one export is read at a time, in short turns of the
-event loop; (6) the sums are bounded: the agents that were silent for longest are dropped first.
+event loop; (6) the sums are bounded: the agents that were silent for longest are dropped first; so
+is the document of them, which lists the latest.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ API_ERROR = "api_error"
 SUB_AGENT = "subagent_completed"
 
 MOST_AGENTS = 5000
+MOST_ROWS = 2000
+"""Of one document: each agent and each of its tools is one."""
 _MAX_TOOLS = 64
 _OTHER_TOOLS = "other-tools"
 # Tokens, dollars or milliseconds in one record.
@@ -351,8 +354,13 @@ class OtlpReceiver:
     def _send_reports(self, request: ServiceRequest) -> None:
         """What the clients reported, and what the gateway observed of the same agents."""
         session = parse_qs(request.query.decode("latin-1")).get("session", [""])[0]
-        agents = []
-        for key, report in self._reports.of_session(session).items():
+        agents: list[dict[str, object]] = []
+        found = self._reports.of_session(session)
+        rows = 0
+        for key, report in reversed(found.items()):
+            rows += 1 + len(report.tools)
+            if rows > MOST_ROWS and agents:
+                break
             seen = self._member(*key)
             observed = None
             if seen is not None:
@@ -364,7 +372,8 @@ class OtlpReceiver:
                 }
             row = {"session": key[0], "agent": key[1]}
             agents.append({**row, "reported": report.to_json(), "seen": observed})
-        body = msgspec.json.encode({"schema": SCHEMA, "agents": agents})
+        left_out = len(found) - len(agents)
+        body = msgspec.json.encode({"schema": SCHEMA, "agents": agents[::-1], "left_out": left_out})
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
         request.respond(200, headers, body)
 

@@ -12,12 +12,16 @@ from dataclasses import dataclass, field
 import msgspec
 
 from jackline.transcripts.records import TranscriptBlock, blocks_of, decode, text_of
-from jackline.transcripts.story import AgentReport, AgentStory, ReadProblem, parse_time
+from jackline.transcripts.story import (
+    LONGEST_REPORT,
+    AgentReport,
+    AgentStory,
+    ReadProblem,
+    parse_time,
+)
 
 # The tools that start an agent or a run of agents; older clients call the first one Task.
 STARTING_TOOLS = frozenset({"Agent", "Task", "Workflow"})
-# Long enough to contain the error's text; reader.py cuts it to what is shown.
-_LONGEST_REPORT = 4_000
 _GOOD_STATES = frozenset({"completed", "success", "done"})
 
 
@@ -144,7 +148,7 @@ class ReportCollector:
             claim = about.status or ("error" if block.is_error else "completed")
             if claim.endswith("_launched"):
                 continue  # the agent has only been started
-            text = (text_of(about.content) or text_of(block.content))[:_LONGEST_REPORT]
+            text = (text_of(about.content) or text_of(block.content))[:LONGEST_REPORT]
             is_error = bool(block.is_error) or claim not in _GOOD_STATES
             report = AgentReport(parse_time(stamp), "tool result", claim, text, is_error)
             self.reports.append(
@@ -159,7 +163,7 @@ class ReportCollector:
             claims.append((note.status, note.summary, note.is_error))
         for claim, text, is_error in claims:
             report = AgentReport(
-                parse_time(stamp), "task notification", claim, text[:_LONGEST_REPORT], is_error
+                parse_time(stamp), "task notification", claim, text[:LONGEST_REPORT], is_error
             )
             ids = (self._story.session_id, self._story.agent_id)
             self.reports.append(ReceivedReport(report, *ids, None, note.tool_use_id, note.task_id))

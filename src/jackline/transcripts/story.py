@@ -21,6 +21,8 @@ from jackline.failures.wording import redact
 
 SHOWN_TEXT = 300
 SHOWN_WORDS = 2_000
+# Long enough to contain the error's text; reader.py cuts it to what is shown.
+LONGEST_REPORT = 4_000
 
 
 class Role(StrEnum):
@@ -51,7 +53,7 @@ class SeenFailure:
     fatal: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", redact(self.text))
+        object.__setattr__(self, "text", redact(self.text, LONGEST_REPORT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class AgentReport:
     is_error: bool
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", redact(self.text))
+        object.__setattr__(self, "text", redact(self.text, LONGEST_REPORT))
 
 
 @dataclass(slots=True)

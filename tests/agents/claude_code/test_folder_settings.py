@@ -117,3 +117,15 @@ def test_settings_that_make_no_sense_deny_nothing(tmp_path: Path, text: str) -> 
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text(text)
     assert denying_rules(tmp_path) == {}
+
+
+def test_settings_of_a_folder_that_take_long_to_parse_are_not_parsed(tmp_path: Path) -> None:
+    """4 MB of empty lists, which a clone packs into some kilobytes, took seconds to parse."""
+    (tmp_path / ".claude").mkdir()
+    file = tmp_path / ".claude" / "settings.json"
+    rules = {"permissions": {"deny": ["Read(./.env)"] * 100_000}}
+    file.write_text(json.dumps(rules))
+    assert denying_rules(tmp_path) == {}
+    rules["permissions"]["deny"] = ["Read(./.env)"] * 1_000
+    file.write_text(json.dumps(rules))
+    assert denying_rules(tmp_path) == {"deny": ["Read(./.env)"] * 200}

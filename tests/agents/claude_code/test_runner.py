@@ -7,7 +7,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +21,7 @@ from jackline.agents.claude_code.runner import ClaudeCodeRunner
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.prices import Price
 from jackline.agents.process.child import ProcessMark, is_alive, mark_of
+from jackline.agents.process.program import StartCommand, StartRequest
 from jackline.agents.runner import AgentTask, LogEntry, StopAgentError
 from jackline.batches.tool import ToolContext, ToolOutput
 from tests.agents.claude_code import played_client
@@ -402,6 +405,47 @@ def test_every_answer_is_written_down_before_the_next_is_heard(client: Client) -
     seen: Callable[[LogEntry], None] = lambda entry: order.append(entry.kind)  # noqa: E731
     client.carry(Pages(written=seen), leave)
     assert order == ["process", "began", "answer", "answer", "ended", "done"]
+
+
+class StartingThread(ClaudeCodeRunner):
+    """A runner that notes in which thread its start is prepared, and may be held up there."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.threads: list[threading.Thread] = []
+        self.begun, self.may_go_on = threading.Event(), threading.Event()
+        self.folders: list[Path] = []
+
+    @contextmanager
+    def start(self, task: AgentTask, request: StartRequest) -> Iterator[StartCommand]:
+        self.threads.append(threading.current_thread())
+        self.begun.set()
+        assert self.may_go_on.wait(120)
+        with super().start(task, request) as command:
+            words = [Path(word) for word in command.command if word.endswith("system.txt")]
+            self.folders += words
+            yield command
+
+
+def test_a_start_is_prepared_beside_the_event_loop_and_leaves_nothing(client: Client) -> None:
+    """It reads files of the folder, which anybody may have written."""
+    runner = StartingThread("http://127.0.0.1:1/", program=str(client.program), environment={})
+    task = AgentTask("task", SESSION, "THE TASK", cwd=client.folder, system="SECRET")
+
+    async def main() -> None:
+        agent = asyncio.ensure_future(runner.run(task, Pages(), FreeLeave()))
+        await asyncio.to_thread(runner.begun.wait, 120)
+        assert runner.threads[0] is not threading.main_thread()
+        agent.cancel()
+        await asyncio.sleep(0)
+        runner.may_go_on.set()
+        with suppress(asyncio.CancelledError):
+            await agent
+
+    event_loop.run(main())
+    assert len(runner.folders) == 1
+    assert not any(each.exists() for each in runner.folders)
+    assert client.starts == []
 
 
 def _lives(pages: Pages) -> bool:

@@ -211,6 +211,32 @@ def test_a_folder_that_toml_cannot_name_is_only_read(tmp_path: Path) -> None:
     assert (given["sandbox_mode"], "projects" in given) == ("read-only", False)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["a." * 20_000 + "a = 1", "x = [" + "[]," * 100_000 + "]", f"x = {'9' * 5_000}", "[" * 2_000],
+    ids=["deep key", "large", "long number", "nested"],
+)
+def test_settings_of_a_folder_that_take_long_to_parse_are_not_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".codex").mkdir()
+    (tmp_path / ".codex" / "config.toml").write_text(text)
+    parsed: list[int] = []
+    real = tomllib.loads
+
+    def loads(text: str) -> dict[str, Any]:
+        parsed.append(len(text))
+        return real(text)
+
+    monkeypatch.setattr(tomllib, "loads", loads)
+    runner = CodexRunner("http://127.0.0.1:1", environment={"HOME": "/nowhere"})
+    task = AgentTask("t", "s", "-", cwd=tmp_path)
+    with runner.start(task, StartRequest(None, "gpt-5.5")) as begun:
+        assert 'sandbox_mode="read-only"' in begun.command
+    assert sum(parsed) < 10_000
+
+
 def test_settings_of_codex_that_are_no_file_are_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / ".codex" / "config.toml").mkdir(parents=True)
     _, given = start(AgentTask("t", "s", "-"), environment={"HOME": str(tmp_path)})

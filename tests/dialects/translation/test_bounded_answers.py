@@ -229,8 +229,8 @@ def test_searching_for_the_end_of_a_call_stops_at_a_limit(
 
     message_writer_mark = message_writer._MARK
     monkeypatch.setattr(message_writer, "_MARK", Counted())
-    begin = '{"a":[' + sign * 300_000
-    stream = read_chat(first_call_then_another(begin, sign * 300_000))
+    signs = sign * (300_000 // len(sign))
+    stream = read_chat(first_call_then_another('{"a":[' + signs, signs))
     assert not stream.broken
     assert 0 < steps <= 110_000
 
@@ -453,3 +453,31 @@ def test_one_event_has_only_so_many_objects_however_long_it_is() -> None:
     assert not read_chat([chunk({"content": [part] * 10_000})]).broken
     assert read_chat([chunk({"content": [part] * 30_000})]).broken
     assert not read_chat([chunk({"content": [part] * 10_000})] * 5).broken
+
+
+def test_an_item_of_a_response_has_only_so_many_parts() -> None:
+    """Each part of an item that was not streamed could become an event of its own."""
+
+    def item(count: int) -> bytes:
+        message = {"type": "message", "content": [{"text": "a"}] * count}
+        return event("response.output_item.done", output_index=0, item=message)
+
+    created = event("response.created", response={"id": "resp_1"})
+    stream = ResponsesStreamTranslator(OPTIONS)
+    stream.feed(created)
+    written = stream.feed(item(10_000))
+    assert not stream.broken
+    assert b"a" * 10_000 in written
+    assert len(written) < 11_000
+    assert read_responses([created, item(30_000)]).broken
+
+
+@pytest.mark.parametrize("value", [b'{"text":"a"}', b"[]", b'"a"'])
+def test_an_event_of_more_values_than_the_longest_answer_is_not_decoded(value: bytes) -> None:
+    many = b",".join([value] * 510_000)
+    for kind in (b"content", b"other"):
+        item = b'{"type":"message","' + kind + b'":[' + many + b"]}"
+        data = b'{"type":"response.output_item.done","item":' + item + b"}"
+        assert read_responses([event_of(b"response.output_item.done", data)]).broken
+        chat = b'{"id":"c","choices":[{"index":0,"delta":{"' + kind + b'":[' + many + b"]}}]}"
+        assert read_chat([b"data: " + chat + b"\n\n"]).broken

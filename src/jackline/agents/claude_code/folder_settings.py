@@ -13,10 +13,11 @@ folder's settings only rules that deny or ask are handed on, which nobody can mi
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 
-from jackline.foreign_files import object_in, read_foreign
+from jackline.foreign_files import PROJECT_BYTES, object_in, read_foreign
 from jackline.outside_names import printable
 from jackline.transcripts.sources import ClientFolders
 
@@ -81,17 +82,16 @@ def denying_rules(cwd: Path) -> dict[str, list[str]]:
     """By kind, the rules of the folder's own settings that only take permissions away."""
     kinds: dict[str, list[str]] = {}
     for name in _RULES:
-        permissions = object_in(cwd / ".claude" / name).get("permissions")
+        permissions = object_in(cwd / ".claude" / name, PROJECT_BYTES).get("permissions")
         for kind in ("deny", "ask"):
             rules = permissions.get(kind) if isinstance(permissions, dict) else None
-            kinds.setdefault(kind, []).extend(_usable(rules))
+            usable = (
+                rule
+                for rule in (rules if isinstance(rules, list) else ())
+                if isinstance(rule, str) and len(rule) <= _LONGEST_RULE and rule.isprintable()
+            )
+            kinds.setdefault(kind, []).extend(islice(usable, _MOST_RULES))
     return {kind: rules[:_MOST_RULES] for kind, rules in kinds.items() if rules}
-
-
-def _usable(rules: object) -> Iterator[str]:
-    for rule in rules if isinstance(rules, list) else ():
-        if isinstance(rule, str) and len(rule) <= _LONGEST_RULE and rule.isprintable():
-            yield rule
 
 
 def _home(environment: Mapping[str, str]) -> Path:

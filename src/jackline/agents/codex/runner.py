@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +29,7 @@ from jackline.agents.process.start_files import holds_own_files, start_files
 from jackline.agents.runner import TASK_VARIABLE, AgentTask, JsonObject
 from jackline.agents.structured_answer import StructuredAnswer
 from jackline.clock import Clock
-from jackline.foreign_files import SETTINGS_BYTES, read_foreign
+from jackline.foreign_files import PROJECT_BYTES, SETTINGS_BYTES, toml_in
 from jackline.foreign_repositories.guard import git_settings_for_clients
 from jackline.outside_names import printable
 from jackline.transcripts.saved_conversation import SavedConversation, read_codex_thread
@@ -238,8 +237,11 @@ class CodexRunner(ProgramRunner):
             return _STRICTEST
         folder = task.cwd.absolute()
         homes = [each / ".codex" for each in (folder, *folder.parents)]
-        files = [_OF_THE_MACHINE, *(each / _NAME for each in (self._folders.codex, *homes))]
-        return "workspace-write" if all(_may_change(each, folder) for each in files) else _STRICTEST
+        own = [_OF_THE_MACHINE, self._folders.codex / _NAME]
+        may_change = all(_may_change(each, folder, SETTINGS_BYTES) for each in own) and all(
+            _may_change(each / _NAME, folder, PROJECT_BYTES) for each in homes
+        )
+        return "workspace-write" if may_change else _STRICTEST
 
     def output(self, task: AgentTask, session_id: str | None) -> CodexOutput:
         """See `ProgramRunner`."""
@@ -292,13 +294,13 @@ def strict_schema(schema: object) -> JsonObject | None:
     return written
 
 
-def _may_change(file: Path, folder: Path) -> bool:
+def _may_change(file: Path, folder: Path, most: int) -> bool:
     """Whether the settings in this file let Codex change the folder without a question."""
     try:
-        document = tomllib.loads(read_foreign(file, SETTINGS_BYTES).decode())
+        document = toml_in(file, most)
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return False
     projects = _table(document.get("projects"))
     above = [_table(projects.get(str(each))) for each in (folder, *folder.parents)]
@@ -319,8 +321,8 @@ def _documents(*files: Path) -> Iterator[Mapping[str, object]]:
     """The settings in these files; what cannot be read, Codex cannot read either."""
     for file in files:
         try:
-            yield tomllib.loads(read_foreign(file, SETTINGS_BYTES).decode())
-        except (OSError, ValueError, RecursionError):
+            yield toml_in(file, SETTINGS_BYTES)
+        except (OSError, ValueError):
             continue
 
 

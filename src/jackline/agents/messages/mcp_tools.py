@@ -94,7 +94,7 @@ class _Server:
                 return ready.result()
             await self.stop()
             errors.seek(0)
-            raise self._cannot(life, redact(" ".join(errors.read()[-_SHOWN:].split())))
+            raise self._cannot(life, redact(" ".join(errors.read()[-_SHOWN:].split()), _SHOWN))
 
     async def stop(self) -> None:
         """End it; returns when it is gone."""
@@ -159,7 +159,7 @@ class _Server:
             why = f"there is no program {self._settings['command']}, or no folder {folder}"
         else:
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            why = redact(f"{kind}{error}")[:_SHOWN]
+            why = redact(f"{kind}{error}", _SHOWN)
         output = f"; it said: {printed}" if printed else ""
         return BadArgumentError(
             f"The MCP server {self._name} cannot be used: {why}{output}.",

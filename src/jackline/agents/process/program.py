@@ -98,7 +98,7 @@ class Failed:
         failure = classify(seen, now=now)
         first = (seen.text or "").strip().partition("\n")[0]
         name = name_of(failure)
-        says = f"{name}: {redact(first)[:_SHOWN]}" if first else name
+        says = f"{name}: {redact(first, _SHOWN)}" if first else name
         evidence = evidence_of(
             failure, says=says, status=seen.status, attempts=attempts, request_id=request_id
         )
@@ -161,7 +161,7 @@ class ProcessExit:
         """That the program was gone, how, and the last line of its errors."""
         how = "ended" if self.exit_code is None else exit_text(self.exit_code)
         last = next((line for line in reversed(self.errors.splitlines()) if line.strip()), "")
-        errors = f"; it said: {redact(last.strip())[:_SHOWN]}" if last else ""
+        errors = f"; it said: {redact(last.strip(), _SHOWN)}" if last else ""
         return f"{program} was gone {when} ({how}){errors}"
 
 

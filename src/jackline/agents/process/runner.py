@@ -403,8 +403,13 @@ class _ProcessRun:
         if notice:
             self._gate.warn(notice)
         async with AsyncExitStack() as stack:
+            # It reads files of the folder. If this is cancelled meanwhile, the thread ends first:
+            # what it has written is removed.
+            manager = self._runner.start(self._task, request)
+            entering = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, manager))
+            stack.push_async_callback(asyncio.wait, (entering,))
             try:
-                start = stack.enter_context(self._runner.start(self._task, request))
+                start = await asyncio.shield(entering)
             except OSError as error:
                 says = f"the files for its start cannot be written: {error}"
                 return Broken(says, Ending.REFUSED), None, ProcessCost()

@@ -171,7 +171,7 @@ def error_of(status: int, body: bytes) -> dict[str, str]:
         error = document.error
         found = error if isinstance(error, str) else error.message if error else document.message
         text = found or ""
-    text = redact(" ".join(text.split())[:_LONGEST_TEXT])
+    text = redact(" ".join(text[: 4 * _LONGEST_TEXT].split()), _LONGEST_TEXT)
     if failure.sub != "context_too_long":
         text = text or "The other side answered with an error and no text."
     elif not text.lower().startswith("prompt is too long"):

@@ -24,7 +24,7 @@ from jackline.dialects.anthropic_stream import (
     MESSAGE_START,
     MESSAGE_STOP,
 )
-from jackline.dialects.json_bounds import UNREADABLE, has_too_many_values
+from jackline.dialects.json_bounds import UNREADABLE, count_values
 from jackline.dialects.neutral.answer import (
     MOST_CALLS,
     NO_REASONING,
@@ -344,6 +344,9 @@ _SMALL_OBJECTS = 4096
 _LEAST_OBJECT = 16
 # In one event, which is read at once; a whole answer in one chunk has some hundreds.
 _MOST_IN_EVENT = 20_000
+# A value takes more memory than its bytes. The longest answers, whole in one event, have some
+# 128,000 tokens, each of a few signs at most.
+_MANY_VALUES = 500_000
 _UNREADABLE_STREAM = {
     "type": "api_error",
     # With the text by which a garbled stream is known, since it may come whole the next time.
@@ -389,7 +392,7 @@ class StreamTranslator(ABC):
         before = self.writer.length
         name, data = name_and_data(event)
         if data:
-            if has_too_many_values(data):
+            if len(data) > _MANY_VALUES and count_values(data) > _MANY_VALUES:
                 raise UnreadableStreamError("too many values in an event")
             self.notes.allow_objects(len(event) // _LEAST_OBJECT, _MOST_IN_EVENT)
             self._read_event(name, data)

@@ -209,9 +209,10 @@ class ResponsesStreamTranslator(StreamTranslator):
                 self.writer.end_call(place, item.arguments)
             case "message":
                 if place not in self._streamed:
-                    for part in _item.decode(event.item).content or ():
-                        self.refused = self.refused or part.refusal is not None
-                        self.writer.text(part.text or part.refusal or "")
+                    parts = _item.decode(event.item).content or ()
+                    self.notes.count_objects(len(parts))
+                    self.refused = self.refused or any(each.refusal is not None for each in parts)
+                    self.writer.text("".join(each.text or each.refusal or "" for each in parts))
                 self.writer.end_text()
                 self._binder.text()
             case "reasoning":

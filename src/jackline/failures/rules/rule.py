@@ -79,7 +79,7 @@ class FailureRule:
         if self.unless and compiled(self.unless).search(signals.text):
             return None
         if match is not None:
-            return f'text "{redact(match[0])[:120].strip()}"'
+            return f'text "{redact(match[0], 120).strip()}"'
         return f"code {min(hits)}" if hits else f"status {signals.status}"
 
 
