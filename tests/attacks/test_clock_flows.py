@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from jackline.agents.runner import AgentLog, AgentTask, CallGate
 from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.lifecycle import claim_run
 from jackline.flows.records import RunRecord, RunState
+from jackline.flows.run_owner import new_owner
 from jackline.flows.run_processes import Waker
 from jackline.flows.settings import RunSettings, encode_settings
 from jackline.flows.store import open_run_store, run_store_url
@@ -62,7 +62,7 @@ async def _ended(task: asyncio.Task[Outcome[Any]]) -> None:
 
 def a_neighbour() -> str:
     """An owner that lives on this machine and is not this process."""
-    return f"{socket.gethostname()}:{os.getppid()}:abc123"
+    return new_owner().replace(f":{os.getpid()}:", f":{os.getppid()}:")
 
 
 # --- leases -----------------------------------------------------------------------------------

@@ -174,6 +174,7 @@ def test_a_timer_passes_on_what_the_run_needs_of_the_shell_and_no_secret() -> No
         "ANTHROPIC_API_KEY": "sk-secret",
         "HTTPS_PROXY": "http://me:secret@proxy",
         "HTTP_PROXY": "http://proxy",
+        "all_proxy": "me:secret@proxy:8080",
         "EDITOR": "vi",
     }
     passed_on = timer_variables(environ)

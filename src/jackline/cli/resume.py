@@ -51,6 +51,7 @@ from jackline.flows.lifecycle import (
 )
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.run_events import Listener
+from jackline.flows.run_owner import owner_in_words
 from jackline.flows.settings import NOT_WOKEN, decode_settings, may_wake
 from jackline.flows.store.run_store import (
     NOT_OURS,
@@ -94,10 +95,12 @@ class RunClaim:
             now = SystemClock().now()
             held = may_wake(now, replace(record, confirmed=True), brakes)
             if held.now:
-                _exit(f"run {record.run_id} may go on now, and does so in {_process(record)}")
+                place = owner_in_words(record.owner)
+                _exit(f"run {record.run_id} may go on now, and does so in {place}")
             until = until_text(None if held.at is None else held.at.timestamp(), now)
             raise UsageError(
-                f"the run {record.run_id} waits in {_process(record)}{until}: {held.why}",
+                f"the run {record.run_id} waits in {owner_in_words(record.owner)}{until}:"
+                f" {held.why}",
                 hint=f"jackline resume {record.run_id} --now takes it over and calls at once",
             )
 
@@ -112,8 +115,8 @@ class RunClaim:
             _exit(f"the order to cancel {only} was withdrawn: run {record.run_id} goes on with it")
         else:
             raise UsageError(
-                f"the run {record.run_id} runs in {_process(record)}, and its flow has already"
-                f" received how {only} ended",
+                f"the run {record.run_id} runs in {owner_in_words(record.owner)}, and its flow has"
+                f" already received how {only} ended",
                 hint="once it has ended or was stopped: "
                 f"jackline resume {record.run_id} --only {shlex.quote(only)}",
             )
@@ -127,14 +130,14 @@ class RunClaim:
         await engine.allow_waking(record.run_id)
         if await self._hold(engine, record):
             return
-        _print(f"{_process(record)} waits for its reset: it hands the run over")
+        _print(f"{owner_in_words(record.owner)} waits for its reset: it hands the run over")
         await engine.request_stop(record.run_id, "stop")
         for _ in range(round(_HANDOVER_SECONDS / _POLL_SECONDS)):
             await asyncio.sleep(_POLL_SECONDS)
             if await self._hold(engine, await self._known(engine)):
                 return
         raise UsageError(
-            f"the run {record.run_id} still runs in {_process(record)}",
+            f"the run {record.run_id} still runs in {owner_in_words(record.owner)}",
             hint="stop that process, then resume",
         )
 
@@ -158,7 +161,7 @@ class RunClaim:
             remove_own_timer(record.run_id, _print)
             _exit(f"run {record.run_id} is not woken: {why}")
         if not await self._hold(engine, record):
-            _exit(f"run {record.run_id} is not woken: it runs in {_process(record)}")
+            _exit(f"run {record.run_id} is not woken: it runs in {owner_in_words(record.owner)}")
         remove_own_timer(record.run_id, _print)
 
     def wake_again_later(self) -> None:
@@ -208,11 +211,6 @@ class RunClaim:
             return False
         self._held = (engine, claim, await self._known(engine))
         return True
-
-
-def _process(record: RunRecord) -> str:
-    host, _, number = record.owner.rpartition(":")[0].rpartition(":")
-    return f"process {number} on {host}"
 
 
 def _print(text: str) -> None:

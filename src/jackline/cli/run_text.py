@@ -18,7 +18,7 @@ from jackline.clock import SystemClock
 from jackline.control.text import until_text, whole_second
 from jackline.errors import UsageError
 from jackline.failures.sentences import duration_in_words, moment_in_words
-from jackline.flows.lifecycle import CancelledAgents, is_dead
+from jackline.flows.lifecycle import CancelledAgents
 from jackline.flows.records import (
     CallRecord,
     CallState,
@@ -30,6 +30,7 @@ from jackline.flows.records import (
     decode_outcome,
     shown_action,
 )
+from jackline.flows.run_owner import is_dead
 from jackline.flows.settings import decode_settings, expected_cost, may_wake
 from jackline.flows.store.agent_log import PendingSession, PendingToolCall
 from jackline.flows.store.run_store import NOT_OURS, how_to_accept

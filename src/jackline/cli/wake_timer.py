@@ -394,10 +394,14 @@ def timer_variables(environ: Mapping[str, str]) -> dict[str, str]:
     for name, value in sorted(environ.items()):
         is_secret = any(part in name for part in _SECRET_NAMES)
         is_wanted = name in _PASSED_ON or (name.startswith(_OURS) and not is_secret)
-        # An address may hold a password.
-        if is_wanted and value and not ("://" in value and "@" in value):
+        if is_wanted and value and not _may_hold_password(name, value):
             variables[name] = value
     return variables
+
+
+def _may_hold_password(name: str, value: str) -> bool:
+    """An address may, and that of a proxy is often written without its scheme."""
+    return "@" in value and ("://" in value or name.lower().endswith("_proxy"))
 
 
 def shell_only_note(kind: WakeBy, environ: Mapping[str, str], paying: Sequence[str]) -> str:

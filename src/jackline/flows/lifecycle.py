@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -57,6 +56,7 @@ from jackline.flows.records import (
     decode_outcome,
 )
 from jackline.flows.run_events import Listener
+from jackline.flows.run_owner import is_dead, new_owner, process_here
 from jackline.flows.settings import NOT_WOKEN, RunSettings, decode_settings, encode_settings
 from jackline.flows.store.run_store import Claim, must_be_trusted, must_be_trusted_wholly
 from jackline.flows.store.store_rules import lease_holds
@@ -324,7 +324,7 @@ async def claim_run(host: FlowHost, record: RunRecord, lease: float | None = Non
     lease = decode_settings(record.settings).lease if lease is None else lease
     dead = record.owner if is_dead(record.owner) else ""
     # Another process of this machine may be at work.
-    may_live = _process_here(record.owner) not in (None, os.getpid()) and not dead
+    may_live = process_here(record.owner) not in (None, os.getpid()) and not dead
     if may_live and await _is_renewed(host, record):
         return None
     return await host.engine.claim(record.run_id, owner=new_owner(), lease=lease, instead_of=dead)
@@ -348,35 +348,6 @@ async def _is_renewed(host: FlowHost, record: RunRecord) -> bool:
         if fresh.lease_until != record.lease_until:
             return True
     return False
-
-
-def is_dead(owner: str) -> bool:
-    """Whether an owner was a process of this machine that is no more.
-
-    A process id that is in use proves nothing: it may be another process's by now.
-    """
-    process = _process_here(owner)
-    if process is None:
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except (PermissionError, OverflowError):
-        pass
-    return False
-
-
-def _process_here(owner: str) -> int | None:
-    host, _, rest = owner.rpartition(":")[0].rpartition(":")
-    if os.name == "nt" or host != socket.gethostname() or not rest.isdecimal():
-        return None  # on Windows the check would end it; of other machines nothing is known
-    return int(rest)
-
-
-def new_owner() -> str:
-    """Who owns a run: host, process, and a random part for the same process later."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
 async def _claim_and_load(

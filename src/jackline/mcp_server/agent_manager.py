@@ -27,9 +27,10 @@ from jackline.errors import JacklineError, UnreadableError, UsageError
 from jackline.flows.flow_run import FlowRun
 from jackline.flows.flow_sources import is_own
 from jackline.flows.host import FlowHost
-from jackline.flows.lifecycle import begin_resume, begin_retry, begin_run, cancel_run, is_dead
+from jackline.flows.lifecycle import begin_resume, begin_retry, begin_run, cancel_run
 from jackline.flows.records import ENDED, CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.run_events import AgentAnswered, AgentEnded, FlowEvent, RunParked, RunWoke
+from jackline.flows.run_owner import is_dead
 from jackline.flows.settings import decode_settings, may_wake
 from jackline.flows.store.run_store import RunStore
 from jackline.mcp_server.flow.started_agents import CANCELLED_ALONE, started_agents

@@ -27,8 +27,9 @@ from jackline.events import CallEnded
 from jackline.failures import Kind
 from jackline.failures.sentences import moment_in_words
 from jackline.flows.host import FlowHost
-from jackline.flows.lifecycle import cancel_run, new_owner, new_run_id
+from jackline.flows.lifecycle import cancel_run, new_run_id
 from jackline.flows.records import RunRecord, RunState
+from jackline.flows.run_owner import new_owner
 from jackline.flows.settings import encode_settings
 from jackline.mcp_server.agent_manager import is_of_models
 from jackline.mcp_server.flow.started_agents import started_agents

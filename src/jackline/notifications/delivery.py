@@ -19,7 +19,6 @@ import os
 import subprocess
 import sys
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -33,6 +32,7 @@ from jackline.flows.settings import parse_hours
 from jackline.notifications.incidents import ConditionFinder, IncidentMessage, Incidents
 from jackline.notifications.settings import NotifySettings
 from jackline.programs import find_program
+from jackline.upstream.single_post import post
 
 _log = logging.getLogger(__name__)
 SCHEMA = "jackline.notification/1"
@@ -175,9 +175,7 @@ def _post_to_webhook(message: IncidentMessage, url: str, secret: str | None) -> 
     headers = {"content-type": "application/json", "user-agent": "jackline"}
     if secret is not None:
         headers[HEADER] = signature(secret, int(SystemClock().wall()), body)
-    request = urllib.request.Request(url, body, headers)  # noqa: S310 -- http or https
-    with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
-        answer.read(1024)
+    post(url, body, headers, _TIMEOUT)
     return ""
 
 

@@ -12,7 +12,6 @@ import asyncio
 import http.client
 import logging
 import urllib.error
-import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -28,6 +27,7 @@ from jackline.providers.settings import UpstreamSettings
 from jackline.telemetry import span_names as names
 from jackline.telemetry.settings import OtlpSettings
 from jackline.telemetry.spans import Attribute, Span, ToolRan, Tracer
+from jackline.upstream.single_post import post
 
 _log = logging.getLogger(__name__)
 _SEND_EVERY = 5.0
@@ -85,16 +85,14 @@ def _nanoseconds(moment: float) -> str:
     return str(whole * 1_000_000_000 + round((moment - whole) * 1_000_000_000))
 
 
-def post(settings: OtlpSettings, path: str, body: bytes) -> str:
+def export(settings: OtlpSettings, path: str, body: bytes) -> str:
     """Send one export to the collector; what went wrong, or nothing."""
     headers = {"content-type": "application/json"}
     if settings.authorization is not None:
         headers["authorization"] = settings.authorization
     address = f"{(settings.endpoint or '').rstrip('/')}{path}"
     try:
-        request = urllib.request.Request(address, body, headers)  # noqa: S310 -- checked to be http
-        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310
-            answer.read(4096)
+        post(address, body, headers, _TIMEOUT)
     except urllib.error.HTTPError as error:
         with error:
             return f"it answers with HTTP status {error.code}"
@@ -205,7 +203,7 @@ class Tracing:
         while self._waiting:
             batch = self._waiting[:_BATCH]
             body = encode_spans(batch, __version__)
-            trouble = await asyncio.to_thread(post, self._settings, "/v1/traces", body)
+            trouble = await asyncio.to_thread(export, self._settings, "/v1/traces", body)
             if trouble and not self._is_failing:
                 _log.warning("%s does not accept spans: %s", self._settings.endpoint, trouble)
             elif self._is_failing and not trouble:
@@ -249,7 +247,7 @@ class Forwarder:
         """Send what waits; what is not accepted is lost, since the next export comes soon."""
         while self._waiting:
             path, body = self._take()
-            trouble = await asyncio.to_thread(post, self._settings, path, body)
+            trouble = await asyncio.to_thread(export, self._settings, path, body)
             self.lost += bool(trouble)
             if trouble and not self._is_failing:
                 where = f"{self._settings.endpoint}{path}"

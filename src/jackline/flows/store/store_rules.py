@@ -27,6 +27,7 @@ from jackline.flows.records import (
     RunState,
     shown_action,
 )
+from jackline.flows.run_owner import owner_in_words
 from jackline.flows.store.run_store import Claim
 
 STOP = "stop"
@@ -102,7 +103,7 @@ def must_be_deletable(
         )
     if carried:
         raise UsageError(
-            f"Run {run.run_id} has not ended wholly: {run.owner.rpartition(':')[0]} cleans up"
+            f"Run {run.run_id} has not ended wholly: {owner_in_words(run.owner)} cleans up"
             " after it.",
             hint=f"Wait for that: `jackline logs {run.run_id} -f`.",
         )
