@@ -11,6 +11,7 @@ written in an unusual way is left to the reader: None, never a guess.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import msgspec
@@ -74,7 +75,7 @@ class StreamBlock(msgspec.Struct):
 
 
 @dataclass(slots=True, eq=False)
-class StreamReader:
+class StreamReader(ABC):
     """What is known about one answer after the events so far.
 
     `whole`: its last event has come, and everything before it was in order.
@@ -91,6 +92,20 @@ class StreamReader:
         """Mark the stream as broken, for a reason outside of its events."""
         self.broken = True
 
+    def feed(self, event: bytes) -> bytes:
+        """Read one raw event, and return its name."""
+        name, data = name_and_data(event)
+        if not self.broken:
+            try:
+                self.read(name, data)
+            except UNREADABLE:
+                self.broken = True
+        return name
+
+    @abstractmethod
+    def read(self, name: bytes, data: bytes) -> None:
+        """Read the data of one event; raises one of `UNREADABLE` when it is out of order."""
+
 
 @dataclass(slots=True, eq=False)
 class AnthropicStreamReader(StreamReader):
@@ -102,16 +117,6 @@ class AnthropicStreamReader(StreamReader):
     blocks: list[StreamBlock] = field(default_factory=list)
     open_block: StreamBlock | None = None
     delta_head: bytes | None = None
-
-    def feed(self, event: bytes) -> bytes:
-        """Read one raw event, and return its name."""
-        name, data = name_and_data(event)
-        if not self.broken:
-            try:
-                self.read(name, data)
-            except UNREADABLE:
-                self.broken = True
-        return name
 
     def read(self, name: bytes, data: bytes) -> None:
         """Read the data of one event; raises one of `UNREADABLE` when it is out of order."""

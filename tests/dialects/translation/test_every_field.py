@@ -11,8 +11,8 @@ from hypothesis import given
 
 from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableError
 from jackline.dialects.neutral.options import TargetOptions
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_chat import to_chat
+from jackline.dialects.openai_responses import to_responses
 from tests.dialects.translation.leaves import all_values, keys, leaves, names, numbered
 from tests.dialects.translation.requests import Alien, alien_requests, requests
 

@@ -18,8 +18,8 @@ from jackline.dialects import AnthropicStreamReader, EventSplitter, TokensUsed
 from jackline.dialects.neutral.fields import TranslatedDocument
 from jackline.dialects.neutral.options import AnswerOptions
 from jackline.dialects.neutral.stream import StreamTranslator
-from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
-from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
+from jackline.dialects.openai_chat import ChatStreamTranslator, from_chat
+from jackline.dialects.openai_responses import ResponsesStreamTranslator, from_responses
 from jackline.failures import Kind, Observation, classify
 from tests.dialects.strict_client import StrictClient
 from tests.dialects.translation.foreign_answers import (

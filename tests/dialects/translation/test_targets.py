@@ -9,8 +9,8 @@ import pytest
 
 from jackline.dialects.neutral.fields import UntranslatableError
 from jackline.dialects.neutral.options import TargetOptions
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_chat import to_chat
+from jackline.dialects.openai_responses import to_responses
 
 HI: dict[str, Any] = {"role": "user", "content": "Hi"}
 IMAGE = {"type": "image", "source": {"type": "url", "url": "https://pictures.test/1.png"}}

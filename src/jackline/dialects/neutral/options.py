@@ -17,9 +17,15 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from jackline.dialects.neutral.conversation import ToolDefinition, digest, tool_name
+from jackline.dialects.neutral.conversation import (
+    LEVELS,
+    ConversationTurn,
+    ToolDefinition,
+    digest,
+    read_conversation,
+    tool_name,
+)
 from jackline.dialects.neutral.fields import TranslatedDocument, TranslationNotes
-from jackline.dialects.neutral.request import LEVELS, read_conversation
 
 # Of one answer, until a call follows. A reasoning item has some kilobytes.
 _MOST_WAITING = 1_000
@@ -173,7 +179,8 @@ class RequestWriter(ABC):
                 fields[name] = value
             else:
                 notes.add(name, "this model accepts no sampling settings")
-        fields |= self._tool_fields()
+        if request.tools:
+            fields |= self._tool_fields()
         user, user_at = request.user, "metadata.user_id"
         if user and len(user) > _LONGEST_USER and target.user_field is not None:
             notes.add(user_at, "sent as a digest, because it is longer than the target accepts")
@@ -190,17 +197,23 @@ class RequestWriter(ABC):
 
     def _tool_fields(self) -> dict[str, object]:
         request = self.request
-        if not request.tools:
-            return {}
         fields: dict[str, object] = {"tools": [self._tool(tool) for tool in request.tools]}
-        choice = request.choice
-        if choice is not None and choice.kind == "tool":
-            fields["tool_choice"] = self._tool_choice(choice.name)
-        elif choice is not None:
-            fields["tool_choice"] = "required" if choice.kind == "any" else choice.kind
+        if request.choice == "tool":
+            fields["tool_choice"] = self._tool_choice(request.chosen_tool)
+        elif request.choice is not None:
+            fields["tool_choice"] = "required" if request.choice == "any" else request.choice
         if request.one_call_at_a_time:
             fields["parallel_tool_calls"] = False
         return fields
+
+    def role(self, turn: ConversationTurn) -> str:
+        """The role that a turn has in the target."""
+        if turn.role != "system":
+            return turn.role
+        if self.target.mid_system == "keep":
+            return self.target.system_role
+        self.notes.add(f"{turn.at}.role", "sent as the user's, as the settings say")
+        return "user"
 
     def effort(self) -> str | None:
         """The level of effort to send."""

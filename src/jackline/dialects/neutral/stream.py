@@ -28,7 +28,6 @@ from jackline.dialects.json_bounds import UNREADABLE, count_values
 from jackline.dialects.neutral.answer import (
     MOST_CALLS,
     NO_REASONING,
-    anthropic_usage,
     error_of,
     is_object,
     stop_reason,
@@ -192,7 +191,7 @@ class MessageWriter:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": anthropic_usage(TokensUsed()),
+            "usage": TokensUsed().to_anthropic(),
         }
         self._write(MESSAGE_START, {"message": message})
 
@@ -276,7 +275,7 @@ class MessageWriter:
         """End the answer."""
         self.close_blocks()
         delta = {"stop_reason": reason, "stop_sequence": sequence}
-        self._write(MESSAGE_DELTA, {"delta": delta, "usage": anthropic_usage(usage)})
+        self._write(MESSAGE_DELTA, {"delta": delta, "usage": usage.to_anthropic()})
         self._write(MESSAGE_STOP, {})
         self.over = True
 
@@ -304,7 +303,19 @@ class MessageWriter:
         """Write all that can be written in order."""
         while self._blocks:
             head = self._blocks[0]
-            self._write_new(head)
+            if not head.started:
+                self._write(BLOCK_START, {"index": self._index, "content_block": head.start})
+                head.started = True
+            new = "".join(head.pieces[head.sent :])
+            head.sent = len(head.pieces)
+            kind, field_name = "input_json_delta", "partial_json"
+            if head.is_text:
+                kind, field_name = "text_delta", "text"
+                # Text is not needed again; a call's arguments are checked as a whole.
+                head.pieces, head.sent = [], 0
+            if new:
+                delta = {"type": kind, field_name: new}
+                self._write(BLOCK_DELTA, {"index": self._index, "delta": delta})
             if len(self._blocks) > 1 and not head.ended:
                 # Nothing can follow a whole object, and text ends where something else begins.
                 head.ended = head.is_text or head.is_whole_object()
@@ -317,22 +328,6 @@ class MessageWriter:
             # Its call stays known, so that nothing is added after its end.
             head.pieces = []
             self._index += 1
-
-    def _write_new(self, head: _Block) -> None:
-        if not head.started:
-            self._write(BLOCK_START, {"index": self._index, "content_block": head.start})
-            head.started = True
-        new = "".join(head.pieces[head.sent :])
-        head.sent = len(head.pieces)
-        if not new:
-            return
-        if head.is_text:
-            delta = {"type": "text_delta", "text": new}
-            # Text is not needed again; a call's arguments are checked as a whole.
-            head.pieces, head.sent = [], 0
-        else:
-            delta = {"type": "input_json_delta", "partial_json": new}
-        self._write(BLOCK_DELTA, {"index": self._index, "delta": delta})
 
     def _write(self, name: bytes, fields: dict[str, object]) -> None:
         self._out += json_event(name, fields)
