@@ -183,7 +183,23 @@ def read_whole_stream(data: bytes) -> TokensUsed | None:
     usual = _ONE_BLOCK.fullmatch(data)
     try:
         if usual is not None:
-            return _read_one_block(usual)
+            start, block, delta, _, end = usual.groups()
+            began, opened = _event.decode(start), _event.decode(block)
+            first, ended = _event.decode(delta), _event.decode(end)
+            if (
+                began.message is None
+                or began.type != "message_start"
+                or opened.content_block is None
+                or opened.type != "content_block_start"
+                or opened.index
+                or first.type != "content_block_delta"
+                or first.index
+                or ended.type != "message_delta"
+                or ended.delta is None
+                or not ended.delta.stop_reason
+            ):
+                return None
+            return _NO_TOKENS.updated(began.message.usage).updated(ended.usage)
         reader = AnthropicStreamReader()
         events = _EVENT.findall(data)
         if data.count(b"\n") != 3 * len(events):
@@ -202,23 +218,3 @@ def read_whole_stream(data: bytes) -> TokensUsed | None:
     except UNREADABLE:
         return None
     return reader.usage if reader.whole else None
-
-
-def _read_one_block(usual: re.Match[bytes]) -> TokensUsed | None:
-    decode = _event.decode
-    start, block, delta, _, end = usual.groups()
-    began, opened, first, ended = decode(start), decode(block), decode(delta), decode(end)
-    if (
-        began.message is None
-        or began.type != "message_start"
-        or opened.content_block is None
-        or opened.type != "content_block_start"
-        or opened.index
-        or first.type != "content_block_delta"
-        or first.index
-        or ended.type != "message_delta"
-        or ended.delta is None
-        or not ended.delta.stop_reason
-    ):
-        return None
-    return _NO_TOKENS.updated(began.message.usage).updated(ended.usage)

@@ -23,8 +23,6 @@ from jackline.drills.conversation import (
     ErrorEventError,
     ModelAnswer,
     Response,
-    events,
-    from_document,
     posted,
 )
 from jackline.drills.drill_clock import DrillClock
@@ -291,7 +289,7 @@ class BuiltinClient:
                     timeout.reschedule(None)
                     return await self._streamed(response, sent_at)
                 else:
-                    answer = from_document(await response.whole())
+                    answer = ModelAnswer.from_document(await response.whole())
                     if answer is not None:
                         self._progress()
                         return answer
@@ -307,7 +305,7 @@ class BuiltinClient:
         answer, broken = ModelAnswer(), ""
         try:
             async with self._clock.timeout(self._policy.no_event) as silence:
-                async for event in events(response.pieces()):
+                async for event in response.events():
                     answer.take(event)
                     self._clock.restart_timeout(silence, self._policy.no_event)
                     self._progress()

@@ -32,7 +32,7 @@ from jackline.drills.processes import stop
 from jackline.errors import UnreadableError
 from jackline.http1.responses import ResponseParser
 from jackline.programs import find_program
-from jackline.simulator.http_wire import reset
+from jackline.simulator.connection import reset
 
 LOOPBACK = "127.0.0.1"
 PROMPT = "TASK: have every part of this project reviewed, all at the same time."
@@ -60,6 +60,23 @@ class InstalledClaude:
         except (OSError, subprocess.SubprocessError):
             return None
         return cls(program, printed.split(maxsplit=1)[0]) if "Claude Code" in printed else None
+
+    @classmethod
+    def on_path(cls) -> Self | None:
+        """The client that a shell would start, or None."""
+        found = find_program("claude")
+        return None if found is None else cls.at(Path(found))
+
+    @classmethod
+    def named(cls, program: Path) -> Self:
+        """The client that the user named; UnreadableError if it does not run here."""
+        found = cls.at(program.absolute())
+        if found is None:
+            raise UnreadableError(
+                f"{program.absolute()} is not a Claude Code that can be run here",
+                hint="give its program with --claude PATH, or use --client builtin",
+            )
+        return found
 
     @staticmethod
     def environment(home: Path) -> dict[str, str]:
@@ -94,23 +111,6 @@ class InstalledClaude:
             await process.wait()
         finally:
             await stop(process)
-
-
-def claude_on_path() -> InstalledClaude | None:
-    """The client that a shell would start, or None."""
-    found = find_program("claude")
-    return None if found is None else InstalledClaude.at(Path(found))
-
-
-def claude_at(program: Path) -> InstalledClaude:
-    """The client that was named."""
-    found = InstalledClaude.at(program.absolute())
-    if found is None:
-        raise UnreadableError(
-            f"{program.absolute()} is not a Claude Code that can be run here",
-            hint="give its program with --claude PATH, or use --client builtin",
-        )
-    return found
 
 
 class ProxiedError(NamedTuple):

@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from jackline.drills.conversation import Block, ModelAnswer, from_document, posted
+from jackline.drills.conversation import Block, ModelAnswer, posted
 from jackline.drills.drill_clock import DrillClock
 
 # The SDK's own: two retries, half a second doubling up to eight, a Retry-After up to a minute.
@@ -62,7 +62,7 @@ class PlainAgent:
             try:
                 async with posted(self._url, "/v1/messages", _HEADERS, raw) as response:
                     document = await response.whole()
-                    answer = from_document(document) if response.status == 200 else None
+                    answer = ModelAnswer.from_document(document) if response.status == 200 else None
                     if answer is not None:
                         return answer
                     status, headers = response.status, response.headers

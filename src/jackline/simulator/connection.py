@@ -1,22 +1,27 @@
-"""Serve one client's connection: route each request, and write its answer to the end.
+"""Serve one client's connection: read each request, route it, and write its answer to the end.
 
-Rules: (1) every request is answered, broken on purpose, or open until its client leaves; (2) a
-client that hangs up is reported to the model at once; (3) only the model decides: this writes
-when and as much as its events say; (4) a stream grows by whole events, unless it is cut at a
-byte.
+Rules: (1) one request at a time; every one is answered, broken on purpose, or open until its client
+leaves; (2) whatever cannot be parsed ends the connection, never the server; (3) a client that hangs
+up is reported to the model at once; (4) only the model decides: this writes when and as much as its
+events say; (5) a stream grows by whole events, unless it is cut at a byte.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from jackline.http1.headers import LAST_CHUNK, chunk
+from jackline.http1.headers import LAST_CHUNK, chunk, response_head
+from jackline.http1.requests import Packet, RequestParser, RequestRefusal, RequestStage
 from jackline.simulator import control
 from jackline.simulator.anthropic_wire import JSON, Answer, Dialect, PendingReply, with_request_id
-from jackline.simulator.client_request import ClientRequest, read_client_request, read_prompt
-from jackline.simulator.endpoints import ANTHROPIC, Route, answer_rate_limits, listing, route
+from jackline.simulator.client_request import ClientRequest
+from jackline.simulator.endpoints import Route, answer_rate_limits, listing, route
 from jackline.simulator.exchange import (
     NO_CREDENTIAL,
     NO_HEADERS,
@@ -32,18 +37,94 @@ from jackline.simulator.exchange import (
     error_body,
 )
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.http_wire import (
-    ClientReader,
-    HttpRequest,
-    render_head,
-    render_response,
-    reset,
-)
 from jackline.simulator.live_provider import LiveProvider
-from jackline.simulator.openai_wire import encrypted_reasoning_in, encrypted_reasoning_of
+from jackline.simulator.openai_wire import encrypted_reasoning_of
 from jackline.simulator.prompt_cache import Hit
-from jackline.simulator.reply_script import Fail, Say, Vanish, as_requested, long_answer
+from jackline.simulator.reply_script import Fail, Say, Vanish, long_answer
 from jackline.simulator.time_model import Calendar
+
+HEAD_LIMIT = 256 * 1024
+BODY_LIMIT = 64 * 1024 * 1024
+_READ_AT_ONCE = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """A method, a path, headers with lower-case names, and the body as it came."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    raw: bytes
+
+
+class ClientReader(asyncio.StreamReader):
+    """Reads the requests of one client, and reports when it has closed or vanished."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=_READ_AT_ONCE)
+        self._parser = RequestParser(HEAD_LIMIT, BODY_LIMIT)
+        # What came behind the last request.
+        self._ahead: Packet = b""
+        self.gone = False
+        self.on_gone: Callable[[], None] | None = None
+
+    def feed_eof(self) -> None:
+        """The client has closed its side."""
+        super().feed_eof()
+        self._report_gone()
+
+    def set_exception(self, exc: Exception) -> None:
+        """The connection broke."""
+        super().set_exception(exc)
+        self._report_gone()
+
+    def _report_gone(self) -> None:
+        self.gone = True
+        if self.on_gone is not None:
+            self.on_gone()
+
+    async def next_request(self) -> HttpRequest | None:
+        """The next request, or None when there is no more to read."""
+        parser = self._parser
+        try:
+            while parser.stage is not RequestStage.COMPLETE:
+                data = self._ahead or await self.read(_READ_AT_ONCE)
+                if not data:
+                    return None
+                self._ahead = parser.feed(data)
+        except (ConnectionError, RequestRefusal):
+            return None
+        head, body = parser.take()
+        headers: dict[str, str] = {}
+        for name, value in head.headers:
+            key, text = name.decode("latin-1").lower(), value.decode("latin-1").strip()
+            # Repeated headers have their values in one list.
+            headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        return HttpRequest(head.method.decode(), head.path.decode(), headers, bytes(body))
+
+
+def render_head(status: int, headers: Mapping[str, str], length: int | None) -> bytes:
+    """The head of a response; without a length its body is chunked."""
+    chunked = b"transfer-encoding: chunked\r\n"
+    framing = chunked if length is None else b"content-length: %d\r\n" % length
+    pairs = [(n.encode("latin-1"), v.encode("latin-1")) for n, v in headers.items()]
+    return response_head(status, pairs, framing)
+
+
+def render_response(status: int, headers: Mapping[str, str], body: bytes) -> bytes:
+    """One whole response; its length is known, so the connection stays open."""
+    return render_head(status, {"content-type": "application/json", **headers}, len(body)) + body
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Break the connection so that the other side sees a reset, not an end."""
+    connection = writer.get_extra_info("socket")
+    if connection is not None and not writer.is_closing():
+        linger = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    writer.transport.abort()
+
 
 PING_AFTER = 5.0
 """Model seconds without a piece after which a stream sends a ping."""
@@ -76,9 +157,20 @@ class AnswerWriter:
     async def play(self, event: ProviderEvent) -> None:
         """Write what this event requires."""
         if isinstance(event, Accepted):
-            self._begin(event)
+            announced = self._dialect.announced(event.headers, self._calendar.epoch_at(event.at))
+            headers: dict[str, str] = {**self._dialect.identity(self._serial), **announced}
+            headers["content-type"] = self._answer.content_type
+            length = None if self._stream else sum(map(len, self._answer.pieces))
+            self._writer.write(render_head(200, headers, length))
+            self._last_piece_at = event.at
         elif isinstance(event, Bytes):
-            self._grow(event)
+            before = self._written
+            self._write_pieces(self._pieces_at(event.share))
+            if self._written > before:
+                self._last_piece_at = event.at
+            elif event.at - self._last_piece_at >= PING_AFTER:
+                self._last_piece_at = event.at
+                self._writer.write(chunk(self._dialect.ping()))
         elif isinstance(event, Rejected):
             self._refuse(event)
         elif isinstance(event, ConnectionBroken):
@@ -89,23 +181,6 @@ class AnswerWriter:
                 self._writer.write(LAST_CHUNK)
         if not self._writer.is_closing():
             await self._writer.drain()
-
-    def _begin(self, event: Accepted) -> None:
-        announced = self._dialect.announced(event.headers, self._calendar.epoch_at(event.at))
-        headers: dict[str, str] = {**self._dialect.identity(self._serial), **announced}
-        headers["content-type"] = self._answer.content_type
-        length = None if self._stream else sum(map(len, self._answer.pieces))
-        self._writer.write(render_head(200, headers, length))
-        self._last_piece_at = event.at
-
-    def _grow(self, event: Bytes) -> None:
-        before = self._written
-        self._write_pieces(self._pieces_at(event.share))
-        if self._written > before:
-            self._last_piece_at = event.at
-        elif event.at - self._last_piece_at >= PING_AFTER:
-            self._last_piece_at = event.at
-            self._writer.write(chunk(self._dialect.ping()))
 
     def _pieces_at(self, share: float) -> int:
         """How many pieces an unfinished answer has: at least one, never those that close it."""
@@ -185,7 +260,9 @@ class SimConnection:
         """Answer one request; False when the connection is over."""
         path = request.path
         if control.PREFIX in path:
-            status, body = control.answer(self._playing, request)
+            status, body = control.answer(
+                self._playing, request.method, path, request.headers, request.raw
+            )
             await self._playing.settled()
             return await self._send(status, body)
         if request.method == "GET" and path.endswith("/models"):
@@ -201,7 +278,7 @@ class SimConnection:
         if endpoint is None:
             missing = error_body("not_found_error", "Not Found").encode()
             return await self._send(404, b"" if request.method == "HEAD" else missing)
-        read = read_client_request(
+        read = ClientRequest.parse(
             path, request.headers, request.raw, path_fields=endpoint.path_fields
         )
         if read is None:
@@ -209,7 +286,8 @@ class SimConnection:
             refusal = endpoint.dialect.refused(rejected, "", 0.0)
             return await self._send(refusal.status, refusal.body.encode(), refusal.headers)
         if endpoint.counts_only:
-            return await self._answer_side_request(read, endpoint, ANTHROPIC.count_tokens(read))
+            counted = json.dumps({"input_tokens": read.input_tokens}).encode()
+            return await self._answer_side_request(read, endpoint, counted)
         return await self._answer_call(read, endpoint)
 
     async def _send(
@@ -236,7 +314,7 @@ class SimConnection:
     async def _answer_call(self, request: ClientRequest, endpoint: Route) -> bool:
         playing, dialect = self._playing, endpoint.dialect
         forced: ProviderRefusal | Fault | None = self._refusal_of_access(request, endpoint)
-        prompt = read_prompt(request, dialect.name)
+        prompt = request.read_prompt(dialect.name)
         if isinstance(prompt, ProviderRefusal):
             forced = forced or prompt
         reply = _TEXT_TO_BREAK if forced else playing.reply_to(request)
@@ -248,7 +326,7 @@ class SimConnection:
             forced = reply.refusal()
         elif isinstance(reply, Fault):
             forced = reply
-        say = as_requested(reply, request) if isinstance(reply, Say) else _TEXT_TO_BREAK
+        say = reply.as_requested(request) if isinstance(reply, Say) else _TEXT_TO_BREAK
         serial = playing.next_serial()
         playing.encrypted_reasoning.add(encrypted_reasoning_of(serial))
 
@@ -281,8 +359,7 @@ class SimConnection:
         if demanded and not endpoint.has_credential(request.headers):
             return NO_CREDENTIAL
         known = self._playing.encrypted_reasoning
-        is_known = known.issuperset(encrypted_reasoning_in(request))
-        return None if is_known else UNKNOWN_ENCRYPTED_CONTENT
+        return None if request.encrypted_reasoning <= known else UNKNOWN_ENCRYPTED_CONTENT
 
     def _writer_of(
         self, request: ClientRequest, dialect: Dialect, answer: Answer, serial: int | None = None

@@ -45,13 +45,7 @@ from jackline.simulator.limits import (
     RateBucket,
 )
 from jackline.simulator.prompt_cache import Hit, PromptCache
-from jackline.simulator.time_model import (
-    Calendar,
-    ServiceSettings,
-    child_random,
-    healthy_course,
-    refusal_latency,
-)
+from jackline.simulator.time_model import Calendar, ServiceSettings, seeded_random
 
 MODELS = ("claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5-20251001")
 
@@ -188,9 +182,9 @@ class ProviderModel:
         self.cache = PromptCache()
         self.in_flight = 0
         self.now = start
-        self._service_draw = child_random(draw)
-        self._latency_draw = child_random(draw)
-        self._board = FaultBoard(settings.calendar, child_random(draw))
+        self._service_draw = seeded_random(draw)
+        self._latency_draw = seeded_random(draw)
+        self._board = FaultBoard(settings.calendar, seeded_random(draw))
         self.admission = Admission(settings, draw, start)
         self._ticket = 0
         self._heap: list[tuple[float, int, PlannedStep, OpenExchange | None]] = []
@@ -259,9 +253,8 @@ class ProviderModel:
         now = self._settle(now)
         exchange = self._open.get(id)
         if exchange is not None:
-            self._close(
-                now, exchange, RequestOutcome.CANCELLED, "cancelled", self._spent(now, exchange)
-            )
+            spent = self._spent(now, exchange)
+            self._close(now, exchange, RequestOutcome.CANCELLED, "cancelled", spent)
 
     def hit(self, id: int) -> Hit | None:  # noqa: A002
         """What the prompt caches hold of an open request; None for one without a prompt."""
@@ -309,7 +302,7 @@ class ProviderModel:
             return  # it was cleared before it began
         fault = active.fault
         for exchange in list(self._open.values()):
-            if not exchange.admitted or not active.covers(exchange.request):
+            if not exchange.admitted or fault.model not in exchange.request.model:
                 continue
             if fault.freezes_in_flight:
                 exchange.ticket = NO_STEP
@@ -325,7 +318,7 @@ class ProviderModel:
         exchange.refusal = refusal
         if refusal.wall:
             self._ledger_of(exchange.request).met_wall(exchange.entry)
-        latency = refusal_latency(self.settings.service, refusal.status, self._latency_draw)
+        latency = self.settings.service.refusal_latency(refusal.status, self._latency_draw)
         self._plan(now + latency, exchange, PlannedStep.REFUSAL)
 
     def _cut_off(self, now: float, exchange: OpenExchange, effect: Effect) -> bool:
@@ -348,15 +341,16 @@ class ProviderModel:
             self.ledger.admitted(exchange.entry, request.hit)
             if request.hit is not None:
                 self.cache.admitted(request.hit)
-            course = healthy_course(self.settings.service, request, self._service_draw)
+            service = self.settings.service
+            first_byte, last_byte, tokens = service.course(request, self._service_draw)
             exchange.admitted = True
-            exchange.output_tokens = course.output_tokens
+            exchange.output_tokens = tokens
             if self._loaded is None:
                 # The first request lets the model load.
-                self._loaded = now + self.settings.service.cold_start
+                self._loaded = now + service.cold_start
             loaded = max(0.0, self._loaded - now)
-            exchange.begins = now + loaded + course.first_byte
-            exchange.ends = exchange.stops = now + loaded + course.last_byte
+            exchange.begins = now + loaded + first_byte
+            exchange.ends = exchange.stops = now + loaded + last_byte
         if active is not None:
             self._distort(now, exchange, active)
         # An answer in one piece is not sent before it is whole.
@@ -375,8 +369,10 @@ class ProviderModel:
             exchange.ends = exchange.stops = exchange.begins + length * fault.slowness
             return
         exchange.at_byte = fault.at_byte
-        share = 0.0 if fault.at_byte is not None else active.break_share()
-        exchange.stops = exchange.begins + length * share
+        share = fault.at_share if fault.at_byte is None else 0.0
+        exchange.stops = exchange.begins + length * (
+            active.draw.random() if share is None else share
+        )
         if fault.effect is Effect.SILENCE:
             exchange.last_step = PlannedStep.SILENCE
         else:
@@ -466,14 +462,11 @@ class ProviderModel:
         self._ready.append(Rejected(exchange.id, at, *parts))
 
     def _break(self, at: float, exchange: OpenExchange) -> None:
+        how, spent = exchange.how, self._spent(at, exchange)
         share = exchange.share(at) if exchange.begun else 0.0
-        self._close(
-            at, exchange, RequestOutcome.BROKEN, exchange.how.value, self._spent(at, exchange)
-        )
-        body = exchange.failure.body if exchange.how is How.ERROR_EVENT else ""
-        self._ready.append(
-            ConnectionBroken(exchange.id, at, exchange.how, share, body, exchange.at_byte)
-        )
+        self._close(at, exchange, RequestOutcome.BROKEN, how.value, spent)
+        body = exchange.failure.body if how is How.ERROR_EVENT else ""
+        self._ready.append(ConnectionBroken(exchange.id, at, how, share, body, exchange.at_byte))
 
     def _spent(self, now: float, exchange: OpenExchange) -> int:
         """The output that was generated in vain."""

@@ -17,8 +17,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from jackline import event_loop
-from jackline.simulator.connection import SimConnection
-from jackline.simulator.http_wire import ClientReader, reset
+from jackline.simulator.connection import ClientReader, SimConnection, reset
 from jackline.simulator.live_provider import LiveProvider, RecordedRequest
 from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.reply_script import ReplyScript
