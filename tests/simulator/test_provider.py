@@ -24,7 +24,7 @@ from jackline.simulator.faults import Effect, Fault, RecoverySettings
 from jackline.simulator.ledger import RequestOutcome
 from jackline.simulator.limits import (
     BucketSettings,
-    ConcurrencySettings,
+    ConcurrencyCap,
     Counts,
     HiddenCapacitySettings,
 )
@@ -57,7 +57,7 @@ SETTINGS = st.builds(
         ),
         max_size=3,
     ).map(tuple),
-    concurrency=st.none() | st.builds(ConcurrencySettings, streams=st.integers(1, 20)),
+    concurrency=st.none() | st.builds(ConcurrencyCap, streams=st.integers(1, 20)),
     hidden=st.none() | st.builds(HiddenCapacitySettings, streams=st.floats(1, 20)),
     faults=st.lists(FAULTS, max_size=3).map(tuple),
 )

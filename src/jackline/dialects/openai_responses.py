@@ -138,7 +138,19 @@ class _ResponsesWriter(RequestWriter):
                     }
                 )
             case ToolResultPart():
-                self._write_result(part)
+                parts = part.parts
+                if part.failed:
+                    self.notes.add(f"{part.at}.is_error", "sent as text before the result")
+                    parts = (TextPart(part.at, FAILED), *parts)
+                texts = [each.text for each in parts if isinstance(each, TextPart)]
+                output: object = "\n\n".join(texts)
+                if len(texts) < len(parts):
+                    # Not all servers read a list here, so it is written only when it is needed.
+                    output = [self._content(each) for each in parts]
+                sent = self.call_id(part.id, f"{part.at}.tool_use_id")
+                self._items.append(
+                    {"type": "function_call_output", "call_id": sent, "output": output}
+                )
             case ThinkingPart() if self.target.reasoning_items:
                 content = [{"type": "reasoning_text", "text": part.text}]
                 name = f"rs_{digest(part.at, part.text)}"
@@ -151,19 +163,6 @@ class _ResponsesWriter(RequestWriter):
                 raise UntranslatableError(
                     part.at, "the assistant can only write text and call tools"
                 )
-
-    def _write_result(self, result: ToolResultPart) -> None:
-        parts = result.parts
-        if result.failed:
-            self.notes.add(f"{result.at}.is_error", "sent as text before the result")
-            parts = (TextPart(result.at, FAILED), *parts)
-        texts = [part.text for part in parts if isinstance(part, TextPart)]
-        output: object = "\n\n".join(texts)
-        if len(texts) < len(parts):
-            # Not all servers read a list here, so it is written only when it is needed.
-            output = [self._content(part) for part in parts]
-        sent = self.call_id(result.id, f"{result.at}.tool_use_id")
-        self._items.append({"type": "function_call_output", "call_id": sent, "output": output})
 
     def _content(self, part: VisiblePart) -> dict[str, object]:
         match part:

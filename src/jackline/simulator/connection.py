@@ -21,7 +21,7 @@ from jackline.http1.requests import Packet, RequestParser, RequestRefusal, Reque
 from jackline.simulator import control
 from jackline.simulator.anthropic_wire import JSON, Answer, Dialect, PendingReply, with_request_id
 from jackline.simulator.client_request import ClientRequest
-from jackline.simulator.endpoints import Route, answer_rate_limits, listing, route
+from jackline.simulator.endpoints import Route, answer_rate_limits
 from jackline.simulator.exchange import (
     NO_CREDENTIAL,
     NO_HEADERS,
@@ -266,7 +266,7 @@ class SimConnection:
             await self._playing.settled()
             return await self._send(status, body)
         if request.method == "GET" and path.endswith("/models"):
-            found = listing(request.headers)
+            found = Route.to_models(request.headers)
             client = ClientRequest(path, request.headers, {}, 0, "", "", "", "", 0, 0)
             models = found.dialect.models(self._playing.settings.models)
             return await self._answer_side_request(client, found, models)
@@ -274,7 +274,7 @@ class SimConnection:
             limits = answer_rate_limits(self._playing.settings, path, request.headers)
             if limits is not None:
                 return await self._send(*limits)
-        endpoint = route(path) if request.method == "POST" else None
+        endpoint = Route.of_post(path) if request.method == "POST" else None
         if endpoint is None:
             missing = error_body("not_found_error", "Not Found").encode()
             return await self._send(404, b"" if request.method == "HEAD" else missing)

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from hmac import compare_digest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
 from jackline.simulator.anthropic_wire import (
@@ -54,24 +54,25 @@ class Route(NamedTuple):
             return bool(headers.get("authorization"))
         return any(headers.get(name) for name in ("authorization", "x-api-key", "api-key"))
 
+    @classmethod
+    def to_models(cls, headers: Mapping[str, str]) -> Self:
+        """The endpoint that lists models; OpenAI's clients do not send a version."""
+        openai = "authorization" in headers and "anthropic-version" not in headers
+        return cls(_CHAT if openai else _ANTHROPIC, {})
 
-def listing(headers: Mapping[str, str]) -> Route:
-    """The endpoint that lists models; OpenAI's clients do not send a version."""
-    openai = "authorization" in headers and "anthropic-version" not in headers
-    return Route(_CHAT if openai else _ANTHROPIC, {})
-
-
-def route(path: str) -> Route | None:
-    """The endpoint of a POST to this path, or None."""
-    if path.endswith(_COUNTING):
-        return Route(_VERTEX if path.endswith("rawPredict") else _ANTHROPIC, {}, counts_only=True)
-    for end, dialect in _BY_END.items():
-        if path.endswith(end):
-            return Route(dialect, {})
-    for pattern, cloud in ((_INVOKE, _BEDROCK), (_PREDICT, _VERTEX)):
-        if found := pattern.search(path):
-            return Route(cloud, {"model": unquote(found[1]), "stream": found[2] is not None})
-    return None
+    @classmethod
+    def of_post(cls, path: str) -> Self | None:
+        """The endpoint of a POST to this path, or None."""
+        if path.endswith(_COUNTING):
+            counting = _VERTEX if path.endswith("rawPredict") else _ANTHROPIC
+            return cls(counting, {}, counts_only=True)
+        for end, dialect in _BY_END.items():
+            if path.endswith(end):
+                return cls(dialect, {})
+        for pattern, cloud in ((_INVOKE, _BEDROCK), (_PREDICT, _VERTEX)):
+            if found := pattern.search(path):
+                return cls(cloud, {"model": unquote(found[1]), "stream": found[2] is not None})
+        return None
 
 
 _ORGANIZATION = "/v1/organizations/rate_limits"

@@ -159,24 +159,17 @@ class RateBucket(ProviderLimit):
 
 
 @dataclass(frozen=True, slots=True)
-class ConcurrencySettings:
+class ConcurrencyCap(ProviderLimit):
     """So many streams at once; with `labelled`, the refusal names this limit."""
 
     streams: int
     labelled: bool = True
 
-
-class ConcurrencyCap(ProviderLimit):
-    """Refuses one stream too many."""
-
-    def __init__(self, settings: ConcurrencySettings) -> None:
-        self.settings = settings
-
     def check(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:  # noqa: ARG002
         """Refuse above the cap."""
-        if in_flight < self.settings.streams:
+        if in_flight < self.streams:
             return None
-        return TOO_MANY_CONNECTIONS if self.settings.labelled else THROTTLED
+        return TOO_MANY_CONNECTIONS if self.labelled else THROTTLED
 
 
 @dataclass(frozen=True, slots=True)

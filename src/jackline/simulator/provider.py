@@ -36,7 +36,6 @@ from jackline.simulator.ledger import LedgerEntry, RequestLedger, RequestOutcome
 from jackline.simulator.limits import (
     BucketSettings,
     ConcurrencyCap,
-    ConcurrencySettings,
     HiddenCapacity,
     HiddenCapacitySettings,
     ProviderLimit,
@@ -59,7 +58,7 @@ class ProviderSettings:
     """
 
     buckets: tuple[BucketSettings, ...] = ()
-    concurrency: ConcurrencySettings | None = None
+    concurrency: ConcurrencyCap | None = None
     hidden: HiddenCapacitySettings | None = None
     windows: tuple[QuotaWindowSettings, ...] = ()
     faults: tuple[Fault, ...] = ()
@@ -79,7 +78,7 @@ class Admission:
         self.buckets = [RateBucket(one, calendar, start) for one in settings.buckets]
         self._limits: list[ProviderLimit] = [*self.windows, *self.buckets]
         if settings.concurrency is not None:
-            self._limits.append(ConcurrencyCap(settings.concurrency))
+            self._limits.append(settings.concurrency)
         if settings.hidden is not None:
             self._limits.append(HiddenCapacity(settings.hidden, draw, start))
 

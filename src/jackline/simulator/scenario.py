@@ -21,7 +21,7 @@ from jackline.foreign_files import read_foreign
 from jackline.simulator.faults import Fault
 from jackline.simulator.limits import (
     BucketSettings,
-    ConcurrencySettings,
+    ConcurrencyCap,
     HiddenCapacitySettings,
     QuotaWindowSettings,
 )
@@ -89,7 +89,7 @@ class ScenarioTable:
     admin_key: str = ""
     service: ServiceSettings = field(default_factory=ServiceSettings)
     bucket: tuple[BucketSettings, ...] = ()
-    concurrency: ConcurrencySettings | None = None
+    concurrency: ConcurrencyCap | None = None
     hidden: HiddenCapacitySettings | None = None
     window: tuple[QuotaWindowSettings, ...] = ()
     fault: tuple[Fault, ...] = ()
