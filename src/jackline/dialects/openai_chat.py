@@ -75,7 +75,7 @@ class _ChatWriter(RequestWriter):
         request = self.request
         if request.system:
             content = _joined_text(request.system)
-            self._add({"role": self.target.system_role, "content": content}, "system")
+            self._add({"role": "system", "content": content}, "system")
         for turn in request.turns:
             match turn.role:
                 case "assistant":
@@ -108,11 +108,8 @@ class _ChatWriter(RequestWriter):
         text = _joined_text(turn.parts)
         calls = [part for part in turn.parts if isinstance(part, ToolCallPart)]
         message: dict[str, object] = {"role": "assistant", "content": text or None}
-        thinking = [part for part in turn.parts if isinstance(part, ThinkingPart)]
-        if thinking and self.target.reasoning_field is not None:
-            message[self.target.reasoning_field] = _BETWEEN.join(part.text for part in thinking)
-        else:
-            for part in thinking:
+        for part in turn.parts:
+            if isinstance(part, ThinkingPart):
                 self.notes.add(part.at, "thinking of another model is not sent")
         if calls:
             for late in turn.parts[turn.parts.index(calls[0]) :]:
@@ -178,11 +175,9 @@ class _ChatWriter(RequestWriter):
             case TextPart():
                 return {"type": "text", "text": part.text}
             case ImagePart():
-                if not self.target.images:
-                    raise UntranslatableError(part.at, "this model accepts no images")
                 return {"type": "image_url", "image_url": {"url": part.url}}
             case DocumentPart():
-                if not self.target.files or not part.inline:
+                if not part.inline:
                     raise UntranslatableError(part.at, "a document that cannot be sent here")
                 return {"type": "file", "file": {"filename": part.name, "file_data": part.url}}
 

@@ -2,9 +2,9 @@
 
 Rules: (1) what a request cannot express is refused by name or noted, items and events of an answer
 without a counterpart are noted by their type; (2) items are in the order of the conversation, which
-is sent whole; nothing is stored at the target; (3) thinking is sent only to servers that accept
-reasoning of others, encrypted reasoning only to the server that made it; for another one it is
-removed and noted, and everything else stays as written; (4) nothing in an answer raises: what is no
+is sent whole; nothing is stored at the target; (3) thinking is not sent, and encrypted reasoning
+only to the server that made it: for another one it is removed and noted, and everything else stays
+as written; (4) nothing in an answer raises: what is no
 answer becomes an error document, and a stream that cannot be read is broken and stays so; (5) calls
 are distinguished by their place in the output; what was not streamed of an item is written when it
 is done, never twice; (6) only `response.completed` and `response.incomplete` end a message; of a
@@ -33,7 +33,6 @@ from jackline.dialects.neutral.conversation import (
     ToolDefinition,
     ToolResultPart,
     VisiblePart,
-    digest,
     message_id,
 )
 from jackline.dialects.neutral.fields import (
@@ -151,12 +150,6 @@ class _ResponsesWriter(RequestWriter):
                 self._items.append(
                     {"type": "function_call_output", "call_id": sent, "output": output}
                 )
-            case ThinkingPart() if self.target.reasoning_items:
-                content = [{"type": "reasoning_text", "text": part.text}]
-                name = f"rs_{digest(part.at, part.text)}"
-                self._items.append(
-                    {"type": "reasoning", "id": name, "summary": [], "content": content}
-                )
             case ThinkingPart():
                 self.notes.add(part.at, "thinking of another model is not sent")
             case _:
@@ -169,12 +162,8 @@ class _ResponsesWriter(RequestWriter):
             case TextPart():
                 return {"type": "input_text", "text": part.text}
             case ImagePart():
-                if not self.target.images:
-                    raise UntranslatableError(part.at, "this model accepts no images")
                 return {"type": "input_image", "image_url": part.url, "detail": "auto"}
             case DocumentPart():
-                if not self.target.files:
-                    raise UntranslatableError(part.at, "a document that cannot be sent here")
                 if part.inline:
                     return {"type": "input_file", "filename": part.name, "file_data": part.url}
                 if part.title:

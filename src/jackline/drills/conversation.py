@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 from urllib.parse import urlsplit
 
+from jackline.dialects import EventSplitter, data_of
 from jackline.http1.responses import ResponseParser
 from jackline.simulator.client_request import ClientRequest
 
@@ -78,12 +79,10 @@ class Response:
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """The events of a stream, without pings."""
-        rest = b""
+        splitter = EventSplitter()
         async for piece in self.pieces():
-            *whole, rest = (rest + piece).split(b"\n\n")
-            for lines in whole:
-                fields = [line for line in lines.split(b"\n") if line.startswith(b"data:")]
-                data = b"".join(line[5:].strip() for line in fields)
+            for raw in splitter.feed(piece):
+                data = data_of(raw)
                 event = json.loads(data) if data else {}
                 if event and event.get("type") != "ping":
                     yield event

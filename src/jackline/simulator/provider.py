@@ -161,11 +161,6 @@ class OpenExchange:
         return max(0.0, (now - self.begins) / (self.ends - self.begins))
 
 
-_BREAKS = {
-    Effect.CUT: How.CUT,
-    Effect.CLEAN_END: How.CLEAN_END,
-    Effect.ERROR_EVENT: How.ERROR_EVENT,
-}
 # Error events by status; without one it is an overload.
 _EVENTS = {429: THROTTLED, 500: SERVER_ERROR}
 
@@ -216,17 +211,23 @@ class ProviderModel:
             active, effect = self._board.hit(now, request, self.in_flight, self._on_fault_start)
         else:
             active, effect = self._board.force(now, forced)
-        if isinstance(effect, Effect):
-            if self._cut_off(now, exchange, effect):
-                return id
-            effect = None
-        refusal = effect
+        if effect is Effect.HANG:
+            return id
+        if effect is Effect.REFUSED or effect is Effect.RESET:
+            exchange.how = How(effect)
+            self._plan(now + 0.05 * self._latency_draw.random(), exchange, PlannedStep.BREAK)
+            return id
+        refusal = None if isinstance(effect, Effect) else effect
         if refusal is None and not request.is_side_request:
             refusal = self.admission.refusal(now, request, self.in_flight)
         if refusal is None:
             self._admit(now, exchange, active)
-        else:
-            self._refuse(now, exchange, refusal)
+            return id
+        exchange.refusal = refusal
+        if refusal.wall:
+            self._ledger_of(request).met_wall(exchange.entry)
+        latency = self.settings.service.refusal_latency(refusal.status, self._latency_draw)
+        self._plan(now + latency, exchange, PlannedStep.REFUSAL)
         return id
 
     def next_at(self) -> float | None:
@@ -259,13 +260,6 @@ class ProviderModel:
         """What the prompt caches hold of an open request; None for one without a prompt."""
         exchange = self._open.get(id)
         return None if exchange is None else exchange.request.hit
-
-    def last_byte(self, now: float, id: int) -> float | None:  # noqa: A002
-        """When an open stream last sent anything, for drivers that ignore `Bytes`."""
-        exchange = self._open.get(id)
-        if exchange is None or not exchange.begun:
-            return None
-        return now if exchange.silent_since is None else exchange.silent_since
 
     # --- faults at run time ---------------------------------------------------------
 
@@ -313,23 +307,6 @@ class ProviderModel:
 
     # --- deciding -------------------------------------------------------------------
 
-    def _refuse(self, now: float, exchange: OpenExchange, refusal: ProviderRefusal) -> None:
-        exchange.refusal = refusal
-        if refusal.wall:
-            self._ledger_of(exchange.request).met_wall(exchange.entry)
-        latency = self.settings.service.refusal_latency(refusal.status, self._latency_draw)
-        self._plan(now + latency, exchange, PlannedStep.REFUSAL)
-
-    def _cut_off(self, now: float, exchange: OpenExchange, effect: Effect) -> bool:
-        """Whether the effect ends the exchange before any limit sees it."""
-        if effect is Effect.HANG:
-            return True
-        if effect is Effect.REFUSED or effect is Effect.RESET:
-            exchange.how = How.REFUSED if effect is Effect.REFUSED else How.RESET
-            self._plan(now + 0.05 * self._latency_draw.random(), exchange, PlannedStep.BREAK)
-            return True
-        return False
-
     def _admit(self, now: float, exchange: OpenExchange, active: ActiveFault | None) -> None:
         request = exchange.request
         if request.is_side_request:
@@ -376,7 +353,7 @@ class ProviderModel:
             exchange.last_step = PlannedStep.SILENCE
         else:
             exchange.last_step = PlannedStep.BREAK
-            exchange.how = _BREAKS[fault.effect]
+            exchange.how = How(fault.effect)
             exchange.failure = _EVENTS.get(fault.status or 0, OVERLOADED)
 
     # --- playing it out -------------------------------------------------------------

@@ -333,17 +333,13 @@ def test_an_error_in_a_responses_stream_is_an_error_of_anthropics(
     assert translator.broken
 
 
-def test_reasoning_is_noted_or_shown_as_text_and_never_as_thinking() -> None:
+def test_reasoning_is_noted_and_not_shown() -> None:
     answer = Answer(("Two and two.",), ("Four.",), (), (), "stop")
     for dialect in DIALECTS.values():
         silent = dialect.translator(OPTIONS)
         result = silent.feed(b"".join(dialect.events(answer)))
         assert b"Two and two." not in result
         assert any("signed" in note for note in silent.notes.sentences())
-        shown = dialect.translator(AnswerOptions("claude-opus-4-8", show_reasoning=True))
-        result = shown.feed(b"".join(dialect.events(answer)))
-        assert b"Two and two." in result
-        assert b"thinking" not in result
 
 
 def test_silent_work_becomes_pings_while_the_answer_is_open() -> None:

@@ -163,10 +163,8 @@ class MessageBuilder:
         self.text(text)
 
     def reasoning(self, text: str, at: str) -> None:
-        """Add reasoning, where the options allow it."""
-        if self._options.show_reasoning:
-            self.text(text)
-        elif text:
+        """Leave reasoning out with a note: without Claude's signature it would be refused later."""
+        if text:
             self._notes.add(at, NO_REASONING)
 
     def call(self, foreign_id: str, name: str, arguments: str, at: str) -> None:

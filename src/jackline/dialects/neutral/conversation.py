@@ -67,10 +67,9 @@ class DocumentPart:
 
 @dataclass(frozen=True, slots=True)
 class ThinkingPart:
-    """Reasoning of the model."""
+    """Reasoning of the model, which another model does not get."""
 
     at: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +229,7 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-def read_conversation(
-    body: bytes | bytearray, forgo: frozenset[str], notes: TranslationNotes
-) -> ConversationRequest:
+def read_conversation(body: bytes | bytearray, notes: TranslationNotes) -> ConversationRequest:
     """The conversation; UntranslatableError when it cannot be understood or expressed."""
     top = Fields.of_document(body, notes)
     top.raw("model")
@@ -283,8 +280,6 @@ def read_conversation(
     )
     for name, why in _HINTS.items():
         top.drop(name, why)
-    for name in forgo:
-        top.drop(name, "left out, as the settings allow")
     top.close()
     return request
 
@@ -378,7 +373,7 @@ def _read_block(block: Fields, kind: str) -> list[ContentPart]:
         case "thinking":
             block.drop("signature", _NO_SIGNATURE)
             text = block.needed_text("thinking")
-            return [ThinkingPart(block.path("thinking"), text)] if text else []
+            return [ThinkingPart(block.path("thinking"))] if text else []
         case "redacted_thinking":
             block.drop("data", _NO_SIGNATURE)
             return []

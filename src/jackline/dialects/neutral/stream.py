@@ -401,9 +401,7 @@ class StreamTranslator(ABC):
     def _read_end(self) -> None: ...
 
     def _reasoning(self, text: str, at: str) -> None:
-        if self.options.show_reasoning:
-            self.writer.text(text)
-        elif text:
+        if text:
             self.notes.add(at, NO_REASONING)
 
     def _finish(self, ended: str, stop: str | None = None) -> None:
