@@ -118,6 +118,10 @@ async def posted(
             await writer.wait_closed()
 
 
+class ClientGaveUpError(Exception):
+    """A client has given up on its call, and its agent is lost; its user sees the text."""
+
+
 class ErrorEventError(Exception):
     """The stream had an error event; `kind` is the API's name of the error."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.agents.outcome import Ending
-from jackline.drills.conversation import Block
+from jackline.drills.conversation import Block, ClientGaveUpError
 from jackline.drills.drill import (
     MINUTE,
     Drill,
@@ -32,7 +32,7 @@ from jackline.drills.lost_subagent_flow import (
     Machine,
     set_up,
 )
-from jackline.drills.plain_program import GaveUpError, PlainAgent, each, tool
+from jackline.drills.plain_program import PlainAgent, each, tool
 from jackline.drills.processes import EndedProcess, Programs
 from jackline.flows.records import RunState
 from jackline.flows.store import open_run_store
@@ -97,7 +97,7 @@ class LostSide(ProgramSide):
             plain = PlainAgent(self.provider.url, self.clock, seeded_random(0))
             try:
                 answer = await plain.work(PROMPT, [tool("work", hour="integer")], each(work))
-            except GaveUpError:
+            except ClientGaveUpError:
                 # The process is gone, and with it what it knew of the machine.
                 self.provider.playing.clear_faults()
             else:

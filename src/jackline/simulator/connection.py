@@ -130,38 +130,28 @@ PING_AFTER = 5.0
 """Model seconds without a piece after which a stream sends a ping."""
 
 
+@dataclass(slots=True)
 class AnswerWriter:
     """Writes one answer; `play` is called with its events in order."""
 
-    def __init__(
-        self,
-        writer: asyncio.StreamWriter,
-        dialect: Dialect,
-        answer: Answer,
-        *,
-        request: ClientRequest,
-        serial: int,
-        calendar: Calendar,
-    ) -> None:
-        self._writer = writer
-        self._dialect = dialect
-        self._answer = answer
-        self._stream = request.stream
-        self._model = request.model
-        self._serial = serial
-        self._calendar = calendar
-        self._written = 0
-        self._last_piece_at = 0.0
-        self.keeps_connection = True
+    writer: asyncio.StreamWriter
+    dialect: Dialect
+    answer: Answer
+    request: ClientRequest
+    serial: int
+    calendar: Calendar
+    keeps_connection: bool = True
+    _written: int = 0
+    _last_piece_at: float = 0.0
 
     async def play(self, event: ProviderEvent) -> None:
         """Write what this event requires."""
         if isinstance(event, Accepted):
-            announced = self._dialect.announced(event.headers, self._calendar.epoch_at(event.at))
-            headers: dict[str, str] = {**self._dialect.identity(self._serial), **announced}
-            headers["content-type"] = self._answer.content_type
-            length = None if self._stream else sum(map(len, self._answer.pieces))
-            self._writer.write(render_head(200, headers, length))
+            announced = self.dialect.announced(event.headers, self.calendar.epoch_at(event.at))
+            headers: dict[str, str] = {**self.dialect.identity(self.serial), **announced}
+            headers["content-type"] = self.answer.content_type
+            length = None if self.request.stream else sum(map(len, self.answer.pieces))
+            self.writer.write(render_head(200, headers, length))
             self._last_piece_at = event.at
         elif isinstance(event, Bytes):
             before = self._written
@@ -170,64 +160,64 @@ class AnswerWriter:
                 self._last_piece_at = event.at
             elif event.at - self._last_piece_at >= PING_AFTER:
                 self._last_piece_at = event.at
-                self._writer.write(chunk(self._dialect.ping()))
+                self.writer.write(chunk(self.dialect.ping()))
         elif isinstance(event, Rejected):
             self._refuse(event)
         elif isinstance(event, ConnectionBroken):
             await self._break(event)
         else:
-            self._write_pieces(len(self._answer.pieces))
-            if self._stream:
-                self._writer.write(LAST_CHUNK)
-        if not self._writer.is_closing():
-            await self._writer.drain()
+            self._write_pieces(len(self.answer.pieces))
+            if self.request.stream:
+                self.writer.write(LAST_CHUNK)
+        if not self.writer.is_closing():
+            await self.writer.drain()
 
     def _pieces_at(self, share: float) -> int:
         """How many pieces an unfinished answer has: at least one, never those that close it."""
-        body = max(1, len(self._answer.pieces) - self._answer.closing)
+        body = max(1, len(self.answer.pieces) - self.answer.closing)
         return max(1, min(body, int(body * share)))
 
     def _write_pieces(self, until: int) -> None:
-        new = b"".join(self._answer.pieces[self._written : until])
+        new = b"".join(self.answer.pieces[self._written : until])
         self._written = max(self._written, until)
-        self._writer.write(chunk(new) if self._stream else new)
+        self.writer.write(chunk(new) if self.request.stream else new)
 
     def _refuse(self, event: Rejected) -> None:
-        refusal = self._dialect.refused(event, self._model, self._calendar.epoch_at(event.at))
-        body = with_request_id(refusal.body, self._serial)
+        refusal = self.dialect.refused(event, self.request.model, self.calendar.epoch_at(event.at))
+        body = with_request_id(refusal.body, self.serial)
         try:
             is_document = isinstance(json.loads(body), dict)
         except ValueError:
             is_document = False
         # An edge's own page has no request id: by that clients distinguish it from the API.
-        identity = self._dialect.identity(self._serial) if is_document else {}
+        identity = self.dialect.identity(self.serial) if is_document else {}
         headers: Mapping[str, str] = {**identity, **refusal.headers}
-        self._writer.write(render_response(refusal.status, headers, body.encode()))
+        self.writer.write(render_response(refusal.status, headers, body.encode()))
 
     async def _break(self, event: ConnectionBroken) -> None:
         self.keeps_connection = False
         if event.how in (How.REFUSED, How.RESET):
-            reset(self._writer)
+            reset(self.writer)
             return
         # The part of the answer that comes before the break.
-        whole = b"".join(self._answer.pieces)
+        whole = b"".join(self.answer.pieces)
         if event.at_byte is not None:
-            done = len(b"".join(self._answer.pieces[: self._written]))
+            done = len(b"".join(self.answer.pieces[: self._written]))
             part = whole[done : max(done, event.at_byte)]
-            self._writer.write(chunk(part) if self._stream else part)
-        elif self._stream:
+            self.writer.write(chunk(part) if self.request.stream else part)
+        elif self.request.stream:
             self._write_pieces(self._pieces_at(event.share))
         else:
-            self._writer.write(whole[: len(whole) // 2])
-        await self._writer.drain()
+            self.writer.write(whole[: len(whole) // 2])
+        await self.writer.drain()
         if event.how is How.CUT:
-            reset(self._writer)
+            reset(self.writer)
             return
         if event.how is How.ERROR_EVENT:
-            self._writer.write(chunk(self._dialect.error_event(event.body, self._written)))
-        if self._stream:
-            self._writer.write(LAST_CHUNK)
-        self._writer.close()
+            self.writer.write(chunk(self.dialect.error_event(event.body, self._written)))
+        if self.request.stream:
+            self.writer.write(LAST_CHUNK)
+        self.writer.close()
 
 
 # The answer when a script demands a fault and no text.
@@ -235,43 +225,41 @@ _TEXT_TO_BREAK = long_answer(200)
 _NOT_JSON = error_body("invalid_request_error", "The request body is not valid JSON")
 
 
+@dataclass(slots=True)
 class SimConnection:
     """One client's connection."""
 
-    def __init__(
-        self, playing: LiveProvider, reader: ClientReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self._playing = playing
-        self._reader = reader
-        self._writer = writer
+    playing: LiveProvider
+    reader: ClientReader
+    writer: asyncio.StreamWriter
 
     async def serve(self) -> None:
         """Answer requests until the client or the script ends the connection."""
         try:
-            while (request := await self._reader.next_request()) is not None:
+            while (request := await self.reader.next_request()) is not None:
                 if not await self._answer(request):
                     break
         except ConnectionError:
             return  # the client left; the model knows it
         finally:
-            self._writer.close()
+            self.writer.close()
 
     async def _answer(self, request: HttpRequest) -> bool:
         """Answer one request; False when the connection is over."""
         path = request.path
         if control.PREFIX in path:
             status, body = control.answer(
-                self._playing, request.method, path, request.headers, request.raw
+                self.playing, request.method, path, request.headers, request.raw
             )
-            await self._playing.settled()
+            await self.playing.settled()
             return await self._send(status, body)
         if request.method == "GET" and path.endswith("/models"):
             found = Route.to_models(request.headers)
             client = ClientRequest(path, request.headers, {}, 0, "", "", "", "", 0, 0)
-            models = found.dialect.models(self._playing.settings.models)
+            models = found.dialect.models(self.playing.settings.models)
             return await self._answer_side_request(client, found, models)
         if request.method == "GET":
-            limits = answer_rate_limits(self._playing.settings, path, request.headers)
+            limits = answer_rate_limits(self.playing.settings, path, request.headers)
             if limits is not None:
                 return await self._send(*limits)
         endpoint = Route.of_post(path) if request.method == "POST" else None
@@ -293,8 +281,8 @@ class SimConnection:
     async def _send(
         self, status: int, body: bytes, headers: Mapping[str, str] = NO_HEADERS
     ) -> bool:
-        self._writer.write(render_response(status, headers, body))
-        await self._writer.drain()
+        self.writer.write(render_response(status, headers, body))
+        await self.writer.drain()
         return True
 
     async def _answer_side_request(
@@ -312,7 +300,7 @@ class SimConnection:
         )
 
     async def _answer_call(self, request: ClientRequest, endpoint: Route) -> bool:
-        playing, dialect = self._playing, endpoint.dialect
+        playing, dialect = self.playing, endpoint.dialect
         forced: ProviderRefusal | Fault | None = self._refusal_of_access(request, endpoint)
         prompt = request.read_prompt(dialect.name)
         if isinstance(prompt, ProviderRefusal):
@@ -355,23 +343,17 @@ class SimConnection:
         return await self._play_out(model_request, forced, writer_of)
 
     def _refusal_of_access(self, request: ClientRequest, endpoint: Route) -> ProviderRefusal | None:
-        demanded = self._playing.settings.demands_credential
+        demanded = self.playing.settings.demands_credential
         if demanded and not endpoint.has_credential(request.headers):
             return NO_CREDENTIAL
-        known = self._playing.encrypted_reasoning
+        known = self.playing.encrypted_reasoning
         return None if request.encrypted_reasoning <= known else UNKNOWN_ENCRYPTED_CONTENT
 
     def _writer_of(
         self, request: ClientRequest, dialect: Dialect, answer: Answer, serial: int | None = None
     ) -> AnswerWriter:
-        return AnswerWriter(
-            self._writer,
-            dialect,
-            answer,
-            request=request,
-            serial=self._playing.next_serial() if serial is None else serial,
-            calendar=self._playing.calendar,
-        )
+        serial = self.playing.next_serial() if serial is None else serial
+        return AnswerWriter(self.writer, dialect, answer, request, serial, self.playing.calendar)
 
     async def _play_out(
         self,
@@ -383,18 +365,18 @@ class SimConnection:
 
         The answer has the hits of prompt caches, so it is composed when the request has arrived.
         """
-        playing = self._playing
+        playing = self.playing
         id, queue = playing.submit(request, forced)  # noqa: A001
         writer = writer_of(playing.provider.hit(id))
-        self._reader.on_gone = lambda: queue.put_nowait(None)
-        if self._reader.gone:
+        self.reader.on_gone = lambda: queue.put_nowait(None)
+        if self.reader.gone:
             queue.put_nowait(None)
         try:
             while (event := await queue.get()) is not None:
                 await writer.play(event)
                 if not isinstance(event, Accepted | Bytes):
-                    return writer.keeps_connection and not self._reader.gone
+                    return writer.keeps_connection and not self.reader.gone
             return False
         finally:
-            self._reader.on_gone = None
+            self.reader.on_gone = None
             playing.finish(id, queue)

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from jackline.dialects.answer_facts import message_document
 from jackline.dialects.json_bounds import MOST_VALUES, UNREADABLE, has_too_many_values
 from jackline.dialects.neutral.conversation import ToolIds
 from jackline.dialects.neutral.fields import (
@@ -188,16 +189,10 @@ class MessageBuilder:
         reason = stop_reason(ended, calls=self._calls > 0, refused=self.refused, notes=self._notes)
         if stop is not None and reason == "end_turn":
             reason = "stop_sequence"
-        message = {
-            "id": self._id,
-            "type": "message",
-            "role": "assistant",
-            "model": self._options.model,
-            "content": self._content,
-            "stop_reason": reason,
-            "stop_sequence": stop if reason == "stop_sequence" else None,
-            "usage": usage.to_anthropic(),
-        }
+        sequence = stop if reason == "stop_sequence" else None
+        message = message_document(
+            self._id, self._options.model, usage.to_anthropic(), self._content, reason, sequence
+        )
         return TranslatedDocument(msgspec.json.encode(message), self._notes.sentences())
 
 

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
 
-from jackline.dialects.answer_facts import PING
+from jackline.dialects.answer_facts import PING, message_document
 from jackline.dialects.anthropic_stream import (
     BLOCK_DELTA,
     BLOCK_START,
@@ -57,29 +57,61 @@ _DEEPEST = 1_000
 _MARK = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
-class _ObjectEnd:
-    """Finds where arguments that come in pieces close their object, or gives up."""
+@dataclass(slots=True)
+class _Block:
+    """One content block; `pieces` is all that came for it, `sent` how many were written."""
 
-    __slots__ = ("_depth", "_is_escaped", "_is_in_string", "_marks", "has_given_up", "is_found")
+    start: dict[str, object]
+    is_text: bool
+    pieces: list[str] = field(default_factory=list)
+    sent: int = 0
+    started: bool = False
+    ended: bool = False
+    is_object: bool | None = None
+    # The search for the place where its arguments close their object: how many pieces and marks
+    # were searched, and whether the last piece ended between a backslash and what it escapes.
+    _searched: int = 0
+    _marks: int = 0
+    _depth: int = 0
+    _is_in_string: bool = False
+    _is_escaped: bool = False
+    _is_found: bool = False
+    _has_given_up: bool = False
 
-    def __init__(self) -> None:
-        self._depth = 0
-        self._marks = 0
-        self._is_in_string = False
-        # The last piece ended between a backslash and what it escapes.
-        self._is_escaped = False
-        self.is_found = False
-        self.has_given_up = False
+    @property
+    def whole(self) -> str:
+        return "".join(self.pieces)
 
-    def search(self, piece: str) -> None:
-        """Search the next piece; what comes after the end changes nothing."""
-        if not piece or self.is_found or self.has_given_up:
+    def is_whole_object(self) -> bool:
+        """Whether its arguments are known to be a whole object.
+
+        They are checked once, where their outermost bracket closes: if they are no object there,
+        nothing that follows makes them one.
+        """
+        if self.is_object is None:
+            for piece in self.pieces[self._searched :]:
+                self._search(piece)
+            self._searched = len(self.pieces)
+            if self._is_found:
+                self.is_object = is_object(self.whole)
+        return bool(self.is_object)
+
+    def is_malformed(self) -> bool:
+        """Whether the arguments of a call that has ended are no object."""
+        if self.is_object is None:
+            whole = self.whole
+            self.is_object = not whole or whole.isspace() or is_object(whole)
+        return not self.is_object
+
+    def _search(self, piece: str) -> None:
+        """Search the next piece for the end of the object; what comes after it changes nothing."""
+        if not piece or self._is_found or self._has_given_up:
             return
         start, self._is_escaped = int(self._is_escaped), False
         for mark in _MARK.finditer(piece, start):
             self._marks += 1
             if self._marks > _MOST_MARKS or self._depth > _DEEPEST:
-                self.has_given_up = True
+                self._has_given_up = True
                 return
             sign = mark[0]
             if sign == '"':
@@ -93,49 +125,8 @@ class _ObjectEnd:
             else:
                 self._depth -= 1
                 if self._depth <= 0:
-                    self.is_found = True
+                    self._is_found = True
                     return
-
-
-@dataclass(slots=True)
-class _Block:
-    """One content block; `pieces` is all that came for it, `sent` how many were written."""
-
-    start: dict[str, object]
-    is_text: bool
-    pieces: list[str] = field(default_factory=list)
-    sent: int = 0
-    started: bool = False
-    ended: bool = False
-    # Where its object ends, how many pieces were searched for that, and what was found there.
-    end: _ObjectEnd = field(default_factory=_ObjectEnd)
-    searched: int = 0
-    is_object: bool | None = None
-
-    @property
-    def whole(self) -> str:
-        return "".join(self.pieces)
-
-    def is_whole_object(self) -> bool:
-        """Whether its arguments are known to be a whole object.
-
-        They are checked once, where their outermost bracket closes: if they are no object there,
-        nothing that follows makes them one.
-        """
-        if self.is_object is None:
-            for piece in self.pieces[self.searched :]:
-                self.end.search(piece)
-            self.searched = len(self.pieces)
-            if self.end.is_found:
-                self.is_object = is_object(self.whole)
-        return bool(self.is_object)
-
-    def is_malformed(self) -> bool:
-        """Whether the arguments of a call that has ended are no object."""
-        if self.is_object is None:
-            whole = self.whole
-            self.is_object = not whole or whole.isspace() or is_object(whole)
-        return not self.is_object
 
 
 class MessageWriter:
@@ -183,16 +174,7 @@ class MessageWriter:
         """Start the message; its usage comes at the end."""
         self.started = True
         self._ids = ToolIds(message_id)
-        message: dict[str, object] = {
-            "id": message_id,
-            "type": "message",
-            "role": "assistant",
-            "model": self._options.model,
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": TokensUsed().to_anthropic(),
-        }
+        message = message_document(message_id, self._options.model, TokensUsed().to_anthropic())
         self._write(MESSAGE_START, {"message": message})
 
     def text(self, text: str) -> None:
