@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.drills.claude_client import ClaudeFleet, InstalledClaude, claude_at
+from jackline.drills.claude_client import ClaudeFleet, InstalledClaude
 from jackline.drills.conversation import MAIN
 from jackline.drills.drill import CrewPart
 from jackline.drills.drill_run import FIRST, CrewRun, DrillOptions, Side
@@ -31,7 +31,7 @@ NEW = "2.1.325"
 
 
 def client(version: str) -> InstalledClaude:
-    found = claude_at(old_claude_binary() if version == VERSION else claude_binary())
+    found = InstalledClaude.named(old_claude_binary() if version == VERSION else claude_binary())
     assert found.version == version
     return found
 
@@ -90,7 +90,7 @@ def test_an_outage_is_outlived_by_every_sub_agent(version: str) -> None:
 
 def test_what_is_no_claude_code_is_told(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="not a Claude Code"):
-        claude_at(tmp_path / "absent")
+        InstalledClaude.named(tmp_path / "absent")
 
 
 def there_and_back(name: str, away: str) -> Figures:
