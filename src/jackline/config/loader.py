@@ -16,8 +16,8 @@ import msgspec
 
 from jackline.agents.prices import Price
 from jackline.budgets.budget import Budget
-from jackline.config import keys, references, upstreams
-from jackline.config.declaration import DEFAULTS, SETTINGS, may_be_reference
+from jackline.config import Config, HomeFolders, ServicePlace, keys, references
+from jackline.config.declaration import DEFAULTS, may_be_reference
 from jackline.config.document import ConfigFault, config_error
 from jackline.config.files import (
     FILE_NAME,
@@ -28,30 +28,22 @@ from jackline.config.files import (
     is_file,
     read_named,
 )
-from jackline.config.keys import dotted, plain
-from jackline.config.layers import (
-    Layer,
-    layer_from_environment,
-    layer_from_file,
-    layer_from_flags,
-)
+from jackline.config.keys import dotted
+from jackline.config.layers import Layer
 from jackline.config.project import (
     CONSENT_FILE,
     ConsentRecord,
     ConsentStatus,
     IgnoredSettings,
-    has_limit_in_dollars,
     restrict,
 )
-from jackline.config.settings import Config, HomeFolders, ServicePlace
-from jackline.config.upstreams import is_loopback
+from jackline.config.upstreams import Upstreams, is_loopback
 from jackline.flows.settings import Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import GatewaySettings, ListenSettings
 from jackline.journal.store import JournalSettings
 from jackline.mcp_server.permissions import ToolSettings
 from jackline.notifications.settings import NotifySettings
 from jackline.providers.settings import UpstreamSettings
-from jackline.settings import Form
 from jackline.telemetry.settings import OtlpSettings
 
 _T = TypeVar("_T")
@@ -60,7 +52,7 @@ _T = TypeVar("_T")
 def load_alone(file: FileText, folders: HomeFolders) -> Config:
     """The configuration that this file makes by itself; no secret is looked up."""
     merged = Layer()
-    merged.take(layer_from_file(file))
+    merged.take(Layer.from_file(file))
     return _finished(merged, [file], [], folders, None)
 
 
@@ -85,13 +77,13 @@ def preview(file: FileText, folders: HomeFolders) -> Preview:
         users = read_named(own) if is_file(own) else None
     except UnusableFileError:
         users = None  # the user's own faults are reported elsewhere
-    holds = {} if users is None else layer_from_file(users).values
+    holds = Layer() if users is None else Layer.from_file(users)
     layer, ignored = restrict(
-        layer_from_file(file),
+        Layer.from_file(file),
         file,
-        holds,
+        holds.values,
         ConsentStatus.AGREED,
-        in_dollars=has_limit_in_dollars(holds),
+        in_dollars=holds.limits_dollars,
     )
     free = tuple(sorted(dotted(key) for key in layer.values if key[0] != "upstream"))
     merged.take(layer)
@@ -99,13 +91,13 @@ def preview(file: FileText, folders: HomeFolders) -> Preview:
     for key, value in DEFAULTS.items():
         if key[0] != "upstream":
             merged.fill(key, value)
-    upstreams.complete(merged)
-    upstreams.check(merged, merged.values["listen", "port"])
+    upstreams = Upstreams(merged)
+    upstreams.check(merged.values["listen", "port"])
     is_sound = listed and not merged.faults
     return Preview(
         ConsentRecord(folders.state).status(file),
         ignored,
-        upstreams.settings(merged) if is_sound else (),
+        upstreams.settings() if is_sound else (),
         free,
         tuple(str(fault) for fault in (*ignored.faults, *merged.faults)),
     )
@@ -156,28 +148,27 @@ def _take_all(
     """Merge all sources; returns the files that count, and every place that could hold one."""
     named = str(flags.get(keys.FILE_FLAG) or environ.get(keys.FILE_VARIABLE) or "")
     files, watched = _files(merged, named, cwd, folders)
-    stronger = [layer_from_environment(environ, cwd), layer_from_flags(flags, cwd)]
-    in_dollars = in_dollars or any(has_limit_in_dollars(layer.values) for layer in stronger)
+    stronger = [Layer.from_environment(environ, cwd), Layer.from_flags(flags, cwd)]
+    in_dollars = in_dollars or any(layer.limits_dollars for layer in stronger)
     for file in reversed(files):
-        if file.of_project:
-            _take_project(merged, file, folders, in_dollars=in_dollars)
-        else:
-            merged.take(layer_from_file(file))
+        layer = Layer.from_file(file)
+        if not file.of_project:
+            merged.take(layer)
+            continue
+        counted, ignored = restrict(
+            layer,
+            file,
+            merged.values,
+            ConsentRecord(folders.state).status(file),
+            in_dollars=in_dollars or merged.limits_dollars,
+        )
+        merged.take(counted)
+        warning = ignored.warning(file.path, folders.config / FILE_NAME)
+        if warning is not None:
+            merged.warnings.append(warning)
     for layer in stronger:
         merged.take(layer)
     return files, watched
-
-
-def _take_project(merged: Layer, file: FileText, folders: HomeFolders, *, in_dollars: bool) -> None:
-    consent = ConsentRecord(folders.state).status(file)
-    in_dollars = in_dollars or has_limit_in_dollars(merged.values)
-    layer, ignored = restrict(
-        layer_from_file(file), file, merged.values, consent, in_dollars=in_dollars
-    )
-    merged.take(layer)
-    warning = ignored.warning(file.path, folders.config / FILE_NAME)
-    if warning is not None:
-        merged.warnings.append(warning)
 
 
 def _finished(
@@ -191,21 +182,22 @@ def _finished(
     for key, value in {**DEFAULTS, ("state",): str(folders.state)}.items():
         if key[0] != "upstream":
             merged.fill(key, value)
-    upstreams.complete(merged)
+    upstreams = Upstreams(merged)
     project = next((file.path for file in files if file.of_project), None)
-    upstreams.warn(merged, project)
+    upstreams.warn(project)
     shown = dict(merged.values)
     secrets = [key for key in shown if may_be_reference(key)]
     watched = watched + [path for key in secrets if (path := references.file_of(shown[key]))]
     is_sound = not merged.faults
     _check_together(merged)
+    upstreams.check(merged.values["listen", "port"])
     if environ is not None and is_sound:
-        _look_up_secrets(merged, environ)
+        merged.look_up_secrets(environ)
     if merged.faults:
         raise config_error(merged.faults)
     table = merged.table()
     return Config(
-        gateway=replace(_convert(table, GatewaySettings), upstreams=upstreams.settings(merged)),
+        gateway=replace(_convert(table, GatewaySettings), upstreams=upstreams.settings()),
         state_dir=Path(table["state"]),
         journal=_convert(table["journal"], JournalSettings),
         runs=_runs(table),
@@ -246,22 +238,6 @@ def _files(
     return list(reversed(files.values())), watched
 
 
-def _look_up_secrets(merged: Layer, environ: Mapping[str, str]) -> None:
-    for key, reference in list(merged.values.items()):
-        if not may_be_reference(key) or reference is None or not references.is_reference(reference):
-            continue
-        one = SETTINGS.get(plain(key))
-        if one is None or one.setting.form is not Form.UNRESOLVED:
-            try:
-                merged.values[key] = references.resolve(reference, environ)
-            except ValueError as error:
-                merged.fault(key, str(error))
-        path = references.file_of(reference)
-        exposed = None if path is None else references.exposure(path)
-        if exposed is not None:
-            merged.warnings.append(f"{dotted(key)}: {exposed}")
-
-
 def _check_together(merged: Layer) -> None:
     """What no single value can be blamed for."""
     listen = merged.table("listen")
@@ -287,7 +263,6 @@ def _check_together(merged: Layer) -> None:
         if not {"input", "output"} <= price.keys():
             written = next(key for key in merged.values if key[:2] == ("prices", pattern))
             merged.fault(written, "a price needs both: input and output, for a million tokens")
-    upstreams.check(merged, listen["port"])
 
 
 def _convert(table: Mapping[str, Any], kind: type[_T]) -> _T:

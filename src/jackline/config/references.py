@@ -28,13 +28,6 @@ def is_reference(text: str) -> bool:
     return text.startswith(KINDS)
 
 
-def anchored(reference: str, folder: Path) -> str:
-    """The same reference with an absolute path of its file, seen from `folder`."""
-    if not reference.startswith("file:"):
-        return reference
-    return f"file:{path_from(folder, reference.removeprefix('file:'))}"
-
-
 def file_of(reference: object) -> Path | None:
     """The file that holds the secret, if it is one."""
     if isinstance(reference, str) and reference.startswith("file:"):
@@ -56,10 +49,20 @@ def path_from(folder: Path, text: str) -> Path:
 
 def resolve(reference: str, environ: Mapping[str, str]) -> str:
     """The secret; ValueError says why there is none."""
-    if reference.startswith("env:"):
-        secret = _from_variable(reference.removeprefix("env:"), environ)
-    elif reference.startswith("file:"):
-        secret = _from_file(Path(reference.removeprefix("file:")))
+    kind, _, place = reference.partition(":")
+    if kind == "env":
+        secret = environ.get(place, "").strip()
+        if not secret:
+            raise ValueError(f"the environment variable {place} is not set")
+    elif kind == "file":
+        try:
+            secret = Path(place).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ValueError(f"{Path(place)} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{Path(place)} is not UTF-8 text") from error
+        if not secret:
+            raise ValueError(f"{Path(place)} is empty")
     else:
         secret = _from_command(reference.removeprefix("cmd:"), environ)
     if not secret.isprintable():
@@ -80,36 +83,18 @@ def exposure(path: Path) -> str | None:
     return f"others on this machine can read {path}; chmod 600 {shlex.quote(str(path))}"
 
 
-def _from_variable(name: str, environ: Mapping[str, str]) -> str:
-    secret = environ.get(name, "").strip()
-    if not secret:
-        raise ValueError(f"the environment variable {name} is not set")
-    return secret
-
-
-def _from_file(path: Path) -> str:
-    try:
-        secret = path.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text") from error
-    if not secret:
-        raise ValueError(f"{path} is empty")
-    return secret
-
-
 def _from_command(command: str, environ: Mapping[str, str]) -> str:
     words = shlex.split(command, posix=os.name != "nt")
     if not words:
         raise ValueError("there is no command after cmd:")
     program = _program(words[0].strip('"') if os.name == "nt" else words[0], environ)
+    home = os.path.expanduser("~")  # noqa: PTH111 -- HOME counts, also where no user is known
     try:
         done = subprocess.run(  # noqa: S603 -- the user's own command, never a repository's (layers.py)
             command if os.name == "nt" else words,  # Windows takes a command line apart itself
             executable=program,
             # Not the working folder, which may be a repository: `python -m` imports from there.
-            cwd=_home(),
+            cwd=home if os.path.isdir(home) else os.path.abspath(os.sep),  # noqa: PTH100, PTH112
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_COMMAND_SECONDS,
@@ -146,8 +131,3 @@ def _program(word: str, environ: Mapping[str, str]) -> str:
             " (relative folders do not count)"
         )
     return found
-
-
-def _home() -> str:
-    home = os.path.expanduser("~")  # noqa: PTH111 -- HOME counts, also where no user is known
-    return home if os.path.isdir(home) else os.path.abspath(os.sep)  # noqa: PTH100, PTH112
