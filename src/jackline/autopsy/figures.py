@@ -77,3 +77,8 @@ def size(count: int) -> str:
         if amount >= 1000:
             amount, unit = amount / 1000, larger
     return f"{amount:.1f} {unit}"
+
+
+def iso(moment: datetime | None) -> str | None:
+    """ISO 8601 with the offset, or null."""
+    return None if moment is None else moment.isoformat()
