@@ -411,6 +411,41 @@ class FailureSignals:
     prose: str
     body_seen: bool
 
+    @classmethod
+    def of(cls, observation: Observation) -> FailureSignals:
+        """The evidence in `observation`."""
+        headers = {
+            str(name).lower(): str(value).strip()
+            for name, value in observation.headers.items()
+            if len(value) <= _LONGEST_HEADER
+        }
+        payload = Payload()
+        payload.add(observation.text)
+        if observation.exception is not None:
+            payload.add(describe(observation.exception))
+        payload.add(observation.body)
+        prose = fold(" · ".join(dict.fromkeys(payload.messages)))
+        if len(prose) > 2 * _EITHER_END:
+            prose = f"{prose[:_EITHER_END]} {prose[-_EITHER_END:]}"
+        text = prose.lower()
+        codes = {code for code in payload.codes if code}
+        codes.update(_EXCEPTION_NAME.findall(text[:4000]))
+        if "x-amzn-errortype" in headers:
+            codes.add(headers["x-amzn-errortype"].split(":", 1)[0].lower())
+        outer = observation.status
+        return cls(
+            where=observation.where,
+            provider=(observation.provider or "").lower(),
+            status=_status(outer, payload, text),
+            outer_status=outer,
+            headers=headers,
+            payload=payload,
+            codes=frozenset(codes),
+            text=text,
+            prose=prose,
+            body_seen=observation.body is not None,
+        )
+
     @property
     def failed_status(self) -> bool:
         """Whether the request failed by its status alone."""
@@ -420,41 +455,6 @@ class FailureSignals:
     def succeeded(self) -> bool:
         """Whether the answer itself has a status of success."""
         return self.outer_status is not None and 200 <= self.outer_status < 300
-
-
-def signals_of(observation: Observation) -> FailureSignals:
-    """The evidence in `observation`."""
-    headers = {
-        str(name).lower(): str(value).strip()
-        for name, value in observation.headers.items()
-        if len(value) <= _LONGEST_HEADER
-    }
-    payload = Payload()
-    payload.add(observation.text)
-    if observation.exception is not None:
-        payload.add(describe(observation.exception))
-    payload.add(observation.body)
-    prose = fold(" · ".join(dict.fromkeys(payload.messages)))
-    if len(prose) > 2 * _EITHER_END:
-        prose = f"{prose[:_EITHER_END]} {prose[-_EITHER_END:]}"
-    text = prose.lower()
-    codes = {code for code in payload.codes if code}
-    codes.update(_EXCEPTION_NAME.findall(text[:4000]))
-    if "x-amzn-errortype" in headers:
-        codes.add(headers["x-amzn-errortype"].split(":", 1)[0].lower())
-    outer = observation.status
-    return FailureSignals(
-        where=observation.where,
-        provider=(observation.provider or "").lower(),
-        status=_status(outer, payload, text),
-        outer_status=outer,
-        headers=headers,
-        payload=payload,
-        codes=frozenset(codes),
-        text=text,
-        prose=prose,
-        body_seen=observation.body is not None,
-    )
 
 
 def _status(outer: int | None, payload: Payload, text: str) -> int | None:

@@ -254,7 +254,17 @@ def _moment_at(text: str, position: int, now: datetime) -> datetime | None:
 
 
 def _dated(parts: dict[str, str | None], now: datetime) -> datetime | None:
-    day, month = _day_and_month(parts)
+    name, day = parts.get("name"), int(parts.get("day") or 0) or None
+    if name is not None:
+        month = month_number(name)
+    elif parts.get("month") is not None:
+        month = int(parts["month"] or 0)
+    else:
+        day, month = int(parts["first"] or 0), int(parts["second_"] or 0)
+        # Slashes with an am/pm clock are American; everyone else writes the day first.
+        american = parts["mark"] == "/" and (parts.get("half") is not None or month > 12)
+        if american and day <= 12:
+            day, month = month, day
     if day is None or month is None:
         return None
     zone = _zone_of(parts, now)
@@ -268,18 +278,6 @@ def _dated(parts: dict[str, str | None], now: datetime) -> datetime | None:
         with suppress(ValueError):
             moments.append(datetime(each, month, day, *clock, tzinfo=zone))
     return min(moments, key=lambda moment: abs(span(now, moment)), default=None)
-
-
-def _day_and_month(parts: dict[str, str | None]) -> tuple[int | None, int | None]:
-    name, day = parts.get("name"), parts.get("day")
-    if name is not None:
-        return int(day or 0) or None, month_number(name)
-    if parts.get("month") is not None:
-        return int(day or 0) or None, int(parts["month"] or 0)
-    first, second = int(parts["first"] or 0), int(parts["second_"] or 0)
-    # Slashes with an am/pm clock are American; everyone else writes the day first.
-    american = parts["mark"] == "/" and (parts.get("half") is not None or second > 12)
-    return (second, first) if american and first <= 12 else (first, second)
 
 
 def _clock_of(parts: dict[str, str | None]) -> tuple[int, int, int] | None:

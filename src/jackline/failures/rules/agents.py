@@ -8,6 +8,8 @@ Not here: which agent was meant (autopsy/).
 
 from __future__ import annotations
 
+from functools import partial
+
 from jackline.failures.failure import Kind
 from jackline.failures.observation import Where
 from jackline.failures.rules.rule import Verdict, when
@@ -16,10 +18,7 @@ _NOTICE = Verdict(Kind.NOT_A_FAILURE)
 _CANCEL = Verdict(Kind.CLIENT_CANCEL)
 _TOOL = Verdict(Kind.TOOL_ERROR)
 
-
-def _missing(sub: str, *, retry_same: bool | None = None) -> Verdict:
-    return Verdict(Kind.MISSING_STRUCTURED_OUTPUT, sub, retry_same=retry_same)
-
+_missing = partial(Verdict, Kind.MISSING_STRUCTURED_OUTPUT)
 
 NOTICES = (
     when(
