@@ -16,6 +16,7 @@ import itertools
 import os
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -194,13 +195,21 @@ class VirtualClock:
     async def advance(self, seconds: float) -> None:
         """Move time forward; each sleeper wakes, and runs, at its own hour."""
         end = self._elapsed + seconds
-        await _let_others_run()
+        await self._let_others_run()
         while self._sleepers and self._sleepers[0][0] <= end:
             self._elapsed, _, wake = heapq.heappop(self._sleepers)
             if not wake.done():
                 wake.set_result(None)
-            await _let_others_run()
+            await self._let_others_run()
         self._elapsed = end
+
+    async def _let_others_run(self) -> None:
+        import asyncio  # noqa: PLC0415
+
+        # A woken task may need a few turns of the loop before it sleeps again; ten is enough for
+        # chains of awaits and costs nothing in virtual time.
+        for _ in range(10):
+            await asyncio.sleep(0)
 
 
 class Moved(NamedTuple):
@@ -285,27 +294,13 @@ def host_zone() -> tzinfo | None:
 
     Windows and odd set-ups have no name to find; there the current offset has to do.
     """
-    name = os.environ.get("TZ", "").lstrip(":") or _linked_zone()
+    name = os.environ.get("TZ", "").lstrip(":")
+    if not name:
+        with suppress(OSError, NotImplementedError):
+            name = Path("/etc/localtime").readlink().as_posix().partition("zoneinfo/")[2]
     if name in ("UTC", "Etc/UTC"):
         return UTC
     try:
         return ZoneInfo(name) if name else None
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
-
-
-def _linked_zone() -> str:
-    try:
-        target = Path("/etc/localtime").readlink()
-    except (OSError, NotImplementedError):
-        return ""
-    return target.as_posix().partition("zoneinfo/")[2]
-
-
-async def _let_others_run() -> None:
-    import asyncio  # noqa: PLC0415
-
-    # A woken task may need a few turns of the loop before it sleeps again; ten is enough for
-    # chains of awaits and costs nothing in virtual time.
-    for _ in range(10):
-        await asyncio.sleep(0)

@@ -101,16 +101,16 @@ def whole_answer(line: socket, request: bytes, until: float, most: int) -> tuple
     """
     _set_time(line, until)
     line.sendall(request)
-    heard = bytearray()
+    received = bytearray()
     while True:
         _set_time(line, until)
         piece = line.recv(_PIECE)
         if not piece:
             break
-        heard += piece
-        if len(heard) > most:
+        received += piece
+        if len(received) > most:
             raise ConnectionError("the answer is too large")
-    head, mark, body = bytes(heard).partition(_HEAD_END)
+    head, mark, body = bytes(received).partition(_HEAD_END)
     if not mark:
         raise ConnectionError("the answer broke off")
     status, length = _read_head(head)
@@ -121,12 +121,12 @@ def whole_answer(line: socket, request: bytes, until: float, most: int) -> tuple
 
 def _short_answer(line: socket, until: float) -> tuple[int, str]:
     """Status and text of an answer whose connection stays open."""
-    heard = bytearray()
-    while _HEAD_END not in heard:
-        heard += _some(line, until)
-        if len(heard) > _PROOF_HEAD:
+    received = bytearray()
+    while _HEAD_END not in received:
+        received += _some(line, until)
+        if len(received) > _PROOF_HEAD:
             raise UnprovenError("its answer is too large")
-    head, _, start = bytes(heard).partition(_HEAD_END)
+    head, _, start = bytes(received).partition(_HEAD_END)
     status, length = _read_head(head)
     if status != 200:
         return status, ""
@@ -207,12 +207,12 @@ def is_loopback(host: str) -> bool:
     if host in ("localhost", "::1"):
         return True
     parts = host.split(".")
-    return len(parts) == 4 and parts[0] == "127" and all(map(_is_byte, parts))
-
-
-def _is_byte(part: str) -> bool:
-    plain = part.isascii() and part.isdigit() and len(part) <= 3
-    return plain and str(int(part)) == part and int(part) < 256
+    return (
+        len(parts) == 4
+        and parts[0] == "127"
+        and all(part.isascii() and part.isdigit() and len(part) <= 3 for part in parts)
+        and all(str(int(part)) == part and int(part) < 256 for part in parts)
+    )
 
 
 def is_token(text: str) -> bool:

@@ -220,7 +220,17 @@ class StateKeeper:
             try:
                 self._key = installation_key()
             except OSError as error:
-                self._note("key", _keyless(error))
+                why = (
+                    f"{error.filename} {error.problem}; fix: {error.fix}"
+                    if isinstance(error, NotPrivateError)
+                    else f"{error.strerror or type(error).__name__} in {key_folder()}"
+                )
+                self._note(
+                    "key",
+                    "calls are served, but this gateway cannot prove that it is yours, so that no"
+                    " command and no hook of Jackline will trust it: there is no installation key"
+                    f" ({why})",
+                )
                 raise
             self._notes.pop("key", None)
         return self._key
@@ -237,15 +247,3 @@ class StateKeeper:
         if self._notes.get(name) != words:
             self._notes[name] = words
             _log.error("%s", words)
-
-
-def _keyless(error: OSError) -> str:
-    why = (
-        f"{error.filename} {error.problem}; fix: {error.fix}"
-        if isinstance(error, NotPrivateError)
-        else f"{error.strerror or type(error).__name__} in {key_folder()}"
-    )
-    return (
-        f"calls are served, but this gateway cannot prove that it is yours, so that no command and"
-        f" no hook of Jackline will trust it: there is no installation key ({why})"
-    )

@@ -20,7 +20,7 @@ import msgspec
 from jackline.dialects.tokens_used import TokensUsed
 from jackline.errors import UnreadableError
 from jackline.foreign_files import open_foreign
-from jackline.transcripts.claude_code import read_transcript
+from jackline.transcripts.claude_code import ClaudeTranscript
 from jackline.transcripts.codex import CALL_OUTPUTS, CALLS, ROLLOUT_LINES, CodexPayload, CodexUsage
 from jackline.transcripts.conversation import SYNTHETIC
 from jackline.transcripts.records import (
@@ -208,7 +208,7 @@ def read_dead_agent(path: Path) -> DeadAgent:
     try:
         written = time_of_epoch(path.stat().st_mtime) or datetime.now(UTC)
         with open_foreign(path) as file:
-            found = read_transcript(path, LineReader(file), written=written)
+            found = ClaudeTranscript(path, LineReader(file), written).read()
         with open_foreign(path) as file:
             for line in LineReader(file):
                 record = decode(LINES, line)
