@@ -31,7 +31,6 @@
 
 Rules: (1) every leaf has a code, an HTTP status, a CLI exit code and an anchor in docs/errors.md;
 (2) `hint` says the command or change that fixes it; (3) no message holds a prompt, key or token.
-Not here: what a vendor's answer means (failures/).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: (1) an event is an immutable fact in the past tense; (2) the emitter does not know who
 listens, and works the same when nobody does; (3) no event holds a prompt, an answer or a secret.
-Not here: storing events (journal/), showing them (cli/, dashboard/).
 """
 
 from __future__ import annotations

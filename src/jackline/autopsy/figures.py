@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def counted(count: int, singular: str, plural: str | None = None) -> str:
+def counted(count: int, singular: str) -> str:
     """`1 agent`, `2,300 agents`."""
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+    return f"{count:,} {singular}{'' if count == 1 else 's'}"
 
 
 def times(count: int) -> str:

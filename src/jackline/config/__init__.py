@@ -117,7 +117,6 @@ def place_of_service(
     flags: Mapping[str, object] | None = None,
     environ: Mapping[str, str],
     cwd: Path,
-    folders: HomeFolders | None = None,
 ) -> ServicePlace:
     """Where the service lives, also while the configuration has faults.
 
@@ -130,5 +129,5 @@ def place_of_service(
         flags=flags or {},
         environ=environ,
         cwd=cwd,
-        folders=folders or HomeFolders.of_this_user(),
+        folders=HomeFolders.of_this_user(),
     )

@@ -157,6 +157,12 @@ class Declared:
             return value
         return duration_text(value) if self.setting.form is Form.DURATION else size_text(value)
 
+    def add_default(self, schema: dict[str, Any]) -> None:
+        """Put the default into this setting's part of the JSON Schema."""
+        schema.pop("default", None)
+        if self.default is not None and self.table is None:
+            schema["default"] = self.written(self.default)
+
     def from_variable(self, text: str) -> object:
         """What a variable's text says where something else than text is wanted; else the text."""
         text = text.strip()

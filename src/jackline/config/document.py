@@ -64,18 +64,12 @@ def _model(name: str, about: str, declared: Mapping[str, Declared]) -> type[_Tab
             Field(
                 default=None,
                 description=one.setting.doc or None,
-                json_schema_extra=partial(_write_default, one),
+                json_schema_extra=one.add_default,
             ),
         )
         for name, one in declared.items()
     }
     return create_model(name, __base__=_Table, __doc__=about, **fields)
-
-
-def _write_default(one: Declared, schema: dict[str, Any]) -> None:
-    schema.pop("default", None)
-    if one.default is not None and one.table is None:
-        schema["default"] = one.written(one.default)
 
 
 def _type(kind: Any, setting: Setting) -> Any:

@@ -215,6 +215,9 @@ def restrict(
         if key[0] == _UPSTREAM:
             continue
         rule = rule_of(key)
+        found = setting_at(key)
+        # Of a table of free names only the table's name is shown, since the rest is the file's.
+        name = dotted(plain(key) if found is None else found[0])
         before = holds.get(key, DEFAULTS.get(plain(key)))
         if rule is InProject.FREE:
             allowed.values[key] = value
@@ -226,7 +229,7 @@ def restrict(
             ):
                 allowed.values[key] = value
             else:
-                unpriced.append(_name(key))
+                unpriced.append(name)
         elif rule is InProject.MORE and (
             len(value) <= MOST_MORE and all(len(each) <= LONGEST_MORE for each in value)
         ):
@@ -235,7 +238,7 @@ def restrict(
             allowed.values[key] = value
         else:
             ignored = {InProject.LOWER: looser, InProject.MORE: too_long}.get(rule, closed)
-            ignored.append(_name(key))
+            ignored.append(name)
     allowed.origins = {key: layer.origins[key] for key in allowed.values}
     refused = tuple(_refusals(layer, file.path.parent))
     asks = None
@@ -291,9 +294,3 @@ def _refusals(layer: Layer, folder: Path) -> list[str]:
             # Else a repository could have any file of this user sent to its own server.
             found.append(f"{name}: a file outside the project is not sent for a project's file")
     return found
-
-
-def _name(key: Key) -> str:
-    """The setting's name; of a table of free names, the table's, since the rest is the file's."""
-    found = setting_at(key)
-    return dotted(plain(key) if found is None else found[0])

@@ -4,7 +4,6 @@ Rules: (1) a configuration never holds a secret itself, only where it is; (2) no
 secret, the output of a command, or a value that looked like a reference and is none; (3) a
 command does not depend on the working folder: its program is found by the absolute folders of the
 PATH or has its whole path, and it runs in the home folder.
-Not here: which settings are secrets (layers.py).
 """
 
 from __future__ import annotations
@@ -87,7 +86,20 @@ def _from_command(command: str, environ: Mapping[str, str]) -> str:
     words = shlex.split(command, posix=os.name != "nt")
     if not words:
         raise ValueError("there is no command after cmd:")
-    program = _program(words[0].strip('"') if os.name == "nt" else words[0], environ)
+    word = words[0].strip('"') if os.name == "nt" else words[0]
+    program: str | None = word
+    if not os.path.isabs(word):  # noqa: PTH117 -- a word, not yet a path
+        if os.path.dirname(word):  # noqa: PTH120
+            raise ValueError(
+                f"the command {word} cannot be run: which file that is depends on the working"
+                " folder; write the whole path"
+            )
+        program = find_program(word, environ)
+    if program is None:
+        raise ValueError(
+            f"the command {word} cannot be run: it is in no folder of the PATH"
+            " (relative folders do not count)"
+        )
     home = os.path.expanduser("~")  # noqa: PTH111 -- HOME counts, also where no user is known
     try:
         done = subprocess.run(  # noqa: S603 -- the user's own command, never a repository's (layers.py)
@@ -113,21 +125,3 @@ def _from_command(command: str, environ: Mapping[str, str]) -> str:
     if not secret:
         raise ValueError(f"the command {words[0]} printed nothing")
     return secret
-
-
-def _program(word: str, environ: Mapping[str, str]) -> str:
-    """The path of the program that a command names; ValueError when it has none to rely on."""
-    if os.path.isabs(word):  # noqa: PTH117 -- a word, not yet a path
-        return word
-    if os.path.dirname(word):  # noqa: PTH120
-        raise ValueError(
-            f"the command {word} cannot be run: which file that is depends on the working folder;"
-            " write the whole path"
-        )
-    found = find_program(word, environ)
-    if found is None:
-        raise ValueError(
-            f"the command {word} cannot be run: it is in no folder of the PATH"
-            " (relative folders do not count)"
-        )
-    return found

@@ -25,13 +25,11 @@ from jackline.failures.waits import (
     LONGEST,
     SPEND_CAP_REASONS,
     UNIFIED,
-    announced_window,
+    SpentWindow,
     body_reset,
     body_wait,
-    codex_window,
     header_wait,
     span,
-    spent_window,
 )
 
 _TROUBLE = re.compile(
@@ -288,7 +286,7 @@ def _by_headers(signals: FailureSignals, now: datetime) -> _Decision | None:
     headers = signals.headers
     reason = headers.get(f"{UNIFIED}overage-disabled-reason", "")
     if reason in SPEND_CAP_REASONS or headers.get(f"{UNIFIED}overage-daily-cap-paused") == "true":
-        window = spent_window(headers, now)
+        window = SpentWindow.of_subscription(headers, now)
         return _Decision(
             Verdict(Kind.BILLING, "spend_cap"),
             (f"{UNIFIED}overage-disabled-reason: {reason}",),
@@ -298,11 +296,11 @@ def _by_headers(signals: FailureSignals, now: datetime) -> _Decision | None:
         return _Decision(
             Verdict(Kind.SERVER_THROTTLE, "limit_check"), (f"{UNIFIED}…: fetch_error",)
         )
-    window = spent_window(headers, now) if signals.status in (None, 429) else None
+    window = SpentWindow.of_subscription(headers, now) if signals.status in (None, 429) else None
     window = (
         window
-        or codex_window(headers, now)
-        or announced_window(signals.codes, signals.payload.numbers, now)
+        or SpentWindow.of_codex(headers, now)
+        or SpentWindow.of_event(signals.codes, signals.payload.numbers, now)
     )
     if window is None or _by_rules((limits.BILLING,), signals) is not None:
         return None

@@ -6,8 +6,6 @@ JSON inside strings, one-element arrays and event streams are unwrapped; (4) of 
 whole chain of causes is used, loops cut; nothing is imported to recognise a class, names are
 enough; (5) everything is folded once, here; (6) the status is the innermost that is known, because
 bridges wrap a 429 in a 400 or a 200; (7) nothing is decided here.
-Not here: what the evidence means (rules/), folding (wording.py), exceptions of other programs,
-which arrive as text.
 """
 
 from __future__ import annotations
@@ -36,82 +34,26 @@ _MAX_CAUSES = 20
 # Of a stream that is no JSON the beginning and the end are used: how it ends matters most.
 _HALF_STREAM = 1 << 19
 
-_CODE_KEYS = frozenset(
-    {
-        "type",
-        "code",
-        "status",
-        "reason",
-        "error_code",
-        "errorcode",
-        "error_type",
-        "__type",
-        "name",
-        "subtype",
-        "terminal_reason",
-        "stop_reason",
-        "finish_reason",
-        "finishreason",
-        "blockreason",
-        "quotaid",
-        "error_name",
-        "error",
-        "exception_type",
-        "limit_source",
-        "stopreason",
-        ":exception-type",
-        "category",
-        "errortype",
-        "apierrortype",
-        "apierrorcode",
-        "ratelimittype",
-    }
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_CODE_KEYS = _words(
+    "type code status reason error_code errorcode error_type __type name subtype"
+    " terminal_reason stop_reason finish_reason finishreason blockreason quotaid error_name"
+    " error exception_type limit_source stopreason :exception-type category errortype"
+    " apierrortype apierrorcode ratelimittype"
 )
-_MESSAGE_KEYS = frozenset(
-    {
-        "message",
-        "detail",
-        "details",
-        "raw",
-        "title",
-        "errormessage",
-        "error_description",
-        "result",
-        "errors",
-        "explanation",
-        "error",
-        "msg",
-        "description",
-        "reason",
-        "error_message",
-        "originalmessage",
-        "quotametric",
-        "text",
-        "content",
-    }
+_MESSAGE_KEYS = _words(
+    "message detail details raw title errormessage error_description result errors"
+    " explanation error msg description reason error_message originalmessage quotametric text"
+    " content"
 )
-_NUMBER_KEYS = frozenset(
-    {
-        "retry_after",
-        "retryafter",
-        "retry_after_seconds",
-        "retrydelay",
-        "resets_at",
-        "resetsat",
-        "resets_in_seconds",
-        "status",
-        "code",
-        "httpstatuscode",
-        "statuscode",
-        "status_code",
-        "api_error_status",
-        "apierrorstatus",
-        "http_status",
-        "originalstatuscode",
-        "error_status",
-        "quota_limit_value",
-        "quotavalue",
-    }
+_NUMBER_KEYS = _words(
+    "retry_after retryafter retry_after_seconds retrydelay resets_at resetsat"
+    " resets_in_seconds status code httpstatuscode statuscode status_code api_error_status"
+    " apierrorstatus http_status originalstatuscode error_status quota_limit_value quotavalue"
 )
 # Below these keys is the output of a model or a tool; quoting an error is not having one.
 _OUTPUT_KEYS = frozenset(

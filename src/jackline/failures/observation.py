@@ -3,8 +3,6 @@
 Rules: (1) building an observation never raises and interprets nothing; anything may be missing;
 (2) a pasted text is never refused; (3) a JSON object that is not an observation is refused with
 the reason, so that a script can find the wrong line.
-Not here: parsing the payload (evidence.py), deciding (classify.py), reading files and standard
-input (cli/).
 """
 
 from __future__ import annotations
@@ -69,9 +67,9 @@ class Observation:
         return cls(Where.SSE, provider, 200, {}, body)
 
     @classmethod
-    def of_exception(cls, exception: BaseException, *, provider: str | None = None) -> Observation:
+    def of_exception(cls, exception: BaseException) -> Observation:
         """An exception raised in this process."""
-        return cls(Where.EXCEPTION, provider, exception=exception)
+        return cls(Where.EXCEPTION, exception=exception)
 
     @classmethod
     def of_text(cls, text: str) -> Observation:

@@ -3,7 +3,6 @@
 Rules: (1) a warning that names a limit is not a failure; (2) a tool that failed is not a model
 call that failed, even when it quotes one; (3) a missing answer is only blamed on the model when
 no API error is beside it.
-Not here: which agent was meant (autopsy/).
 """
 
 from __future__ import annotations

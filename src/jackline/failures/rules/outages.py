@@ -4,7 +4,6 @@ Rules: (1) an overload is known by its code before its text; (2) what a proxy re
 backend is the provider's fault, not the network's; a fault on this machine or its network is
 distinguished from the provider's; (3) a broken stream is distinguished from a late one; (4) a
 page where an answer should be comes from the network, whatever its status.
-Not here: limits (limits.py).
 """
 
 from __future__ import annotations
