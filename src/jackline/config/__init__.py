@@ -100,16 +100,11 @@ def load(
     but not followed, and are in their places: enough to show settings, not to run by them.
     `in_dollars` says that there is a limit in dollars beyond the configuration.
     """
-    from jackline.config.loader import load_document  # noqa: PLC0415 -- loads pydantic
+    from jackline.config.loader import Loader  # noqa: PLC0415 -- loads pydantic
 
-    return load_document(
-        flags=flags or {},
-        environ=environ,
-        cwd=cwd,
-        folders=folders or HomeFolders.of_this_user(),
-        with_secrets=with_secrets,
-        in_dollars=in_dollars,
-    )
+    loader = Loader(folders or HomeFolders.of_this_user())
+    loader.read(flags or {}, environ, cwd, in_dollars=in_dollars)
+    return loader.config(environ if with_secrets else None)
 
 
 def place_of_service(
@@ -123,11 +118,8 @@ def place_of_service(
     For whoever wants to end it or to get round it: a running service keeps its old configuration,
     and a slip in the new one must not stand between it and its user.
     """
-    from jackline.config.loader import load_place  # noqa: PLC0415 -- loads pydantic
+    from jackline.config.loader import Loader  # noqa: PLC0415 -- loads pydantic
 
-    return load_place(
-        flags=flags or {},
-        environ=environ,
-        cwd=cwd,
-        folders=HomeFolders.of_this_user(),
-    )
+    loader = Loader(HomeFolders.of_this_user())
+    loader.read(flags or {}, environ, cwd)
+    return loader.place()
