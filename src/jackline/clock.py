@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-# Whoever beats and is not heard of for so long was not running.
+# A process that has not beaten for so long was not running.
 _LONGEST_PAUSE = 10.0
 # A wall clock that is off by this was set. Time servers' small corrections follow unseen: vendors'
 # dates are whole seconds, and probes keep a second's distance from them.
@@ -91,7 +91,7 @@ class SystemClock:
         return self.in_host_zone(datetime.now(UTC))
 
     def in_host_zone(self, moment: datetime) -> datetime:
-        """The same moment in the host's zone; a naive one is taken to be there already."""
+        """The same moment in the host's zone; a naive one counts as being there already."""
         zone = host_zone()
         if zone is None:
             return moment.astimezone()
@@ -247,7 +247,7 @@ class BelievedTime:
 
     `elapsed` are real seconds that nobody sets. Whoever forgets records, or what was spent, by a
     clock that is wrong for an hour cannot undo it: a clock has to stay as it was set for a day.
-    It begins at `begins_at` if that is given, and at the wall clock's time otherwise.
+    It begins at `begins_at` if there is one, and at the wall clock's time otherwise.
     """
 
     def __init__(

@@ -348,11 +348,11 @@ def signature(key: bytes, purpose: str, *parts: bytes) -> str:
     return _sha256(bytes(sign ^ 0x5C for sign in block) + inner).hex()
 
 
-def is_signature(key: bytes, given: str, purpose: str, *parts: bytes) -> bool:
-    """Whether `given` is the signature of these parts, compared in constant time."""
+def is_signature(key: bytes, text: str, purpose: str, *parts: bytes) -> bool:
+    """Whether `text` is the signature of these parts, compared in constant time."""
     from _operator import _compare_digest  # noqa: PLC0415 -- `hmac` takes longer to load
 
-    return given.isascii() and _compare_digest(given, signature(key, purpose, *parts))
+    return text.isascii() and _compare_digest(text, signature(key, purpose, *parts))
 
 
 def quoted(path: str) -> str:

@@ -21,7 +21,7 @@ def own_command(*arguments: str) -> list[str]:
 def find_program(name: str, environ: Mapping[str, str] | None = None) -> str | None:
     """The path of a program on the PATH of this environment (ours if None); None if there is none.
 
-    A name with a folder in it is taken as it is: whoever wrote it meant that file.
+    A name with a folder in it is used as it is.
     """
     import shutil  # noqa: PLC0415 -- hooks do not need it
 

@@ -77,8 +77,8 @@ class Layer:
                 _put(document, _in_first(key), SETTINGS[key].from_variable(text))
             elif name.startswith(_SECTIONS):
                 close = difflib.get_close_matches(name, VARIABLES, n=1, cutoff=0.6)
-                meant = f"; did you mean {close[0]}?" if close else ""
-                faults.append(ConfigFault(name, "", f"there is no such key{meant}"))
+                offer = f"; did you mean {close[0]}?" if close else ""
+                faults.append(ConfigFault(name, "", f"there is no such key{offer}"))
             else:
                 warnings.append(f"{name} is not a variable that Jackline knows")
         layer = cls._checked(document, lambda place: origins.get(plain(place), "environment"), cwd)

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from jackline.failures.evidence import FailureSignals
 from jackline.failures.failure import Failure, Kind, Scope
 from jackline.failures.observation import Observation, Where
-from jackline.failures.resets import find_primary_reset, find_reset, find_wait
+from jackline.failures.resets import find_reset, find_wait
 from jackline.failures.rules import agents, hints, limits, outages, refusals
 from jackline.failures.rules.rule import KIND_DEFAULTS, FailureRule, Verdict
 from jackline.failures.waits import (
@@ -92,8 +92,7 @@ class _Decision:
 
         None also for a time further ahead than any window lasts.
         """
-        find = find_primary_reset if self.verdict.kind is Kind.BILLING else find_reset
-        printed = find(signals.prose, now)
+        printed = find_reset(signals.prose, now, primary=self.verdict.kind is Kind.BILLING)
         moment = self.resets_at or body_reset(signals.payload.numbers, now)
         if moment is None:
             moment = printed or (now + wait if wait is not None else None)

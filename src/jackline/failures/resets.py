@@ -195,18 +195,17 @@ _OWN_RETRY = rf"(?i)\bretrying (?:in|after) (?P<duration>{PHRASE})?[^·)]{{0,20}
 _LONGEST_OWN_WAIT = timedelta(seconds=60)
 
 
-def find_reset(text: str, now: datetime) -> datetime | None:
-    """The moment at which the limit ends by `text`, or None."""
+def find_reset(text: str, now: datetime, *, primary: bool = False) -> datetime | None:
+    """The moment at which the limit ends by `text`, or None.
+
+    With `primary` the resets of limits that do not block are left out.
+    """
+    text = compiled(_SECONDARY).sub(" ", text) if primary else text
     pipe = compiled(_PIPE).search(text)
     if pipe is not None:
         return read_epoch(pipe[1], now)
     text = compiled(_OWN_RETRY).sub(_vendor_wait, text)
     return _find(compiled(_SECONDARY).sub(" ", text), now) or _find(text, now)
-
-
-def find_primary_reset(text: str, now: datetime) -> datetime | None:
-    """As `find_reset`, but without the resets of limits that do not block."""
-    return find_reset(compiled(_SECONDARY).sub(" ", text), now)
 
 
 def find_wait(text: str) -> timedelta | None:

@@ -143,11 +143,11 @@ class SavedConversation:
                 self.answers += 1
         elif kind == "response_item" and payload.call_id is not None:
             if payload.type in CALLS:
-                given = payload.arguments or payload.input or ""
+                sent = payload.arguments or payload.input or ""
                 self.calls[payload.call_id] = TranscriptToolCall(
                     payload.call_id,
                     str(payload.name or ""),
-                    given if isinstance(given, str) else "",
+                    sent if isinstance(sent, str) else "",
                 )
             elif payload.type in CALL_OUTPUTS:
                 self.results[payload.call_id] = ""
