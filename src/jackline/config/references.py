@@ -102,7 +102,7 @@ def _from_command(command: str, environ: Mapping[str, str]) -> str:
         )
     home = os.path.expanduser("~")  # noqa: PTH111 -- HOME counts, also where no user is known
     try:
-        done = subprocess.run(  # noqa: S603 -- the user's own command, never a repository's (layers.py)
+        done = subprocess.run(  # noqa: S603 -- the user's own command, never a repository's (project.py)
             command if os.name == "nt" else words,  # Windows takes a command line apart itself
             executable=program,
             # Not the working folder, which may be a repository: `python -m` imports from there.
