@@ -17,7 +17,7 @@ from jackline.cli.arguments import parse_now_option
 from jackline.clock import SystemClock
 from jackline.errors import BadArgumentError, JacklineError
 from jackline.failures import Failure, Kind, classify
-from jackline.failures.observation import from_line, from_paste
+from jackline.failures.observation import Observation
 from jackline.failures.sentences import explain as explain_in_words
 
 _BARE = frozenset(("status 429", 'text "too many requests"'))
@@ -76,7 +76,9 @@ def explain(
                 f"--header {line!r} has no colon", hint="write it like -H 'retry-after: 30'"
             )
         headers[name.strip().lower()] = value.strip()
-    failure = classify(from_paste(_error_text(text), status=status, headers=headers), now=moment)
+    failure = classify(
+        Observation.from_paste(_error_text(text), status=status, headers=headers), now=moment
+    )
     explanation = _explanation(failure, moment)
     if as_json:
         document = {
@@ -108,7 +110,7 @@ def _answer_lines(now: datetime) -> int:
     bad = 0
     for line in sys.stdin.buffer:
         try:
-            answer = classify(from_line(line), now=now).to_json()
+            answer = classify(Observation.from_line(line), now=now).to_json()
         except JacklineError as error:
             bad += 1
             answer = {"error": error.message}
