@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.batches.batch import BatchCall, BatchReport, run_batch
+from jackline.batches.batch import run_batch
 from jackline.batches.orphan_guard import _SCRIPT
 from jackline.batches.processes import is_secret, without_secrets
 from jackline.batches.shell import ShellTool
-from jackline.batches.tool import ClippedOutput, JsonObject, ToolContext
+from jackline.batches.tool import BatchCall, BatchReport, ClippedOutput, JsonObject, ToolContext
 from jackline.clock import VirtualClock
 from tests.batches.scripted_tools import gone, is_alive, written
 

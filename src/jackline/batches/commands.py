@@ -81,9 +81,12 @@ def read_command(line: str, *, windows: bool = False) -> tuple[CommandStage, ...
     """The stages of a command line; NotSimpleError when it is not a simple one."""
     if len(line) > LONGEST_LINE:
         raise NotSimpleError(f"more than {LONGEST_LINE:,} characters, which is too long")
-    if windows:
-        return _read_on_windows(line)
-    return _Reading(line).stages()
+    if not windows:
+        return _Reading(line).stages()
+    # cmd.exe has its own quoting, and programs split their words themselves: plain words only.
+    if not line.strip() or not PLAIN_ON_WINDOWS.fullmatch(line):
+        raise NotSimpleError("characters that Windows may read in its own way")
+    return (CommandStage("", tuple(CommandWord(text) for text in line.split())),)
 
 
 def read_words(line: str, *, windows: bool = False) -> tuple[str, ...]:
@@ -112,13 +115,6 @@ def read_pattern(pattern: str, *, windows: bool = False) -> tuple[tuple[str, ...
     return tuple(word.pieces for word in stages[0].words)
 
 
-def _read_on_windows(line: str) -> tuple[CommandStage, ...]:
-    # cmd.exe has its own quoting, and programs split their words themselves: plain words only.
-    if not line.strip() or not PLAIN_ON_WINDOWS.fullmatch(line):
-        raise NotSimpleError("characters that Windows may read in its own way")
-    return (CommandStage("", tuple(CommandWord(text) for text in line.split())),)
-
-
 class _Reading:
     """One pass over a line."""
 
@@ -138,7 +134,10 @@ class _Reading:
             if rest in " \t":
                 self._at += 1
             elif nowhere := _TO_NOWHERE.match(self._line, self._at):
-                self._silence(nowhere)
+                self._at = nowhere.end()
+                self._redirected = True
+                if nowhere["from"] != "2" and "/dev/null" in nowhere[0]:
+                    self._silenced = True
             elif operator := _OPERATOR.match(self._line, self._at):
                 self._at = operator.end()
                 self._finish_stage(operator[0])
@@ -146,13 +145,6 @@ class _Reading:
                 self._words.append(self._word())
         self._finish_stage("")
         return tuple(self._stages)
-
-    def _silence(self, redirection: re.Match[str]) -> None:
-        self._at = redirection.end()
-        self._redirected = True
-        self._silenced = self._silenced or (
-            redirection["from"] != "2" and "/dev/null" in redirection[0]
-        )
 
     def _finish_stage(self, joint: str) -> None:
         if not self._words:

@@ -17,19 +17,17 @@ import stat
 import sys
 import threading
 from base64 import b64encode
-from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from uuid import uuid4
-from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
 from jackline.batches import search_worker
-from jackline.batches.arguments import Arguments, checked, inside, schema_of, shown
+from jackline.batches.arguments import Arguments, inside
 from jackline.batches.processes import FinishedCommand, ProcessCommand, run_process, without_secrets
-from jackline.batches.threads import SharedPlaces, in_own_thread, places_in_all
+from jackline.batches.threads import SharedPlaces, in_own_thread
 from jackline.batches.tool import JsonObject, ToolContext, ToolFailedError, ToolOutput
 
 _MOST_LINES = 2_000
@@ -45,9 +43,8 @@ _IMAGES = {
     ".webp": "image/webp",
 }
 
-_READS_AT_ONCE = 4
-"""Over all batches: each holds a whole file in memory for a moment."""
-_reading: SharedPlaces = WeakKeyDictionary()
+# Over all batches: each read holds a whole file in memory for a moment.
+_reading = SharedPlaces(4)
 _one_change_at_a_time = threading.Lock()
 
 
@@ -83,7 +80,7 @@ class ReadTool:
         "Reads a file of the working folder. Lines come with their numbers and a tab, which are "
         "not part of the file. Images are shown."
     )
-    input_schema = schema_of(ReadArguments)
+    input_schema = ReadArguments.json_schema()
 
     def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- for any arguments
         """Reading changes nothing."""
@@ -91,9 +88,47 @@ class ReadTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The lines asked for."""
-        asked = checked(ReadArguments, arguments)
-        async with places_in_all(_reading, _READS_AT_ONCE):
-            return await in_own_thread(lambda: _read(asked, context.cwd), "jackline-read")
+        asked = ReadArguments.checked(arguments)
+        async with _reading.here():
+            return await in_own_thread(lambda: self._read(asked, context.cwd), "jackline-read")
+
+    def _read(self, asked: ReadArguments, folder: Path) -> ToolOutput:
+        path = inside(folder, asked.path)
+        content = _content(path, asked.path)
+        kind = _IMAGES.get(path.suffix.lower())
+        if kind is not None and len(content) <= _LARGEST_IMAGE:
+            source = {"type": "base64", "media_type": kind, "data": b64encode(content).decode()}
+            return ToolOutput(f"{asked.path}: an image", ({"type": "image", "source": source},))
+        if b"\0" in content:
+            return ToolOutput(f"({asked.path} is binary, {len(content):,} bytes, not shown)")
+        content = content.removesuffix(b"\n")
+        if not content:
+            return ToolOutput(f"({asked.path} is empty)")
+        # By line feeds alone, as grep, compilers and editors count. One line at a time: a list of
+        # all of them would take many times the file's size.
+        many = content.count(b"\n") + 1
+        first = asked.offset - 1
+        part = [
+            line.removesuffix(b"\n").decode("utf-8", "replace")
+            for line in islice(BytesIO(content), first, first + asked.limit)
+        ]
+        if first == many - 1 and not part:
+            part = [""]  # a last line that is empty
+        if not part:
+            raise ToolFailedError(f"{asked.path!r} has only {many:,} lines")
+        last = first + len(part)
+        if last == many - 1 and len(part) < asked.limit:
+            part.append("")
+            last += 1
+        text = ""
+        for number, ended in enumerate(part, asked.offset):
+            line = ended.removesuffix("\r")
+            if len(line) > _LONGEST_LINE:
+                line = f"{line[:_LONGEST_LINE]}… (line cut)"
+            text += f"{number:>6}\t{line}\n"
+        if last < many:
+            text += f"(lines {first + 1:,} to {last:,} of {many:,}; go on with offset={last + 1})\n"
+        return ToolOutput(text)
 
 
 class WriteTool:
@@ -101,7 +136,7 @@ class WriteTool:
 
     name = "write"
     description = "Writes a whole file inside the working folder, replacing what was there."
-    input_schema = schema_of(WriteArguments)
+    input_schema = WriteArguments.json_schema()
 
     def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- for any arguments
         """Writing is never harmless."""
@@ -109,8 +144,17 @@ class WriteTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """What was written, in a sentence."""
-        asked = checked(WriteArguments, arguments)
-        return await in_own_thread(lambda: _write(asked, context.cwd), "jackline-write")
+        asked = WriteArguments.checked(arguments)
+        return await in_own_thread(lambda: self._write(asked, context.cwd), "jackline-write")
+
+    def _write(self, asked: WriteArguments, folder: Path) -> ToolOutput:
+        path = inside(folder, asked.path)
+        with _one_change_at_a_time:
+            existed = path.exists()
+            _replace(path, asked.content.encode("utf-8", "surrogatepass"), asked.path)
+        lines = len(asked.content.splitlines())
+        did = "replaced" if existed else "made"
+        return ToolOutput(f"{did} {path.relative_to(folder.resolve()).as_posix()}, {lines:,} lines")
 
 
 class EditTool:
@@ -121,7 +165,7 @@ class EditTool:
         "Replaces a text in a file of the working folder. The text must be there exactly once, "
         "unless `every` is true."
     )
-    input_schema = schema_of(EditArguments)
+    input_schema = EditArguments.json_schema()
 
     def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- for any arguments
         """Editing is never harmless."""
@@ -129,42 +173,37 @@ class EditTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """What was replaced, in a sentence."""
-        asked = checked(EditArguments, arguments)
-        return await in_own_thread(lambda: _edit(asked, context.cwd), "jackline-edit")
+        asked = EditArguments.checked(arguments)
+        return await in_own_thread(lambda: self._edit(asked, context.cwd), "jackline-edit")
 
-
-def _read(asked: ReadArguments, folder: Path) -> ToolOutput:
-    path = inside(folder, asked.path)
-    content = _content(path, asked.path)
-    kind = _IMAGES.get(path.suffix.lower())
-    if kind is not None and len(content) <= _LARGEST_IMAGE:
-        source = {"type": "base64", "media_type": kind, "data": b64encode(content).decode()}
-        return ToolOutput(f"{asked.path}: an image", ({"type": "image", "source": source},))
-    if b"\0" in content:
-        return ToolOutput(f"({asked.path} is binary, {len(content):,} bytes, not shown)")
-    content = content.removesuffix(b"\n")
-    if not content:
-        return ToolOutput(f"({asked.path} is empty)")
-    # By line feeds alone, as grep, compilers and editors count. One line at a time: a list of all
-    # of them would take many times the file's size.
-    many = content.count(b"\n") + 1
-    first = asked.offset - 1
-    part = [
-        line.removesuffix(b"\n").decode("utf-8", "replace")
-        for line in islice(BytesIO(content), first, first + asked.limit)
-    ]
-    if first == many - 1 and not part:
-        part = [""]  # a last line that is empty
-    if not part:
-        raise ToolFailedError(f"{asked.path!r} has only {many:,} lines")
-    last = first + len(part)
-    if last == many - 1 and len(part) < asked.limit:
-        part.append("")
-        last += 1
-    text = "".join(f"{number:>6}\t{_cut(line)}\n" for number, line in enumerate(part, asked.offset))
-    if last < many:
-        text += f"(lines {first + 1:,} to {last:,} of {many:,}; go on with offset={last + 1})\n"
-    return ToolOutput(text)
+    def _edit(self, asked: EditArguments, folder: Path) -> ToolOutput:
+        path = inside(folder, asked.path)
+        with _one_change_at_a_time:
+            # Bytes, not text: what is not touched stays as it is, line ends and odd bytes included.
+            before = _content(path, asked.path)
+            old, new = asked.old.encode(), asked.new.encode()
+            if b"\r\n" in before and b"\r\n" not in old:
+                old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\n", b"\r\n")
+            count = before.count(old)
+            if count == 0:
+                raise ToolFailedError(
+                    f"the text to replace is not in {asked.path!r}; read the file and give it"
+                    " exactly",
+                    ended_by="not found",
+                )
+            if count > 1 and not asked.every:
+                raise ToolFailedError(
+                    f"the text to replace is {count} times in {asked.path!r}; give more of its "
+                    "surroundings, or `every`",
+                    ended_by="not unique",
+                )
+            if len(before) + count * (len(new) - len(old)) > _LARGEST:
+                raise ToolFailedError(
+                    f"{asked.path!r} would have more than {_LARGEST:,} bytes", ended_by="too large"
+                )
+            _replace(path, before.replace(old, new), asked.path)
+        shown = path.relative_to(folder.resolve()).as_posix()
+        return ToolOutput(f"replaced {count} place{'s' if count > 1 else ''} in {shown}")
 
 
 def _content(path: Path, given: str) -> bytes:
@@ -189,44 +228,6 @@ def _content(path: Path, given: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise _said(error, given, "read") from error
-
-
-def _write(asked: WriteArguments, folder: Path) -> ToolOutput:
-    path = inside(folder, asked.path)
-    with _one_change_at_a_time:
-        existed = path.exists()
-        _replace(path, asked.content.encode("utf-8", "surrogatepass"), asked.path)
-    lines = len(asked.content.splitlines())
-    did = "replaced" if existed else "made"
-    return ToolOutput(f"{did} {shown(folder, path)}, {lines:,} lines")
-
-
-def _edit(asked: EditArguments, folder: Path) -> ToolOutput:
-    path = inside(folder, asked.path)
-    with _one_change_at_a_time:
-        # Bytes, not text: what is not touched stays as it is, line ends and odd bytes included.
-        before = _content(path, asked.path)
-        old, new = asked.old.encode(), asked.new.encode()
-        if b"\r\n" in before and b"\r\n" not in old:
-            old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\n", b"\r\n")
-        count = before.count(old)
-        if count == 0:
-            raise ToolFailedError(
-                f"the text to replace is not in {asked.path!r}; read the file and give it exactly",
-                ended_by="not found",
-            )
-        if count > 1 and not asked.every:
-            raise ToolFailedError(
-                f"the text to replace is {count} times in {asked.path!r}; give more of its "
-                "surroundings, or `every`",
-                ended_by="not unique",
-            )
-        if len(before) + count * (len(new) - len(old)) > _LARGEST:
-            raise ToolFailedError(
-                f"{asked.path!r} would have more than {_LARGEST:,} bytes", ended_by="too large"
-            )
-        _replace(path, before.replace(old, new), asked.path)
-    return ToolOutput(f"replaced {count} place{'s' if count > 1 else ''} in {shown(folder, path)}")
 
 
 def _replace(path: Path, content: bytes, given: str) -> None:
@@ -258,11 +259,6 @@ def _said(error: OSError, given: str, done: str) -> ToolFailedError:
     return ToolFailedError(f"{given!r} cannot be {done}: {why}", ended_by=why.lower())
 
 
-def _cut(line: str) -> str:
-    line = line.removesuffix("\r")
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}… (line cut)"
-
-
 AT_ONCE = 4
 """So many processes one batch has at most."""
 AT_ONCE_IN_ALL = 16
@@ -273,8 +269,7 @@ _SECONDS = 60.0
 _COMPILE_SECONDS = 5.0
 _LAST = "\x1e"
 
-_in_all: SharedPlaces = WeakKeyDictionary()
-"""Places for all batches of a loop."""
+_searching = SharedPlaces(AT_ONCE_IN_ALL)
 
 
 class SearchArguments(Arguments):
@@ -301,7 +296,7 @@ class SearchTool:
         "Searches files of the working folder for a regular expression (Python's) and gives the "
         "matching lines as path:line:text. Version control, caches and binary files are left out."
     )
-    input_schema = schema_of(SearchArguments)
+    input_schema = SearchArguments.json_schema()
 
     def __init__(
         self, *, seconds: float = _SECONDS, compile_seconds: float = _COMPILE_SECONDS
@@ -316,72 +311,55 @@ class SearchTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The matching lines."""
-        asked = checked(SearchArguments, arguments)
-        root = inside(context.cwd, asked.path)
+        asked = SearchArguments.checked(arguments)
+        cwd, root = context.cwd.resolve(), inside(context.cwd, asked.path)
         if not root.exists():
             raise ToolFailedError(f"there is no {asked.path!r}", ended_by="no such path")
-        # Not passed on as it comes: the last line is for us alone, and hits are short.
-        command = replace(self._command(asked, context.cwd, root), seconds=self._seconds)
-        # First its own: the batches' queue for the others is then short, and each has its turn.
-        async with self._places, places_in_all(_in_all, AT_ONCE_IN_ALL):
-            return _answer(await run_process(command, _nobody), asked)
-
-    def _command(self, asked: SearchArguments, cwd: Path, root: Path) -> ProcessCommand:
         question = {
             "pattern": asked.pattern,
             "compile_seconds": self._compile_seconds,
-            "path": shown(cwd, root),
+            "path": root.relative_to(cwd).as_posix(),
             "files": asked.files,
             "any_case": asked.any_case,
             "most": asked.most,
             "largest": _LARGEST_SEARCHED,
         }
-        return ProcessCommand(
+        command = ProcessCommand(
             argv=(sys.executable, "-I", "-S", "-W", "ignore", str(search_worker.__file__)),
-            cwd=cwd.resolve(),
+            cwd=cwd,
             environ=without_secrets(os.environ),
+            seconds=self._seconds,
             limit=1_000_000,
             stdin=json.dumps(question).encode(),
         )
+        # First its own: the batches' queue for the others is then short, and each has its turn.
+        async with self._places, _searching.here():
+            # Not passed on as it comes: the last line is for us alone, and hits are short.
+            return self._output(await run_process(command), asked.most)
 
-
-def _nobody(_text: str) -> None:
-    """Hear nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Summary:
-    found: int
-    files: int
-    full: bool
-    too_large: list[str]
-
-
-def _answer(finished: FinishedCommand, asked: SearchArguments) -> ToolOutput:
-    hits, _, last = finished.output.rpartition(_LAST)
-    if finished.timed_out:
-        raise ToolFailedError(
-            "timed out; use a simpler pattern or fewer files",
-            output=finished.output,
-            ended_by="timed out",
-        )
-    if finished.exit_code != 0 or not last:
-        raise ToolFailedError(
-            "the search ended before its time", output=hits, exit_code=finished.exit_code
-        )
-    said = json.loads(last)
-    if "bad_pattern" in said:
-        raise ToolFailedError(
-            f"the pattern is no regular expression: {said['bad_pattern']}", ended_by="bad pattern"
-        )
-    summary = _Summary(**said)
-    notes = []
-    if not summary.found:
-        notes.append(f"no line of {summary.files:,} files matches")
-    if summary.full:
-        notes.append(
-            f"only the first {asked.most:,}; narrow the pattern or name `files` for others"
-        )
-    if summary.too_large:
-        notes.append(f"left out, being too large: {', '.join(summary.too_large)}")
-    return ToolOutput(hits + (f"({'; '.join(notes)})\n" if notes else ""))
+    def _output(self, finished: FinishedCommand, most: int) -> ToolOutput:
+        hits, _, last = finished.output.rpartition(_LAST)
+        if finished.timed_out:
+            raise ToolFailedError(
+                "timed out; use a simpler pattern or fewer files",
+                output=finished.output,
+                ended_by="timed out",
+            )
+        if finished.exit_code != 0 or not last:
+            raise ToolFailedError(
+                "the search ended before its time", output=hits, exit_code=finished.exit_code
+            )
+        summary = json.loads(last)
+        if "bad_pattern" in summary:
+            raise ToolFailedError(
+                f"the pattern is no regular expression: {summary['bad_pattern']}",
+                ended_by="bad pattern",
+            )
+        notes = []
+        if not summary["found"]:
+            notes.append(f"no line of {summary['files']:,} files matches")
+        if summary["full"]:
+            notes.append(f"only the first {most:,}; narrow the pattern or name `files` for others")
+        if summary["too_large"]:
+            notes.append(f"left out, being too large: {', '.join(summary['too_large'])}")
+        return ToolOutput(hits + (f"({'; '.join(notes)})\n" if notes else ""))

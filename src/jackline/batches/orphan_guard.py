@@ -17,7 +17,6 @@ import atexit
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -30,20 +29,14 @@ _PROCESSES = Path("/proc")
 
 def end_strays(mark: str) -> None:
     """End every process that carries the mark."""
-    for process in _marked(f"{MARK}={mark}".encode()):
-        with suppress(ProcessLookupError, PermissionError):  # it ended by itself meanwhile
-            os.kill(process, getattr(signal, "SIGKILL", signal.SIGTERM))
-
-
-def _marked(line: bytes) -> Iterator[int]:
     if not (_PROCESSES / "self" / "environ").exists():
         return
+    line = f"{MARK}={mark}".encode()
     for entry in _PROCESSES.iterdir():
-        if entry.name.isdigit():
-            # Strangers' processes cannot be read, and any may end while we look.
-            with suppress(OSError):
-                if line in (entry / "environ").read_bytes().split(b"\0"):
-                    yield int(entry.name)
+        # Strangers' processes cannot be read, and any may end while we look.
+        with suppress(OSError):
+            if entry.name.isdigit() and line in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
 _SCRIPT = """
@@ -98,9 +91,6 @@ class OrphanGuard:
             self._stop(self._owner)  # somebody ended it; the next one takes over its list
         elif self._owner != os.getpid():
             self._groups.clear()  # we are a fork; the commands are our parent's
-        self._start()
-
-    def _start(self) -> None:
         self._token = uuid4().hex
         if os.name == "nt":
             return

@@ -20,13 +20,13 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Literal
 
 from jackline.batches.orphan_guard import MARK, end_strays, guard
@@ -83,7 +83,7 @@ _BINARY = "\0"
 class OutputListener:
     """Hears one command out."""
 
-    def __init__(self, limit: int, heard: Callable[[str], None]) -> None:
+    def __init__(self, limit: int, heard: Callable[[str], None] | None) -> None:
         self.size = 0
         """Bytes so far."""
         self._kept = ClippedOutput(limit)
@@ -106,7 +106,7 @@ class OutputListener:
             return
         self._is_binary = self._is_binary or _BINARY in text
         self._kept.add(text)
-        if self._passed_on < _PASSED_ON_AS_IT_COMES:
+        if self._heard is not None and self._passed_on < _PASSED_ON_AS_IT_COMES:
             self._passed_on += len(text)
             self._heard(text.replace(_BINARY, "\N{REPLACEMENT CHARACTER}"))
 
@@ -135,9 +135,21 @@ class ProcessCommand:
     line: str | None = None
     """Used instead of `argv` on Windows, where quoted words do not survive the way to the shell."""
 
+    def input(self) -> IO[bytes]:
+        """A file to read from: unlike a pipe, it takes any size at once and never breaks."""
+        if self.stdin is None:
+            return Path(os.devnull).open("rb")
+        file = TemporaryFile()  # noqa: SIM115 -- closed by whoever asked for it
+        file.write(self.stdin)
+        file.seek(0)
+        return file
+
 
 class StartedCommand(ABC):
-    """A command that was started; also the receiver of its pipe and its process."""
+    """A command that was started; also the receiver of its pipe and its process.
+
+    It leads a process group of its own, with the number of its process.
+    """
 
     def __init__(self, listener: OutputListener) -> None:
         loop = asyncio.get_running_loop()
@@ -151,56 +163,63 @@ class StartedCommand(ABC):
     async def finish(self) -> int | None:
         """Let go of pipe and process; the exit code, or None when even the system cannot end it."""
 
+    def settle(self, waited: asyncio.Future[None]) -> None:
+        """Note that `exited` or `silent` has come."""
+        if not waited.done():
+            waited.set_result(None)
 
-async def start(command: ProcessCommand, listener: OutputListener) -> StartedCommand:
-    """The running command; OSError when it cannot be started."""
-    with _input(command.stdin) as stdin:
-        if os.name == "nt":
-            return await _OnWindows.start(command, listener, stdin)
-        return await _OnPosix.start(command, listener, stdin)
+    async def reaches(
+        self, waited: asyncio.Future[None], stop: asyncio.Event, seconds: float | None
+    ) -> bool:
+        """Whether `exited` or `silent` comes before it is stopped and before the time is up."""
+        stopped = asyncio.ensure_future(stop.wait())
+        awaited: list[asyncio.Future[None] | asyncio.Future[Literal[True]]] = [waited, stopped]
+        try:
+            await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+        return waited.done()
 
-
-def _input(content: bytes | None) -> IO[bytes]:
-    """A file to read from: unlike a pipe, it takes any size at once and never breaks."""
-    if content is None:
-        return Path(os.devnull).open("rb")
-    file = tempfile.TemporaryFile()  # noqa: SIM115 -- closed by whoever asked for it
-    file.write(content)
-    file.seek(0)
-    return file
-
-
-def _settle(waited: asyncio.Future[None]) -> None:
-    if not waited.done():
-        waited.set_result(None)
-
-
-def _popen(command: ProcessCommand, stdin: IO[bytes]) -> subprocess.Popen[bytes]:
-    # Starting blocks the loop for about a millisecond, as every way of starting does.
-    return subprocess.Popen(  # noqa: S603 -- running commands is what it is for
-        command.argv,
-        cwd=command.cwd,
-        env=dict(command.environ),
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    def signal_group(self, *, forced: bool) -> None:
+        """Ask its group to end, or end it."""
+        if sys.platform == "win32":
+            # Windows has no groups that end together; its own tool walks the tree. A tree that is
+            # gone already is what we want, so its complaint is not read.
+            subprocess.run(  # noqa: S603 -- a fixed program and a number
+                [system_program("taskkill"), "/F", "/T", "/PID", str(self.pid)],
+                capture_output=True,
+                check=False,
+            )
+        else:
+            # Nothing is left, or zombies (macOS).
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL if forced else signal.SIGTERM)
 
 
 class _OnPosix(StartedCommand, asyncio.Protocol):
     """Not the loop's own subprocess: uvloop's lets children inherit more than their three files."""
 
-    _process: subprocess.Popen[bytes]
     _pipe: asyncio.BaseTransport
+
+    def __init__(self, command: ProcessCommand, listener: OutputListener, stdin: IO[bytes]) -> None:
+        super().__init__(listener)
+        # Starting blocks the loop for about a millisecond, as every way of starting does.
+        self._process = subprocess.Popen(  # noqa: S603 -- running commands is what it is for
+            command.argv,
+            cwd=command.cwd,
+            env=dict(command.environ),
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
 
     @classmethod
     async def start(
         cls, command: ProcessCommand, listener: OutputListener, stdin: IO[bytes]
     ) -> _OnPosix:
-        self = cls(listener)
-        self._process = _popen(command, stdin)
-        self.pid = self._process.pid
+        self = cls(command, listener, stdin)
         loop = asyncio.get_running_loop()
         self._pipe, _ = await loop.connect_read_pipe(lambda: self, self._process.stdout)
         waiting = threading.Thread(target=self._wait, args=(loop,), daemon=True)
@@ -215,7 +234,7 @@ class _OnPosix(StartedCommand, asyncio.Protocol):
             else:  # macOS before Python 3.13
                 self._process.wait()
         with suppress(RuntimeError):  # the loop is gone, and with it whoever waited
-            loop.call_soon_threadsafe(_settle, self.exited)
+            loop.call_soon_threadsafe(self.settle, self.exited)
 
     def data_received(self, data: bytes) -> None:
         """The next bytes of its output."""
@@ -223,7 +242,7 @@ class _OnPosix(StartedCommand, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's words
         """Nobody holds the writing end any more, or we let go of ours."""
-        _settle(self.silent)
+        self.settle(self.silent)
 
     async def finish(self) -> int | None:
         """Let go of pipe and process."""
@@ -262,11 +281,11 @@ class _OnWindows(StartedCommand, asyncio.SubprocessProtocol):
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
         """Nobody holds the writing end any more."""
-        _settle(self.silent)
+        self.settle(self.silent)
 
     def process_exited(self) -> None:
         """The process itself has ended; its children may live."""
-        _settle(self.exited)
+        self.settle(self.exited)
 
     async def finish(self) -> int | None:
         """Let go of pipe and process."""
@@ -274,8 +293,6 @@ class _OnWindows(StartedCommand, asyncio.SubprocessProtocol):
         await asyncio.wait([self.silent], timeout=_CLOSES_S)
         return self._transport.get_returncode()
 
-
-__all__ = ["FinishedCommand", "ProcessCommand", "exit_text", "run_process"]
 
 ASKED_S = 2.0
 """How long a process group may take to end by itself once asked to."""
@@ -296,8 +313,10 @@ class FinishedCommand:
     """Something that it had left in the background, still printing, was ended."""
 
 
-async def run_process(command: ProcessCommand, heard: Callable[[str], None]) -> FinishedCommand:
-    """How the command ended; OSError when it cannot be started.
+async def run_process(
+    command: ProcessCommand, heard: Callable[[str], None] | None = None
+) -> FinishedCommand:
+    """How the command ended; OSError when it cannot be started. `heard` gets output as it comes.
 
     Being cancelled ends the whole process group before the cancellation goes on.
     """
@@ -322,19 +341,25 @@ async def _live(
 ) -> FinishedCommand:
     mark = guard.mark()
     marked = replace(command, environ={**command.environ, MARK: mark})
-    started = await start(marked, listener)
+    kind = _OnWindows if os.name == "nt" else _OnPosix
+    with command.input() as stdin:
+        started = await kind.start(marked, listener, stdin)
     guard.watch(started.pid)
     in_time = left_behind = False
     try:
-        in_time = await _first_of(started.exited, stop, command.seconds)
+        in_time = await started.reaches(started.exited, stop, command.seconds)
         if in_time:
-            left_behind = not await _fell_silent(started, stop)
+            # Somebody in the background may still hold its output, and print.
+            left_behind, before = True, -1
+            while left_behind and not stop.is_set() and before != listener.size:
+                before = listener.size
+                left_behind = not await started.reaches(started.silent, stop, _LINGERS_S)
         else:
-            _signal_group(started.pid, forced=False)
+            started.signal_group(forced=False)
             await asyncio.wait([started.exited], timeout=ASKED_S)
     finally:
         # Also after a good end: what it left in the background would outlive the call.
-        _signal_group(started.pid, forced=True)
+        started.signal_group(forced=True)
         if not in_time:
             end_strays(mark)
         guard.forget(started.pid)
@@ -346,47 +371,6 @@ async def _live(
         output=listener.text,
         timed_out=not in_time,
         left_behind=left_behind,
-    )
-
-
-async def _first_of(
-    exited: asyncio.Future[None], stop: asyncio.Event, seconds: float | None
-) -> bool:
-    """Whether the process ended by itself before it was stopped and before its time was up."""
-    stopped = asyncio.ensure_future(stop.wait())
-    awaited: list[asyncio.Future[None] | asyncio.Future[Literal[True]]] = [exited, stopped]
-    try:
-        await asyncio.wait(awaited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopped.cancel()
-    return exited.done()
-
-
-async def _fell_silent(started: StartedCommand, stop: asyncio.Event) -> bool:
-    """Whether its output came to an end; False when somebody in the background still holds it."""
-    before = -1
-    while not stop.is_set() and before != started.listener.size:
-        before = started.listener.size
-        if await _first_of(started.silent, stop, _LINGERS_S):
-            return True
-    return False
-
-
-def _signal_group(group: int, *, forced: bool) -> None:
-    if sys.platform == "win32":
-        _end_tree_on_windows(group)
-    else:
-        with suppress(ProcessLookupError, PermissionError):  # nothing is left, or zombies (macOS)
-            os.killpg(group, signal.SIGKILL if forced else signal.SIGTERM)
-
-
-def _end_tree_on_windows(root: int) -> None:
-    # Windows has no groups that end together; its own tool walks the tree. A tree that is gone
-    # already is what we want, so its complaint is not read.
-    subprocess.run(  # noqa: S603 -- a fixed program and a number
-        [system_program("taskkill"), "/F", "/T", "/PID", str(root)],
-        capture_output=True,
-        check=False,
     )
 
 

@@ -12,20 +12,14 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from pydantic import Field, model_validator
 
-from jackline.batches.arguments import Arguments, checked, inside, schema_of
+from jackline.batches.arguments import Arguments, inside
 from jackline.batches.known_commands import changes_nothing, program, usually_prints
-from jackline.batches.processes import (
-    FinishedCommand,
-    ProcessCommand,
-    exit_text,
-    run_process,
-    without_secrets,
-)
+from jackline.batches.processes import ProcessCommand, exit_text, run_process, without_secrets
 from jackline.batches.tool import (
     OUTPUT_CHARACTERS,
     CallLabel,
@@ -37,7 +31,6 @@ from jackline.batches.tool import (
 from jackline.programs import find_program
 
 _ON_WINDOWS = os.name == "nt"
-_LEFT_BEHIND = "\n(What it had left running in the background was ended.)"
 
 
 class ShellArguments(Arguments):
@@ -59,17 +52,12 @@ class ShellArguments(Arguments):
             raise ValueError("a command needs a program, and cannot hold a NUL character")
         return self
 
-    @property
-    def line(self) -> str:
-        """The command as one would type it."""
-        return self.command if self.command is not None else shlex.join(self.argv or ())
-
 
 class ShellTool:
     """Runs commands; one value serves any number of calls."""
 
     name = "shell"
-    input_schema = schema_of(ShellArguments)
+    input_schema = ShellArguments.json_schema()
 
     def __init__(
         self,
@@ -101,12 +89,12 @@ class ShellTool:
 
     def read_only(self, arguments: JsonObject) -> bool:
         """Whether the command is known to change nothing."""
-        line = _line(arguments)
+        line = self._line(arguments)
         return line is not None and changes_nothing(line, windows=_ON_WINDOWS)
 
     def words(self, arguments: JsonObject) -> CallLabel:
         """The program's name, and the command."""
-        line = _line(arguments)
+        line = self._line(arguments)
         if line is None:
             return CallLabel(self.name, self.name)
         return CallLabel(
@@ -115,20 +103,30 @@ class ShellTool:
             usually_prints=usually_prints(line, windows=_ON_WINDOWS),
         )
 
+    def _line(self, arguments: JsonObject) -> str | None:
+        """The command as typed, from arguments that nobody has checked yet."""
+        command, argv = arguments.get("command"), arguments.get("argv")
+        if isinstance(command, str):
+            return command
+        return shlex.join(str(word) for word in argv) if isinstance(argv, list) else None
+
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The output; ToolFailedError when the command cannot start, fails or takes too long."""
-        asked = checked(ShellArguments, arguments)
+        asked = ShellArguments.checked(arguments)
         cwd = inside(context.cwd, asked.cwd)
         if not cwd.is_dir():
             raise ToolFailedError(f"there is no folder {asked.cwd!r}", ended_by="no such folder")
         seconds = min(asked.timeout or self._seconds, self._longest)
-        given = os.environ if self._environ is None else self._environ
-        environ = without_secrets(given, self._keep)
+        environ = without_secrets(
+            os.environ if self._environ is None else self._environ, self._keep
+        )
         if context.guard is not None:
             environ = context.guard.environment(environ)
-        argv = context.argv or (tuple(asked.argv) if asked.argv is not None else _shell(asked.line))
+        words: Sequence[str] | None = context.argv or asked.argv
+        if not words:
+            words = (find_program("bash") or "/bin/sh", "-c", asked.command or "")
         command = ProcessCommand(
-            argv=argv,
+            argv=tuple(words),
             line=None if context.argv else asked.command,
             cwd=cwd,
             environ=environ,
@@ -142,37 +140,13 @@ class ShellTool:
             raise ToolFailedError(
                 f"{command.argv[0]!r} cannot be started: {why}", ended_by="not started"
             ) from error
-        return _judged(finished, seconds)
-
-
-def _judged(finished: FinishedCommand, seconds: float) -> ToolOutput:
-    output = finished.output + (_LEFT_BEHIND if finished.left_behind else "")
-    code = finished.exit_code
-    if finished.timed_out:
-        raise ToolFailedError(
-            f"timed out after {seconds:g} s and was ended; ask for more with `timeout`",
-            output=output,
-            exit_code=code,
-            ended_by="timed out",
-        )
-    if code != 0:
-        ended_by = exit_text(code)
-        raise ToolFailedError(
-            f"failed: {ended_by}", output=output, exit_code=code, ended_by=ended_by
-        )
-    return ToolOutput(output, exit_code=0)
-
-
-def _shell(line: str) -> tuple[str, ...]:
-    """How a POSIX system's shell is asked to run a command line."""
-    return (find_program("bash") or "/bin/sh", "-c", line)
-
-
-def _line(arguments: JsonObject) -> str | None:
-    """The command as typed, from arguments that nobody has checked yet."""
-    command, argv = arguments.get("command"), arguments.get("argv")
-    if isinstance(command, str):
-        return command
-    if isinstance(argv, list):
-        return shlex.join(str(word) for word in argv)
-    return None
+        output, code = finished.output, finished.exit_code
+        if finished.left_behind:
+            output += "\n(What it had left running in the background was ended.)"
+        if not finished.timed_out and code == 0:
+            return ToolOutput(output, exit_code=0)
+        ended_by, why = exit_text(code), f"failed: {exit_text(code)}"
+        if finished.timed_out:
+            ended_by = "timed out"
+            why = f"timed out after {seconds:g} s and was ended; ask for more with `timeout`"
+        raise ToolFailedError(why, output=output, exit_code=code, ended_by=ended_by)

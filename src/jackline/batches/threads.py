@@ -16,10 +16,11 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 _LONGEST = 200
+T = TypeVar("T")
 
 
 class LeavingError(Exception):
@@ -43,17 +44,6 @@ def contain_exits() -> Iterator[None]:
     except BaseException as error:
         said = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise LeavingError(f"it raised {said[:_LONGEST]}") from error
-
-
-T = TypeVar("T")
-
-
-SharedPlaces: TypeAlias = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
-
-
-def places_in_all(places: SharedPlaces, many: int) -> asyncio.Semaphore:
-    """The places that all batches of this process share."""
-    return places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(many))
 
 
 async def in_own_thread(work: Callable[[], T], name: str) -> T:
@@ -84,19 +74,32 @@ async def in_own_thread(work: Callable[[], T], name: str) -> T:
     return await done
 
 
-async def in_shared_place(places: asyncio.Semaphore, work: Callable[[], T], name: str) -> T:
-    """The same in one of these places, which is free again when the thread ends, not the call."""
-    loop = asyncio.get_running_loop()
+class SharedPlaces:
+    """So many places for all batches of a loop together."""
 
-    def live() -> T:
-        try:
-            return work()
-        finally:
-            with suppress(RuntimeError):  # the loop is gone
-                loop.call_soon_threadsafe(places.release)
+    def __init__(self, many: int) -> None:
+        self._many = many
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
+        self._by_loop = WeakKeyDictionary()
 
-    await places.acquire()
-    return await in_own_thread(live, name)
+    def here(self) -> asyncio.Semaphore:
+        """The places of this loop."""
+        loop = asyncio.get_running_loop()
+        return self._by_loop.setdefault(loop, asyncio.Semaphore(self._many))
+
+    async def in_thread(self, work: Callable[[], T], name: str) -> T:
+        """`in_own_thread` in one place, which is free again when the thread ends, not the call."""
+        loop, places = asyncio.get_running_loop(), self.here()
+
+        def live() -> T:
+            try:
+                return work()
+            finally:
+                with suppress(RuntimeError):  # the loop is gone
+                    loop.call_soon_threadsafe(places.release)
+
+        await places.acquire()
+        return await in_own_thread(live, name)
 
 
 def on_loop_thread(heard: Callable[[str], None]) -> Callable[[str], None]:

@@ -34,7 +34,6 @@ from jackline.batches.tool import (
     MissingTool,
     Tool,
     ToolContext,
-    label_for,
 )
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError
@@ -250,7 +249,7 @@ class ToolTurn:
         self, call: TurnToolCall, why: str, ended_by: str, **more: object
     ) -> None:
         # Like any other result it begins with the call that it answers.
-        content = f"[{label_for(self._batch_call(call)).what}] {why}"
+        content = f"[{self._batch_call(call).label.what}] {why}"
         end = {"ok": False, "content": content, "name": call.name, "ended_by": ended_by, **more}
         await self._log.write(TOOL_ENDED, {"id": call.id, **end})
 

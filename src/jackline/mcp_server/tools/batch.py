@@ -13,13 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from jackline.batches.batch import BatchCall, BatchReport, OutputHistory, run_batch
+from jackline.batches.batch import OutputHistory, run_batch
 from jackline.batches.fetch import FetchTool
 from jackline.batches.files import ReadTool, SearchTool
 from jackline.batches.permission import permit
 from jackline.batches.policy import Denied, Policy
 from jackline.batches.shell import ShellTool
 from jackline.batches.tool import (
+    BatchCall,
+    BatchReport,
     CallLabel,
     CallResult,
     LabelsCalls,

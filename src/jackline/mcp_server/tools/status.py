@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NoReturn, cast
-from weakref import WeakKeyDictionary
 
 import msgspec
 
 from jackline.autopsy import json_report, report, text_report
-from jackline.batches.threads import SharedPlaces, in_shared_place, places_in_all
+from jackline.batches.threads import SharedPlaces
 from jackline.clock import Clock
 from jackline.errors import NothingFoundError, UnreadableError
 from jackline.events import Event
@@ -134,8 +133,7 @@ def _told_by(file: Path, _changed: int) -> str | None:
 
 _WIDTH = 100
 _MOST_WAITING = 10
-_READ_AT_ONCE = 2
-_reading: SharedPlaces = WeakKeyDictionary()
+_reading = SharedPlaces(2)
 _ACTED_UPON = ("verdict", "agents_total", "agents_by_fate", "resume")
 
 
@@ -182,8 +180,7 @@ def _why_tool(settings: Callable[[], AgentSettings], clock: Clock) -> ModelTool:
         reading_it = partial(_autopsy, target, stores, clock, given_up)
         try:
             async with asyncio.timeout(settings().wait):
-                places = places_in_all(_reading, _READ_AT_ONCE)
-                return await in_shared_place(places, reading_it, "jackline-why")
+                return await _reading.in_thread(reading_it, "jackline-why")
         except TimeoutError:
             raise UnreadableError(
                 "It takes too long to read all of that.",
