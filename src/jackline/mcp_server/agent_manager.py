@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import operator
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -51,12 +52,31 @@ class RunSnapshot:
     under_way: Mapping[str, AgentView] = field(default_factory=dict)
     """Its agents at work by their tasks, as far as this process carries them."""
 
+    @classmethod
+    async def load(cls, engine: RunStore, record: RunRecord) -> RunSnapshot:
+        """The run with its agents."""
+        calls = await engine.calls(record.run_id)
+        return cls(record, tuple(call for call in calls if call.kind is CallKind.AGENT))
+
+    def check_of_models(self, verb: str) -> None:
+        """Refuse a model what only the user may do with a run of the user's own."""
+        run_id = self.record.run_id
+        if not is_of_models(self.record):
+            raise UsageError(
+                f"The run {run_id} was started by the user, not by a model: nothing was done.",
+                hint=f"It is the user's to decide; in a terminal: jackline {verb} {run_id}",
+            )
+
     @property
     def orders(self) -> list[JsonObject]:
         """What was asked for; empty when the run was not started by a model, or is not ours."""
         if not is_of_models(self.record) or not self.record.trusted:
             return []
         return cast("list[JsonObject]", json.loads(self.record.arguments)["orders"])
+
+    def order_of(self, label: str) -> JsonObject:
+        """The order of one agent; empty for one of the user's own flow."""
+        return next((order for order in self.orders if order["label"] == label), {})
 
     @property
     def chosen(self) -> tuple[CallRecord, ...]:
@@ -88,38 +108,13 @@ def is_of_models(record: RunRecord) -> bool:
     return replaced or (bool(record.source) and is_own(record.source))
 
 
-def must_be_of_models(record: RunRecord, verb: str) -> None:
-    """Refuse a model what only the user may do with a run of the user's own."""
-    if not is_of_models(record):
-        raise UsageError(
-            f"The run {record.run_id} was started by the user, not by a model: nothing was done.",
-            hint=f"It is the user's to decide; in a terminal: jackline {verb} {record.run_id}",
-        )
-
-
-def _order_of(record: RunRecord, call: CallRecord) -> JsonObject:
-    """The order of one agent; empty for one of the user's own flow."""
-    theirs = (each for each in RunSnapshot(record, ()).orders if each["label"] == call.label)
-    return next(theirs, {})
-
-
-async def run_snapshot(engine: RunStore, record: RunRecord) -> RunSnapshot:
-    """The run with its agents."""
-    calls = await engine.calls(record.run_id)
-    return RunSnapshot(record, tuple(call for call in calls if call.kind is CallKind.AGENT))
-
-
-def is_held(record: RunRecord, now: float) -> bool:
-    """Whether a living process carries the run, as far as one can know."""
-    return bool(record.owner) and record.lease_until > now and not is_dead(record.owner)
-
-
 class RunListener:
     """What was heard of one run; it is the run's listener."""
 
     def __init__(self) -> None:
         self.view = RunView()
-        self._waiters: set[asyncio.Event] = set()
+        self.waiters: set[asyncio.Event] = set()
+        """Set whenever a wait may be over."""
         self._answers = 0
 
     def __call__(self, event: FlowEvent) -> None:
@@ -131,16 +126,8 @@ class RunListener:
 
     def wake(self) -> None:
         """Let those who wait look again."""
-        for waiter in self._waiters:
+        for waiter in self.waiters:
             waiter.set()
-
-    def add(self, waiter: asyncio.Event) -> None:
-        """Wake this one, too, until it is removed."""
-        self._waiters.add(waiter)
-
-    def remove(self, waiter: asyncio.Event) -> None:
-        """Wake this one no more."""
-        self._waiters.discard(waiter)
 
     @property
     def words(self) -> str:
@@ -206,21 +193,20 @@ class AgentManager:
         self, orders: Sequence[JsonObject], *, folder: str, background: bool, say: Progress
     ) -> str:
         """A new run of these orders; its id. It is kept when this returns."""
-        host = await self._host()
-        given = {"orders": list(orders)}
-        hearing = RunListener()
+        host, hearing = await self._host(), RunListener()
+        arguments = json.dumps({"orders": list(orders)}, ensure_ascii=False)
         run = await begin_run(
             host,
             started_agents,
-            json.dumps(given, ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            arguments.encode("utf-8", "surrogatepass"),
             listener=hearing,
             cwd=folder,
         )
-        return self._carry(run, hearing, folder=folder, say=say, unheard=background)
+        return self._carry(_Carried(run, hearing, folder, say, background))
 
     async def go_on(self, look: RunSnapshot, *, say: Progress, background: bool) -> str:
         """Take a run up again that has stopped or failed; with a label only that agent's part."""
-        must_be_of_models(look.record, "resume")
+        look.check_of_models("resume")
         host = await self._host()
         hearing, run_id = RunListener(), look.record.run_id
         if look.record.state is RunState.FINISHED:
@@ -234,23 +220,15 @@ class AgentManager:
                     f"The run {run_id} was cancelled.", hint="Start a new agent with its prompt."
                 )
             run = found
-        return self._carry(run, hearing, folder=look.record.cwd, say=say, unheard=background)
+        return self._carry(_Carried(run, hearing, look.record.cwd, say, background))
 
     async def _host(self) -> FlowHost:
         if self._stopping:
             raise UsageError("The service is stopping.", hint="Ask again when it runs again.")
         return await self._open()
 
-    def _carry(
-        self,
-        run: FlowRun[Any],
-        hearing: RunListener,
-        *,
-        folder: str,
-        say: Progress | None,
-        unheard: bool,
-    ) -> str:
-        carried = _Carried(run, hearing, folder, say, unheard)
+    def _carry(self, carried: _Carried) -> str:
+        run = carried.run
         self._carried[run.run_id] = carried
         carried.task = asyncio.create_task(self._carried_out(carried), name=f"run {run.run_id}")
         return run.run_id
@@ -265,11 +243,9 @@ class AgentManager:
         finally:
             del self._carried[run_id]
             carried.hearing.wake()
-        if carried.unheard and carried.run.state in ENDED:
-            await self._announce(carried, outcome)
-
-    async def _announce(self, carried: _Carried, outcome: Outcome[Any]) -> None:
-        run_id, tally = carried.run.run_id, outcome.tally
+        if not carried.unheard or carried.run.state not in ENDED:
+            return
+        tally = outcome.tally
         how = f"{tally.ok} of {tally.agents} ok" if tally.agents > 1 else str(outcome.terminated_by)
         words = f"run {run_id}: {how}"
         self._news = [*self._news[-_MOST_NEWS:], _News(run_id, carried.folder, words)]
@@ -289,7 +265,7 @@ class AgentManager:
                 hint="agent_status without ids lists the latest. The user can look at other"
                 " projects' agents in a terminal: jackline show ID",
             )
-        look = self._with_present(await run_snapshot(engine, record))
+        look = self._with_present(await RunSnapshot.load(engine, record))
         return look if call is None or len(look.calls) < 2 else replace(look, label=call.label)
 
     async def latest(self, sees: Sight) -> list[RunSnapshot]:
@@ -297,7 +273,7 @@ class AgentManager:
         engine = (await self._open()).engine
         theirs = [run for run in await engine.runs() if is_of_models(run)]
         runs = [run for run in theirs if sees(run.cwd)]
-        return [self._with_present(await run_snapshot(engine, run)) for run in runs[:_LISTED]]
+        return [self._with_present(await RunSnapshot.load(engine, run)) for run in runs[:_LISTED]]
 
     def _with_present(self, look: RunSnapshot) -> RunSnapshot:
         carried = self._carried.get(look.record.run_id)
@@ -329,7 +305,7 @@ class AgentManager:
         if call is None or record is None:
             return 0
         # An agent of a user's own flow is one deep.
-        return int(str(_order_of(record, call).get("depth", 1)))
+        return int(str(RunSnapshot(record, ()).order_of(call.label).get("depth", 1)))
 
     async def project_of(self, caller: ToolCaller) -> Path | None:
         """The folder that the user chose for a client: of an agent, that of the first client.
@@ -344,13 +320,18 @@ class AgentManager:
         if call is None or record is None or not record.trusted:
             return None
         # The user started a flow of their own in the folder of its run.
-        known = _order_of(record, call).get("project") if is_of_models(record) else record.cwd
+        order = RunSnapshot(record, ()).order_of(call.label)
+        known = order.get("project") if is_of_models(record) else record.cwd
         return Path(str(known)) if known else None
 
     def is_carried(self, look: RunSnapshot) -> bool:
         """Whether a living process carries this run, as far as one can know."""
-        record = look.record
-        return record.run_id in self._carried or is_held(record, self._clock.wall())
+        return look.record.run_id in self._carried or self._is_held(look.record)
+
+    def _is_held(self, record: RunRecord) -> bool:
+        """Whether a living process carries the run, as far as one can know."""
+        is_leased = bool(record.owner) and record.lease_until > self._clock.wall()
+        return is_leased and not is_dead(record.owner)
 
     async def wait(
         self,
@@ -371,14 +352,19 @@ class AgentManager:
                 changed.clear()
                 looks = [await self.look(each, sees) for each in ids]
                 now = clock.monotonic()
-                if now >= until or self._is_enough(looks, all_of_them, clock.wall() + until - now):
+                settled = [self._is_through(look) for look in looks]
+                if now >= until or all(settled) or (any(settled) and not all_of_them):
+                    return looks
+                end = clock.wall() + until - now
+                rests = [look.rests_beyond(end) for look in looks]
+                if all(map(operator.or_, settled, rests)):
                     return looks
                 here = [self._carried.get(look.record.run_id) for look in looks]
                 for carried in here:
                     if carried is not None and carried.hearing not in heard:
                         heard.append(carried.hearing)
-                        carried.hearing.add(changed)
-                        stack.callback(carried.hearing.remove, changed)
+                        carried.hearing.waiters.add(changed)
+                        stack.callback(carried.hearing.waiters.discard, changed)
                 # Runs of other processes tell nothing: they are looked at.
                 pause = _LOOK_EVERY if None in here else beat - now
                 await _either(changed, clock.sleep(max(0.0, min(pause, until - now))))
@@ -386,13 +372,6 @@ class AgentManager:
                     beat = clock.monotonic() + _BEAT
                     words = [each.hearing.words for each in here if each is not None]
                     await progress("; ".join(words) or "carried by another process")
-
-    def _is_enough(self, looks: Sequence[RunSnapshot], all_of_them: bool, until: float) -> bool:
-        settled = [self._is_through(look) for look in looks]
-        if all(settled) or (any(settled) and not all_of_them):
-            return True
-        rests = [look.rests_beyond(until) for look in looks]
-        return all(one or other for one, other in zip(settled, rests, strict=True))
 
     def _is_through(self, look: RunSnapshot) -> bool:
         """Whether it has settled, and its clean-up is done: nobody is told of an end before."""
@@ -425,7 +404,7 @@ class AgentManager:
 
     async def cancel(self, look: RunSnapshot, why: str = "A model cancelled it.") -> None:
         """End a run for good, or one agent of a group."""
-        must_be_of_models(look.record, "cancel")
+        look.check_of_models("cancel")
         host, record = await self._open(), look.record
         if look.settled:
             return
@@ -487,7 +466,7 @@ class AgentManager:
                 continue
             left = record.state is RunState.RUNNING or record.why == STOPPED
             here = record.run_id in self._carried
-            if left and not here and not is_held(record, self._clock.wall()):
+            if left and not here and not self._is_held(record):
                 wake = decode_settings(record.settings).wake
                 now = self._clock.now()
                 if may_wake(now, replace(record, wake_at=now.timestamp()), wake).now:
@@ -495,7 +474,7 @@ class AgentManager:
 
     async def _take_up(self, record: RunRecord) -> None:
         host = await self._open()
-        look = await run_snapshot(host.engine, record)
+        look = await RunSnapshot.load(host.engine, record)
         if max((call.attempts for call in look.calls), default=0) >= _MOST_BEGINNINGS:
             _log.warning(
                 "the run %s was begun %d times and is left: jackline resume %s",
@@ -510,7 +489,7 @@ class AgentManager:
             return
         if isinstance(run, FlowRun):
             _log.info("going on with the agents of run %s", record.run_id)
-            self._carry(run, hearing, folder=record.cwd, say=None, unheard=True)
+            self._carry(_Carried(run, hearing, record.cwd, None, unheard=True))
 
 
 _kept: set[asyncio.Task[None]] = set()

@@ -42,20 +42,14 @@ from jackline.mcp_server.agent_manager import (
     CONTINUED_FROM,
     AgentManager,
     RunSnapshot,
-    must_be_of_models,
 )
 from jackline.mcp_server.model_tool import JsonObject, ToolCaller
 from jackline.mcp_server.permissions import (
-    AgentSettings,
     Sight,
     ToolSettings,
-    base_of,
     check_nested,
-    chosen_folders,
     offered,
     offered_to,
-    sight_of,
-    working_folder,
 )
 from jackline.transcripts.saved_conversation import (
     DeadAgent,
@@ -75,71 +69,72 @@ _LEAST_TOLD = 200
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """What is left of one, as far as going on needs it."""
+    """What is left of an agent or session of Claude Code, as far as going on needs it."""
 
-    agent_id: str
     prompt: str
     """With which another goes on."""
     cwd: str | None
     model: str | None
     agent_type: str | None = None
 
+    @classmethod
+    def of_agent(
+        cls, agent_id: str, environ: Mapping[str, str], now: float, sees: Sight
+    ) -> ResumePoint | None:
+        """That of a sub-agent; None when there is no such transcript, or it is not seen."""
+        if not _ID.fullmatch(agent_id):
+            return None
+        agent_id = agent_id.removeprefix("agent-")
+        name = f"agent-{agent_id}.jsonl"
+        projects = ClientFolders.of_process(environ).claude / "projects"
+        found = [*projects.glob(f"*/*/subagents/**/{name}"), *projects.glob(f"*/{name}")]
+        if len(found) > 1:
+            raise UnreadableError(f"Several sub-agents have the id {agent_id}.")
+        if not found:
+            return None
+        dead = read_dead_agent(found[0])
+        story = dead.story
+        if not sees(story.cwd):
+            return None
+        _check_dead(story, found[0], now)
+        if story.ending is TranscriptEnd.FINISHED:
+            raise UsageError(
+                f"The sub-agent {dead.agent_id} finished; nothing was cut off.",
+                hint="Use its result, or start a new agent.",
+            )
+        return cls(_prompt_after(dead), story.cwd, story.model, story.agent_type)
 
-def resume_point_of_agent(
-    agent_id: str, environ: Mapping[str, str], now: float, sees: Sight
-) -> ResumePoint | None:
-    """What is left of this sub-agent; None when there is no such transcript, or it is not seen."""
-    path = _find(agent_id, ClientFolders.of_process(environ).claude / "projects")
-    if path is None:
-        return None
-    dead = read_dead_agent(path)
-    if not sees(dead.story.cwd):
-        return None
-    _check_dead(dead.story, path, now)
-    if dead.story.ending is TranscriptEnd.FINISHED:
-        raise UsageError(
-            f"The sub-agent {dead.agent_id} finished; nothing was cut off.",
-            hint="Use its result, or start a new agent.",
-        )
-    story = dead.story
-    return ResumePoint(
-        dead.agent_id, _told(dead), story.cwd, _real_model(story.model), story.agent_type
-    )
+    @classmethod
+    def of_session(
+        cls, session_id: str, environ: Mapping[str, str], now: float, sees: Sight
+    ) -> ResumePoint | None:
+        """That of a session; None when none of that id is seen."""
+        path = ClientFolders.of_process(environ).claude_transcript(session_id)
+        if path is None:
+            return None
+        story = read_dead_agent(path).story
+        if not sees(story.cwd):
+            return None
+        _check_dead(story, path, now)
+        prompt = "Go on with your task from where you were cut off, to its end."
+        return cls(prompt, story.cwd, story.model)
+
+    def order(self) -> JsonObject:
+        """The order that goes on with it."""
+        # The client's own texts name no model: `<synthetic>`.
+        model = None if self.model is None or self.model.startswith("<") else self.model
+        known = {"cwd": self.cwd, "model": model, "agent_type": self.agent_type}
+        order: JsonObject = {"prompt": self.prompt, "runner": "claude-code"}
+        return order | {name: value for name, value in known.items() if value}
 
 
-def resume_point_of_session(
-    session_id: str, environ: Mapping[str, str], now: float, sees: Sight
-) -> ResumePoint | None:
-    """Where a session of Claude Code can be gone on with; None when none of that id is seen."""
-    path = ClientFolders.of_process(environ).claude_transcript(session_id)
-    if path is None:
-        return None
-    story = read_dead_agent(path).story
-    if not sees(story.cwd):
-        return None
-    _check_dead(story, path, now)
-    prompt = "Go on with your task from where you were cut off, to its end."
-    return ResumePoint(session_id, prompt, story.cwd, _real_model(story.model))
+class MaybeAliveError(UsageError):
+    """The transcript has not ended, and was written to a moment ago."""
 
 
 async def _read_aside(read: Callable[..., _T], *of: object) -> _T:
     """What it read, in a thread that does not hold the end of the service."""
     return await in_own_thread(partial(read, *of), "jackline-read")
-
-
-def _find(agent_id: str, projects: Path) -> Path | None:
-    if not _ID.fullmatch(agent_id):
-        return None
-    agent_id = agent_id.removeprefix("agent-")
-    name = f"agent-{agent_id}.jsonl"
-    found = [*projects.glob(f"*/*/subagents/**/{name}"), *projects.glob(f"*/{name}")]
-    if len(found) > 1:
-        raise UnreadableError(f"Several sub-agents have the id {agent_id}.")
-    return found[0] if found else None
-
-
-class MaybeAliveError(UsageError):
-    """The transcript has not ended, and was written to a moment ago."""
 
 
 def _check_dead(story: AgentStory, path: Path, now: float) -> None:
@@ -150,11 +145,7 @@ def _check_dead(story: AgentStory, path: Path, now: float) -> None:
         )
 
 
-def _real_model(model: str | None) -> str | None:
-    return None if model is None or model.startswith("<") else model
-
-
-def _told(dead: DeadAgent) -> str:
+def _prompt_after(dead: DeadAgent) -> str:
     calls = [(call, dead.results[call.id]) for turn in dead.turns for call in turn.calls]
     # Every call is told; how much of what each gave depends on how many there are.
     room = max(_LEAST_TOLD, _MOST_TOLD // max(1, len(calls)))
@@ -170,7 +161,6 @@ def _told(dead: DeadAgent) -> str:
     return resume_prompt(happened, dead.lost, finished=finished, task=dead.prompt)
 
 
-_CLAUDE, _CODEX, _MESSAGES = "claude-code", "codex", "messages"
 _WRITTEN_WITHIN = 8.0
 _LOOK_AGAIN = 0.25
 
@@ -184,14 +174,6 @@ class CheckedOrder:
     earlier: RunSnapshot | None = None
     notes: tuple[str, ...] = ()
     """What was not done as asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class _From:
-    """What an order takes over from an earlier agent."""
-
-    order: JsonObject
-    look: RunSnapshot | None = None
 
 
 class OrderIntake:
@@ -222,29 +204,29 @@ class OrderIntake:
         if not given.get("prompt") and not (resume or continued):
             raise BadArgumentError("An agent needs a prompt.", hint="Say what it is to do.")
         settings = self._settings().agents
-        _check_runner(given.get("runner") or settings.runner, settings)
-        before = _From({})
+        settings.check_runner(given.get("runner") or settings.runner)
+        before: JsonObject | RunSnapshot = {}
         if caller.session and caller.session in (resume, continued):
             raise BadArgumentError(
                 "That is the id of this very session, which is alive.",
                 hint="Give the id of an agent that was cut off.",
             )
         if resume or continued:
-            before = await self._earlier(given, sight_of(caller.folder, settings))
-        if before.look is not None:
-            return CheckedOrder({}, Path(before.look.record.cwd), before.look)
-        asked = given.get("cwd") or before.order.get("cwd")
-        folder = working_folder(cast("str | None", asked), caller.folder, settings)
+            before = await self._earlier(given, settings.sight_of(caller.folder))
+        if isinstance(before, RunSnapshot):
+            return CheckedOrder({}, Path(before.record.cwd), before)
+        cwd = cast("str | None", given.get("cwd") or before.get("cwd"))
+        folder = settings.working_folder(cwd, caller.folder)
         project = await self._desk.project_of(caller)
-        definition = await self._definition(given, before.order, project or folder)
-        order: dict[str, Any] = {**before.order, "cwd": str(folder)}
+        definition = await self._definition(given, before, project or folder)
+        order: dict[str, Any] = {**before, "cwd": str(folder)}
         order["depth"] = await self._depth(caller, settings.depth)
         order["prompt"] = given.get("prompt") or order["prompt"]
         order["label"] = given.get("label") or label or definition.name or "agent"
         order["runner"] = given.get("runner") or order.get("runner") or settings.runner
-        _check_runner(order["runner"], settings)
-        if order["runner"] != _MESSAGES:
-            trusted = base_of(folder, project, settings)
+        settings.check_runner(order["runner"])
+        if order["runner"] != "messages":
+            trusted = settings.base_of(folder, project)
             await check_nested(folder, trusted)
             order["trusted"] = str(trusted)
         earlier = order.pop("tools", None)
@@ -261,10 +243,12 @@ class OrderIntake:
                 " a flag.",
                 hint="Give the name of a model, or leave it out.",
             )
+        if given.get("schema") is not None:
+            build_validator(given["schema"])
         chosen: dict[str, Any] = {
             "model": model,
             "system": definition.system or order.get("system"),
-            "schema": self._schema(given.get("schema")),
+            "schema": given.get("schema"),
             "budget": _budget(given.get("budget")),
             "release": given.get("release"),
             "resources": list(given.get("resources", ())),
@@ -278,7 +262,8 @@ class OrderIntake:
 
     # --- going on -------------------------------------------------------------------------------
 
-    async def _earlier(self, given: Mapping[str, Any], sees: Sight) -> _From:
+    async def _earlier(self, given: Mapping[str, Any], sees: Sight) -> JsonObject | RunSnapshot:
+        """What an order takes over from an earlier agent; or the run to be taken up as it is."""
         named = str(given.get("resume") or given.get("continue_from_task_id"))
         if named.startswith("-") or not named.isprintable():
             raise BadArgumentError(
@@ -293,21 +278,21 @@ class OrderIntake:
         if look is not None:
             return await self._from_ours(look, has_prompt=bool(given.get("prompt")))
         if given.get("resume"):
-            if given.get("runner") == _CODEX:
+            if given.get("runner") == "codex":
                 if sees(await _read_aside(folder_of_thread, named, self._environ)):
-                    return _From({"resume": named, "prompt": "Go on from where you were cut off."})
+                    return {"resume": named, "prompt": "Go on from where you were cut off."}
                 raise _unknown(named)
-            remains = await self._remains(resume_point_of_session, named, sees)
+            point = await self._resume_point(ResumePoint.of_session, named, sees)
             more: JsonObject = {"resume": named}
         else:
-            remains = await self._remains(resume_point_of_agent, named, sees)
+            point = await self._resume_point(ResumePoint.of_agent, named, sees)
             more = {"continues": named}
-        if remains is None:
+        if point is None:
             raise _unknown(named)
         await self._check_first({named}, (RunState.FAILED, RunState.CANCELLED))
-        return _From(_order_of(remains) | more)
+        return point.order() | more
 
-    async def _remains(
+    async def _resume_point(
         self,
         find: Callable[[str, Mapping[str, str], float, Sight], ResumePoint | None],
         named: str,
@@ -324,11 +309,11 @@ class OrderIntake:
                     raise
             await self._clock.sleep(_LOOK_AGAIN)
 
-    async def _from_ours(self, look: RunSnapshot, *, has_prompt: bool) -> _From:
+    async def _from_ours(self, look: RunSnapshot, *, has_prompt: bool) -> JsonObject | RunSnapshot:
         record = look.record
         named = record.run_id
         if not has_prompt or record.state not in ENDED:
-            must_be_of_models(record, "resume")
+            look.check_of_models("resume")
         if not look.settled and self._desk.is_carried(look):
             if record.state is not RunState.PARKED:
                 raise UsageError(
@@ -347,7 +332,7 @@ class OrderIntake:
                     f"It has completed (run {named}).",
                     hint="Give a prompt that says what it is to do next.",
                 )
-            return _From({}, look)
+            return look
         if record.state not in ENDED:
             raise UsageError(
                 f"The run {named} has not ended: it is {record.state.value}.",
@@ -360,10 +345,10 @@ class OrderIntake:
             )
         names = {calls[0].task_id, session_of(calls[0])}
         await self._check_first(names, tuple(ENDED))
-        theirs = [order for order in look.orders if order["label"] == calls[0].label]
-        kept = ("runner", "cwd", "model", "system", "tools")
-        order = {name: one[name] for one in theirs for name in kept if name in one}
-        return _From(order | {"continue_from": calls[0].task_id})
+        same = ("runner", "cwd", "model", "system", "tools")
+        order = look.order_of(calls[0].label)
+        order = {name: order[name] for name in same if name in order}
+        return order | {"continue_from": calls[0].task_id}
 
     async def _check_first(self, names: Collection[str], past: Collection[RunState]) -> None:
         """Nobody else must be at the same work; one whose state is `past` is not in the way."""
@@ -408,11 +393,6 @@ class OrderIntake:
 
     # --- single arguments -----------------------------------------------------------------------
 
-    def _schema(self, schema: dict[str, Any] | None) -> dict[str, Any] | None:
-        if schema is not None:
-            build_validator(schema)
-        return schema
-
     async def _allow_releases(
         self, given: Mapping[str, Any], folder: Path, project: Path | None
     ) -> list[str]:
@@ -420,7 +400,7 @@ class OrderIntake:
         asked = (each.get("release") for each in (given, *given.get("resources", ())))
         commands = [str(command) for command in asked if command]
         allow = self._settings().batch.allow
-        trusted = chosen_folders(project, self._settings().agents)
+        trusted = self._settings().agents.chosen_folders(project)
         for command in commands:
             if denied := await denial(command, folder, allow, trusted):
                 raise RefusedError(
@@ -428,16 +408,6 @@ class OrderIntake:
                     hint=f"{denied.hint}: batch.allow in the user's own jackline.toml.",
                 )
         return list(allow) if commands else []
-
-
-def _check_runner(runner: str, settings: AgentSettings) -> None:
-    """RefusedError unless the user named it: each has permissions and costs of its own."""
-    if runner not in (settings.runner, *settings.runners):
-        raise RefusedError(
-            f"The user has not allowed models the runner {runner}.",
-            hint=f"Leave `runner` out: agents are carried by {settings.runner}. The user may allow"
-            f' it in their own jackline.toml: agents.runners = ["{runner}"]',
-        )
 
 
 def _unknown(named: str) -> UnreadableError:
@@ -465,12 +435,6 @@ def check_group(orders: Sequence[JsonObject]) -> None:
         seen[label] = seen.get(label, 0) + 1
         if seen[label] > 1:
             order["label"] = f"{label} {seen[label]}"
-
-
-def _order_of(remains: ResumePoint) -> JsonObject:
-    order: JsonObject = {"prompt": remains.prompt, "runner": _CLAUDE}
-    found = {"cwd": remains.cwd, "model": remains.model, "agent_type": remains.agent_type}
-    return order | {name: value for name, value in found.items() if value}
 
 
 def _budget(given: Mapping[str, Any] | None) -> JsonObject | None:

@@ -48,7 +48,21 @@ class AsgiExchange:
     async def run(self, application: Application) -> None:
         """Let the application answer; whatever it does, the request gets an end."""
         asked = self._asked
-        work = asyncio.ensure_future(application(scope_of(asked), self._receive, self._send))
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "method": asked.method.decode("latin-1"),
+            "scheme": "http",
+            "path": asked.path.decode("latin-1"),
+            "raw_path": asked.path,
+            "root_path": "",
+            "query_string": asked.query,
+            "headers": [(name.lower(), value) for name, value in asked.headers],
+            "client": None,
+            "server": None,
+        }
+        work = asyncio.ensure_future(application(scope, self._receive, self._send))
         left = asyncio.ensure_future(self._left.wait())
         try:
             await asyncio.wait((work, left), return_when=asyncio.FIRST_COMPLETED)
@@ -90,29 +104,8 @@ class AsgiExchange:
         self._moved.set()
 
 
-def scope_of(asked: ServiceRequest) -> Message:
-    """The request in the words of ASGI."""
-    path = asked.path.decode("latin-1")
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.4"},
-        "http_version": "1.1",
-        "method": asked.method.decode("latin-1"),
-        "scheme": "http",
-        "path": path,
-        "raw_path": asked.path,
-        "root_path": "",
-        "query_string": asked.query,
-        "headers": [(name.lower(), value) for name, value in asked.headers],
-        "client": None,
-        "server": None,
-    }
-
-
 PATH = b"/mcp"
 INSTALL = "pip install 'jackline[mcp]', then restart the service: jackline down; jackline up"
-
-_endpoint_log = logging.getLogger(__name__)
 
 
 class McpEndpoint:
@@ -129,7 +122,7 @@ class McpEndpoint:
         self._trusts = trusts
         self._news = news
         self._takes_orders = takes_orders
-        self._taken_back = CancelledCalls()
+        self._cancelled_calls = CancelledCalls()
         self._wanted = asyncio.Event()
         self._ready: asyncio.Future[Application] = asyncio.get_running_loop().create_future()
         self._answers: set[asyncio.Task[None]] = set()
@@ -141,10 +134,12 @@ class McpEndpoint:
     def answer(self, asked: ServiceRequest) -> None:
         """Let the protocol answer, once it is loaded."""
         if not self._trusts(asked):
-            _refuse(asked, 401, "the tools need the control token", "use the bridge: jackline mcp")
+            self._refuse(
+                asked, 401, "the tools need the control token", "use the bridge: jackline mcp"
+            )
             return
         self._wanted.set()
-        self._taken_back.hear(asked)
+        self._cancelled_calls.note(asked)
         task = asyncio.get_running_loop().create_task(self._answer(asked))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
@@ -157,11 +152,11 @@ class McpEndpoint:
         except ImportError as error:
             self._ready.set_exception(error)
             self._ready.exception()  # told to each client: not a task's unheard failure
-            _endpoint_log.warning("no model can use the tools: %s. %s", error, INSTALL)
+            _log.warning("no model can use the tools: %s. %s", error, INSTALL)
             return
         make = cast("type[ToolServer]", module.ToolServer)
         async with AsyncExitStack() as stack:
-            served = make(self._tools(), self._taken_back, self._news, self._takes_orders)
+            served = make(self._tools(), self._cancelled_calls, self._news, self._takes_orders)
             sessions = served.sessions()
             await stack.enter_async_context(sessions.run())
             stack.push_async_callback(self._end_answers)
@@ -172,7 +167,7 @@ class McpEndpoint:
         try:
             application = await asyncio.shield(self._ready)
         except ImportError:
-            _refuse(asked, 501, "the MCP SDK is not installed", INSTALL)
+            self._refuse(asked, 501, "the MCP SDK is not installed", INSTALL)
             return
         await AsgiExchange(asked).run(application)
 
@@ -181,7 +176,6 @@ class McpEndpoint:
             task.cancel()
         await asyncio.gather(*self._answers, return_exceptions=True)
 
-
-def _refuse(asked: ServiceRequest, status: int, words: str, hint: str) -> None:
-    body = json.dumps({"error": {"message": f"Jackline: {words}.", "hint": hint}}).encode()
-    asked.respond(status, [(b"content-type", b"application/json")], body)
+    def _refuse(self, asked: ServiceRequest, status: int, words: str, hint: str) -> None:
+        body = json.dumps({"error": {"message": f"Jackline: {words}.", "hint": hint}}).encode()
+        asked.respond(status, [(b"content-type", b"application/json")], body)

@@ -24,7 +24,7 @@ Progress: TypeAlias = Callable[[str], Awaitable[None]]
 """Tells the client, while it waits, what is going on."""
 
 
-async def _unheard(_words: str) -> None:
+async def unheard(_words: str) -> None:
     """Nobody listens."""
 
 
@@ -36,8 +36,8 @@ def _never() -> bool:
 class ToolCaller:
     """Whoever calls a tool, as far as the tool needs to know."""
 
-    progress: Progress = _unheard
-    say: Progress = _unheard
+    progress: Progress = unheard
+    say: Progress = unheard
     """Tells the client something later, unasked, where the protocol allows it."""
     client: str = ""
     """The program's name, as it gave it."""
@@ -76,16 +76,16 @@ class ModelTool:
 
 _METHOD = b"notifications/cancelled"
 _SESSION = b"mcp-session-id"
-_KEPT = 1_000
+_MOST_CALLS = 1_000
 
 
 class CancelledCalls:
     """The calls that were cancelled, by session and request."""
 
     def __init__(self) -> None:
-        self._heard: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._cancelled: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def hear(self, asked: ServiceRequest) -> None:
+    def note(self, asked: ServiceRequest) -> None:
         """Take note, if this message cancels a call; the call's own end comes after."""
         if _METHOD not in bytes(asked.body):
             return
@@ -97,15 +97,11 @@ class CancelledCalls:
             return  # whatever it is, the protocol itself refuses it
         # Clients' libraries also cancel what took too long for them: nobody wants that work gone.
         if request is not None and "timed out" not in reason.lower():
-            self._heard[_session_of(asked), str(request)] = None
-            while len(self._heard) > _KEPT:
-                self._heard.popitem(last=False)
+            session = (asked.header(_SESSION) or b"").decode("latin-1")
+            self._cancelled[session, str(request)] = None
+            while len(self._cancelled) > _MOST_CALLS:
+                self._cancelled.popitem(last=False)
 
     def asker(self, session: str, request: object) -> Callable[[], bool]:
         """Something that tells whether this call was cancelled by its client."""
-        return lambda: (session, str(request)) in self._heard
-
-
-def _session_of(asked: ServiceRequest) -> str:
-    given = [value for name, value in asked.headers if name.lower() == _SESSION]
-    return given[0].decode("latin-1") if given else ""
+        return lambda: (session, str(request)) in self._cancelled

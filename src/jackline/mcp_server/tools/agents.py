@@ -15,11 +15,11 @@ from typing import Any, cast
 
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UsageError
-from jackline.mcp_server.agent_manager import AgentManager, RunSnapshot, must_be_of_models
+from jackline.mcp_server.agent_manager import AgentManager, RunSnapshot
 from jackline.mcp_server.agent_orders import CheckedOrder, OrderIntake, check_group
 from jackline.mcp_server.agent_results import listed, run_reply, runs_reply
 from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
-from jackline.mcp_server.permissions import AgentSettings, Sight, sight_of
+from jackline.mcp_server.permissions import AgentSettings
 
 MOST_AGENTS = 200
 _TEXT: JsonObject = {"type": "string", "minLength": 1}
@@ -115,13 +115,20 @@ _BACKGROUND: JsonObject = {
     "type": "boolean",
     "description": "Answer at once with an id, and go on; its end is told in a later answer.",
 }
+_IDS: JsonObject = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 4},
+    "minItems": 1,
+    "maxItems": 200,
+    "description": "Run ids, task ids or session ids, as `agent` and `agents` gave them.",
+}
 
 
-def agent_start_tools(
+def agent_tools(
     desk: AgentManager, orders: OrderIntake, settings: Callable[[], AgentSettings], clock: Clock
 ) -> list[ModelTool]:
-    """Both tools."""
-    starting = _Starting(desk, orders, settings, clock)
+    """All five."""
+    tools = _AgentTools(desk, orders, settings, clock)
     return [
         ModelTool(
             "agent",
@@ -134,7 +141,7 @@ def agent_start_tools(
             " message run one after another: for agents side by side call `agents` once, or give"
             " each `background` and then wait for all of them with one agent_wait.",
             _object({**_ORDER, "background": _BACKGROUND}),
-            starting.one,
+            tools.start_one,
         ),
         ModelTool(
             "agents",
@@ -154,13 +161,48 @@ def agent_start_tools(
                 },
                 "orders",
             ),
-            starting.many,
+            tools.start_many,
+        ),
+        ModelTool(
+            "agent_wait",
+            "Waits for agents that are at work and gives their results. Returns earlier when they"
+            " are parked at a wall for longer, and before this call may last no longer: ask again"
+            " then.",
+            _object(
+                {
+                    "ids": _IDS,
+                    "until": {
+                        "enum": ["all", "any"],
+                        "description": "Wait for all of them (the default), or for any one.",
+                    },
+                    "seconds": {"type": "number", "minimum": 0},
+                },
+                "ids",
+            ),
+            tools.wait,
+            read_only=True,
+        ),
+        ModelTool(
+            "agent_status",
+            "Tells at once how agents stand: at work, parked until when, or how they ended, with"
+            " their answers. Without ids it lists the latest ones of this project, also those of"
+            " sessions that are gone.",
+            _object({"ids": _IDS}),
+            tools.status,
+            read_only=True,
+        ),
+        ModelTool(
+            "agent_cancel",
+            "Ends agents for good, with their clean-up: whole runs by their run id, one agent of a"
+            " group by its task id. Runs of the user's own flows are the user's to cancel.",
+            _object({"ids": _IDS}, "ids"),
+            tools.cancel,
         ),
     ]
 
 
-class _Starting:
-    """Starts agents and waits for them as long as their client does."""
+class _AgentTools:
+    """Starts agents, waits for them as long as their client does, inspects and cancels them."""
 
     def __init__(
         self,
@@ -176,7 +218,7 @@ class _Starting:
         # From looking whether somebody goes on with an agent until one has begun to.
         self._one_by_one = asyncio.Lock()
 
-    async def one(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
+    async def start_one(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
         """The agent's result, or how to get it."""
         background = bool(given.get("background"))
         async with self._one_by_one:
@@ -194,11 +236,14 @@ class _Starting:
                 )
         return await self._result(run_id, caller, ordered.notes, background=background)
 
-    async def many(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
+    async def start_many(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
         """All results, or how to get them."""
         background = bool(given.get("background"))
         async with self._one_by_one:
-            taken = await self._taken(cast("list[dict[str, Any]]", given["orders"]), caller)
+            taken = []
+            wanted = cast("list[dict[str, Any]]", given["orders"])
+            for number, each in enumerate(wanted, 1):
+                taken.append(await self._checked(number, each, caller))
             orders = [each.order for each in taken]
             check_group(orders)
             run_id = await self._desk.begin(
@@ -210,27 +255,24 @@ class _Starting:
         notes = dict.fromkeys(note for each in taken for note in each.notes)
         return await self._result(run_id, caller, tuple(notes), background=background)
 
-    async def _taken(self, wanted: list[dict[str, Any]], caller: ToolCaller) -> list[CheckedOrder]:
-        orders: list[CheckedOrder] = []
-        for number, each in enumerate(wanted, 1):
-            try:
-                ordered = await self._orders.take(each, caller, label=f"agent {number}")
-            except (UsageError, RefusedError) as error:
-                raise BadArgumentError(
-                    f"Agent {number}: {error.message}", hint=f"{error.hint} None was started."
-                ) from error
-            if ordered.earlier is not None:
-                raise BadArgumentError(
-                    f"Agent {number} would go on with an earlier run as it is.",
-                    hint="Do that with `agent`, or give it a prompt.",
-                )
-            orders.append(ordered)
-        return orders
+    async def _checked(self, number: int, wanted: JsonObject, caller: ToolCaller) -> CheckedOrder:
+        try:
+            ordered = await self._orders.take(wanted, caller, label=f"agent {number}")
+        except (UsageError, RefusedError) as error:
+            raise BadArgumentError(
+                f"Agent {number}: {error.message}", hint=f"{error.hint} None was started."
+            ) from error
+        if ordered.earlier is not None:
+            raise BadArgumentError(
+                f"Agent {number} would go on with an earlier run as it is.",
+                hint="Do that with `agent`, or give it a prompt.",
+            )
+        return ordered
 
     async def _result(
         self, run_id: str, caller: ToolCaller, notes: Sequence[str], *, background: bool
     ) -> ToolReply:
-        sees = sight_of(caller.folder, self._settings())
+        sees = self._settings().sight_of(caller.folder)
         await caller.progress(f"run {run_id} has begun; agent_wait waits for it by this id")
         if background:
             look = await self._desk.look(run_id, sees)
@@ -254,6 +296,51 @@ class _Starting:
             look = await self._desk.look(run_id, sees)
         return run_reply(look, self._clock.now(), notes)
 
+    async def wait(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
+        """How they stand after waiting."""
+        longest = longest_wait(caller, self._settings())
+        snapshots = await self._desk.wait(
+            list(dict.fromkeys(cast("list[str]", given["ids"]))),
+            self._settings().sight_of(caller.folder),
+            seconds=min(longest, float(cast("float", given.get("seconds", longest)))),
+            all_of_them=given.get("until") != "any",
+            progress=caller.progress,
+        )
+        return self._reply(snapshots)
+
+    async def status(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
+        """How they stand now."""
+        if "ids" in given:
+            return self._reply(await self._look(given, caller))
+        latest = await self._desk.latest(self._settings().sight_of(caller.folder))
+        self._desk.forget_news([each.record.run_id for each in latest if each.settled])
+        return listed(latest, self._clock.now())
+
+    async def cancel(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
+        """How they stand once cancelled."""
+        # All are found before the first is ended: a wrong id ends nothing.
+        snapshots = await self._look(given, caller)
+        for each in snapshots:
+            each.check_of_models("cancel")
+        lines = []
+        for each in snapshots:
+            await self._desk.cancel(each)
+            who = f"run {each.record.run_id}" + (f", agent {each.label}" if each.label else "")
+            lines.append(f"{who}: {'had ended before' if each.settled else 'cancelled'}")
+        text = "\n".join(lines)
+        ids: list[object] = [each.record.run_id for each in snapshots]
+        return ToolReply(text, {"says": text, "cancelled": ids})
+
+    async def _look(self, given: JsonObject, caller: ToolCaller) -> list[RunSnapshot]:
+        sees = self._settings().sight_of(caller.folder)
+        ids = dict.fromkeys(cast("list[str]", given["ids"]))
+        return [await self._desk.look(each, sees) for each in ids]
+
+    def _reply(self, snapshots: Sequence[RunSnapshot]) -> ToolReply:
+        self._desk.forget_news([each.record.run_id for each in snapshots if each.settled])
+        now = self._clock.now()
+        return run_reply(snapshots[0], now) if len(snapshots) == 1 else runs_reply(snapshots, now)
+
 
 def longest_wait(caller: ToolCaller, settings: AgentSettings) -> float:
     """How long this client may be kept waiting for an answer."""
@@ -266,128 +353,6 @@ def longest_wait(caller: ToolCaller, settings: AgentSettings) -> float:
 
 
 def _object(properties: dict[str, JsonObject], *required: str) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-_IDS: JsonObject = {
-    "type": "array",
-    "items": {"type": "string", "minLength": 4},
-    "minItems": 1,
-    "maxItems": 200,
-    "description": "Run ids, task ids or session ids, as `agent` and `agents` gave them.",
-}
-
-
-def agent_control_tools(
-    desk: AgentManager, settings: Callable[[], AgentSettings], clock: Clock
-) -> list[ModelTool]:
-    """All three."""
-    following = _Following(desk, settings, clock)
-    return [
-        ModelTool(
-            "agent_wait",
-            "Waits for agents that are at work and gives their results. Returns earlier when they"
-            " are parked at a wall for longer, and before this call may last no longer: ask again"
-            " then.",
-            _schema(
-                {
-                    "ids": _IDS,
-                    "until": {
-                        "enum": ["all", "any"],
-                        "description": "Wait for all of them (the default), or for any one.",
-                    },
-                    "seconds": {"type": "number", "minimum": 0},
-                },
-                "ids",
-            ),
-            following.wait,
-            read_only=True,
-        ),
-        ModelTool(
-            "agent_status",
-            "Tells at once how agents stand: at work, parked until when, or how they ended, with"
-            " their answers. Without ids it lists the latest ones of this project, also those of"
-            " sessions that are gone.",
-            _schema({"ids": _IDS}),
-            following.status,
-            read_only=True,
-        ),
-        ModelTool(
-            "agent_cancel",
-            "Ends agents for good, with their clean-up: whole runs by their run id, one agent of a"
-            " group by its task id. Runs of the user's own flows are the user's to cancel.",
-            _schema({"ids": _IDS}, "ids"),
-            following.cancel,
-        ),
-    ]
-
-
-class _Following:
-    def __init__(
-        self, desk: AgentManager, settings: Callable[[], AgentSettings], clock: Clock
-    ) -> None:
-        self._desk = desk
-        self._settings = settings
-        self._clock = clock
-
-    async def wait(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """How they stand after waiting."""
-        longest = longest_wait(caller, self._settings())
-        looks = await self._desk.wait(
-            _ids(given),
-            self._sight(caller),
-            seconds=min(longest, float(cast("float", given.get("seconds", longest)))),
-            all_of_them=given.get("until") != "any",
-            progress=caller.progress,
-        )
-        return self._told(looks)
-
-    async def status(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """How they stand now."""
-        if "ids" not in given:
-            looks = await self._desk.latest(self._sight(caller))
-            self._desk.forget_news([look.record.run_id for look in looks if look.settled])
-            return listed(looks, self._clock.now())
-        sees = self._sight(caller)
-        return self._told([await self._desk.look(each, sees) for each in _ids(given)])
-
-    async def cancel(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """How they stand once cancelled."""
-        # All are found before the first is ended: a wrong id ends nothing.
-        sees = self._sight(caller)
-        looks = [await self._desk.look(each, sees) for each in _ids(given)]
-        for look in looks:
-            must_be_of_models(look.record, "cancel")
-        for look in looks:
-            await self._desk.cancel(look)
-        said = "\n".join(_cancelled(look) for look in looks)
-        ids: list[object] = [look.record.run_id for look in looks]
-        return ToolReply(said, {"says": said, "cancelled": ids})
-
-    def _sight(self, caller: ToolCaller) -> Sight:
-        return sight_of(caller.folder, self._settings())
-
-    def _told(self, looks: Sequence[RunSnapshot]) -> ToolReply:
-        self._desk.forget_news([look.record.run_id for look in looks if look.settled])
-        now = self._clock.now()
-        return run_reply(looks[0], now) if len(looks) == 1 else runs_reply(looks, now)
-
-
-def _cancelled(look: RunSnapshot) -> str:
-    who = f"run {look.record.run_id}" + (f", agent {look.label}" if look.label else "")
-    return f"{who}: had ended before" if look.settled else f"{who}: cancelled"
-
-
-def _ids(given: JsonObject) -> list[str]:
-    return list(dict.fromkeys(cast("list[str]", given["ids"])))
-
-
-def _schema(properties: dict[str, JsonObject], *required: str) -> JsonObject:
     return {
         "type": "object",
         "properties": properties,

@@ -8,7 +8,7 @@ Not here: running (batches/batch.py), judging (batches/permission.py).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -32,7 +32,7 @@ from jackline.batches.tool import (
 )
 from jackline.batches.tool import JsonObject as ToolInput
 from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
-from jackline.mcp_server.permissions import ToolSettings, chosen_folders, working_folder
+from jackline.mcp_server.permissions import ToolSettings
 from jackline.mcp_server.tools.agents import longest_wait, text
 
 _MOST_CALLS = 200
@@ -66,14 +66,22 @@ def batch_tools(
 
     async def run(given: JsonObject, caller: ToolCaller) -> ToolReply:
         allowed = settings()
-        asked = cast("str | None", given.get("cwd"))
-        folder = working_folder(asked, caller.folder, allowed.agents)
-        trusted = chosen_folders(await project_of(caller), allowed.agents)
-        policy = Policy(folder, allowed.batch.allow, trusted=trusted)
-        tools = _tools(allowed.batch.allow)
+        folder = allowed.agents.working_folder(cast("str | None", given.get("cwd")), caller.folder)
+        trusted = allowed.agents.chosen_folders(await project_of(caller))
+        allow = allowed.batch.allow
+        policy = Policy(folder, allow, trusted=trusted)
+        addresses = [item.removeprefix(_FETCH) for item in allow if item.startswith(_FETCH)]
+        made: tuple[Tool, ...] = (ShellTool(), ReadTool(), SearchTool(), FetchTool(addresses))
+        tools = {tool.name: _JudgedTool(tool, policy) for tool in made}
         longest = longest_wait(caller, allowed.agents)
         calls = [
-            _call(each, tools, policy, longest)
+            BatchCall(
+                each["id"],
+                tools[each["tool"]],
+                each["input"],
+                tuple(each.get("needs", ())),
+                timeout=longest,
+            )
             for each in cast("list[dict[str, Any]]", given["calls"])
         ]
         done = 0
@@ -87,7 +95,7 @@ def batch_tools(
 
         context = ToolContext(folder)
         report = await run_batch(calls, context=context, printing=printing, ended=ended)
-        return _told(report, folder)
+        return _reply(report, folder)
 
     return [
         ModelTool(
@@ -137,7 +145,7 @@ _CALL: JsonObject = {
 }
 
 
-class _Judged:
+class _JudgedTool:
     """A tool behind the user's permission."""
 
     def __init__(self, tool: Tool, policy: Policy) -> None:
@@ -156,41 +164,28 @@ class _Judged:
 
     async def run(self, arguments: ToolInput, context: ToolContext) -> ToolOutput:
         """What the tool gave, if it may run."""
-        said = await permit(self._policy, BatchCall(context.call_id, self._tool, arguments))
-        if isinstance(said, Denied):
+        judged = await permit(self._policy, BatchCall(context.call_id, self._tool, arguments))
+        if isinstance(judged, Denied):
             raise ToolFailedError(
-                f"not allowed: {said.why}; {said.hint}"
+                f"not allowed: {judged.why}; {judged.hint}"
                 " (batch.allow in the user's own jackline.toml)",
                 ended_by="not allowed",
             )
-        return await self._tool.run(arguments, replace(context, guard=said.guard, argv=said.argv))
+        context = replace(context, guard=judged.guard, argv=judged.argv)
+        return await self._tool.run(arguments, context)
 
 
-def _tools(allow: tuple[str, ...]) -> dict[str, Tool]:
-    addresses = [item.removeprefix(_FETCH) for item in allow if item.startswith(_FETCH)]
-    tools: tuple[Tool, ...] = (ShellTool(), ReadTool(), SearchTool(), FetchTool(addresses))
-    return {tool.name: tool for tool in tools}
-
-
-def _call(
-    each: Mapping[str, Any], tools: Mapping[str, Tool], policy: Policy, longest: float
-) -> BatchCall:
-    return BatchCall(
-        each["id"],
-        _Judged(tools[each["tool"]], policy),
-        each["input"],
-        tuple(each.get("needs", ())),
-        timeout=longest,
-    )
-
-
-def _told(report: BatchReport, folder: Path) -> ToolReply:
+def _reply(report: BatchReport, folder: Path) -> ToolReply:
     lines = [report.headline]
     results: list[JsonObject] = []
     left = _LONGEST_ANSWER
     for result in report:
         data = _result(result)
-        left -= len(result.text) + sum(map(_size, result.blocks))
+        left -= len(result.text)
+        for block in result.blocks:
+            source = block.get("source")
+            content = source.get("data") if isinstance(source, dict) else block.get("text")
+            left -= len(content) if isinstance(content, str) else 0
         if left < 0 and (result.text or result.blocks):
             data |= {"text": _LEFT_OUT}
             data.pop("blocks", None)
@@ -200,12 +195,6 @@ def _told(report: BatchReport, folder: Path) -> ToolReply:
         results.append(data)
     data = {"headline": report.headline, "folder": str(folder), "results": results}
     return ToolReply("\n\n".join(lines), data, failed=not any(result.ok for result in report))
-
-
-def _size(block: JsonObject) -> int:
-    source = block.get("source")
-    held = source.get("data") if isinstance(source, dict) else block.get("text")
-    return len(held) if isinstance(held, str) else 0
 
 
 def _result(result: CallResult) -> JsonObject:
