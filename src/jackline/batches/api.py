@@ -129,15 +129,12 @@ class _ProgramCall:
         self._arguments = arguments
 
     def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- for any arguments
-        """Nobody has promised it."""
         return False
 
     def words(self, arguments: JsonObject) -> CallLabel:  # noqa: ARG002 -- they are bound already
-        """The function's name."""
         return CallLabel(self.name, self.name)
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:  # noqa: ARG002
-        """What the function returned, or the awaitable gave."""
         if self._arguments is None:
             return as_output(await self._item)
         if isinstance(self._arguments, Mapping):

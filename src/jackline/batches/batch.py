@@ -177,13 +177,10 @@ class _Attempt:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it succeeded without a word."""
         return self.error is None and not self.output.text.strip() and not self.output.blocks
 
 
 class _Batch:
-    """One batch while it runs."""
-
     def __init__(
         self,
         calls: Sequence[BatchCall],
@@ -207,7 +204,6 @@ class _Batch:
         }
 
     async def carry(self, position: int) -> CallResult:
-        """The result of one call, after all that it needs."""
         call = self._calls[position]
         mine = self._results[call.id]
         try:

@@ -182,7 +182,6 @@ class _Reading:
         return CommandWord(text, globbed, self._line[start] == "~", tuple(shape.split(_STAR)))
 
     def _plain(self, *, at_start: bool) -> str:
-        """Characters that stand for themselves."""
         if match := _PLAIN.match(self._line, self._at):
             self._at = match.end()
             if re.search(r"[12]$", match[0]) and self._line[self._at : self._at + 1] == ">":

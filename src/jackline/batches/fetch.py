@@ -92,7 +92,7 @@ class FetchTool:
     def _get(self, url: str) -> ToolOutput:
         self._refuse_strange(url)
         opener = urllib.request.build_opener(
-            _Redirects(self._refuse_strange), _Connections(self._refuse_private)
+            _JudgedHandler(self._refuse_strange, self._refuse_private)
         )
         request = urllib.request.Request(url, headers={"User-Agent": _AGENT})  # noqa: S310 -- judged
         try:
@@ -192,11 +192,30 @@ def _is_public(peer: str) -> bool:
     return address in _UNICAST and address.is_global and not tunnelled
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows a redirect only to where one may go."""
+class _PlainConnection(http.client.HTTPConnection):
+    """Looks at whom it reached before it asks for anything."""
 
-    def __init__(self, refuse: Callable[[str], None]) -> None:
+    judge: _Judge | None = None
+
+    def connect(self) -> None:
+        super().connect()
+        if self.judge is not None:
+            self.judge(self.host, self.port, self.sock.getpeername()[0])
+
+
+class _SecureConnection(_PlainConnection, http.client.HTTPSConnection):
+    """The same, encrypted."""
+
+
+class _JudgedHandler(
+    urllib.request.HTTPRedirectHandler, urllib.request.HTTPHandler, urllib.request.HTTPSHandler
+):
+    """Opens connections that are judged, and follows a redirect only to where one may go."""
+
+    def __init__(self, refuse: Callable[[str], None], judge: _Judge) -> None:
+        super().__init__()
         self._refuse = refuse
+        self._judge = judge
 
     def redirect_request(
         self,
@@ -207,7 +226,6 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
-        """The next request; refused like the first."""
         try:
             self._refuse(newurl)
         except ToolFailedError:
@@ -215,37 +233,11 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
             raise
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
-
-class _PlainConnection(http.client.HTTPConnection):
-    """Looks at whom it reached before it asks for anything."""
-
-    judge: _Judge | None = None
-
-    def connect(self) -> None:
-        """Connect, and judge the peer."""
-        super().connect()
-        if self.judge is not None:
-            self.judge(self.host, self.port, self.sock.getpeername()[0])
-
-
-class _SecureConnection(_PlainConnection, http.client.HTTPSConnection):
-    """The same, encrypted."""
-
-
-class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Opens connections that are judged."""
-
-    def __init__(self, judge: _Judge) -> None:
-        super().__init__()
-        self._judge = judge
-
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        """The answer to a request."""
         beyond = urlsplit(req.full_url).netloc if req.has_proxy() else None
         return self.do_open(self._connections(_PlainConnection, beyond, 80), req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        """The answer to an encrypted request."""
         # A tunnel through a proxy leaves no other trace in the request.
         beyond = getattr(req, "_tunnel_host", None)
         connections = self._connections(_SecureConnection, beyond, 443)
@@ -314,7 +306,6 @@ class _Page:
         self._unseen = 0
 
     def text(self) -> str:
-        """The words of the whole page."""
         while self._at < len(self._page):
             begin = self._at
             found = self._pass(_OPENING)

@@ -227,7 +227,9 @@ def _content(path: Path, given: str) -> bytes:
             )
         return path.read_bytes()
     except OSError as error:
-        raise _said(error, given, "read") from error
+        why = error.strerror or type(error).__name__
+        words = f"{given!r} cannot be read: {why}"
+        raise ToolFailedError(words, ended_by=why.lower()) from error
 
 
 def _replace(path: Path, content: bytes, given: str) -> None:
@@ -251,12 +253,9 @@ def _replace(path: Path, content: bytes, given: str) -> None:
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:
-        raise _said(error, given, "written") from error
-
-
-def _said(error: OSError, given: str, done: str) -> ToolFailedError:
-    why = error.strerror or type(error).__name__
-    return ToolFailedError(f"{given!r} cannot be {done}: {why}", ended_by=why.lower())
+        why = error.strerror or type(error).__name__
+        words = f"{given!r} cannot be written: {why}"
+        raise ToolFailedError(words, ended_by=why.lower()) from error
 
 
 AT_ONCE = 4

@@ -393,6 +393,23 @@ class Invocation:
         return not self.is_harmless or self.name in _VERSIONED
 
     @property
+    def speaks(self) -> bool:
+        """Whether it is one of the programs that print depending on their first words, and does."""
+        name, words = self.name, self.words[1:]
+        if name == "echo":
+            return any(words) and words[0] != "-n"
+        if name == "git":
+            quiet = any(re.match(r"-s$|-q|--quiet|--short|--porcelain|-z$", word) for word in words)
+            return bool(_GIT_PRINTS.intersection(words[:1])) and not quiet
+        if name in ("python", "python3") and words[:1] == ("-m",):
+            return words[1:2] in (("pytest",), ("unittest",))
+        if name in _VERSIONED and words[:1] in (("--version",), ("-V",), ("version",)):
+            return True
+        if name in _TESTED_BY:
+            return words[:1] == ("test",) or words[:2] == ("run", "test")
+        return name in _TEST_RUNNERS
+
+    @property
     def git_at(self) -> int | None:
         """The place of a git that is started, among the words; None without one."""
         at = next((number for number, word in enumerate(self.words) if is_git(word)), None)
@@ -423,7 +440,8 @@ def program(line: str) -> str:
 
 def _stage_prints(stages: Sequence[CommandStage], at: int) -> bool:
     stage = stages[at]
-    name, words = Invocation(stage.texts).name, stage.texts[1:]
+    program = Invocation(stage.texts)
+    name, words = program.name, stage.texts[1:]
     if name in _PRINT_MATCHES:
         return not any(re.match(r"-[a-zA-Z]*q|--quiet|--silent", word) for word in words)
     if name in _PRINT_FILES:
@@ -431,20 +449,4 @@ def _stage_prints(stages: Sequence[CommandStage], at: int) -> bool:
             before = Invocation(stages[at - 1].texts).name
             return before not in _PRINT_MATCHES and _stage_prints(stages, at - 1)
         return any(word[:1] != "-" for word in words)
-    return name in _ALWAYS_PRINT or _speaks(name, words)
-
-
-def _speaks(name: str | None, words: Sequence[str]) -> bool:
-    """The programs that print depending on their first words."""
-    if name == "echo":
-        return any(words) and words[0] != "-n"
-    if name == "git":
-        quiet = any(re.match(r"-s$|-q|--quiet|--short|--porcelain|-z$", word) for word in words)
-        return bool(_GIT_PRINTS.intersection(words[:1])) and not quiet
-    if name in ("python", "python3") and words[:1] == ("-m",):
-        return words[1:2] in (("pytest",), ("unittest",))
-    if name in _VERSIONED and words[:1] in (("--version",), ("-V",), ("version",)):
-        return True
-    if name in _TESTED_BY:
-        return words[:1] == ("test",) or words[:2] == ("run", "test")
-    return name in _TEST_RUNNERS
+    return name in _ALWAYS_PRINT or program.speaks

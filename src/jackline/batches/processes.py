@@ -237,7 +237,6 @@ class _OnPosix(StartedCommand, asyncio.Protocol):
             loop.call_soon_threadsafe(self.settle, self.exited)
 
     def data_received(self, data: bytes) -> None:
-        """The next bytes of its output."""
         self.listener.take(data)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's words
@@ -245,7 +244,6 @@ class _OnPosix(StartedCommand, asyncio.Protocol):
         self.settle(self.silent)
 
     async def finish(self) -> int | None:
-        """Let go of pipe and process."""
         self._pipe.close()
         await asyncio.wait([self.silent], timeout=_CLOSES_S)
         return self._process.poll()
@@ -276,11 +274,9 @@ class _OnWindows(StartedCommand, asyncio.SubprocessProtocol):
         return self
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 -- asyncio's words
-        """The next bytes of its output."""
         self.listener.take(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002
-        """Nobody holds the writing end any more."""
         self.settle(self.silent)
 
     def process_exited(self) -> None:
@@ -288,7 +284,6 @@ class _OnWindows(StartedCommand, asyncio.SubprocessProtocol):
         self.settle(self.exited)
 
     async def finish(self) -> int | None:
-        """Let go of pipe and process."""
         self._transport.close()
         await asyncio.wait([self.silent], timeout=_CLOSES_S)
         return self._transport.get_returncode()

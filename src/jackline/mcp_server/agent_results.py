@@ -76,7 +76,6 @@ class _RunReport:
 
     @property
     def _json(self) -> JsonObject:
-        """What is known of the run itself."""
         record = self._record
         data: JsonObject = {
             "run_id": record.run_id,
@@ -156,7 +155,6 @@ class _RunReport:
     # --- texts ----------------------------------------------------------------------------------
 
     def reply(self, notes: Sequence[str]) -> ToolReply:
-        """The whole of it."""
         data, agents, has_ended = self._json, self._agents, self._record.state in ENDED
         if len(agents) == 1:
             text, failed = self._one(agents[0])
@@ -178,7 +176,6 @@ class _RunReport:
 
     @property
     def line(self) -> str:
-        """It in a line."""
         record = self._record
         labels = ", ".join(str(agent["label"]) for agent in self._agents)
         words = f"{record.run_id} {record.state.value}: {self._summary} ({labels})"

@@ -134,7 +134,7 @@ class CodexOutput(ProgramOutput):
         elif ended.exit_code != 0:
             return Broken(ended.sentence("Codex", "after its turn had ended"))
         elif self._message:
-            return Done(self._message, _document(self._message) if self._schema else None)
+            return Done(self._message, self._document(self._message) if self._schema else None)
         else:
             seen = Observation.of_stream(b"", provider=_PROVIDER)
         verdict = Failed.of(seen, now, attempts=max(1, self._errors))
@@ -151,14 +151,13 @@ class CodexOutput(ProgramOutput):
         usage = total - (self.counted or TokenUsage())
         return ProcessCost(((now.model or self._model, usage),), turns=now.answers)
 
-
-def _document(text: str) -> object:
-    """The JSON document that a message is; None when it is none."""
-    bare = text.strip()
-    if bare.startswith("```"):
-        bare = bare.partition("\n")[2].rpartition("```")[0]
-    try:
-        document: object = json.loads(bare)
-    except ValueError:
-        return None
-    return document
+    def _document(self, text: str) -> object:
+        """The JSON document that a message is; None when it is none."""
+        bare = text.strip()
+        if bare.startswith("```"):
+            bare = bare.partition("\n")[2].rpartition("```")[0]
+        try:
+            document: object = json.loads(bare)
+        except ValueError:
+            return None
+        return document

@@ -156,7 +156,20 @@ class ToolTurn:
                 await self._end_without_run(call, why, "may or may not have run")
         await self._run_the_rest()
         lines = []
-        report = BatchReport(tuple(_result(call) for call in conversation.calls))
+        results = []
+        for call in conversation.calls:
+            end = call.ended or {}
+            skipped = end.get("skipped")
+            result = CallResult(
+                id=call.id,
+                what=call.name,
+                ok=bool(end.get("ok")),
+                name=str(end.get("name") or call.name),
+                ended_by=str(end.get("ended_by") or ""),
+                skipped_because=None if skipped is None else str(skipped),
+            )
+            results.append(result)
+        report = BatchReport(tuple(results))
         if not report.ok and len(report) > 1:
             lines.append(report.headline)
         if conversation.cut_calls:
@@ -228,7 +241,6 @@ class ToolTurn:
         return named if isinstance(named, list) else []
 
     def _needed_calls(self, call: TurnToolCall) -> dict[int, TurnToolCall]:
-        """The calls that it names, by position."""
         named = self._named_positions(call)
         calls = enumerate(self._log.conversation.calls, 1)
         return {position: each for position, each in calls if position in named}
@@ -285,16 +297,3 @@ def _can_name_needs(schema: Mapping[str, object]) -> bool:
     if schema.get("type") != "object" or not isinstance(properties, dict | None):
         return False
     return _NEEDS_CALLS not in (properties or {})
-
-
-def _result(call: TurnToolCall) -> CallResult:
-    ended = call.ended or {}
-    skipped = ended.get("skipped")
-    return CallResult(
-        id=call.id,
-        what=call.name,
-        ok=bool(ended.get("ok")),
-        name=str(ended.get("name") or call.name),
-        ended_by=str(ended.get("ended_by") or ""),
-        skipped_because=None if skipped is None else str(skipped),
-    )

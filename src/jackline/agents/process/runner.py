@@ -198,13 +198,16 @@ class _ProgramAgent:
             return self._outcome(Ending.REFUSED, Evidence(says=f"{error.message} {error.hint}"))
 
     async def _run_processes(self) -> Outcome[object]:
-        await self._end_leftover()
+        if (mark := self._history.mark) is not None:
+            lives = is_alive(mark)
+            if lives:
+                self._gate.waits("an earlier process of this agent has to end first", None)
+            await end(mark, self._clock, wait_first=_LEFTOVER_PATIENCE_S)
+            if lives:
+                self._gate.waits("", None)
         await self._look_back()
-        if (
-            self._task.resume_session
-            and not self._history.session_id
-            and not self._saved.session_id
-        ):
+        known = self._history.session_id or self._saved.session_id
+        if self._task.resume_session and not known:
             says = (
                 f"there is no record of the session {self._task.resume_session} in the home and "
                 "folder that this agent runs in: run it there, or without `resume`"
@@ -233,17 +236,6 @@ class _ProgramAgent:
             await self._gate.wall(verdict.failure, verdict.says)
             await self._look_back()
             prompt = await self._resume_prompt(_LIMIT_OVER)
-
-    async def _end_leftover(self) -> None:
-        mark = self._history.mark
-        if mark is None:
-            return
-        lives = is_alive(mark)
-        if lives:
-            self._gate.waits("an earlier process of this agent has to end first", None)
-        await end(mark, self._clock, wait_first=_LEFTOVER_PATIENCE_S)
-        if lives:
-            self._gate.waits("", None)
 
     async def _look_back(self) -> None:
         named = self._history.session_id or self._task.resume_session
@@ -372,8 +364,6 @@ class _ProgramAgent:
 
 
 class _ProcessRun:
-    """One process of an agent."""
-
     def __init__(
         self,
         runner: ProgramRunner,

@@ -129,7 +129,6 @@ class _Group:
             del self._tasks[label]
 
     async def listen(self) -> None:
-        """Read the notes while the agents work."""
         while True:
             await self._run.clock.sleep(_LISTEN_EVERY)
             await self.read_notes()

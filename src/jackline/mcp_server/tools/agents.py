@@ -219,7 +219,6 @@ class _AgentTools:
         self._one_by_one = asyncio.Lock()
 
     async def start_one(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """The agent's result, or how to get it."""
         background = bool(given.get("background"))
         async with self._one_by_one:
             ordered = await self._orders.take(given, caller)
@@ -237,7 +236,6 @@ class _AgentTools:
         return await self._result(run_id, caller, ordered.notes, background=background)
 
     async def start_many(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """All results, or how to get them."""
         background = bool(given.get("background"))
         async with self._one_by_one:
             taken = []
@@ -297,7 +295,6 @@ class _AgentTools:
         return run_reply(look, self._clock.now(), notes)
 
     async def wait(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """How they stand after waiting."""
         longest = longest_wait(caller, self._settings())
         snapshots = await self._desk.wait(
             list(dict.fromkeys(cast("list[str]", given["ids"]))),
@@ -309,7 +306,6 @@ class _AgentTools:
         return self._reply(snapshots)
 
     async def status(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """How they stand now."""
         if "ids" in given:
             return self._reply(await self._look(given, caller))
         latest = await self._desk.latest(self._settings().sight_of(caller.folder))
@@ -317,7 +313,6 @@ class _AgentTools:
         return listed(latest, self._clock.now())
 
     async def cancel(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """How they stand once cancelled."""
         # All are found before the first is ended: a wrong id ends nothing.
         snapshots = await self._look(given, caller)
         for each in snapshots:

@@ -157,13 +157,11 @@ class _JudgedTool:
         self._policy = policy
 
     def words(self, arguments: ToolInput) -> CallLabel:
-        """The tool's own words."""
         if isinstance(self._tool, LabelsCalls):
             return self._tool.words(arguments)
         return CallLabel(self.name, self.name)
 
     async def run(self, arguments: ToolInput, context: ToolContext) -> ToolOutput:
-        """What the tool gave, if it may run."""
         judged = await permit(self._policy, BatchCall(context.call_id, self._tool, arguments))
         if isinstance(judged, Denied):
             raise ToolFailedError(
