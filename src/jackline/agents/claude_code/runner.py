@@ -48,9 +48,9 @@ _OF_A_PARENT = (
     "CLAUDE_CODE_SSE_PORT",
 )
 # With these neither settings, hooks, servers, agents, skills nor CLAUDE.md of a folder are read.
-# `claude -p` runs the hooks of `.claude/settings.json`, starts the servers of every `.mcp.json` up to
-# the root of the file system, lets the project's `env` replace the gateway's address, and reads all
-# of it again whenever it changes. Agents write files: what one has written, another must not obey.
+# `claude -p` runs the hooks of `.claude/settings.json`, starts the servers of every `.mcp.json` up
+# to the root of the file system, lets the project's `env` replace the gateway's address, and reads
+# all of it again whenever it changes. Agents write files: what one wrote, another must not obey.
 _OWN_SETTINGS = ("--setting-sources", "user")
 _TASK_HEADER = "x-jackline-task"
 _SETTINGS = (".claude", ".mcp.json")

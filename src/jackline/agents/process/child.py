@@ -98,6 +98,10 @@ def _began(pid: int) -> str | None:
             return None
         # Counted from the boot: two boots may have processes of the same age.
         return f"{_BOOT.read_text('ascii').strip()}+{fields[19]}"
+    return _began_by_ps(pid)
+
+
+def _began_by_ps(pid: int) -> str | None:
     command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
     environment = {**os.environ, "LC_ALL": "C"}
     try:
