@@ -88,40 +88,40 @@ class ReadTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The lines asked for."""
-        asked = ReadArguments.checked(arguments)
+        args = ReadArguments.checked(arguments)
         async with _reading.here():
-            return await in_own_thread(lambda: self._read(asked, context.cwd), "jackline-read")
+            return await in_own_thread(lambda: self._read(args, context.cwd), "jackline-read")
 
-    def _read(self, asked: ReadArguments, folder: Path) -> ToolOutput:
-        path = inside(folder, asked.path)
-        content = _content(path, asked.path)
+    def _read(self, args: ReadArguments, folder: Path) -> ToolOutput:
+        path = inside(folder, args.path)
+        content = _content(path, args.path)
         kind = _IMAGES.get(path.suffix.lower())
         if kind is not None and len(content) <= _LARGEST_IMAGE:
             source = {"type": "base64", "media_type": kind, "data": b64encode(content).decode()}
-            return ToolOutput(f"{asked.path}: an image", ({"type": "image", "source": source},))
+            return ToolOutput(f"{args.path}: an image", ({"type": "image", "source": source},))
         if b"\0" in content:
-            return ToolOutput(f"({asked.path} is binary, {len(content):,} bytes, not shown)")
+            return ToolOutput(f"({args.path} is binary, {len(content):,} bytes, not shown)")
         content = content.removesuffix(b"\n")
         if not content:
-            return ToolOutput(f"({asked.path} is empty)")
+            return ToolOutput(f"({args.path} is empty)")
         # By line feeds alone, as grep, compilers and editors count. One line at a time: a list of
         # all of them would take many times the file's size.
         many = content.count(b"\n") + 1
-        first = asked.offset - 1
+        first = args.offset - 1
         part = [
             line.removesuffix(b"\n").decode("utf-8", "replace")
-            for line in islice(BytesIO(content), first, first + asked.limit)
+            for line in islice(BytesIO(content), first, first + args.limit)
         ]
         if first == many - 1 and not part:
             part = [""]  # a last line that is empty
         if not part:
-            raise ToolFailedError(f"{asked.path!r} has only {many:,} lines")
+            raise ToolFailedError(f"{args.path!r} has only {many:,} lines")
         last = first + len(part)
-        if last == many - 1 and len(part) < asked.limit:
+        if last == many - 1 and len(part) < args.limit:
             part.append("")
             last += 1
         text = ""
-        for number, ended in enumerate(part, asked.offset):
+        for number, ended in enumerate(part, args.offset):
             line = ended.removesuffix("\r")
             if len(line) > _LONGEST_LINE:
                 line = f"{line[:_LONGEST_LINE]}… (line cut)"
@@ -144,15 +144,15 @@ class WriteTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """What was written, in a sentence."""
-        asked = WriteArguments.checked(arguments)
-        return await in_own_thread(lambda: self._write(asked, context.cwd), "jackline-write")
+        args = WriteArguments.checked(arguments)
+        return await in_own_thread(lambda: self._write(args, context.cwd), "jackline-write")
 
-    def _write(self, asked: WriteArguments, folder: Path) -> ToolOutput:
-        path = inside(folder, asked.path)
+    def _write(self, args: WriteArguments, folder: Path) -> ToolOutput:
+        path = inside(folder, args.path)
         with _one_change_at_a_time:
             existed = path.exists()
-            _replace(path, asked.content.encode("utf-8", "surrogatepass"), asked.path)
-        lines = len(asked.content.splitlines())
+            _replace(path, args.content.encode("utf-8", "surrogatepass"), args.path)
+        lines = len(args.content.splitlines())
         did = "replaced" if existed else "made"
         return ToolOutput(f"{did} {path.relative_to(folder.resolve()).as_posix()}, {lines:,} lines")
 
@@ -173,40 +173,40 @@ class EditTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """What was replaced, in a sentence."""
-        asked = EditArguments.checked(arguments)
-        return await in_own_thread(lambda: self._edit(asked, context.cwd), "jackline-edit")
+        args = EditArguments.checked(arguments)
+        return await in_own_thread(lambda: self._edit(args, context.cwd), "jackline-edit")
 
-    def _edit(self, asked: EditArguments, folder: Path) -> ToolOutput:
-        path = inside(folder, asked.path)
+    def _edit(self, args: EditArguments, folder: Path) -> ToolOutput:
+        path = inside(folder, args.path)
         with _one_change_at_a_time:
             # Bytes, not text: what is not touched stays as it is, line ends and odd bytes included.
-            before = _content(path, asked.path)
-            old, new = asked.old.encode(), asked.new.encode()
+            before = _content(path, args.path)
+            old, new = args.old.encode(), args.new.encode()
             if b"\r\n" in before and b"\r\n" not in old:
                 old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\n", b"\r\n")
             count = before.count(old)
             if count == 0:
                 raise ToolFailedError(
-                    f"the text to replace is not in {asked.path!r}; read the file and give it"
+                    f"the text to replace is not in {args.path!r}; read the file and give it"
                     " exactly",
                     ended_by="not found",
                 )
-            if count > 1 and not asked.every:
+            if count > 1 and not args.every:
                 raise ToolFailedError(
-                    f"the text to replace is {count} times in {asked.path!r}; give more of its "
+                    f"the text to replace is {count} times in {args.path!r}; give more of its "
                     "surroundings, or `every`",
                     ended_by="not unique",
                 )
             if len(before) + count * (len(new) - len(old)) > _LARGEST:
                 raise ToolFailedError(
-                    f"{asked.path!r} would have more than {_LARGEST:,} bytes", ended_by="too large"
+                    f"{args.path!r} would have more than {_LARGEST:,} bytes", ended_by="too large"
                 )
-            _replace(path, before.replace(old, new), asked.path)
+            _replace(path, before.replace(old, new), args.path)
         shown = path.relative_to(folder.resolve()).as_posix()
         return ToolOutput(f"replaced {count} place{'s' if count > 1 else ''} in {shown}")
 
 
-def _content(path: Path, given: str) -> bytes:
+def _content(path: Path, named: str) -> bytes:
     """The bytes of an ordinary file; ToolFailedError for whatever else stands there."""
     try:
         found = path.stat()
@@ -216,28 +216,28 @@ def _content(path: Path, given: str) -> bytes:
                 f"{entry.name}/" if entry.is_dir() else entry.name for entry in path.iterdir()
             )
             listed = ", ".join(names[:50]) or "nothing"
-            raise ToolFailedError(f"{given!r} is a folder; it holds {listed}", ended_by="a folder")
+            raise ToolFailedError(f"{named!r} is a folder; it holds {listed}", ended_by="a folder")
         if not stat.S_ISREG(found.st_mode):
-            raise ToolFailedError(f"{given!r} is not an ordinary file", ended_by="no file")
+            raise ToolFailedError(f"{named!r} is not an ordinary file", ended_by="no file")
         if found.st_size > _LARGEST:
             size = f"{found.st_size:,} bytes"
             raise ToolFailedError(
-                f"{given!r} has {size}, too many to read whole; search it instead",
+                f"{named!r} has {size}, too many to read whole; search it instead",
                 ended_by="too large",
             )
         return path.read_bytes()
     except OSError as error:
         why = error.strerror or type(error).__name__
-        words = f"{given!r} cannot be read: {why}"
+        words = f"{named!r} cannot be read: {why}"
         raise ToolFailedError(words, ended_by=why.lower()) from error
 
 
-def _replace(path: Path, content: bytes, given: str) -> None:
+def _replace(path: Path, content: bytes, named: str) -> None:
     """Put a new file in the place of the old one, whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
-            raise ToolFailedError(f"{given!r} is a folder", ended_by="a folder")
+            raise ToolFailedError(f"{named!r} is a folder", ended_by="a folder")
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
         beside = path.with_name(f".{path.name[:100]}.{uuid4().hex}")
         try:
@@ -254,7 +254,7 @@ def _replace(path: Path, content: bytes, given: str) -> None:
             beside.unlink(missing_ok=True)
     except OSError as error:
         why = error.strerror or type(error).__name__
-        words = f"{given!r} cannot be written: {why}"
+        words = f"{named!r} cannot be written: {why}"
         raise ToolFailedError(words, ended_by=why.lower()) from error
 
 
@@ -310,17 +310,17 @@ class SearchTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The matching lines."""
-        asked = SearchArguments.checked(arguments)
-        cwd, root = context.cwd.resolve(), inside(context.cwd, asked.path)
+        args = SearchArguments.checked(arguments)
+        cwd, root = context.cwd.resolve(), inside(context.cwd, args.path)
         if not root.exists():
-            raise ToolFailedError(f"there is no {asked.path!r}", ended_by="no such path")
+            raise ToolFailedError(f"there is no {args.path!r}", ended_by="no such path")
         question = {
-            "pattern": asked.pattern,
+            "pattern": args.pattern,
             "compile_seconds": self._compile_seconds,
             "path": root.relative_to(cwd).as_posix(),
-            "files": asked.files,
-            "any_case": asked.any_case,
-            "most": asked.most,
+            "files": args.files,
+            "any_case": args.any_case,
+            "most": args.most,
             "largest": _LARGEST_SEARCHED,
         }
         command = ProcessCommand(
@@ -334,7 +334,7 @@ class SearchTool:
         # First its own: the batches' queue for the others is then short, and each has its turn.
         async with self._places, _searching.here():
             # Not passed on as it comes: the last line is for us alone, and hits are short.
-            return self._output(await run_process(command), asked.most)
+            return self._output(await run_process(command), args.most)
 
     def _output(self, finished: FinishedCommand, most: int) -> ToolOutput:
         hits, _, last = finished.output.rpartition(_LAST)

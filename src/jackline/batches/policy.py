@@ -189,11 +189,11 @@ class Policy:
         if names_git(place):
             return Denied.into_git(place)
         argv, line = arguments.get("argv"), _text(arguments, "command")
-        given = [str(word) for word in argv] if isinstance(argv, list) else [line]
-        if len(given) > MOST_WORDS or sum(map(len, given)) > LONGEST_LINE:
+        raw = [str(word) for word in argv] if isinstance(argv, list) else [line]
+        if len(raw) > MOST_WORDS or sum(map(len, raw)) > LONGEST_LINE:
             return Denied.too_long()
         try:
-            words = tuple(given) if argv is not None else read_words(line, windows=self.windows)
+            words = tuple(raw) if argv is not None else read_words(line, windows=self.windows)
         except NotSimpleError as error:
             return Denied.not_simple(error.why)
         if len(words) > MOST_WORDS:
@@ -212,14 +212,14 @@ class Policy:
             if _OF_OTHER_TOOLS.match(item):
                 continue
             try:
-                said = self._judge_by(item, words)
+                judged = self._judge_by(item, words)
             except NotSimpleError as error:
                 unusable.append(f" ({item!r} in batch.allow allows nothing: it holds {error.why})")
                 continue
-            if isinstance(said, Allowed):
-                return said
-            if said is not None:
-                denials.append(said)
+            if isinstance(judged, Allowed):
+                return judged
+            if judged is not None:
+                denials.append(judged)
         if denials:
             return denials[0]
         hint = f"; reading and searching always are allowed{''.join(unusable[:1])}"
@@ -251,9 +251,9 @@ class Policy:
             return Denied(why, self._whole(words))
         for at in free:
             valued = at < len(pattern.words) and pattern.words[at][0][:1] == "-"
-            said = self._trouble_with(program, words[at], written, valued=valued)
-            if said is not None:
-                return said if isinstance(said, Denied) else Denied(said, self._whole(words))
+            judged = self._trouble_with(program, words[at], written, valued=valued)
+            if judged is not None:
+                return judged if isinstance(judged, Denied) else Denied(judged, self._whole(words))
         return Allowed(argv=words, inner=inner)
 
     def _trouble_with(
@@ -295,12 +295,12 @@ class Policy:
         """What the user may allow so that this very command runs."""
         pattern = f"{words[0] if self.windows else shlex.quote(words[0])} *"
         try:
-            said = self._judge_by(pattern, words)
+            judged = self._judge_by(pattern, words)
         except NotSimpleError:
-            said = None
-        if isinstance(said, Allowed):
+            judged = None
+        if isinstance(judged, Allowed):
             return f"the user may add {_quoted(pattern)} to batch.allow"
-        return self._whole(words) if said is None else said.hint
+        return self._whole(words) if judged is None else judged.hint
 
     def _whole(self, words: Sequence[str]) -> str:
         command = _quoted(" ".join(words) if self.windows else shlex.join(words))
@@ -308,14 +308,14 @@ class Policy:
             return "the user may write the whole command, word for word, into batch.allow"
         return f"the user may write the whole command into batch.allow: {command}"
 
-    def _leaves(self, given: str) -> bool:
+    def _leaves(self, raw: str) -> bool:
         """Whether a path, read as text alone, leads out of the folder."""
-        if given.startswith("~") or "\0" in given:
+        if raw.startswith("~") or "\0" in raw:
             return True
         root = PurePosixPath(self.folder.as_posix())
-        meant = PurePosixPath(os.path.normpath(root / given.replace("\\", "/")))
+        meant = PurePosixPath(os.path.normpath(root / raw.replace("\\", "/")))
         if self.windows:
-            on_windows = PureWindowsPath(given)
+            on_windows = PureWindowsPath(raw)
             if on_windows.drive or on_windows.root:
                 return not on_windows.is_relative_to(PureWindowsPath(self.folder))
         return not meant.is_relative_to(PurePosixPath(os.path.normpath(root)))

@@ -112,22 +112,22 @@ class ShellTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The output; ToolFailedError when the command cannot start, fails or takes too long."""
-        asked = ShellArguments.checked(arguments)
-        cwd = inside(context.cwd, asked.cwd)
+        args = ShellArguments.checked(arguments)
+        cwd = inside(context.cwd, args.cwd)
         if not cwd.is_dir():
-            raise ToolFailedError(f"there is no folder {asked.cwd!r}", ended_by="no such folder")
-        seconds = min(asked.timeout or self._seconds, self._longest)
+            raise ToolFailedError(f"there is no folder {args.cwd!r}", ended_by="no such folder")
+        seconds = min(args.timeout or self._seconds, self._longest)
         environ = without_secrets(
             os.environ if self._environ is None else self._environ, self._keep
         )
         if context.guard is not None:
             environ = context.guard.environment(environ)
-        words: Sequence[str] | None = context.argv or asked.argv
+        words: Sequence[str] | None = context.argv or args.argv
         if not words:
-            words = (find_program("bash") or "/bin/sh", "-c", asked.command or "")
+            words = (find_program("bash") or "/bin/sh", "-c", args.command or "")
         command = ProcessCommand(
             argv=tuple(words),
-            line=None if context.argv else asked.command,
+            line=None if context.argv else args.command,
             cwd=cwd,
             environ=environ,
             seconds=None if seconds == inf else seconds,

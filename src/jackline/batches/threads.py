@@ -42,8 +42,8 @@ def contain_exits() -> Iterator[None]:
             raise
         raise LeavingError("it raised KeyboardInterrupt") from error
     except BaseException as error:
-        said = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise LeavingError(f"it raised {said[:_LONGEST]}") from error
+        words = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise LeavingError(f"it raised {words[:_LONGEST]}") from error
 
 
 async def in_own_thread(work: Callable[[], T], name: str) -> T:
@@ -117,8 +117,8 @@ async def call_function(work: Callable[[], object], function: Callable[..., obje
     """What `work`, a call of `function`, gave: awaited, or run in a thread of its own."""
 
     def gathered() -> object:
-        given = work()
-        return list(given) if inspect.isgenerator(given) else given
+        result = work()
+        return list(result) if inspect.isgenerator(result) else result
 
     if inspect.iscoroutinefunction(plain_function(function)):
         returned = work()

@@ -162,7 +162,7 @@ class _Carried:
     """A run that this process carries."""
 
     run: FlowRun[Any]
-    hearing: RunListener
+    listener: RunListener
     folder: str
     say: Progress | None
     unheard: bool
@@ -193,34 +193,34 @@ class AgentManager:
         self, orders: Sequence[JsonObject], *, folder: str, background: bool, say: Progress
     ) -> str:
         """A new run of these orders; its id. It is kept when this returns."""
-        host, hearing = await self._host(), RunListener()
+        host, listener = await self._host(), RunListener()
         arguments = json.dumps({"orders": list(orders)}, ensure_ascii=False)
         run = await begin_run(
             host,
             started_agents,
             arguments.encode("utf-8", "surrogatepass"),
-            listener=hearing,
+            listener=listener,
             cwd=folder,
         )
-        return self._carry(_Carried(run, hearing, folder, say, background))
+        return self._carry(_Carried(run, listener, folder, say, background))
 
-    async def go_on(self, look: RunSnapshot, *, say: Progress, background: bool) -> str:
+    async def go_on(self, snapshot: RunSnapshot, *, say: Progress, background: bool) -> str:
         """Take a run up again that has stopped or failed; with a label only that agent's part."""
-        look.check_of_models("resume")
+        snapshot.check_of_models("resume")
         host = await self._host()
-        hearing, run_id = RunListener(), look.record.run_id
-        if look.record.state is RunState.FINISHED:
+        listener, run_id = RunListener(), snapshot.record.run_id
+        if snapshot.record.state is RunState.FINISHED:
             run: FlowRun[Any] = await begin_retry(
-                host, run_id, only=look.label, flow=started_agents, listener=hearing
+                host, run_id, only=snapshot.label, flow=started_agents, listener=listener
             )
         else:
-            found = await begin_resume(host, run_id, flow=started_agents, listener=hearing)
+            found = await begin_resume(host, run_id, flow=started_agents, listener=listener)
             if isinstance(found, Outcome):
                 raise UsageError(
                     f"The run {run_id} was cancelled.", hint="Start a new agent with its prompt."
                 )
             run = found
-        return self._carry(_Carried(run, hearing, look.record.cwd, say, background))
+        return self._carry(_Carried(run, listener, snapshot.record.cwd, say, background))
 
     async def _host(self) -> FlowHost:
         if self._stopping:
@@ -242,7 +242,7 @@ class AgentManager:
             return
         finally:
             del self._carried[run_id]
-            carried.hearing.wake()
+            carried.listener.wake()
         if not carried.unheard or carried.run.state not in ENDED:
             return
         tally = outcome.tally
@@ -254,7 +254,7 @@ class AgentManager:
 
     # --- looking and waiting --------------------------------------------------------------------
 
-    async def look(self, named: str, sees: Sight) -> RunSnapshot:
+    async def snapshot(self, named: str, sees: Sight) -> RunSnapshot:
         """The run or agent of this id: a run's, a task's, or a session's, where one sees it."""
         engine = (await self._open()).engine
         call = await engine.find_task(named) or await engine.find_session(named)
@@ -265,8 +265,12 @@ class AgentManager:
                 hint="agent_status without ids lists the latest. The user can look at other"
                 " projects' agents in a terminal: jackline show ID",
             )
-        look = self._with_present(await RunSnapshot.load(engine, record))
-        return look if call is None or len(look.calls) < 2 else replace(look, label=call.label)
+        snapshot = self._with_present(await RunSnapshot.load(engine, record))
+        return (
+            snapshot
+            if call is None or len(snapshot.calls) < 2
+            else replace(snapshot, label=call.label)
+        )
 
     async def latest(self, sees: Sight) -> list[RunSnapshot]:
         """The latest runs that models have started and one sees, the newest first."""
@@ -275,9 +279,13 @@ class AgentManager:
         runs = [run for run in theirs if sees(run.cwd)]
         return [self._with_present(await RunSnapshot.load(engine, run)) for run in runs[:_LISTED]]
 
-    def _with_present(self, look: RunSnapshot) -> RunSnapshot:
-        carried = self._carried.get(look.record.run_id)
-        return look if carried is None else replace(look, under_way={**carried.hearing.view.agents})
+    def _with_present(self, snapshot: RunSnapshot) -> RunSnapshot:
+        carried = self._carried.get(snapshot.record.run_id)
+        return (
+            snapshot
+            if carried is None
+            else replace(snapshot, under_way={**carried.listener.view.agents})
+        )
 
     async def gone_on_with(self, names: Collection[str]) -> list[RunRecord]:
         """The runs that go on from one of these tasks, sessions or sub-agents, or did."""
@@ -324,9 +332,9 @@ class AgentManager:
         known = order.get("project") if is_of_models(record) else record.cwd
         return Path(str(known)) if known else None
 
-    def is_carried(self, look: RunSnapshot) -> bool:
+    def is_carried(self, snapshot: RunSnapshot) -> bool:
         """Whether a living process carries this run, as far as one can know."""
-        return look.record.run_id in self._carried or self._is_held(look.record)
+        return snapshot.record.run_id in self._carried or self._is_held(snapshot.record)
 
     def _is_held(self, record: RunRecord) -> bool:
         """Whether a living process carries the run, as far as one can know."""
@@ -350,33 +358,33 @@ class AgentManager:
         with ExitStack() as stack:
             while True:
                 changed.clear()
-                looks = [await self.look(each, sees) for each in ids]
+                snapshots = [await self.snapshot(each, sees) for each in ids]
                 now = clock.monotonic()
-                settled = [self._is_through(look) for look in looks]
+                settled = [self._is_through(snapshot) for snapshot in snapshots]
                 if now >= until or all(settled) or (any(settled) and not all_of_them):
-                    return looks
+                    return snapshots
                 end = clock.wall() + until - now
-                rests = [look.rests_beyond(end) for look in looks]
+                rests = [snapshot.rests_beyond(end) for snapshot in snapshots]
                 if all(map(operator.or_, settled, rests)):
-                    return looks
-                here = [self._carried.get(look.record.run_id) for look in looks]
+                    return snapshots
+                here = [self._carried.get(snapshot.record.run_id) for snapshot in snapshots]
                 for carried in here:
-                    if carried is not None and carried.hearing not in heard:
-                        heard.append(carried.hearing)
-                        carried.hearing.waiters.add(changed)
-                        stack.callback(carried.hearing.waiters.discard, changed)
+                    if carried is not None and carried.listener not in heard:
+                        heard.append(carried.listener)
+                        carried.listener.waiters.add(changed)
+                        stack.callback(carried.listener.waiters.discard, changed)
                 # Runs of other processes tell nothing: they are looked at.
                 pause = _LOOK_EVERY if None in here else beat - now
                 await _either(changed, clock.sleep(max(0.0, min(pause, until - now))))
                 if clock.monotonic() >= beat:
                     beat = clock.monotonic() + _BEAT
-                    words = [each.hearing.words for each in here if each is not None]
+                    words = [each.listener.words for each in here if each is not None]
                     await progress("; ".join(words) or "carried by another process")
 
-    def _is_through(self, look: RunSnapshot) -> bool:
+    def _is_through(self, snapshot: RunSnapshot) -> bool:
         """Whether it has settled, and its clean-up is done: nobody is told of an end before."""
-        cleans_up = look.record.state in ENDED and look.record.run_id in self._carried
-        return look.settled and not cleans_up
+        cleans_up = snapshot.record.state in ENDED and snapshot.record.run_id in self._carried
+        return snapshot.settled and not cleans_up
 
     def leave(self, run_id: str) -> bool:
         """Nobody waits any more: its end will be announced; False when it has ended meanwhile."""
@@ -402,15 +410,15 @@ class AgentManager:
             self._carried[run_id].unheard = False
             self._carried[run_id].run.cancel("Its client cancelled the call.")
 
-    async def cancel(self, look: RunSnapshot, why: str = "A model cancelled it.") -> None:
+    async def cancel(self, snapshot: RunSnapshot, why: str = "A model cancelled it.") -> None:
         """End a run for good, or one agent of a group."""
-        look.check_of_models("cancel")
-        host, record = await self._open(), look.record
-        if look.settled:
+        snapshot.check_of_models("cancel")
+        host, record = await self._open(), snapshot.record
+        if snapshot.settled:
             return
-        if look.label is not None:
+        if snapshot.label is not None:
             await host.engine.note(
-                record.run_id, self._clock.wall(), CANCELLED_ALONE, look.label, {"why": why}
+                record.run_id, self._clock.wall(), CANCELLED_ALONE, snapshot.label, {"why": why}
             )
             return
         carried = self._carried.get(record.run_id)
@@ -474,22 +482,22 @@ class AgentManager:
 
     async def _take_up(self, record: RunRecord) -> None:
         host = await self._open()
-        look = await RunSnapshot.load(host.engine, record)
-        if max((call.attempts for call in look.calls), default=0) >= _MOST_BEGINNINGS:
+        snapshot = await RunSnapshot.load(host.engine, record)
+        if max((call.attempts for call in snapshot.calls), default=0) >= _MOST_BEGINNINGS:
             _log.warning(
                 "the run %s was begun %d times and is left: jackline resume %s",
                 *(record.run_id, _MOST_BEGINNINGS, record.run_id),
             )
             return
-        hearing = RunListener()
+        listener = RunListener()
         try:
-            run = await begin_resume(host, record.run_id, flow=started_agents, listener=hearing)
+            run = await begin_resume(host, record.run_id, flow=started_agents, listener=listener)
         except JacklineError as error:
             _log.info("the run %s is not taken up: %s", record.run_id, error.message)
             return
         if isinstance(run, FlowRun):
             _log.info("going on with the agents of run %s", record.run_id)
-            self._carry(_Carried(run, hearing, record.cwd, None, unheard=True))
+            self._carry(_Carried(run, listener, record.cwd, None, unheard=True))
 
 
 _kept: set[asyncio.Task[None]] = set()

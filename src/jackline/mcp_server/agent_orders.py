@@ -150,13 +150,13 @@ def _prompt_after(dead: DeadAgent) -> str:
     # Every call is told; how much of what each gave depends on how many there are.
     room = max(_LEAST_TOLD, _MOST_TOLD // max(1, len(calls)))
     finished = [(call, result[:room]) for call, result in calls]
-    said = [turn.text for turn in dead.turns if turn.text]
+    texts = [turn.text for turn in dead.turns if turn.text]
     fatal = [seen.text for seen in dead.story.failures if seen.fatal]
     cut = f": {fatal[-1]}" if fatal else "."
     happened = f"Another agent had this task before you and was cut off{cut}"
-    if said:
+    if texts:
         happened += "\n\nWhat it said on its way, the latest last:\n" + "\n".join(
-            f"- {text[:room]}" for text in said
+            f"- {text[:room]}" for text in texts
         )
     return resume_prompt(happened, dead.lost, finished=finished, task=dead.prompt)
 
@@ -181,30 +181,30 @@ class OrderIntake:
 
     def __init__(
         self,
-        desk: AgentManager,
+        manager: AgentManager,
         settings: Callable[[], ToolSettings],
         environ: Mapping[str, str],
         clock: Clock,
     ) -> None:
-        self._desk = desk
+        self._manager = manager
         self._settings = settings
         self._environ = environ
         self._clock = clock
 
     async def take(
-        self, given: Mapping[str, Any], caller: ToolCaller, label: str = ""
+        self, arguments: Mapping[str, Any], caller: ToolCaller, label: str = ""
     ) -> CheckedOrder:
         """The order, checked; `label` is for one that was given none."""
-        resume, continued = given.get("resume"), given.get("continue_from_task_id")
+        resume, continued = arguments.get("resume"), arguments.get("continue_from_task_id")
         if resume and continued:
             raise BadArgumentError(
                 "An agent goes on from one place.",
                 hint="Give resume or continue_from_task_id, not both.",
             )
-        if not given.get("prompt") and not (resume or continued):
+        if not arguments.get("prompt") and not (resume or continued):
             raise BadArgumentError("An agent needs a prompt.", hint="Say what it is to do.")
         settings = self._settings().agents
-        settings.check_runner(given.get("runner") or settings.runner)
+        settings.check_runner(arguments.get("runner") or settings.runner)
         before: JsonObject | RunSnapshot = {}
         if caller.session and caller.session in (resume, continued):
             raise BadArgumentError(
@@ -212,48 +212,48 @@ class OrderIntake:
                 hint="Give the id of an agent that was cut off.",
             )
         if resume or continued:
-            before = await self._earlier(given, settings.sight_of(caller.folder))
+            before = await self._earlier(arguments, settings.sight_of(caller.folder))
         if isinstance(before, RunSnapshot):
             return CheckedOrder({}, Path(before.record.cwd), before)
-        cwd = cast("str | None", given.get("cwd") or before.get("cwd"))
+        cwd = cast("str | None", arguments.get("cwd") or before.get("cwd"))
         folder = settings.working_folder(cwd, caller.folder)
-        project = await self._desk.project_of(caller)
-        definition = await self._definition(given, before, project or folder)
+        project = await self._manager.project_of(caller)
+        definition = await self._definition(arguments, before, project or folder)
         order: dict[str, Any] = {**before, "cwd": str(folder)}
         order["depth"] = await self._depth(caller, settings.depth)
-        order["prompt"] = given.get("prompt") or order["prompt"]
-        order["label"] = given.get("label") or label or definition.name or "agent"
-        order["runner"] = given.get("runner") or order.get("runner") or settings.runner
+        order["prompt"] = arguments.get("prompt") or order["prompt"]
+        order["label"] = arguments.get("label") or label or definition.name or "agent"
+        order["runner"] = arguments.get("runner") or order.get("runner") or settings.runner
         settings.check_runner(order["runner"])
         if order["runner"] != "messages":
             trusted = settings.base_of(folder, project)
             await check_nested(folder, trusted)
             order["trusted"] = str(trusted)
         earlier = order.pop("tools", None)
-        if given.get("tools") is not None:
-            tools = offered(given["tools"], order["runner"], settings)
+        if arguments.get("tools") is not None:
+            tools = offered(arguments["tools"], order["runner"], settings)
         else:
             if definition.tools is None and earlier is not None:
                 definition = replace(definition, tools=tuple(map(base_name, earlier)))
             tools = offered_to(definition, order["runner"], settings)
-        model = given.get("model") or definition.model or order.get("model") or settings.model
+        model = arguments.get("model") or definition.model or order.get("model") or settings.model
         if str(model or "").startswith("-"):
             raise BadArgumentError(
                 "A model's name does not begin with a dash: the agent's program would take it for"
                 " a flag.",
                 hint="Give the name of a model, or leave it out.",
             )
-        if given.get("schema") is not None:
-            build_validator(given["schema"])
+        if arguments.get("schema") is not None:
+            build_validator(arguments["schema"])
         chosen: dict[str, Any] = {
             "model": model,
             "system": definition.system or order.get("system"),
-            "schema": given.get("schema"),
-            "budget": _budget(given.get("budget")),
-            "release": given.get("release"),
-            "resources": list(given.get("resources", ())),
+            "schema": arguments.get("schema"),
+            "budget": _budget(arguments.get("budget")),
+            "release": arguments.get("release"),
+            "resources": list(arguments.get("resources", ())),
             "project": None if project is None else str(project),
-            "allowed_by": await self._allow_releases(given, folder, project),
+            "allowed_by": await self._allow_releases(arguments, folder, project),
         }
         order |= {name: value for name, value in chosen.items() if value}
         # Also an empty list: to leave that out would offer every tool.
@@ -262,9 +262,9 @@ class OrderIntake:
 
     # --- going on -------------------------------------------------------------------------------
 
-    async def _earlier(self, given: Mapping[str, Any], sees: Sight) -> JsonObject | RunSnapshot:
+    async def _earlier(self, arguments: Mapping[str, Any], sees: Sight) -> JsonObject | RunSnapshot:
         """What an order takes over from an earlier agent; or the run to be taken up as it is."""
-        named = str(given.get("resume") or given.get("continue_from_task_id"))
+        named = str(arguments.get("resume") or arguments.get("continue_from_task_id"))
         if named.startswith("-") or not named.isprintable():
             raise BadArgumentError(
                 "No id begins with a dash or holds control characters: the agent's program would"
@@ -272,13 +272,13 @@ class OrderIntake:
                 hint="Give the id as agent_status or `why` names it.",
             )
         try:
-            look: RunSnapshot | None = await self._desk.look(named, sees)
+            snapshot: RunSnapshot | None = await self._manager.snapshot(named, sees)
         except UnreadableError:
-            look = None
-        if look is not None:
-            return await self._from_ours(look, has_prompt=bool(given.get("prompt")))
-        if given.get("resume"):
-            if given.get("runner") == "codex":
+            snapshot = None
+        if snapshot is not None:
+            return await self._from_ours(snapshot, has_prompt=bool(arguments.get("prompt")))
+        if arguments.get("resume"):
+            if arguments.get("runner") == "codex":
                 if sees(await _read_aside(folder_of_thread, named, self._environ)):
                     return {"resume": named, "prompt": "Go on from where you were cut off."}
                 raise _unknown(named)
@@ -309,12 +309,14 @@ class OrderIntake:
                     raise
             await self._clock.sleep(_LOOK_AGAIN)
 
-    async def _from_ours(self, look: RunSnapshot, *, has_prompt: bool) -> JsonObject | RunSnapshot:
-        record = look.record
+    async def _from_ours(
+        self, snapshot: RunSnapshot, *, has_prompt: bool
+    ) -> JsonObject | RunSnapshot:
+        record = snapshot.record
         named = record.run_id
         if not has_prompt or record.state not in ENDED:
-            look.check_of_models("resume")
-        if not look.settled and self._desk.is_carried(look):
+            snapshot.check_of_models("resume")
+        if not snapshot.settled and self._manager.is_carried(snapshot):
             if record.state is not RunState.PARKED:
                 raise UsageError(
                     f"The run {named} is at work: going on with it now would do its work twice.",
@@ -324,7 +326,7 @@ class OrderIntake:
                 f"The run {named} is parked ({record.why}) and goes on by itself.",
                 hint=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
             )
-        calls = look.chosen
+        calls = snapshot.chosen
         completed = bool(calls) and all(call.state is CallState.DONE for call in calls)
         if not has_prompt:
             if completed:
@@ -332,7 +334,7 @@ class OrderIntake:
                     f"It has completed (run {named}).",
                     hint="Give a prompt that says what it is to do next.",
                 )
-            return look
+            return snapshot
         if record.state not in ENDED:
             raise UsageError(
                 f"The run {named} has not ended: it is {record.state.value}.",
@@ -346,13 +348,13 @@ class OrderIntake:
         names = {calls[0].task_id, session_of(calls[0])}
         await self._check_first(names, tuple(ENDED))
         same = ("runner", "cwd", "model", "system", "tools")
-        order = look.order_of(calls[0].label)
+        order = snapshot.order_of(calls[0].label)
         order = {name: order[name] for name in same if name in order}
         return order | {"continue_from": calls[0].task_id}
 
     async def _check_first(self, names: Collection[str], past: Collection[RunState]) -> None:
         """Nobody else must be at the same work; one whose state is `past` is not in the way."""
-        for record in await self._desk.gone_on_with(names):
+        for record in await self._manager.gone_on_with(names):
             if record.state not in past:
                 raise UsageError(
                     f"The run {record.run_id} goes on with it already, and is"
@@ -362,7 +364,7 @@ class OrderIntake:
 
     async def _depth(self, caller: ToolCaller, deepest: int) -> int:
         """How deep the agent would be; RefusedError when that is too deep."""
-        depth = await self._desk.depth_of(caller.session, caller.parent_task) + 1
+        depth = await self._manager.depth_of(caller.session, caller.parent_task) + 1
         if depth > deepest:
             raise RefusedError(
                 f"An agent that was started {deepest} deep may start no further ones.",
@@ -372,7 +374,7 @@ class OrderIntake:
         return depth
 
     async def _definition(
-        self, given: Mapping[str, Any], before: JsonObject, project: Path
+        self, arguments: Mapping[str, Any], before: JsonObject, project: Path
     ) -> AgentDefinition:
         claude = ClientFolders.of_process(self._environ).claude
 
@@ -380,7 +382,7 @@ class OrderIntake:
             folders = definition_folders(project, claude)
             return definition_of(name, folders, definitions_of_plugins(project, claude))
 
-        if name := given.get("subagent_type"):
+        if name := arguments.get("subagent_type"):
             return await _read_aside(found, str(name))
         earlier = before.pop("agent_type", None)
         if earlier is None:
@@ -394,11 +396,11 @@ class OrderIntake:
     # --- single arguments -----------------------------------------------------------------------
 
     async def _allow_releases(
-        self, given: Mapping[str, Any], folder: Path, project: Path | None
+        self, arguments: Mapping[str, Any], folder: Path, project: Path | None
     ) -> list[str]:
         """What permits the order's clean-up commands, to be asked again when they run."""
-        asked = (each.get("release") for each in (given, *given.get("resources", ())))
-        commands = [str(command) for command in asked if command]
+        releases = (each.get("release") for each in (arguments, *arguments.get("resources", ())))
+        commands = [str(command) for command in releases if command]
         allow = self._settings().batch.allow
         trusted = self._settings().agents.chosen_folders(project)
         for command in commands:
@@ -437,10 +439,10 @@ def check_group(orders: Sequence[JsonObject]) -> None:
             order["label"] = f"{label} {seen[label]}"
 
 
-def _budget(given: Mapping[str, Any] | None) -> JsonObject | None:
-    if not given:
+def _budget(arguments: Mapping[str, Any] | None) -> JsonObject | None:
+    if not arguments:
         return None
-    budget = {name: value for name, value in given.items() if name != "minutes"}
-    if "minutes" in given:
-        budget["seconds"] = given["minutes"] * 60.0
+    budget = {name: value for name, value in arguments.items() if name != "minutes"}
+    if "minutes" in arguments:
+        budget["seconds"] = arguments["minutes"] * 60.0
     return budget

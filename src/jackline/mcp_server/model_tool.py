@@ -85,19 +85,19 @@ class CancelledCalls:
     def __init__(self) -> None:
         self._cancelled: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def note(self, asked: ServiceRequest) -> None:
+    def note(self, http_request: ServiceRequest) -> None:
         """Take note, if this message cancels a call; the call's own end comes after."""
-        if _METHOD not in bytes(asked.body):
+        if _METHOD not in bytes(http_request.body):
             return
         try:
-            message = json.loads(bytes(asked.body))
+            message = json.loads(bytes(http_request.body))
             params = message["params"] if message.get("method") == _METHOD.decode() else {}
             request, reason = params.get("requestId"), str(params.get("reason") or "")
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
             return  # whatever it is, the protocol itself refuses it
         # Clients' libraries also cancel what took too long for them: nobody wants that work gone.
         if request is not None and "timed out" not in reason.lower():
-            session = (asked.header(_SESSION) or b"").decode("latin-1")
+            session = (http_request.header(_SESSION) or b"").decode("latin-1")
             self._cancelled[session, str(request)] = None
             while len(self._cancelled) > _MOST_CALLS:
                 self._cancelled.popitem(last=False)

@@ -131,7 +131,7 @@ class ToolServer:
         headers = {} if context.request is None else context.request.headers
         session, params = context.session, context.session.client_params
         folder = unquote(headers.get(FOLDER_HEADER, ""))
-        given = headers.get(PATIENCE_HEADER, "")
+        patience = headers.get(PATIENCE_HEADER, "")
         step = 0
 
         async def progress(words: str) -> None:
@@ -150,7 +150,9 @@ class ToolServer:
             "" if params is None else params.client_info.name,
             headers.get(CLIENT_SESSION_HEADER, ""),
             Path(folder) if folder else None,
-            int(given) / 1000 if given.isdecimal() and len(given) <= _MOST_DIGITS else None,
+            int(patience) / 1000
+            if patience.isdecimal() and len(patience) <= _MOST_DIGITS
+            else None,
             hears_progress=bool(context.meta and context.meta.get("progress_token") is not None),
             parent_task=headers.get(PARENT_TASK_HEADER, ""),
             took_back=self._cancelled_calls.asker(

@@ -125,10 +125,10 @@ _IDS: JsonObject = {
 
 
 def agent_tools(
-    desk: AgentManager, orders: OrderIntake, settings: Callable[[], AgentSettings], clock: Clock
+    manager: AgentManager, orders: OrderIntake, settings: Callable[[], AgentSettings], clock: Clock
 ) -> list[ModelTool]:
     """All five."""
-    tools = _AgentTools(desk, orders, settings, clock)
+    tools = _AgentTools(manager, orders, settings, clock)
     return [
         ModelTool(
             "agent",
@@ -206,28 +206,28 @@ class _AgentTools:
 
     def __init__(
         self,
-        desk: AgentManager,
+        manager: AgentManager,
         orders: OrderIntake,
         settings: Callable[[], AgentSettings],
         clock: Clock,
     ) -> None:
-        self._desk = desk
+        self._manager = manager
         self._orders = orders
         self._settings = settings
         self._clock = clock
         # From looking whether somebody goes on with an agent until one has begun to.
         self._one_by_one = asyncio.Lock()
 
-    async def start_one(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        background = bool(given.get("background"))
+    async def start_one(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        background = bool(arguments.get("background"))
         async with self._one_by_one:
-            ordered = await self._orders.take(given, caller)
+            ordered = await self._orders.take(arguments, caller)
             if ordered.earlier is not None:
-                run_id = await self._desk.go_on(
+                run_id = await self._manager.go_on(
                     ordered.earlier, say=caller.say, background=background
                 )
             else:
-                run_id = await self._desk.begin(
+                run_id = await self._manager.begin(
                     [ordered.order],
                     folder=str(caller.folder or ordered.folder),
                     background=background,
@@ -235,22 +235,22 @@ class _AgentTools:
                 )
         return await self._result(run_id, caller, ordered.notes, background=background)
 
-    async def start_many(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        background = bool(given.get("background"))
+    async def start_many(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        background = bool(arguments.get("background"))
         async with self._one_by_one:
-            taken = []
-            wanted = cast("list[dict[str, Any]]", given["orders"])
+            checked = []
+            wanted = cast("list[dict[str, Any]]", arguments["orders"])
             for number, each in enumerate(wanted, 1):
-                taken.append(await self._checked(number, each, caller))
-            orders = [each.order for each in taken]
+                checked.append(await self._checked(number, each, caller))
+            orders = [each.order for each in checked]
             check_group(orders)
-            run_id = await self._desk.begin(
+            run_id = await self._manager.begin(
                 orders,
                 folder=str(caller.folder or orders[0]["cwd"]),
                 background=background,
                 say=caller.say,
             )
-        notes = dict.fromkeys(note for each in taken for note in each.notes)
+        notes = dict.fromkeys(note for each in checked for note in each.notes)
         return await self._result(run_id, caller, tuple(notes), background=background)
 
     async def _checked(self, number: int, wanted: JsonObject, caller: ToolCaller) -> CheckedOrder:
@@ -273,10 +273,10 @@ class _AgentTools:
         sees = self._settings().sight_of(caller.folder)
         await caller.progress(f"run {run_id} has begun; agent_wait waits for it by this id")
         if background:
-            look = await self._desk.look(run_id, sees)
-            return run_reply(look, self._clock.now(), notes)
+            snapshot = await self._manager.snapshot(run_id, sees)
+            return run_reply(snapshot, self._clock.now(), notes)
         try:
-            (look,) = await self._desk.wait(
+            (snapshot,) = await self._manager.wait(
                 [run_id],
                 sees,
                 seconds=longest_wait(caller, self._settings()),
@@ -286,53 +286,53 @@ class _AgentTools:
         except asyncio.CancelledError:
             # Nothing can be awaited any more: the SDK's scopes cancel every further wait, too.
             if caller.took_back():
-                self._desk.take_back(run_id)
+                self._manager.take_back(run_id)
             else:
-                self._desk.leave(run_id)
+                self._manager.leave(run_id)
             raise
-        if not look.settled and not self._desk.leave(run_id):
-            look = await self._desk.look(run_id, sees)
-        return run_reply(look, self._clock.now(), notes)
+        if not snapshot.settled and not self._manager.leave(run_id):
+            snapshot = await self._manager.snapshot(run_id, sees)
+        return run_reply(snapshot, self._clock.now(), notes)
 
-    async def wait(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
+    async def wait(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         longest = longest_wait(caller, self._settings())
-        snapshots = await self._desk.wait(
-            list(dict.fromkeys(cast("list[str]", given["ids"]))),
+        snapshots = await self._manager.wait(
+            list(dict.fromkeys(cast("list[str]", arguments["ids"]))),
             self._settings().sight_of(caller.folder),
-            seconds=min(longest, float(cast("float", given.get("seconds", longest)))),
-            all_of_them=given.get("until") != "any",
+            seconds=min(longest, float(cast("float", arguments.get("seconds", longest)))),
+            all_of_them=arguments.get("until") != "any",
             progress=caller.progress,
         )
         return self._reply(snapshots)
 
-    async def status(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        if "ids" in given:
-            return self._reply(await self._look(given, caller))
-        latest = await self._desk.latest(self._settings().sight_of(caller.folder))
-        self._desk.forget_news([each.record.run_id for each in latest if each.settled])
+    async def status(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        if "ids" in arguments:
+            return self._reply(await self._snapshots(arguments, caller))
+        latest = await self._manager.latest(self._settings().sight_of(caller.folder))
+        self._manager.forget_news([each.record.run_id for each in latest if each.settled])
         return listed(latest, self._clock.now())
 
-    async def cancel(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
+    async def cancel(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         # All are found before the first is ended: a wrong id ends nothing.
-        snapshots = await self._look(given, caller)
+        snapshots = await self._snapshots(arguments, caller)
         for each in snapshots:
             each.check_of_models("cancel")
         lines = []
         for each in snapshots:
-            await self._desk.cancel(each)
+            await self._manager.cancel(each)
             who = f"run {each.record.run_id}" + (f", agent {each.label}" if each.label else "")
             lines.append(f"{who}: {'had ended before' if each.settled else 'cancelled'}")
         text = "\n".join(lines)
         ids: list[object] = [each.record.run_id for each in snapshots]
         return ToolReply(text, {"says": text, "cancelled": ids})
 
-    async def _look(self, given: JsonObject, caller: ToolCaller) -> list[RunSnapshot]:
+    async def _snapshots(self, arguments: JsonObject, caller: ToolCaller) -> list[RunSnapshot]:
         sees = self._settings().sight_of(caller.folder)
-        ids = dict.fromkeys(cast("list[str]", given["ids"]))
-        return [await self._desk.look(each, sees) for each in ids]
+        ids = dict.fromkeys(cast("list[str]", arguments["ids"]))
+        return [await self._manager.snapshot(each, sees) for each in ids]
 
     def _reply(self, snapshots: Sequence[RunSnapshot]) -> ToolReply:
-        self._desk.forget_news([each.record.run_id for each in snapshots if each.settled])
+        self._manager.forget_news([each.record.run_id for each in snapshots if each.settled])
         now = self._clock.now()
         return run_reply(snapshots[0], now) if len(snapshots) == 1 else runs_reply(snapshots, now)
 

@@ -64,9 +64,11 @@ def batch_tools(
     # Kept over all batches, so that silence is noticed where there were words before.
     printing = OutputHistory()
 
-    async def run(given: JsonObject, caller: ToolCaller) -> ToolReply:
+    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         allowed = settings()
-        folder = allowed.agents.working_folder(cast("str | None", given.get("cwd")), caller.folder)
+        folder = allowed.agents.working_folder(
+            cast("str | None", arguments.get("cwd")), caller.folder
+        )
         trusted = allowed.agents.chosen_folders(await project_of(caller))
         allow = allowed.batch.allow
         policy = Policy(folder, allow, trusted=trusted)
@@ -82,7 +84,7 @@ def batch_tools(
                 tuple(each.get("needs", ())),
                 timeout=longest,
             )
-            for each in cast("list[dict[str, Any]]", given["calls"])
+            for each in cast("list[dict[str, Any]]", arguments["calls"])
         ]
         done = 0
 

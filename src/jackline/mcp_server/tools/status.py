@@ -172,10 +172,10 @@ def _status_tool(status: Callable[[], Mapping[str, object]]) -> ModelTool:
 
 def _why_tool(settings: Callable[[], AgentSettings], clock: Clock) -> ModelTool:
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        given = arguments.get("id")
+        named = arguments.get("id")
         sees = settings().sight_of(caller.folder)
         stores = SeenStores.of_user(Path.home(), os.environ, sees)
-        target = None if given is None else stores.target(str(given), caller.folder)
+        target = None if named is None else stores.target(str(named), caller.folder)
         given_up = threading.Event()
         reading_it = partial(_autopsy, target, stores, clock, given_up)
         try:
