@@ -165,7 +165,11 @@ class _Reading:
         while self._at < len(self._line) and self._line[self._at] not in " \t|;&":
             rest = self._line[self._at]
             if rest == "'":
-                parts.append(self._single_quoted())
+                end = self._line.find("'", self._at + 1)
+                if end < 0:
+                    raise NotSimpleError("a quotation mark that is not closed")
+                parts.append(self._line[self._at + 1 : end])
+                self._at = end + 1
             elif rest == '"':
                 parts.append(self._double_quoted())
             elif rest == "\\":
@@ -192,14 +196,6 @@ class _Reading:
             self._at += 1
             return sign
         raise NotSimpleError(_REFUSED.get(sign, f"the character {sign!r}"))
-
-    def _single_quoted(self) -> str:
-        end = self._line.find("'", self._at + 1)
-        if end < 0:
-            raise NotSimpleError("a quotation mark that is not closed")
-        text = self._line[self._at + 1 : end]
-        self._at = end + 1
-        return text
 
     def _double_quoted(self) -> str:
         parts: list[str] = []

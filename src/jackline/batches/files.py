@@ -275,9 +275,7 @@ class SearchArguments(Arguments):
     """What `search` takes."""
 
     pattern: str = Field(
-        min_length=1,
-        max_length=_LONGEST,
-        description="A regular expression, matched line by line.",
+        min_length=1, max_length=_LONGEST, description="A regular expression, matched line by line."
     )
     path: str = Field(".", description="A file or folder inside the working folder.")
     files: str = Field(

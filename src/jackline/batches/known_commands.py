@@ -26,11 +26,7 @@ _LOOKING = frozenset(
     """.split()  # noqa: SIM905 -- a table to be read
 )
 # Verbs that look if this comes first behind them.
-_LOOKING_WITH = {
-    "reflog": ("show",),
-    "stash": ("list", "show"),
-    "worktree": ("list",),
-}
+_LOOKING_WITH = {"reflog": ("show",), "stash": ("list", "show"), "worktree": ("list",)}
 # Harmless with every verb above, whatever word follows; `#` stands for a number, and behind a `=`
 # stands any value.
 _OPTIONS = frozenset(

@@ -38,24 +38,10 @@ from jackline.mcp_server.agent_definitions import (
     definition_of,
     definitions_of_plugins,
 )
-from jackline.mcp_server.agent_manager import (
-    CONTINUED_FROM,
-    AgentManager,
-    RunSnapshot,
-)
+from jackline.mcp_server.agent_manager import CONTINUED_FROM, AgentManager, RunSnapshot
 from jackline.mcp_server.model_tool import JsonObject, ToolCaller
-from jackline.mcp_server.permissions import (
-    Sight,
-    ToolSettings,
-    check_nested,
-    offered,
-    offered_to,
-)
-from jackline.transcripts.saved_conversation import (
-    DeadAgent,
-    folder_of_thread,
-    read_dead_agent,
-)
+from jackline.mcp_server.permissions import Sight, ToolSettings, check_nested, offered, offered_to
+from jackline.transcripts.saved_conversation import DeadAgent, folder_of_thread, read_dead_agent
 from jackline.transcripts.sources import ClientFolders
 from jackline.transcripts.story import AgentStory, TranscriptEnd
 

@@ -168,7 +168,5 @@ def _failed(
     data = {"error": error or {"message": words, "hint": hint or None}}
     json.dumps(data)  # whatever an error carries must be plain: found here, not in the client
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
-        structured_content=data,
-        is_error=True,
+        content=[types.TextContent(type="text", text=text)], structured_content=data, is_error=True
     )

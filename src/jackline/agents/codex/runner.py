@@ -25,11 +25,7 @@ from typing import Literal, TypeAlias
 from jackline.agents.codex.printed_output import CodexOutput
 from jackline.agents.process.program import SavedSession, StartCommand, StartRequest
 from jackline.agents.process.runner import ProgramRunner
-from jackline.agents.process.start_files import (
-    folders_of_project,
-    holds_own_files,
-    start_files,
-)
+from jackline.agents.process.start_files import folders_of_project, holds_own_files, start_files
 from jackline.agents.runner import TASK_VARIABLE, AgentTask, JsonObject
 from jackline.agents.structured_answer import StructuredAnswer
 from jackline.clock import Clock

@@ -246,11 +246,7 @@ class Child:
 
 @asynccontextmanager
 async def started(
-    command: Sequence[str],
-    *,
-    cwd: Path,
-    environment: Mapping[str, str],
-    clock: Clock,
+    command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], clock: Clock
 ) -> AsyncIterator[Child]:
     """The program for as long as the block runs; OSError when it cannot be started."""
     family = uuid4().hex

@@ -159,12 +159,7 @@ class _ProgramAgent:
     """One agent, over all its processes."""
 
     def __init__(
-        self,
-        runner: ProgramRunner,
-        task: AgentTask,
-        log: AgentLog,
-        gate: CallGate,
-        clock: Clock,
+        self, runner: ProgramRunner, task: AgentTask, log: AgentLog, gate: CallGate, clock: Clock
     ) -> None:
         self._runner = runner
         self._task = task
@@ -227,7 +222,12 @@ class _ProgramAgent:
                 return self._outcome(verdict.ending, Evidence(says=verdict.says))
             if isinstance(verdict, Incomplete):
                 if self._reasks == _MOST_REASKS:
-                    return self._give_up(verdict)
+                    evidence = Evidence(says=verdict.says, attempts=self._reasks + 1)
+                    if verdict.ending is Ending.SCHEMA:
+                        kind, sub = Kind.MISSING_STRUCTURED_OUTPUT, "absent"
+                        sub = "invalid" if verdict.raw else sub
+                        evidence = replace(evidence, failure=kind.value, sub=sub)
+                    return self._outcome(verdict.ending, evidence, text=verdict.raw or None)
                 self._reasks += 1
                 prompt = verdict.prompt
                 continue
@@ -322,13 +322,6 @@ class _ProgramAgent:
             + answer.fault_for_people(verdict.tool_input),
             raw=json.dumps(value, ensure_ascii=False),
         )
-
-    def _give_up(self, verdict: Incomplete) -> Outcome[object]:
-        evidence = Evidence(says=verdict.says, attempts=self._reasks + 1)
-        if verdict.ending is Ending.SCHEMA:
-            kind, sub = Kind.MISSING_STRUCTURED_OUTPUT, "invalid" if verdict.raw else "absent"
-            evidence = replace(evidence, failure=kind.value, sub=sub)
-        return self._outcome(verdict.ending, evidence, text=verdict.raw or None)
 
     def _cost(self) -> float | None:
         """What the program reported, and for the rest the listed price."""

@@ -15,11 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
-from jackline.private_files import (
-    default_config_folder,
-    default_state_folder,
-    make_private_folder,
-)
+from jackline.private_files import default_config_folder, default_state_folder, make_private_folder
 from jackline.transcripts.sources import ClientFolders
 
 _LEFT_FOR_S = 30 * 24 * 3600

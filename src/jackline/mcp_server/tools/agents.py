@@ -33,6 +33,16 @@ def text(description: str) -> JsonObject:
     return {**_TEXT, "description": description}
 
 
+def object_schema(properties: dict[str, JsonObject], *required: str) -> JsonObject:
+    """The schema of an object with these properties and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
 _ORDER: dict[str, JsonObject] = {
     "prompt": text("What the agent is to do, with all it needs to know: it sees nothing else."),
     "subagent_type": text(
@@ -140,7 +150,7 @@ def agent_tools(
             " one that died (`resume`, `continue_from_task_id`). Several of these calls in one"
             " message run one after another: for agents side by side call `agents` once, or give"
             " each `background` and then wait for all of them with one agent_wait.",
-            _object({**_ORDER, "background": _BACKGROUND}),
+            object_schema({**_ORDER, "background": _BACKGROUND}),
             tools.start_one,
         ),
         ModelTool(
@@ -148,13 +158,13 @@ def agent_tools(
             "Starts many such agents at once, each with its own result; one's failure touches no"
             ' other. Gives a summary such as "17 of 20 ok, 3 failed: 2 quota, 1 schema" and each'
             " agent's answer or what ended it, with its task id.",
-            _object(
+            object_schema(
                 {
                     "orders": {
                         "type": "array",
                         "minItems": 1,
                         "maxItems": MOST_AGENTS,
-                        "items": _object(_ORDER),
+                        "items": object_schema(_ORDER),
                         "description": "One for each agent, with the arguments of `agent`.",
                     },
                     "background": _BACKGROUND,
@@ -168,7 +178,7 @@ def agent_tools(
             "Waits for agents that are at work and gives their results. Returns earlier when they"
             " are parked at a wall for longer, and before this call may last no longer: ask again"
             " then.",
-            _object(
+            object_schema(
                 {
                     "ids": _IDS,
                     "until": {
@@ -187,7 +197,7 @@ def agent_tools(
             "Tells at once how agents stand: at work, parked until when, or how they ended, with"
             " their answers. Without ids it lists the latest ones of this project, also those of"
             " sessions that are gone.",
-            _object({"ids": _IDS}),
+            object_schema({"ids": _IDS}),
             tools.status,
             read_only=True,
         ),
@@ -195,7 +205,7 @@ def agent_tools(
             "agent_cancel",
             "Ends agents for good, with their clean-up: whole runs by their run id, one agent of a"
             " group by its task id. Runs of the user's own flows are the user's to cancel.",
-            _object({"ids": _IDS}, "ids"),
+            object_schema({"ids": _IDS}, "ids"),
             tools.cancel,
         ),
     ]
@@ -345,12 +355,3 @@ def longest_wait(caller: ToolCaller, settings: AgentSettings) -> float:
     if caller.patience is not None:
         seconds = min(seconds, caller.patience * _SHARE_OF_PATIENCE)
     return seconds
-
-
-def _object(properties: dict[str, JsonObject], *required: str) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }

@@ -33,7 +33,7 @@ from jackline.batches.tool import (
 from jackline.batches.tool import JsonObject as ToolInput
 from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
 from jackline.mcp_server.permissions import ToolSettings
-from jackline.mcp_server.tools.agents import longest_wait, text
+from jackline.mcp_server.tools.agents import longest_wait, object_schema, text
 
 _MOST_CALLS = 200
 _LONGEST_ANSWER = 20_000_000
@@ -107,9 +107,8 @@ def batch_tools(
             " no other call, except those that need it. Output that is strangely empty is noticed."
             " Only commands and addresses that the user allowed run; reading and searching in the"
             " project always do. One program a call, no shell: no pipes, no `&&`, no `*.py`.",
-            {
-                "type": "object",
-                "properties": {
+            object_schema(
+                {
                     "calls": {
                         "type": "array",
                         "minItems": 1,
@@ -118,17 +117,15 @@ def batch_tools(
                     },
                     "cwd": text("Where they run: a folder at or below the project's."),
                 },
-                "required": ["calls"],
-                "additionalProperties": False,
-            },
+                "calls",
+            ),
             run,
         )
     ]
 
 
-_CALL: JsonObject = {
-    "type": "object",
-    "properties": {
+_CALL = object_schema(
+    {
         "id": text("Your name for the call; its result bears it."),
         "tool": {"enum": ["shell", "read", "search", "fetch"]},
         "input": {
@@ -142,9 +139,8 @@ _CALL: JsonObject = {
             "description": "Ids of calls that must have succeeded before this one runs.",
         },
     },
-    "required": ["id", "tool", "input"],
-    "additionalProperties": False,
-}
+    *("id", "tool", "input"),
+)
 
 
 class _JudgedTool:

@@ -137,9 +137,7 @@ _ACTED_UPON = ("verdict", "agents_total", "agents_by_fate", "resume")
 
 
 def status_tools(
-    status: Callable[[], Mapping[str, object]],
-    settings: Callable[[], AgentSettings],
-    clock: Clock,
+    status: Callable[[], Mapping[str, object]], settings: Callable[[], AgentSettings], clock: Clock
 ) -> list[ModelTool]:
     """Both tools; `status` draws the picture of now."""
     return [_status_tool(status), _why_tool(settings, clock)]
