@@ -49,8 +49,6 @@ _PATH = "/v1/messages"
 _VERSION = "2023-06-01"
 # A gateway that is restarted is back within seconds; one that is upgraded within a minute or two.
 _PATIENCE = 120.0
-_GONE = "the gateway does not answer; the call is repeated"
-_LATER = "the gateway wants the call later"
 _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 5.0
 # A stream that the gateway had begun and could not end, though it has tried to.
@@ -132,7 +130,12 @@ class GatewayModel:
                     raise reply.error(self._clock.now())
                 if wait and not waited:
                     waited = True
-                    caller.waits(_GONE if reply.gone else _LATER, None)
+                    caller.waits(
+                        "the gateway does not answer; the call is repeated"
+                        if reply.gone
+                        else "the gateway wants the call later",
+                        None,
+                    )
                 await self._clock.sleep(wait)
         finally:
             if waited:

@@ -6,7 +6,6 @@
 Rules: (1) an item is a command line, a `BatchCall`, a function with its arguments, or an awaitable;
 a mapping names each; (2) nothing raises because one item failed: the report shows it; (3) an
 awaitable that never ran is closed.
-Not here: running (batch.py).
 """
 
 from __future__ import annotations

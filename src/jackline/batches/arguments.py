@@ -3,7 +3,6 @@
 Rules: (1) an error names the field and the expected value, never the value that was sent; (2) a
 schema holds only what a model needs; (3) symbolic links are followed before a path is judged, so
 that none leads out; a refusal says where one may go and nothing about what is outside.
-Not here: what the arguments do (shell.py, files.py, function_tool.py).
 """
 
 from __future__ import annotations

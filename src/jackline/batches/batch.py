@@ -7,7 +7,6 @@ reason otherwise; (4) a cancelled batch ends everything that it started; (5) `be
 before a call runs and `ended` before anybody learns of its result; what they raise ends the batch,
 because what cannot be recorded must not continue; (6) a call that printed earlier in this session
 and now prints nothing is noticed; arguments are remembered as digests, up to a bounded number.
-Not here: what the tools do (shell.py, files.py), the text of a report (tool.py).
 """
 
 from __future__ import annotations

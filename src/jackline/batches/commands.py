@@ -3,7 +3,6 @@
 Rules: (1) pure; (2) what a shell might read in another way is refused, never guessed:
 substitutions, variables, groups, background, output into files; (3) a line that is parsed means
 exactly these words to every POSIX shell.
-Not here: what the programs do (known_commands.py), what is allowed (permission.py).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ permissions stay; (3) two edits of one process never overwrite each other; (4) a
 was left out and how to get it; (5) a search needs no other program and runs in a process of its
 own, so that a pattern that never ends is stopped like any command and its hits so far remain; no
 hit is a normal answer.
-Not here: paths (arguments.py), the search itself (search_worker.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: (1) the schema follows from the annotations, and arguments are checked against it before the
 function sees them; (2) a blocking function runs in a thread of its own; (3) a parameter annotated
 `ToolContext` is filled by us, and the model never sees it.
-Not here: running tools side by side (batch.py).
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ option that lets a harmless program write, start another or read unnamed files m
 a git behind another program (`env git log`) is judged like any git, and one whose words or place
 only that program knows raises; (4) no output is strange only where the exit code says that there
 was something to print.
-Not here: parsing the command line (commands.py), the repository's own settings
-(foreign_repositories/).
 """
 
 from __future__ import annotations
@@ -297,7 +295,6 @@ _PRINT_FILES = _names("cat head jq nl od sort tac tail uniq hexdump strings xxd"
 _PRINT_MATCHES = _names("grep egrep fgrep rg")
 _TEST_RUNNERS = _names("ctest jest mocha nox phpunit py.test pytest rspec tox vitest")
 _TESTED_BY = _names("bun cargo deno dotnet go gradle make mix mvn npm pnpm swift yarn")
-_GIT_PRINTS = _names("blame describe log rev-parse shortlog show status version")
 
 
 def changes_nothing(line: str, *, windows: bool = False) -> bool:
@@ -396,7 +393,14 @@ class Invocation:
             return any(words) and words[0] != "-n"
         if name == "git":
             quiet = any(re.match(r"-s$|-q|--quiet|--short|--porcelain|-z$", word) for word in words)
-            return bool(_GIT_PRINTS.intersection(words[:1])) and not quiet
+            return (
+                bool(
+                    _names(
+                        "blame describe log rev-parse shortlog show status version"
+                    ).intersection(words[:1])
+                )
+                and not quiet
+            )
         if name in ("python", "python3") and words[:1] == ("-m",):
             return words[1:2] in (("pytest",), ("unittest",))
         if name in _VERSIONED and words[:1] in (("--version",), ("-V",), ("version",)):

@@ -8,7 +8,6 @@ Rules: (1) one guard per process, started before the first command; (2) only gro
 and that have not ended are on the list; (3) without a POSIX shell, or where the system hides
 environments, nothing is done and nothing fails; (4) a process is ours only if its environment has
 the mark of this command.
-Not here: ending a command in the normal way (processes.py).
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ files and never reads from our terminal; (4) variables whose name or value looks
 dropped, unless the caller names them; there is no pager, no password prompt, no colour; (5) its end
 is noticed when the process itself ends, whoever still holds its output; on POSIX systems its number
 stays reserved until `finish`, so that no other process can be hit.
-Not here: which command may run (shell.py, permission.py), commands that outlive us
-(orphan_guard.py).
 """
 
 from __future__ import annotations

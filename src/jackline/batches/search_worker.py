@@ -4,7 +4,6 @@ Rules: (1) only the standard library is imported: it runs isolated and starts in
 (2) links are not followed and only ordinary files are opened, so that it never leaves its folder;
 (3) hits are printed as they are found, so that they survive when the search is stopped; (4) the
 last line says what was skipped.
-Not here: starting it (files.py).
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Rules: (1) it starts inside the working folder, without our secrets and our term
 guard's variables where there is one; (2) it ends within its time, with everything that it started;
 (3) an exit code other than 0 is a failure, with the output; (4) it is no sandbox: what a command
 may do once it runs is up to the system, or to a policy before it.
-Not here: processes (processes.py), which commands change nothing (known_commands.py), permission
-(permission.py).
 """
 
 from __future__ import annotations

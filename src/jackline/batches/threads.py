@@ -5,7 +5,6 @@ returns fills no pool and does not stop the program from ending; (2) output reac
 thread; (3) a cancelled call leaves its thread, whose result is lost; (4) generators are collected:
 the caller gets values; (5) a cancellation, and Ctrl-C on the main thread, pass; everything else
 that would end the program (`sys.exit()`, a panic of a Rust library) becomes a failure of this call.
-Not here: functions as tools (function_tool.py), the effect of a failed call (batch.py, flows/).
 """
 
 from __future__ import annotations

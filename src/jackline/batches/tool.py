@@ -6,7 +6,6 @@ the type and redacted words are shown; (2) `read_only` is a promise: running it 
 did not run says why, and every text for a model begins with the call that it answers; (5) the label
 of a call is one bounded line and never fails; (6) of a long output the beginning and the end are
 stored, with the number of characters left out between them.
-Not here: running many calls (batch.py), the built-in tools (shell.py, files.py, fetch.py).
 """
 
 from __future__ import annotations

@@ -46,9 +46,7 @@ _OF_ANY_VERB = frozenset(("post-index-change", "pre-auto-gc", "reference-transac
 _LEFT_HALF_DONE = ("rebase-merge", "rebase-apply", "sequencer")
 _FETCHING = frozenset(("clone", "fetch", "pull", "remote", "submodule"))
 _CONNECTING = _FETCHING | {"ls-remote", "push"}
-_OPENING_TOOLS = frozenset(("difftool", "mergetool"))
 _LOOK_ONLY = GitGuard()
-_SETTINGS_FILES = ("config", "config.worktree")
 
 
 class ForeignRepositoryError(Exception):
@@ -217,7 +215,7 @@ class _Repository:
             case "guarded" | "hooks":
                 return not self._depth
             case "tool":
-                return self._wanted.verb not in _OPENING_TOOLS
+                return self._wanted.verb not in ("difftool", "mergetool")
             case "file":
                 # Git quotes a file that it cannot read: it must be the work tree's.
                 top = await self._top()
@@ -307,7 +305,7 @@ class _Repository:
         work_trees += [each for each in (await self._top(), self._folder) if each is not None]
         work_trees += [common.parent] if common.name == ".git" else []
         for path, _ in folders:
-            for name in _SETTINGS_FILES:
+            for name in ("config", "config.worktree"):
                 if await _look(os.path.lexists, path / name):
                     await self._check_inner_settings(path / name, common, work_trees)
             hooks = []

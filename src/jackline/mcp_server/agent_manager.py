@@ -5,7 +5,6 @@ cancel does; (3) an agent that ended while nobody waited is announced once; (4) 
 process is left to it; (5) a run that the service itself stopped is not settled: the next service
 resumes it, within its limits, and one that was started too often waits for a person; (6) progress
 never waits; it wakes waiters only when their answer changes, and holds no prompt or answer.
-Not here: what is requested (agent_orders.py), texts (agent_results.py), the store (assembly/).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ starts; (2) an earlier agent is continued once: one that works, or that was cont
 named instead; (3) a dead sub-agent or session of Claude Code is only read, and one that may be
 alive is left alone; the agent that continues it learns what was finished and what may or may not
 have run; (4) an order is plain data: everything that it depends on is looked up now.
-Not here: the schema of the arguments (tools/agents.py), running orders (agent_manager.py).
 """
 
 from __future__ import annotations

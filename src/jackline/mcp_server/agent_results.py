@@ -5,7 +5,6 @@ ended it; (2) every text names the id for the next request, and the call that re
 agent said before a bad end is shown as that, after the verdict; (4) the text about an unfinished
 agent is in the JSON too: of a success Claude Code shows its model only the JSON, of a failure only
 the text.
-Not here: reading the state (agent_manager.py).
 """
 
 from __future__ import annotations

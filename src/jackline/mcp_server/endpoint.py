@@ -4,7 +4,6 @@ Rules: (1) only a client with the control token is let in; (2) the SDK is loaded
 first request, and without it the answer says what to install; (3) an answer that the application
 breaks off never ends cleanly; (4) the request is complete before the application sees it; (5) when
 the client leaves, the application gets `http.disconnect`; (6) a slow client is waited for.
-Not here: the protocol (server.py), the sockets (gateway/).
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ input is checked against the schema before the tool sees it; (3) a tool returns 
 text with the same content; (4) a failure that a model can act on is a `JacklineError` with its next
 step; (5) only the client's own message cancels a call: a broken connection, an ended session and a
 client's timeout cancel nothing; cancelled calls are remembered up to a bounded number.
-Not here: the protocol (server.py), the tools (tools/).
 """
 
 from __future__ import annotations

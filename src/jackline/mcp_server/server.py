@@ -3,7 +3,6 @@
 Rules: (1) the SDK is imported here alone, and this module only when a model connects; (2) bad
 arguments and failures come back as results with `is_error`, in words that say what to do; (3) a
 cancelled request cancels its tool; (4) a read-only service runs only tools that read.
-Not here: the tools (tools/), HTTP (endpoint.py).
 """
 
 from __future__ import annotations

@@ -38,7 +38,6 @@ _log = logging.getLogger("jackline")
 # So that all sessions of one wall do not come back in the same second.
 _SPREAD = 30.0
 _LEASE = 5.0
-_WAITS = (RunState.PARKED, RunState.RUNNING, RunState.STOPPED)
 _LOOK_EVERY = 15.0
 # A client that dies has calls on the side, and lines to write, for a while.
 _DYING_S = 30.0
@@ -198,7 +197,9 @@ class SessionResumer:
     async def _planned(self, host: FlowHost) -> dict[str, tuple[RunRecord, str]]:
         """Every session that a run of ours waits or works for, with its transcript's path."""
         found = {}
-        for run in await host.engine.runs(states=_WAITS):
+        for run in await host.engine.runs(
+            states=(RunState.PARKED, RunState.RUNNING, RunState.STOPPED)
+        ):
             if is_of_models(run) and run.trusted:
                 for order in json.loads(run.arguments)["orders"]:
                     if order.get("resume"):

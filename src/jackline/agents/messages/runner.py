@@ -61,7 +61,6 @@ _CONTINUE = (
     "Your answer was cut off at the output limit. Go on exactly where it stopped, without "
     "repeating anything."
 )
-_NO_TEXT = "You ended without a word. Give the result of the task now."
 _NO_STRUCTURE = (
     f"You ended without calling {STRUCTURED_OUTPUT}, so there is no answer yet. "
     "Call it now with the final answer."
@@ -301,7 +300,10 @@ class _AgentLoop:
             tries = conversation.reasks + 1
             says = f"The model ended without {what}, {counted(tries, 'time')}."
             return self._schema_end(conversation.text, "absent", says, tries)
-        note: JsonObject = {"text": _NO_TEXT, "reask": True}
+        note: JsonObject = {
+            "text": "You ended without a word. Give the result of the task now.",
+            "reask": True,
+        }
         if structured is not None:
             note = {"text": _NO_STRUCTURE, "reask": True, "structure": True}
         await self._log.write(NOTE, note)

@@ -44,7 +44,6 @@ _UNSURE = (
     "This call was cut off while it was running: it may or may not have run to its end. It was "
     "not run again. Check what it has done before you repeat it."
 )
-_NEVER_RAN = "This call did not run: the agent was cut off before it began."
 # The argument by which a call names the calls that it needs; the tool itself does not get it.
 _NEEDS_CALLS = "needs_calls"
 _OFFERED_NEEDS: JsonObject = {
@@ -186,7 +185,11 @@ class ToolTurn:
                 received = {"ok": True, "content": "Received.", "name": call.name}
                 await self._log.write(TOOL_ENDED, {"id": call.id, **received})
             else:
-                await self._end_without_run(call, _NEVER_RAN, "did not run")
+                await self._end_without_run(
+                    call,
+                    "This call did not run: the agent was cut off before it began.",
+                    "did not run",
+                )
         await self.resolve({})
 
     async def _run_the_rest(self) -> None:

@@ -3,7 +3,6 @@
 Rules: (1) everything that it needs is in its arguments, so that any process can continue it; (2)
 one agent that fails fails its run, so that `resume` continues it; of a group, the others' results
 stay; (3) an agent that was cancelled alone stays cancelled, also for the next process.
-Not here: what the orders mean (agent_orders.py), running the flow (agent_manager.py).
 """
 
 from __future__ import annotations

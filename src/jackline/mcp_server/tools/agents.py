@@ -4,7 +4,6 @@ Rules: (1) the answer comes before the client's patience ends, with an id if the
 call that the client cancels cancels its agents, unless they run in the background; a lost client
 cancels nothing; (3) ids are those of runs, tasks or sessions, whoever started them; (4) an end that
 was reported here is not announced again.
-Not here: what orders mean (agent_orders.py), texts (agent_results.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: (1) one call's failure touches no other, and every result has its call's id; (2) nothing runs
 that the user did not allow, and nothing outside the folder; a refusal says what the user would have
 to write; (3) a cancelled call ends everything that it started.
-Not here: running (batches/batch.py), judging (batches/permission.py).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: (1) both only read; (2) the texts are those of the command line and the page; (3) prompts,
 answers and tool output stay hidden.
-Not here: judging (control/, autopsy/).
 """
 
 from __future__ import annotations
@@ -130,7 +129,6 @@ def _folder_in(file: Path, _changed: int) -> str | None:
     return None
 
 
-_WIDTH = 100
 _MOST_WAITING = 10
 _reading = SharedPlaces(2)
 _ACTED_UPON = ("verdict", "agents_total", "agents_by_fate", "resume")
@@ -220,7 +218,7 @@ def _autopsy(
     found = stores.found(target)
     evidence = reader.read(found, announce=go_on)
     found_out = report.build(evidence, now=clock.now())
-    text = text_report.render(found_out, width=_WIDTH, paint=text_report.unpainted)
+    text = text_report.render(found_out, width=100, paint=text_report.unpainted)
     document = cast("JsonObject", msgspec.to_builtins(json_report.document(found_out)))
     # Of a success, Claude Code shows its model the data alone, and cuts what is long: so the words,
     # and what can be acted upon; `jackline why --json` has all of it.
