@@ -43,13 +43,13 @@ _OUR_FILE = os.path.join("jackline", "mcp_server", "flow", "started_agents.py") 
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """A run as it is kept now, or one agent of it (`label`)."""
+    """A run as it is saved now, or one agent of it (`label`)."""
 
     record: RunRecord
     calls: tuple[CallRecord, ...]
     label: str | None = None
     under_way: Mapping[str, AgentView] = field(default_factory=dict)
-    """Its agents at work by their tasks, as far as this process carries them."""
+    """Its agents at work by their tasks, as far as this process runs them."""
 
     @classmethod
     async def load(cls, engine: RunStore, record: RunRecord) -> RunSnapshot:
@@ -68,7 +68,7 @@ class RunSnapshot:
 
     @property
     def orders(self) -> list[JsonObject]:
-        """What was asked for; empty when the run was not started by a model, or is not ours."""
+        """Its orders; empty when the run was not started by a model, or is not ours."""
         if not is_of_models(self.record) or not self.record.trusted:
             return []
         return cast("list[JsonObject]", json.loads(self.record.arguments)["orders"])
@@ -79,7 +79,7 @@ class RunSnapshot:
 
     @property
     def chosen(self) -> tuple[CallRecord, ...]:
-        """The agents that were asked about."""
+        """The agents that are meant."""
         return tuple(call for call in self.calls if self.label in (None, call.label))
 
     @property
@@ -108,7 +108,7 @@ def is_of_models(record: RunRecord) -> bool:
 
 
 class RunListener:
-    """What was heard of one run; it is the run's listener."""
+    """What one run has reported; it is the run's listener."""
 
     def __init__(self) -> None:
         self.view = RunView()
@@ -157,14 +157,14 @@ _log = logging.getLogger("jackline")
 
 
 @dataclass(slots=True)
-class _Carried:
-    """A run that this process carries."""
+class _ActiveRun:
+    """A run that this process runs."""
 
     run: FlowRun[Any]
     listener: RunListener
     folder: str
     say: Progress | None
-    unheard: bool
+    unattended: bool
     """Whether nobody waits for it, so that its end has to be announced."""
     task: asyncio.Task[None] | None = None
 
@@ -182,7 +182,7 @@ class AgentManager:
     def __init__(self, host: Callable[[], Awaitable[FlowHost]], clock: Clock) -> None:
         self._open = host
         self._clock = clock
-        self._carried: dict[str, _Carried] = {}
+        self._active: dict[str, _ActiveRun] = {}
         self._news: list[_News] = []
         self._stopping = False
 
@@ -191,7 +191,7 @@ class AgentManager:
     async def begin(
         self, orders: Sequence[JsonObject], *, folder: str, background: bool, say: Progress
     ) -> str:
-        """A new run of these orders; its id. It is kept when this returns."""
+        """A new run of these orders; its id. It is saved when this returns."""
         host, listener = await self._host(), RunListener()
         arguments = json.dumps({"orders": list(orders)}, ensure_ascii=False)
         run = await begin_run(
@@ -201,9 +201,9 @@ class AgentManager:
             listener=listener,
             cwd=folder,
         )
-        return self._carry(_Carried(run, listener, folder, say, background))
+        return self._start(_ActiveRun(run, listener, folder, say, background))
 
-    async def go_on(self, snapshot: RunSnapshot, *, say: Progress, background: bool) -> str:
+    async def resume(self, snapshot: RunSnapshot, *, say: Progress, background: bool) -> str:
         """Take a run up again that has stopped or failed; with a label only that agent's part."""
         snapshot.check_of_models("resume")
         host = await self._host()
@@ -219,37 +219,37 @@ class AgentManager:
                     f"The run {run_id} was cancelled.", hint="Start a new agent with its prompt."
                 )
             run = found
-        return self._carry(_Carried(run, listener, snapshot.record.cwd, say, background))
+        return self._start(_ActiveRun(run, listener, snapshot.record.cwd, say, background))
 
     async def _host(self) -> FlowHost:
         if self._stopping:
             raise UsageError("The service is stopping.", hint="Ask again when it runs again.")
         return await self._open()
 
-    def _carry(self, carried: _Carried) -> str:
-        run = carried.run
-        self._carried[run.run_id] = carried
-        carried.task = asyncio.create_task(self._carried_out(carried), name=f"run {run.run_id}")
+    def _start(self, active: _ActiveRun) -> str:
+        run = active.run
+        self._active[run.run_id] = active
+        active.task = asyncio.create_task(self._run_to_end(active), name=f"run {run.run_id}")
         return run.run_id
 
-    async def _carried_out(self, carried: _Carried) -> None:
-        run_id = carried.run.run_id
+    async def _run_to_end(self, active: _ActiveRun) -> None:
+        run_id = active.run.run_id
         try:
-            outcome = await carried.run.run()
+            outcome = await active.run.run()
         except JacklineError as error:
             _log.warning("the run %s is carried no more: %s", run_id, error.message)
             return
         finally:
-            del self._carried[run_id]
-            carried.listener.wake()
-        if not carried.unheard or carried.run.state not in ENDED:
+            del self._active[run_id]
+            active.listener.wake()
+        if not active.unattended or active.run.state not in ENDED:
             return
         tally = outcome.tally
         how = f"{tally.ok} of {tally.agents} ok" if tally.agents > 1 else str(outcome.terminated_by)
         words = f"run {run_id}: {how}"
-        self._news = [*self._news[-_MOST_NEWS:], _News(run_id, carried.folder, words)]
-        if carried.say is not None:
-            await carried.say(f"A background agent has finished, {words}. Ask agent_status for it.")
+        self._news = [*self._news[-_MOST_NEWS:], _News(run_id, active.folder, words)]
+        if active.say is not None:
+            await active.say(f"A background agent has finished, {words}. Ask agent_status for it.")
 
     # --- looking and waiting --------------------------------------------------------------------
 
@@ -279,14 +279,14 @@ class AgentManager:
         return [self._with_present(await RunSnapshot.load(engine, run)) for run in runs[:_LISTED]]
 
     def _with_present(self, snapshot: RunSnapshot) -> RunSnapshot:
-        carried = self._carried.get(snapshot.record.run_id)
+        active = self._active.get(snapshot.record.run_id)
         return (
             snapshot
-            if carried is None
-            else replace(snapshot, under_way={**carried.listener.view.agents})
+            if active is None
+            else replace(snapshot, under_way={**active.listener.view.agents})
         )
 
-    async def gone_on_with(self, names: Collection[str]) -> list[RunRecord]:
+    async def continuations_of(self, names: Collection[str]) -> list[RunRecord]:
         """The runs that go on from one of these tasks, sessions or sub-agents, or did."""
         engine = (await self._open()).engine
         return [
@@ -331,9 +331,9 @@ class AgentManager:
         known = order.get("project") if is_of_models(record) else record.cwd
         return Path(str(known)) if known else None
 
-    def is_carried(self, snapshot: RunSnapshot) -> bool:
+    def is_running(self, snapshot: RunSnapshot) -> bool:
         """Whether a living process carries this run, as far as one can know."""
-        return snapshot.record.run_id in self._carried or self._is_held(snapshot.record)
+        return snapshot.record.run_id in self._active or self._is_held(snapshot.record)
 
     def _is_held(self, record: RunRecord) -> bool:
         """Whether a living process carries the run, as far as one can know."""
@@ -353,7 +353,7 @@ class AgentManager:
         clock = self._clock
         until, beat = clock.monotonic() + seconds, clock.monotonic() + _BEAT
         changed = asyncio.Event()
-        heard: list[RunListener] = []
+        listening: list[RunListener] = []
         with ExitStack() as stack:
             while True:
                 changed.clear()
@@ -366,13 +366,13 @@ class AgentManager:
                 rests = [snapshot.rests_beyond(end) for snapshot in snapshots]
                 if all(map(operator.or_, settled, rests)):
                     return snapshots
-                here = [self._carried.get(snapshot.record.run_id) for snapshot in snapshots]
-                for carried in here:
-                    if carried is not None and carried.listener not in heard:
-                        heard.append(carried.listener)
-                        carried.listener.waiters.add(changed)
-                        stack.callback(carried.listener.waiters.discard, changed)
-                # Runs of other processes tell nothing: they are looked at.
+                here = [self._active.get(snapshot.record.run_id) for snapshot in snapshots]
+                for active in here:
+                    if active is not None and active.listener not in listening:
+                        listening.append(active.listener)
+                        active.listener.waiters.add(changed)
+                        stack.callback(active.listener.waiters.discard, changed)
+                # Runs of other processes report nothing here: they are looked at.
                 pause = _LOOK_EVERY if None in here else beat - now
                 await _either(changed, clock.sleep(max(0.0, min(pause, until - now))))
                 if clock.monotonic() >= beat:
@@ -381,33 +381,33 @@ class AgentManager:
                     await progress("; ".join(words) or "carried by another process")
 
     def _is_through(self, snapshot: RunSnapshot) -> bool:
-        """Whether it has settled, and its clean-up is done: nobody is told of an end before."""
-        cleans_up = snapshot.record.state in ENDED and snapshot.record.run_id in self._carried
+        """Whether it has settled, and its clean-up is done: no end is reported before."""
+        cleans_up = snapshot.record.state in ENDED and snapshot.record.run_id in self._active
         return snapshot.settled and not cleans_up
 
-    def leave(self, run_id: str) -> bool:
+    def detach(self, run_id: str) -> bool:
         """Nobody waits any more: its end will be announced; False when it has ended meanwhile."""
-        if run_id in self._carried:
-            self._carried[run_id].unheard = True
-        return run_id in self._carried
+        if run_id in self._active:
+            self._active[run_id].unattended = True
+        return run_id in self._active
 
     def forget_news(self, run_ids: Sequence[str]) -> None:
-        """These ends have been told."""
+        """These ends have been reported."""
         self._news = [news for news in self._news if news.run_id not in run_ids]
 
     def news_for(self, folder: str) -> list[str]:
-        """What finished since for clients of that folder; told once."""
+        """What finished since for clients of that folder; reported once."""
         theirs = [news for news in self._news if news.folder == folder]
         self._news = [news for news in self._news if news.folder != folder]
         return [news.words for news in theirs]
 
     # --- cancelling -----------------------------------------------------------------------------
 
-    def take_back(self, run_id: str) -> None:
+    def cancel_soon(self, run_id: str) -> None:
         """Whoever started this run wants it no more; it ends soon."""
-        if run_id in self._carried:
-            self._carried[run_id].unheard = False
-            self._carried[run_id].run.cancel("Its client cancelled the call.")
+        if run_id in self._active:
+            self._active[run_id].unattended = False
+            self._active[run_id].run.cancel("Its client cancelled the call.")
 
     async def cancel(self, snapshot: RunSnapshot, why: str = "A model cancelled it.") -> None:
         """End a run for good, or one agent of a group."""
@@ -420,29 +420,29 @@ class AgentManager:
                 record.run_id, self._clock.wall(), CANCELLED_ALONE, snapshot.label, {"why": why}
             )
             return
-        carried = self._carried.get(record.run_id)
-        if carried is None:
+        active = self._active.get(record.run_id)
+        if active is None:
             await cancel_run(host, record.run_id, flow=started_agents)
             return
-        carried.unheard = False
-        carried.run.cancel(why)
-        if carried.task is not None:
-            await asyncio.wait({carried.task})
+        active.unattended = False
+        active.run.cancel(why)
+        if active.task is not None:
+            await asyncio.wait({active.task})
 
     # --- the service's life ---------------------------------------------------------------------
 
     def ask_to_stop(self) -> None:
         """Let agents end their turns; what is not finished goes on when the service runs again."""
         self._stopping = True
-        for carried in self._carried.values():
-            carried.run.stop(STOPPED)
+        for active in self._active.values():
+            active.run.stop(STOPPED)
 
     async def close(self) -> None:
         """Stop what is still at work; everything finished is kept."""
         self.ask_to_stop()
-        for carried in list(self._carried.values()):
-            carried.run.stop_now(STOPPED)
-        tasks = [each.task for each in self._carried.values() if each.task is not None]
+        for active in list(self._active.values()):
+            active.run.stop_now(STOPPED)
+        tasks = [each.task for each in self._active.values() if each.task is not None]
         if tasks:
             await asyncio.wait(tasks)
 
@@ -450,7 +450,7 @@ class AgentManager:
         """Take up a parked run of ours whose time has come; False when it is none of ours."""
         if self._stopping or not is_of_models(record):
             return False
-        task = asyncio.create_task(self._take_up(record), name=f"waking {record.run_id}")
+        task = asyncio.create_task(self._resume_left(record), name=f"waking {record.run_id}")
         _kept.add(task)
         task.add_done_callback(_kept.discard)
         return True
@@ -472,14 +472,14 @@ class AgentManager:
             if self._stopping or not is_of_models(record) or not record.trusted:
                 continue
             left = record.state is RunState.RUNNING or record.why == STOPPED
-            here = record.run_id in self._carried
+            here = record.run_id in self._active
             if left and not here and not self._is_held(record):
                 wake = decode_settings(record.settings).wake
                 now = self._clock.now()
                 if may_wake(now, replace(record, wake_at=now.timestamp()), wake).now:
-                    await self._take_up(record)
+                    await self._resume_left(record)
 
-    async def _take_up(self, record: RunRecord) -> None:
+    async def _resume_left(self, record: RunRecord) -> None:
         host = await self._open()
         snapshot = await RunSnapshot.load(host.engine, record)
         if max((call.attempts for call in snapshot.calls), default=0) >= _MOST_BEGINNINGS:
@@ -496,7 +496,7 @@ class AgentManager:
             return
         if isinstance(run, FlowRun):
             _log.info("going on with the agents of run %s", record.run_id)
-            self._carry(_Carried(run, listener, record.cwd, None, unheard=True))
+            self._start(_ActiveRun(run, listener, record.cwd, None, unattended=True))
 
 
 _kept: set[asyncio.Task[None]] = set()

@@ -301,7 +301,7 @@ class OrderIntake:
         named = record.run_id
         if not has_prompt or record.state not in ENDED:
             snapshot.check_of_models("resume")
-        if not snapshot.settled and self._manager.is_carried(snapshot):
+        if not snapshot.settled and self._manager.is_running(snapshot):
             if record.state is not RunState.PARKED:
                 raise UsageError(
                     f"The run {named} is at work: going on with it now would do its work twice.",
@@ -339,7 +339,7 @@ class OrderIntake:
 
     async def _check_first(self, names: Collection[str], past: Collection[RunState]) -> None:
         """Nobody else must be at the same work; one whose state is `past` is not in the way."""
-        for record in await self._manager.gone_on_with(names):
+        for record in await self._manager.continuations_of(names):
             if record.state not in past:
                 raise UsageError(
                     f"The run {record.run_id} goes on with it already, and is"

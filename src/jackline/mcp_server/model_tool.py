@@ -49,7 +49,7 @@ class ToolCaller:
     hears_progress: bool = False
     parent_task: str = ""
     """The agent of ours for whose program the client works; empty for a person's client."""
-    took_back: Callable[[], bool] = _never
+    is_cancelled: Callable[[], bool] = _never
     """Whether the client itself cancelled this call; a lost connection is no cancelling."""
 
 

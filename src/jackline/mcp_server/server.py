@@ -154,7 +154,7 @@ class ToolServer:
             else None,
             hears_progress=bool(context.meta and context.meta.get("progress_token") is not None),
             parent_task=headers.get(PARENT_TASK_HEADER, ""),
-            took_back=self._cancelled_calls.asker(
+            is_cancelled=self._cancelled_calls.asker(
                 headers.get(SESSION_HEADER, ""), context.request_id
             ),
         )

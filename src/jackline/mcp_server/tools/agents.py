@@ -232,7 +232,7 @@ class _AgentTools:
         async with self._one_by_one:
             ordered = await self._orders.take(arguments, caller)
             if ordered.earlier is not None:
-                run_id = await self._manager.go_on(
+                run_id = await self._manager.resume(
                     ordered.earlier, say=caller.say, background=background
                 )
             else:
@@ -294,12 +294,12 @@ class _AgentTools:
             )
         except asyncio.CancelledError:
             # Nothing can be awaited any more: the SDK's scopes cancel every further wait, too.
-            if caller.took_back():
-                self._manager.take_back(run_id)
+            if caller.is_cancelled():
+                self._manager.cancel_soon(run_id)
             else:
-                self._manager.leave(run_id)
+                self._manager.detach(run_id)
             raise
-        if not snapshot.settled and not self._manager.leave(run_id):
+        if not snapshot.settled and not self._manager.detach(run_id):
             snapshot = await self._manager.snapshot(run_id, sees)
         return run_reply(snapshot, self._clock.now(), notes)
 
