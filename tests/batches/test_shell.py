@@ -14,8 +14,7 @@ import pytest
 
 from jackline import event_loop
 from jackline.batches.batch import run_batch
-from jackline.batches.orphan_guard import _SCRIPT
-from jackline.batches.processes import is_secret, without_secrets
+from jackline.batches.processes import _SCRIPT, is_secret, without_secrets
 from jackline.batches.shell import ShellTool
 from jackline.batches.tool import BatchCall, BatchReport, ClippedOutput, JsonObject, ToolContext
 from jackline.clock import VirtualClock
@@ -320,7 +319,7 @@ def test_a_command_that_is_empty_at_first_is_heard_the_second_time(tmp_path: Pat
 PARENT_WITHOUT_GUARD = """
 import asyncio, os, sys
 from jackline.batches.api import batch
-from jackline.batches.orphan_guard import guard
+from jackline.batches.processes import guard
 
 async def main():
     unmarked = "echo $$ > before; exec env -i sleep 300"

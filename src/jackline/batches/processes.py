@@ -6,12 +6,15 @@ is always valid, and binary output is described instead; (3) the command inherit
 files and never reads from our terminal; (4) variables whose name or value looks like a secret are
 dropped, unless the caller names them; there is no pager, no password prompt, no colour; (5) its end
 is noticed when the process itself ends, whoever still holds its output; on POSIX systems its number
-stays reserved until `finish`, so that no other process can be hit.
+stays reserved until `finish`, so that no other process can be hit; (6) commands that would outlive
+us are ended: only groups that we started and that have not ended, and processes whose environment
+has our mark; without a POSIX shell, or where environments are hidden, nothing is done or fails.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import codecs
 import os
 import re
@@ -26,8 +29,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Literal
+from uuid import uuid4
 
-from jackline.batches.orphan_guard import MARK, end_strays, guard
 from jackline.batches.tool import OUTPUT_CHARACTERS, ClippedOutput
 from jackline.programs import system_program
 
@@ -73,14 +76,133 @@ def without_secrets(environ: Mapping[str, str], keep: Iterable[str] = ()) -> dic
     return {**passed, **_QUIET}
 
 
+MARK = "JACKLINE_CALL"
+"""The variable that a command and all its children carry."""
+
+_PROCESSES = Path("/proc")
+
+
+def end_strays(mark: str) -> None:
+    """End every process that carries the mark."""
+    if not (_PROCESSES / "self" / "environ").exists():
+        return
+    line = f"{MARK}={mark}".encode()
+    for entry in _PROCESSES.iterdir():
+        # Strangers' processes cannot be read, and any may end while we look.
+        with suppress(OSError):
+            if entry.name.isdigit() and line in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+_SCRIPT = """
+groups=' '
+while read -r sign group; do
+  case $sign in
+    +) groups="$groups$group " ;;
+    -) case $groups in
+         *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;;
+       esac ;;
+  esac
+done
+for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
+for round in 1 2; do
+  for found in $(grep -lF "$1" /proc/[0-9]*/environ 2>/dev/null); do
+    found=${found#/proc/}
+    kill -s KILL "${found%/environ}" 2>/dev/null
+  done
+done
+"""
+
+
+class OrphanGuard:
+    """Knows the groups that must not outlive this process.
+
+    A tiny shell process holds their list and reads from a pipe. When this process dies, the pipe
+    ends, and the shell kills the listed groups and, on Linux, every process that has our mark:
+    children that left their group, and a command that was started in the last millisecond.
+    """
+
+    def __init__(self) -> None:
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._token = ""
+        self._groups: set[int] = set()
+
+    def mark(self) -> str:
+        """A new mark for a command that is about to start; the guard knows it from now on."""
+        self._be_there()
+        return f"{self._token}.{uuid4().hex}"
+
+    def watch(self, group: int) -> None:
+        """From now on this group ends with us."""
+        self._be_there()
+        self._groups.add(group)
+        self._tell(f"+ {group}\n")
+
+    def forget(self, group: int) -> None:
+        """The group has ended; its number may soon belong to somebody else."""
+        self._groups.discard(group)
+        self._tell(f"- {group}\n")
+
+    def _be_there(self) -> None:
+        if self._guard is not None and self._owner == os.getpid():
+            if self._guard.poll() is None:
+                return
+            self._stop(self._owner)  # somebody ended it; the next one takes over its list
+        elif self._owner != os.getpid():
+            self._groups.clear()  # we are a fork; the commands are our parent's
+        self._token = uuid4().hex
+        if os.name == "nt":
+            return
+        try:
+            # Its own session: Ctrl-C in the terminal must not take the guard before us.
+            self._guard = subprocess.Popen(  # noqa: S603 -- fixed words
+                ["/bin/sh", "-c", _SCRIPT, "sh", f"{MARK}={self._token}."],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": os.defpath},
+                start_new_session=True,
+            )
+        except OSError:
+            return  # a system without /bin/sh: law 6
+        self._owner = os.getpid()
+        atexit.register(self._stop, self._owner)
+        for group in self._groups:
+            self._tell(f"+ {group}\n")
+
+    def _tell(self, line: str) -> None:
+        if self._guard is None or self._guard.stdin is None or self._owner != os.getpid():
+            return
+        try:
+            self._guard.stdin.write(line.encode())
+            self._guard.stdin.flush()
+        except OSError:
+            # Somebody ended it this very moment; the next command starts another.
+            self._stop(self._owner)
+
+    def _stop(self, owner: int) -> None:
+        guard = self._guard
+        if guard is None or owner != os.getpid() or owner != self._owner:
+            return
+        self._guard = None
+        if guard.stdin is not None:
+            with suppress(OSError):  # it was already gone, with what was not yet written to it
+                guard.stdin.close()
+        guard.wait()
+
+
+guard = OrphanGuard()
+"""The one of this process."""
+
+
 _PASSED_ON_AS_IT_COMES = 262_144
 """Characters; a command that prints without end must not fill the record of its own call."""
 _BINARY = "\0"
 
 
-class OutputListener:
-    """Hears one command out."""
-
+class _OutputListener:
     def __init__(self, limit: int, heard: Callable[[str], None] | None) -> None:
         self.size = 0
         """Bytes so far."""
@@ -91,7 +213,6 @@ class OutputListener:
         self._is_binary = False
 
     def take(self, piece: bytes) -> None:
-        """The next bytes."""
         self.size += len(piece)
         self._add(self._decoder.decode(piece))
 
@@ -143,13 +264,13 @@ class ProcessCommand:
         return file
 
 
-class StartedCommand(ABC):
+class _StartedCommand(ABC):
     """A command that was started; also the receiver of its pipe and its process.
 
     It leads a process group of its own, with the number of its process.
     """
 
-    def __init__(self, listener: OutputListener) -> None:
+    def __init__(self, listener: _OutputListener) -> None:
         loop = asyncio.get_running_loop()
         self.pid = 0
         self.exited: asyncio.Future[None] = loop.create_future()
@@ -162,7 +283,6 @@ class StartedCommand(ABC):
         """Let go of pipe and process; the exit code, or None when even the system cannot end it."""
 
     def settle(self, waited: asyncio.Future[None]) -> None:
-        """Note that `exited` or `silent` has come."""
         if not waited.done():
             waited.set_result(None)
 
@@ -179,7 +299,6 @@ class StartedCommand(ABC):
         return waited.done()
 
     def signal_group(self, *, forced: bool) -> None:
-        """Ask its group to end, or end it."""
         if sys.platform == "win32":
             # Windows has no groups that end together; its own tool walks the tree. A tree that is
             # gone already is what we want, so its complaint is not read.
@@ -194,12 +313,14 @@ class StartedCommand(ABC):
                 os.killpg(self.pid, signal.SIGKILL if forced else signal.SIGTERM)
 
 
-class _OnPosix(StartedCommand, asyncio.Protocol):
+class _OnPosix(_StartedCommand, asyncio.Protocol):
     """Not the loop's own subprocess: uvloop's lets children inherit more than their three files."""
 
     _pipe: asyncio.BaseTransport
 
-    def __init__(self, command: ProcessCommand, listener: OutputListener, stdin: IO[bytes]) -> None:
+    def __init__(
+        self, command: ProcessCommand, listener: _OutputListener, stdin: IO[bytes]
+    ) -> None:
         super().__init__(listener)
         # Starting blocks the loop for about a millisecond, as every way of starting does.
         self._process = subprocess.Popen(  # noqa: S603 -- running commands is what it is for
@@ -215,7 +336,7 @@ class _OnPosix(StartedCommand, asyncio.Protocol):
 
     @classmethod
     async def start(
-        cls, command: ProcessCommand, listener: OutputListener, stdin: IO[bytes]
+        cls, command: ProcessCommand, listener: _OutputListener, stdin: IO[bytes]
     ) -> _OnPosix:
         self = cls(command, listener, stdin)
         loop = asyncio.get_running_loop()
@@ -238,7 +359,6 @@ class _OnPosix(StartedCommand, asyncio.Protocol):
         self.listener.take(data)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's words
-        """Nobody holds the writing end any more, or we let go of ours."""
         self.settle(self.silent)
 
     async def finish(self) -> int | None:
@@ -247,12 +367,12 @@ class _OnPosix(StartedCommand, asyncio.Protocol):
         return self._process.poll()
 
 
-class _OnWindows(StartedCommand, asyncio.SubprocessProtocol):
+class _OnWindows(_StartedCommand, asyncio.SubprocessProtocol):
     _transport: asyncio.SubprocessTransport
 
     @classmethod
     async def start(
-        cls, command: ProcessCommand, listener: OutputListener, stdin: IO[bytes]
+        cls, command: ProcessCommand, listener: _OutputListener, stdin: IO[bytes]
     ) -> _OnWindows:
         self = cls(listener)
         loop = asyncio.get_running_loop()
@@ -278,7 +398,6 @@ class _OnWindows(StartedCommand, asyncio.SubprocessProtocol):
         self.settle(self.silent)
 
     def process_exited(self) -> None:
-        """The process itself has ended; its children may live."""
         self.settle(self.exited)
 
     async def finish(self) -> int | None:
@@ -315,7 +434,7 @@ async def run_process(
     """
     stop = asyncio.Event()
     # A task of its own, stopped by an event: so no cancellation falls between start and ending.
-    life = asyncio.ensure_future(_live(command, OutputListener(command.limit, heard), stop))
+    life = asyncio.ensure_future(_live(command, _OutputListener(command.limit, heard), stop))
     cancelled = False
     while not life.done():
         try:
@@ -330,7 +449,7 @@ async def run_process(
 
 
 async def _live(
-    command: ProcessCommand, listener: OutputListener, stop: asyncio.Event
+    command: ProcessCommand, listener: _OutputListener, stop: asyncio.Event
 ) -> FinishedCommand:
     mark = guard.mark()
     marked = replace(command, environ={**command.environ, MARK: mark})

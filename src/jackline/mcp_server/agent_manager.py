@@ -107,7 +107,7 @@ def is_of_models(record: RunRecord) -> bool:
     return replaced or (bool(record.source) and is_own(record.source))
 
 
-class RunListener:
+class _RunListener:
     """What one run has reported; it is the run's listener."""
 
     def __init__(self) -> None:
@@ -117,20 +117,17 @@ class RunListener:
         self._answers = 0
 
     def __call__(self, event: FlowEvent) -> None:
-        """Take note of an event."""
         self.view.apply(event)
         self._answers += isinstance(event, AgentAnswered)
         if isinstance(event, AgentEnded | RunParked | RunWoke):
             self.wake()
 
     def wake(self) -> None:
-        """Let those who wait look again."""
         for waiter in self.waiters:
             waiter.set()
 
     @property
     def words(self) -> str:
-        """In a few words, what goes on."""
         view = self.view
         if view.state == RunState.PARKED.value:
             return f"parked: {view.why}"
@@ -161,7 +158,7 @@ class _ActiveRun:
     """A run that this process runs."""
 
     run: FlowRun[Any]
-    listener: RunListener
+    listener: _RunListener
     folder: str
     say: Progress | None
     unattended: bool
@@ -192,7 +189,7 @@ class AgentManager:
         self, orders: Sequence[JsonObject], *, folder: str, background: bool, say: Progress
     ) -> str:
         """A new run of these orders; its id. It is saved when this returns."""
-        host, listener = await self._host(), RunListener()
+        host, listener = await self._host(), _RunListener()
         arguments = json.dumps({"orders": list(orders)}, ensure_ascii=False)
         run = await begin_run(
             host,
@@ -207,7 +204,7 @@ class AgentManager:
         """Take a run up again that has stopped or failed; with a label only that agent's part."""
         snapshot.check_of_models("resume")
         host = await self._host()
-        listener, run_id = RunListener(), snapshot.record.run_id
+        listener, run_id = _RunListener(), snapshot.record.run_id
         if snapshot.record.state is RunState.FINISHED:
             run: FlowRun[Any] = await begin_retry(
                 host, run_id, only=snapshot.label, flow=started_agents, listener=listener
@@ -353,7 +350,7 @@ class AgentManager:
         clock = self._clock
         until, beat = clock.monotonic() + seconds, clock.monotonic() + _BEAT
         changed = asyncio.Event()
-        listening: list[RunListener] = []
+        listening: list[_RunListener] = []
         with ExitStack() as stack:
             while True:
                 changed.clear()
@@ -488,7 +485,7 @@ class AgentManager:
                 *(record.run_id, _MOST_BEGINNINGS, record.run_id),
             )
             return
-        listener = RunListener()
+        listener = _RunListener()
         try:
             run = await begin_resume(host, record.run_id, flow=started_agents, listener=listener)
         except JacklineError as error:

@@ -32,7 +32,7 @@ Application: TypeAlias = Callable[
 _log = logging.getLogger(__name__)
 
 
-class AsgiExchange:
+class _AsgiExchange:
     """One request on its way through an application."""
 
     def __init__(self, request: ServiceRequest) -> None:
@@ -168,7 +168,7 @@ class McpEndpoint:
         except ImportError:
             self._refuse(request, 501, "the MCP SDK is not installed", INSTALL)
             return
-        await AsgiExchange(request).run(application)
+        await _AsgiExchange(request).run(application)
 
     async def _end_answers(self) -> None:
         for task in self._answers:

@@ -39,31 +39,25 @@ _CALLS = frozenset(
 )
 
 
-class CodexItem(msgspec.Struct):
-    """A message or an action."""
-
+class _Item(msgspec.Struct):
     id: str = ""
     type: str = ""
     text: str | None = None
 
 
-class CodexTurnError(msgspec.Struct):
-    """Why a turn failed."""
-
+class _TurnError(msgspec.Struct):
     message: str | None = None
 
 
-class CodexEvent(msgspec.Struct):
-    """One printed line."""
-
+class _Event(msgspec.Struct):
     type: str = ""
     thread_id: str | None = None
-    item: CodexItem | None = None
-    error: CodexTurnError | None = None
+    item: _Item | None = None
+    error: _TurnError | None = None
     message: str | None = None
 
 
-_EVENTS = msgspec.json.Decoder(CodexEvent)
+_EVENTS = msgspec.json.Decoder(_Event)
 
 
 class CodexOutput(ProgramOutput):

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import cast
 from uuid import uuid4
 
-from jackline.batches.orphan_guard import MARK, end_strays, guard
+from jackline.batches.processes import MARK, end_strays, guard
 from jackline.clock import Clock
 from jackline.programs import system_program
 
