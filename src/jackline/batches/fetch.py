@@ -31,7 +31,6 @@ from jackline.batches.arguments import Arguments
 from jackline.batches.policy import has_dot_segments
 from jackline.batches.threads import SharedPlaces, in_own_thread
 from jackline.batches.tool import (
-    OUTPUT_CHARACTERS,
     ClippedOutput,
     JsonObject,
     ToolContext,
@@ -70,9 +69,8 @@ class FetchTool:
     name = "fetch"
     input_schema = FetchArguments.json_schema()
 
-    def __init__(self, allow: Iterable[str] = (), *, limit: int = OUTPUT_CHARACTERS) -> None:
+    def __init__(self, allow: Iterable[str] = ()) -> None:
         self._allow = tuple(allow)
-        self._limit = limit
 
     @property
     def description(self) -> str:
@@ -132,9 +130,9 @@ class FetchTool:
             text = content.decode("utf-8", "replace")
         if is_html(text):
             text = page_text(text)
-        kept = ClippedOutput(self._limit)
-        kept.add(text)
-        return kept.text
+        clipped = ClippedOutput()
+        clipped.add(text)
+        return clipped.text
 
     def _refuse_strange(self, url: str) -> None:
         parts = urlsplit(url)

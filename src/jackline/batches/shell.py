@@ -18,14 +18,7 @@ from pydantic import Field, model_validator
 from jackline.batches.arguments import Arguments, inside
 from jackline.batches.known_commands import changes_nothing, program, usually_prints
 from jackline.batches.processes import ProcessCommand, exit_text, run_process, without_secrets
-from jackline.batches.tool import (
-    OUTPUT_CHARACTERS,
-    CallLabel,
-    JsonObject,
-    ToolContext,
-    ToolFailedError,
-    ToolOutput,
-)
+from jackline.batches.tool import CallLabel, JsonObject, ToolContext, ToolFailedError, ToolOutput
 from jackline.programs import find_program
 
 _ON_WINDOWS = os.name == "nt"
@@ -64,16 +57,14 @@ class ShellTool:
         keep: Iterable[str] = (),
         seconds: float = 120.0,
         longest: float = 3_600.0,
-        limit: int = OUTPUT_CHARACTERS,
     ) -> None:
         """`keep` names variables that pass although they sound secret; `seconds` is the usual time
-        limit and `longest` the most that a call may ask for; `limit` is in characters of output.
+        limit and `longest` the most that a call may ask for.
         """
         self._environ = environ
         self._keep = tuple(keep)
         self._seconds = seconds
         self._longest = longest
-        self._limit = limit
 
     @property
     def description(self) -> str:
@@ -129,7 +120,6 @@ class ShellTool:
             cwd=cwd,
             environ=environ,
             seconds=None if seconds == inf else seconds,
-            limit=self._limit,
         )
         try:
             finished = await run_process(command, context.heard)
