@@ -129,6 +129,7 @@ def _folder_in(file: Path, _changed: int) -> str | None:
     return None
 
 
+_WIDTH = 100
 _MOST_WAITING = 10
 _reading = SharedPlaces(2)
 _ACTED_UPON = ("verdict", "agents_total", "agents_by_fate", "resume")
@@ -217,9 +218,9 @@ def _autopsy(
 
     found = stores.found(target)
     evidence = reader.read(found, announce=go_on)
-    found_out = report.build(evidence, now=clock.now())
-    text = text_report.render(found_out, width=100, paint=text_report.unpainted)
-    document = cast("JsonObject", msgspec.to_builtins(json_report.document(found_out)))
+    told = report.build(evidence, now=clock.now())
+    text = text_report.render(told, width=_WIDTH, paint=text_report.unpainted)
+    document = cast("JsonObject", msgspec.to_builtins(json_report.document(told)))
     # Of a success, Claude Code shows its model the data alone, and cuts what is long: so the words,
     # and what can be acted upon; `jackline why --json` has all of it.
     return ToolReply(text, {"says": text} | {name: document[name] for name in _ACTED_UPON})
