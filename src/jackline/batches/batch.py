@@ -144,7 +144,7 @@ async def run_batch(
     """
     batch = _Batch(calls, context, limit, printing or OutputHistory(), clock or SystemClock())
     batch.began, batch.ended, batch.heard = began, ended, heard
-    tasks = [asyncio.ensure_future(batch.carry(position)) for position in range(len(calls))]
+    tasks = [asyncio.ensure_future(batch.run_call(position)) for position in range(len(calls))]
     try:
         if tasks:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -202,7 +202,7 @@ class _Batch:
             call.id: loop.create_future() for call in calls
         }
 
-    async def carry(self, position: int) -> CallResult:
+    async def run_call(self, position: int) -> CallResult:
         call = self._calls[position]
         mine = self._results[call.id]
         try:
