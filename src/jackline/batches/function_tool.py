@@ -1,15 +1,17 @@
 """Make a tool of a typed Python function.
 
 Rules: (1) the schema follows from the annotations, and arguments are checked against it before the
-function sees them; (2) a blocking function runs in a thread of its own; (3) a parameter annotated
-`ToolContext` is filled by us, and the model never sees it.
+function sees them; (2) a blocking function runs in a thread of its own, and its output reaches the
+loop's thread; (3) a parameter annotated `ToolContext` is filled by us, and the model never sees it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, get_type_hints
 
@@ -18,7 +20,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, to_json
 
 from jackline.batches.arguments import Arguments
-from jackline.batches.threads import call_function, on_loop_thread, plain_function
+from jackline.batches.threads import call_function, plain_function
 from jackline.batches.tool import JsonObject, ToolContext, ToolOutput
 from jackline.errors import BadArgumentError
 
@@ -86,7 +88,14 @@ class FunctionTool:
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """What the function returned, as text."""
         values = self._model.checked(arguments)
-        safe = replace(context, heard=on_loop_thread(context.heard))
+        loop = asyncio.get_running_loop()
+
+        def heard(text: str) -> None:
+            # The function may run in another thread, and longer than anybody listens.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(context.heard, text)
+
+        safe = replace(context, heard=heard)
         positional: list[object] = []
         named: dict[str, object] = {}
         for parameter, field in self._parameters:

@@ -299,14 +299,19 @@ class Policy:
         except NotSimpleError:
             judged = None
         if isinstance(judged, Allowed):
-            return f"the user may add {_quoted(pattern)} to batch.allow"
+            return f"the user may add {self._quoted(pattern)} to batch.allow"
         return self._whole(words) if judged is None else judged.hint
 
     def _whole(self, words: Sequence[str]) -> str:
-        command = _quoted(" ".join(words) if self.windows else shlex.join(words))
+        command = self._quoted(" ".join(words) if self.windows else shlex.join(words))
         if len(command) > _LONGEST_ADVICE:
             return "the user may write the whole command, word for word, into batch.allow"
         return f"the user may write the whole command into batch.allow: {command}"
+
+    def _quoted(self, text: str) -> str:
+        """A string for a TOML file, in which nothing is invisible."""
+        written = json.dumps(text, ensure_ascii=False)
+        return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08X}" for sign in written)
 
     def _leaves(self, raw: str) -> bool:
         """Whether a path, read as text alone, leads out of the folder."""
@@ -442,9 +447,3 @@ def _text(arguments: JsonObject, name: str) -> str:
 
 def _cut(word: str) -> str:
     return word if len(word) <= 100 else f"{word[:99]}…"
-
-
-def _quoted(text: str) -> str:
-    """A string for a TOML file, in which nothing is invisible."""
-    written = json.dumps(text, ensure_ascii=False)
-    return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08X}" for sign in written)

@@ -82,18 +82,6 @@ MARK = "JACKLINE_CALL"
 _PROCESSES = Path("/proc")
 
 
-def end_strays(mark: str) -> None:
-    """End every process that carries the mark."""
-    if not (_PROCESSES / "self" / "environ").exists():
-        return
-    line = f"{MARK}={mark}".encode()
-    for entry in _PROCESSES.iterdir():
-        # Strangers' processes cannot be read, and any may end while we look.
-        with suppress(OSError):
-            if entry.name.isdigit() and line in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), getattr(signal, "SIGKILL", signal.SIGTERM))
-
-
 _SCRIPT = """
 groups=' '
 while read -r sign group; do
@@ -143,6 +131,17 @@ class OrphanGuard:
         """The group has ended; its number may soon belong to somebody else."""
         self._groups.discard(group)
         self._tell(f"- {group}\n")
+
+    def end_strays(self, mark: str) -> None:
+        """End every process that carries the mark."""
+        if not (_PROCESSES / "self" / "environ").exists():
+            return
+        line = f"{MARK}={mark}".encode()
+        for entry in _PROCESSES.iterdir():
+            # Strangers' processes cannot be read, and any may end while we look.
+            with suppress(OSError):
+                if entry.name.isdigit() and line in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), getattr(signal, "SIGKILL", signal.SIGTERM))
 
     def _be_there(self) -> None:
         if self._guard is not None and self._owner == os.getpid():
@@ -473,7 +472,7 @@ async def _live(
         # Also after a good end: what it left in the background would outlive the call.
         started.signal_group(forced=True)
         if not in_time:
-            end_strays(mark)
+            guard.end_strays(mark)
         guard.forget(started.pid)
     await asyncio.wait([started.exited], timeout=_MADE_S)
     code = await started.finish()

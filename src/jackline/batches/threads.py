@@ -1,10 +1,10 @@
 """Call a function of the user, blocking or not, without blocking anybody and without ending us.
 
 Rules: (1) a blocking function, also a generator's body, runs in a thread of its own; one that never
-returns fills no pool and does not stop the program from ending; (2) output reaches the loop's
-thread; (3) a cancelled call leaves its thread, whose result is lost; (4) generators are collected:
-the caller gets values; (5) a cancellation, and Ctrl-C on the main thread, pass; everything else
-that would end the program (`sys.exit()`, a panic of a Rust library) becomes a failure of this call.
+returns fills no pool and does not stop the program from ending; (2) a cancelled call leaves its
+thread, whose result is lost; (3) generators are collected: the caller gets values; (4) a
+cancellation, and Ctrl-C on the main thread, pass; everything else that would end the program
+(`sys.exit()`, a panic of a Rust library) becomes a failure of this call.
 """
 
 from __future__ import annotations
@@ -99,17 +99,6 @@ class SharedPlaces:
 
         await places.acquire()
         return await in_own_thread(live, name)
-
-
-def on_loop_thread(heard: Callable[[str], None]) -> Callable[[str], None]:
-    """A listener that may be called from any thread."""
-    loop = asyncio.get_running_loop()
-
-    def tell(text: str) -> None:
-        with suppress(RuntimeError):  # the loop is gone; nobody listens any more
-            loop.call_soon_threadsafe(heard, text)
-
-    return tell
 
 
 async def call_function(work: Callable[[], object], function: Callable[..., object]) -> object:

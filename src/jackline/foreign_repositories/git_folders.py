@@ -207,7 +207,7 @@ class GitFolders:
         common = self.common.absolute()
         inside = [each.resolve() for each in (common, folder) if each is not None]
         inside += [common.resolve().parent] if common.name == ".git" else []
-        paths = list(_git_folders_in(common))
+        paths = list(self._inner_paths(common))
         homes = {common, *paths}
         found = []
         for path in paths:
@@ -234,26 +234,24 @@ class GitFolders:
             found.append((path, work_tree))
         return found
 
+    def _inner_paths(self, common: Path) -> Iterator[Path]:
+        left = _MOST_ENTRIES
+        for name in ("modules", "worktrees"):
+            if (common / name).is_symlink():
+                raise MisplacedRepositoryError(f"{name} in its git folder is a link")
+            for at, folders, files in os.walk(common / name, onerror=self._unlisted):
+                left -= len(folders) + len(files)
+                if left < 0:
+                    raise MisplacedRepositoryError(
+                        "its git folder holds too many files to look through"
+                    )
+                if any(Path(at, each).is_symlink() for each in folders):
+                    raise MisplacedRepositoryError(
+                        "a folder of a submodule in its git folder is a link"
+                    )
+                if is_git_folder(Path(at)):
+                    yield Path(at)
 
-def _git_folders_in(common: Path) -> Iterator[Path]:
-    left = _MOST_ENTRIES
-    for name in ("modules", "worktrees"):
-        if (common / name).is_symlink():
-            raise MisplacedRepositoryError(f"{name} in its git folder is a link")
-        for at, folders, files in os.walk(common / name, onerror=_unlisted):
-            left -= len(folders) + len(files)
-            if left < 0:
-                raise MisplacedRepositoryError(
-                    "its git folder holds too many files to look through"
-                )
-            if any(Path(at, each).is_symlink() for each in folders):
-                raise MisplacedRepositoryError(
-                    "a folder of a submodule in its git folder is a link"
-                )
-            if is_git_folder(Path(at)):
-                yield Path(at)
-
-
-def _unlisted(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise MisplacedRepositoryError("a folder in its git folder cannot be listed") from error
+    def _unlisted(self, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise MisplacedRepositoryError("a folder in its git folder cannot be listed") from error

@@ -164,8 +164,12 @@ class _Repository:
         """The output of git; ForeignRepositoryError with the problem when it fails."""
         code, output = await self.ask(*words, guard=guard)
         if code:
-            raise ForeignRepositoryError(f"{problem} ({_first_line(output)})")
+            raise ForeignRepositoryError(f"{problem} ({self._first_line(output)})")
         return output
+
+    def _first_line(self, output: bytes) -> str:
+        text = output.decode("utf-8", "replace").strip().partition("\n")[0]
+        return printable(text[:200]) or "without a message"
 
     async def _top(self) -> Path | None:
         """The work tree; None without one."""
@@ -189,7 +193,7 @@ class _Repository:
             return False  # git sees no repository, and the git that runs will report that
         lines = os.fsdecode(output).split("\n")
         if code or len(lines) != 3:
-            why = f"git cannot tell where the repository is ({_first_line(output)})"
+            why = f"git cannot tell where the repository is ({self._first_line(output)})"
             raise ForeignRepositoryError(why)
         git_folder = Path(lines[0])
         self.folders = GitFolders(git_folder, self._wanted.cwd / lines[1])
@@ -382,8 +386,3 @@ def _hooks_in(folder: Path) -> list[str]:
         why = "the folder of its hooks cannot be listed"
         raise ForeignRepositoryError(why) from error
     return [name for name in names if not name.endswith(".sample")]
-
-
-def _first_line(output: bytes) -> str:
-    text = output.decode("utf-8", "replace").strip().partition("\n")[0]
-    return printable(text[:200]) or "without a message"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import cast
 from uuid import uuid4
 
-from jackline.batches.processes import MARK, end_strays, guard
+from jackline.batches.processes import MARK, guard
 from jackline.clock import Clock
 from jackline.programs import system_program
 
@@ -156,7 +156,7 @@ async def end(
             await mark.is_gone_within(grace, clock)
     # A program that ends in good order has ended its own by now; one that was killed has not.
     if mark.family:
-        end_strays(mark.family)
+        guard.end_strays(mark.family)
 
 
 _MOST_ERRORS = 8_192
