@@ -80,7 +80,7 @@ from jackline.mcp_server.endpoint import McpEndpoint
 from jackline.mcp_server.model_tool import ModelTool, ToolCaller
 from jackline.mcp_server.permissions import AgentSettings, ToolSettings
 from jackline.mcp_server.session_resume import CutOffSession, SessionResumer
-from jackline.mcp_server.tools.agents import agent_control_tools, agent_start_tools
+from jackline.mcp_server.tools.agents import agent_tools
 from jackline.mcp_server.tools.batch import batch_tools
 from jackline.mcp_server.tools.status import status_tools
 from jackline.notifications.delivery import Notifier
@@ -394,8 +394,7 @@ class Service:
         orders = OrderIntake(desk, settings, os.environ, clock)
         return [
             *status_tools(self._report.status, agent_settings, clock),
-            *agent_start_tools(desk, orders, agent_settings, clock),
-            *agent_control_tools(desk, agent_settings, clock),
+            *agent_tools(desk, orders, agent_settings, clock),
             *batch_tools(settings, ran, desk.project_of),
         ]
 
