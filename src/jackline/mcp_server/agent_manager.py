@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from jackline.agents.outcome import Outcome
+from jackline.agents.prices import price_of
 from jackline.clock import Clock
 from jackline.control.run_view import AgentView, RunView
 from jackline.errors import JacklineError, UnreadableError, UsageError
@@ -222,6 +223,14 @@ class AgentManager:
         if self._stopping:
             raise UsageError("The service is stopping.", hint="Ask again when it runs again.")
         return await self._open()
+
+    async def can_count(self, model: str) -> bool:
+        """Whether the user's limits in dollars, if there are any, count what this model costs."""
+        host = await self._host()
+        if all(budget.dollars is None for budget in host.settings.budgets):
+            return True
+        # What the user has chosen is the user's choice.
+        return model == host.settings.model or price_of(model, host.prices) is not None
 
     def _start(self, active: _ActiveRun) -> str:
         run = active.run

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from jackline.agents.claude_code.tool_rules import base_of as base_name
+from jackline.agents.prices import is_alias
 from jackline.agents.process.resume import resume_prompt
 from jackline.agents.structured_answer import build_validator
 from jackline.batches.threads import in_own_thread
@@ -40,6 +41,7 @@ from jackline.mcp_server.agent_definitions import (
 from jackline.mcp_server.agent_manager import CONTINUED_FROM, AgentManager, RunSnapshot
 from jackline.mcp_server.model_tool import JsonObject, ToolCaller
 from jackline.mcp_server.permissions import Sight, ToolSettings, check_nested, offered, offered_to
+from jackline.outside_names import printable
 from jackline.transcripts.saved_conversation import DeadAgent, folder_of_thread, read_dead_agent
 from jackline.transcripts.sources import ClientFolders
 from jackline.transcripts.story import AgentStory, TranscriptEnd
@@ -222,12 +224,8 @@ class OrderIntake:
                 definition = replace(definition, tools=tuple(map(base_name, earlier)))
             tools = offered_to(definition, order["runner"], settings)
         model = arguments.get("model") or definition.model or order.get("model") or settings.model
-        if str(model or "").startswith("-"):
-            raise BadArgumentError(
-                "A model's name does not begin with a dash: the agent's program would take it for"
-                " a flag.",
-                hint="Give the name of a model, or leave it out.",
-            )
+        if model and model != settings.model:
+            await self._check_model(str(model), order["runner"])
         if arguments.get("schema") is not None:
             build_validator(arguments["schema"])
         chosen: dict[str, Any] = {
@@ -244,6 +242,23 @@ class OrderIntake:
         # Also an empty list: to leave that out would offer every tool.
         order |= {} if tools.tools is None else {"tools": tools.tools}
         return CheckedOrder(order, folder, notes=tools.notes)
+
+    async def _check_model(self, model: str, runner: str) -> None:
+        if model.startswith("-"):
+            raise BadArgumentError(
+                "A model's name does not begin with a dash: the agent's program would take it for"
+                " a flag.",
+                hint="Give the name of a model, or leave it out.",
+            )
+        if runner == "claude-code" and is_alias(model):
+            return
+        if not await self._manager.can_count(model):
+            raise BadArgumentError(
+                f"The price of {printable(model)} is not known, and a limit in dollars holds here,"
+                " which would not count it.",
+                hint="Leave the model out, or name one with a known price. The user can give it one"
+                " under [prices] in their own jackline.toml.",
+            )
 
     # --- going on -------------------------------------------------------------------------------
 
