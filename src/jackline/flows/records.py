@@ -67,6 +67,10 @@ class RunRecord:
     """A person allowed the next waking (`resume.confirm`)."""
     trusted: bool = True
 
+    def decoded_outcome(self) -> Outcome[Any] | None:
+        """How it ended, or how far it has come; None when nothing is saved of that."""
+        return None if self.outcome is None else decode_outcome(self.outcome)
+
 
 class CallKind(StrEnum):
     """What a keyed call is."""

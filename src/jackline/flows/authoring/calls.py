@@ -49,7 +49,6 @@ from jackline.flows.agent_spec import (
     ToolLike,
     check_count,
     check_text,
-    continued_task_id,
     hooks,
     toolbox,
 )
@@ -57,7 +56,7 @@ from jackline.flows.execution.agent_execution import AgentExecution
 from jackline.flows.execution.execution import CURRENT, FlowScope, scope_for
 from jackline.flows.records import CallKind, CallRecord, CallState, call_key
 from jackline.flows.run_events import PhaseBegan, PhaseEnded, StepBegan, StepEnded
-from jackline.flows.values import Shape, returned_shape, returned_type
+from jackline.flows.values import Shape, returned_type
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -220,7 +219,7 @@ class StepCall(_Call[T_co]):
 
     async def _run_once(self) -> object:
         """What the function returned, decoded from what is saved."""
-        run, phase_, shape = self._run, self._scope.phase, returned_shape(self._function)
+        run, phase_, shape = self._run, self._scope.phase, Shape(returned_type(self._function))
         occurrence, known, task_id = run.identify(self._key)
         if known is not None and run.answers_from_store(known):
             trouble = "" if known.state is CallState.DONE else known.terminated_by
@@ -342,6 +341,13 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
             "An agent goes on from one place: resume= or continue_from=, not both.",
             hint="Leave one of them out.",
         )
+    if isinstance(continue_from, Outcome):
+        if not continue_from.task_id:
+            raise BadArgumentError(
+                "continue_from= needs the outcome of an agent, and this is none.",
+                hint="Give what `await agent(…).outcome()` gave.",
+            )
+        continue_from = continue_from.task_id
     runs_it = runner or scope.run.settings.runner
     if max_tokens is not None and runs_it != OWN_LOOP:
         raise BadArgumentError(
@@ -363,7 +369,7 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
         deadline=deadline if isinstance(deadline, datetime | None) else seconds_of(deadline),
         retries=retries,
         resume=resume,
-        continue_from=continued_task_id(continue_from),
+        continue_from=continue_from,
         on_end=hooks(on_end, scope.run.flow_module_name),
         class_=class_,
     )

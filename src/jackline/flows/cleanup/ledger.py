@@ -94,16 +94,23 @@ class Hooks:
         how the run itself ended, once that is saved.
         """
         for row in self._in_order():
-            if row.state == "due":
-                whose = row.end_id.rpartition("/")[0]
-                outcome = run if whose == self._run_id else _ended(calls.get(whose), ending)
-                if outcome is not None:
-                    await self._do(replace(row, outcome=encode_outcome(outcome)), again=False)
-                elif ending is not None and whose != self._run_id and whose not in calls:
-                    # Promised to an agent that never began: it comes to no end.
-                    settled = replace(row, state="done", at=self._actor.clock.wall())
-                    await self._store.end_hook(settled)
-                    self._add(settled)
+            if row.state != "due":
+                continue
+            whose = row.end_id.rpartition("/")[0]
+            call = calls.get(whose)
+            outcome = run if whose == self._run_id else None
+            if call is not None and call.state is not CallState.RUNNING:
+                outcome = outcome_of(call) if call.outcome else None
+            elif call is not None and ending is not None:
+                evidence = Evidence(says="Its run ended while it was underway.")
+                outcome = Outcome(ending, evidence=evidence, task_id=whose, label=call.label)
+            if outcome is not None:
+                await self._do(replace(row, outcome=encode_outcome(outcome)), again=False)
+            elif ending is not None and whose != self._run_id and call is None:
+                # Promised to an agent that never began: it comes to no end.
+                settled = replace(row, state="done", at=self._actor.clock.wall())
+                await self._store.end_hook(settled)
+                self._add(settled)
 
     def _in_order(self) -> list[HookRecord]:
         """The run's own hooks last: what its agents leave is cleaned up before."""
@@ -143,15 +150,6 @@ class Hooks:
         await self._store.end_hook(replace(ended, at=self._actor.clock.wall()))
         self._add(ended)
         self._listener(f"hook {shown_action(row.hook)}", outcome.label, trouble)
-
-
-def _ended(call: CallRecord | None, ending: Ending | None) -> Outcome[Any] | None:
-    if call is not None and call.state is not CallState.RUNNING:
-        return outcome_of(call) if call.outcome else None
-    if ending is None or call is None:
-        return None
-    says = "Its run ended while it was underway."
-    return Outcome(ending, evidence=Evidence(says=says), task_id=call.task_id, label=call.label)
 
 
 @dataclass(slots=True)
@@ -214,30 +212,29 @@ class Resources:
         for row in [row for row in self._held.values() if fits(row)]:
             # Out of the way at once, so that a second end does not release it too.
             del self._held[row.name]
-            after = await release(row, self._store, self._actor, self._listener)
+            after = await self.release(row)
             if after.state is not ResourceState.RELEASED:
                 self._held[row.name] = after
 
-
-async def release(
-    row: ResourceRecord, store: RunStore, actor: ActionRunner, listener: CleanupListener
-) -> ResourceRecord:
-    """Give one thing back, and save the result."""
-    if not row.trusted:
-        listener(f"release {row.name}", "", NOT_OURS)
-        return row
-    row = replace(row, state=ResourceState.RELEASING, tries=row.tries + 1)
-    await store.save_resource(row)
-    stdin = json.dumps({"resource": row.name, "run_id": row.run_id, "task_id": row.task_id})
-    environment = {"JACKLINE_RESOURCE": row.name, "JACKLINE_RUN_ID": row.run_id}
-    act = CleanupAction(row.run_id, row.task_id, row.release, stdin.encode(), row.name, environment)
-    trouble = await actor.do(act) if row.release else ""
-    after = replace(
-        row,
-        state=ResourceState.FAILED if trouble else ResourceState.RELEASED,
-        released_at=None if trouble else actor.clock.wall(),
-        trouble=trouble,
-    )
-    await store.save_resource(after)
-    listener(f"release {row.name}", "", trouble)
-    return after
+    async def release(self, row: ResourceRecord) -> ResourceRecord:
+        """Give one thing back, and save the result."""
+        if not row.trusted:
+            self._listener(f"release {row.name}", "", NOT_OURS)
+            return row
+        row = replace(row, state=ResourceState.RELEASING, tries=row.tries + 1)
+        await self._store.save_resource(row)
+        stdin = json.dumps({"resource": row.name, "run_id": row.run_id, "task_id": row.task_id})
+        environment = {"JACKLINE_RESOURCE": row.name, "JACKLINE_RUN_ID": row.run_id}
+        act = CleanupAction(
+            row.run_id, row.task_id, row.release, stdin.encode(), row.name, environment
+        )
+        trouble = await self._actor.do(act) if row.release else ""
+        after = replace(
+            row,
+            state=ResourceState.FAILED if trouble else ResourceState.RELEASED,
+            released_at=None if trouble else self._actor.clock.wall(),
+            trouble=trouble,
+        )
+        await self._store.save_resource(after)
+        self._listener(f"release {row.name}", "", trouble)
+        return after

@@ -17,9 +17,9 @@ from types import ModuleType
 from jackline.agents.outcome import Ending
 from jackline.clock import Clock
 from jackline.flows.cleanup.action_runner import ActionRunner, OwnerlessRun
-from jackline.flows.cleanup.ledger import Hooks, release
+from jackline.flows.cleanup.ledger import Hooks, Resources
 from jackline.flows.flow_sources import run_only_known
-from jackline.flows.records import ENDED, CallRecord, ResourceRecord, RunRecord, decode_outcome
+from jackline.flows.records import ENDED, ResourceRecord, RunRecord
 from jackline.flows.settings import AllowPatterns
 from jackline.flows.store.run_store import Claim, RunStore
 
@@ -75,7 +75,22 @@ async def reap(
                 actor = ActionRunner(
                     clock, limit, still.cwd, module, left=left, trusted=trusted, allow=allow
                 )
-                done += await _clean_up(store, still, calls, actor, hooks=owes_still)
+
+                def listener(
+                    what: str, _label: str, trouble: str, run_id: str = still.run_id
+                ) -> None:
+                    done.append(Reaped(run_id, what, trouble))
+
+                if owes_still:
+                    owed = Hooks(store, still.run_id, actor, listener)
+                    await owed.load()
+                    await owed.recover()
+                    by_task = {call.task_id: call for call in calls}
+                    await owed.run_due(by_task, ending=Ending.CRASH, run=still.decoded_outcome())
+                # Looked at only now: a hook may have rented something, too.
+                resources = Resources(store, still.run_id, actor, listener)
+                for row in _over(still, await store.resources(), clock.wall()):
+                    await resources.release(row)
         finally:
             await store.let_go(claim, await store.run(run.run_id) or run)
     return done
@@ -84,33 +99,6 @@ async def reap(
 async def is_overdue(store: RunStore, now: float) -> bool:
     """Whether something rented, or a hook of an ended run, waits for `reap`."""
     return bool(await _left_behind(store, now))
-
-
-async def _clean_up(
-    store: RunStore,
-    run: RunRecord,
-    calls: Iterable[CallRecord],
-    actor: ActionRunner,
-    *,
-    hooks: bool,
-) -> list[Reaped]:
-    """Run the hooks that the run owes, then give back what it holds."""
-    done: list[Reaped] = []
-
-    def listener(what: str, _label: str, trouble: str) -> None:
-        done.append(Reaped(run.run_id, what, trouble))
-
-    if hooks:
-        owed = Hooks(store, run.run_id, actor, listener)
-        await owed.load()
-        await owed.recover()
-        ended = None if run.outcome is None else decode_outcome(run.outcome)
-        by_task = {call.task_id: call for call in calls}
-        await owed.run_due(by_task, ending=Ending.CRASH, run=ended)
-    # Looked at only now: a hook may have rented something, too.
-    for row in _over(run, await store.resources(), actor.clock.wall()):
-        await release(row, store, actor, listener)
-    return done
 
 
 async def _left_behind(

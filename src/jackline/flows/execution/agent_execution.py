@@ -14,9 +14,7 @@ back to the first, writes none of them and sees none that came later.
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -24,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.runner import AgentTask, LogEntry, StopAgentError, within
+from jackline.agents.runner import AgentTask, StopAgentError, within
 from jackline.budgets.budget import Account
 from jackline.errors import (
     BadArgumentError,
@@ -41,7 +39,7 @@ from jackline.flows.execution.agent_cancellation import (
     cancelled_by_person,
 )
 from jackline.flows.execution.call_gate import AgentCallGate
-from jackline.flows.execution.execution import CURRENT, Execution, FlowScope, inside
+from jackline.flows.execution.execution import CURRENT, FlowScope, inside
 from jackline.flows.execution.gate import Ticket
 from jackline.flows.execution.work_time import Deadline, TimeLimits
 from jackline.flows.records import (
@@ -54,76 +52,20 @@ from jackline.flows.records import (
     outcome_of,
     session_id_of,
 )
-from jackline.flows.run_events import AgentBegan, AgentEnded, AgentReplayed, AgentWaits, Warned
+from jackline.flows.run_events import AgentBegan, AgentReplayed, AgentWaits
 from jackline.flows.store.agent_log import (
     ContinuedAgent,
     StoredAgentLog,
-    continued_agent_in,
+    conversation,
     first_start_in,
-    is_own_line,
-    usage_in,
 )
-from jackline.flows.store.run_store import RunStore, how_to_accept
+from jackline.flows.store.run_store import how_to_accept
 from jackline.flows.values import UnfitValueError, plain_json
 
 _RETRIED = frozenset({Ending.CRASH, Ending.TOOL_ERROR, Ending.OUTAGE, Ending.RATE_LIMIT})
 _CUT_OFF = frozenset({Ending.CRASH, Ending.CANCELLED})
 _FIRST_WAIT = 5.0
 _LOOK_AGAIN = 60.0
-
-
-async def find_earlier_session(
-    engine: RunStore, spec: AgentSpec, runner: str, known: ContinuedAgent | None = None
-) -> tuple[str | None, Sequence[LogEntry], ContinuedAgent | None]:
-    """The session that `resume=` or `continue_from=` names, its lines, and whose they are.
-
-    `known` is where the agent had begun, if it has. BadArgumentError when there is no such session.
-    """
-    if spec.resume is not None:
-        call, session = await engine.find_session(spec.resume), spec.resume
-    elif spec.continue_from is not None:
-        call = await engine.find_task(spec.continue_from)
-        saved = decode_outcome(call.outcome).session_id if call and call.outcome else ""
-        session = saved or session_id_of(spec.continue_from if call is None else call.task_id)
-    else:
-        return None, (), None
-    if call is None and (spec.resume is None or runner == OWN_LOOP):
-        raise BadArgumentError(
-            f"There is no earlier agent {spec.resume or spec.continue_from} to go on with.",
-            hint="Give the session id or the outcome of an agent that `jackline show` lists.",
-        )
-    if call is None or (call.trusted and runner != OWN_LOOP):
-        return session, (), None
-    whom = known or ContinuedAgent(call.task_id, len(await engine.entries(call.task_id)))
-    lines = await _conversation(engine, whom) if call.trusted else None
-    if lines is None:
-        raise BadArgumentError(
-            f"The agent {call.task_id} was not written by this installation: it is not gone on"
-            " with.",
-            hint=how_to_accept(call.run_id),
-        )
-    return session, lines, whom
-
-
-async def _conversation(engine: RunStore, whom: ContinuedAgent | None) -> list[LogEntry] | None:
-    """The lines of this agent and of all that it continued, the oldest first.
-
-    None when some of them are not ours.
-    """
-    parts: list[list[LogEntry]] = []
-    while whom is not None:
-        part: list[LogEntry] = []
-        before: ContinuedAgent | None = None
-        for record in (await engine.entries(whom.task_id))[: whom.lines]:
-            if not record.trusted:
-                return None
-            line = LogEntry(record.kind, json.loads(record.data), record.at)
-            before = before or continued_agent_in(line.kind, line.data)
-            if not is_own_line(line):
-                part.append(line)
-        parts.append(part)
-        whom = before
-    return [line for part in reversed(parts) for line in part]
 
 
 def _what_happened(before: CallRecord | Outcome[Any] | None) -> str:
@@ -136,64 +78,6 @@ def _what_happened(before: CallRecord | Outcome[Any] | None) -> str:
         return ""
     says = before.evidence.says
     return f"Your last attempt ended by {before.terminated_by.value}{': ' + says if says else '.'}"
-
-
-def _emit_ended(run: Execution, call: CallRecord, outcome: Outcome[Any]) -> None:
-    at = run.clock.wall()
-    if outcome.ok and not outcome.text and outcome.value in ("", None):
-        run.emit(Warned(at, f"The agent {call.label} completed with nothing to say."))
-    run.emit(
-        AgentEnded(
-            at,
-            call.task_id,
-            call.label,
-            call.phase,
-            outcome.terminated_by,
-            outcome.evidence.says,
-            outcome.usage.total,
-            outcome.cost,
-            outcome.turns,
-            outcome.duration,
-        )
-    )
-
-
-async def cancel_stored_agent(run: Execution, call: CallRecord, name: str) -> Outcome[Any]:
-    """How this agent ended now that an order of that name has ended it, clean-up included."""
-    before: Outcome[Any] = Outcome(Ending.CANCELLED)
-    if call.outcome is not None:
-        before = decode_outcome(call.outcome)
-    used = usage_in(await run.engine.entries(call.task_id))
-    known = before.usage.total >= used.usage.total
-    outcome = replace(
-        before,
-        terminated_by=Ending.CANCELLED,
-        value=None,
-        evidence=cancelled_by_person(run.run_id, name),
-        session_id=before.session_id or session_id_of(call.task_id),
-        task_id=call.task_id,
-        label=call.label,
-        usage=before.usage if known else used.usage,
-        cost=before.cost if known else used.dollars or None,
-        turns=max(before.turns, used.turns),
-        duration=max(before.duration, used.seconds),
-    )
-    ended = replace(
-        call,
-        state=CallState.FAILED,
-        value=None,
-        outcome=encode_kept_beside(outcome),
-        ended_at=run.clock.wall(),
-        tokens=max(call.tokens, outcome.usage.total),
-        cost=max(call.cost, outcome.cost or 0.0),
-        terminated_by=outcome.terminated_by.value,
-    )
-    await run.end(ended)
-    with inside(FlowScope(run, run.accounting.account, call.phase, call.task_id)):
-        await run.hooks.run_due({call.task_id: ended}, ending=None)
-        await run.resources.release_of_agent(call.task_id)
-    _emit_ended(run, call, outcome)
-    return outcome
 
 
 class AgentExecution:
@@ -360,10 +244,7 @@ class AgentExecution:
         try:
             session_id = session_id_of(call.task_id)
             await log.open(session_id)
-            earlier, lines, whose = await find_earlier_session(
-                run.engine, spec, self._runner.name, log.follows
-            )
-            log.follow(whose, lines)
+            earlier = await self._continue(log)
             if isinstance(spec.deadline, float):
                 log.started(self._started_at)
             agent.count_earlier()
@@ -382,6 +263,42 @@ class AgentExecution:
         except JacklineError as error:
             run.lose(error)
             raise
+
+    async def _continue(self, log: StoredAgentLog) -> str | None:
+        """The session that `resume=` or `continue_from=` names; its lines go before the log's own.
+
+        BadArgumentError when there is no such session.
+        """
+        engine, spec = self._run.engine, self._spec
+        is_own_loop = self._runner.name == OWN_LOOP
+        if spec.resume is not None:
+            call, session = await engine.find_session(spec.resume), spec.resume
+        elif spec.continue_from is not None:
+            call = await engine.find_task(spec.continue_from)
+            saved = decode_outcome(call.outcome).session_id if call and call.outcome else ""
+            session = saved or session_id_of(spec.continue_from if call is None else call.task_id)
+        else:
+            return None
+        if call is None and (spec.resume is None or is_own_loop):
+            raise BadArgumentError(
+                f"There is no earlier agent {spec.resume or spec.continue_from} to go on with.",
+                hint="Give the session id or the outcome of an agent that `jackline show` lists.",
+            )
+        if call is None or (call.trusted and not is_own_loop):
+            return session
+        whom = log.follows or ContinuedAgent(call.task_id, len(await engine.entries(call.task_id)))
+        lines = None
+        if call.trusted:
+            with suppress(ValueError):  # some of its lines are not ours
+                lines = await conversation(engine, whom, trusted_only=True)
+        if lines is None:
+            raise BadArgumentError(
+                f"The agent {call.task_id} was not written by this installation: it is not gone on"
+                " with.",
+                hint=how_to_accept(call.run_id),
+            )
+        log.follow(whom, lines)
+        return session
 
     def _time_limits(self, agent: AgentAccounting) -> TimeLimits | None:
         budget, deadline = self._spec.budget, self._deadline
@@ -486,7 +403,7 @@ class AgentExecution:
                 await run.hooks.run(self._end_id, self._spec.on_end, outcome)
             await run.settle_registering()
             await run.resources.release_of_agent(call.task_id)
-        _emit_ended(run, call, outcome)
+        run.emit_ended(call, outcome)
         run.count_agent(outcome, replayed=False)
         return outcome
 
@@ -515,7 +432,7 @@ class AgentExecution:
             ended_at = run.clock.wall()
             await run.end(replace(record, ended_at=ended_at, terminated_by=ending.value))
         run.count_agent(outcome, replayed=False)
-        _emit_ended(run, call, outcome)
+        run.emit_ended(call, outcome)
         return outcome
 
     async def _cancelled_before_start(self, name: str) -> Outcome[Any]:
@@ -524,7 +441,7 @@ class AgentExecution:
             return await self._never_began(
                 Ending.CANCELLED, cancelled_by_person(self._run.run_id, name)
             )
-        outcome = await cancel_stored_agent(self._run, self._known, name)
+        outcome = await self._run.cancel_stored_agent(self._known, name)
         self._run.count_agent(outcome, replayed=False)
         return outcome
 

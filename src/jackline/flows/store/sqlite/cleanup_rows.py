@@ -9,10 +9,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from jackline.flows.records import HookRecord, ResourceRecord, ResourceState
-from jackline.flows.store import store_rules
 from jackline.flows.store.sqlite.database import Database, Transaction, reads, writes
 from jackline.flows.store.sqlite.row_checks import (
     BYTES,
@@ -22,24 +20,24 @@ from jackline.flows.store.sqlite.row_checks import (
     MAYBE_FLOAT,
     RESOURCE,
     TEXT,
+    Kinds,
     is_signed,
-    member,
     signature_of,
     well_formed,
 )
 
 # The columns of a record in the order of its fields, and what each holds.
-_RESOURCE_COLUMNS = {
+_RESOURCE_COLUMNS: dict[str, Kinds] = {
     **dict.fromkeys(("run_id", "name", "task_id", "release"), TEXT),
-    "release_on_park": INTEGER,
+    "release_on_park": bool,
     "lease_until": MAYBE_FLOAT,
-    "state": TEXT,
+    "state": ResourceState,
     "taken_at": FLOAT,
     "released_at": MAYBE_FLOAT,
     "tries": INTEGER,
     "trouble": TEXT,
 }
-_HOOK_COLUMNS = {
+_HOOK_COLUMNS: dict[str, Kinds] = {
     **dict.fromkeys(("run_id", "end_id", "hook"), TEXT),
     "told": BYTES,
     "state": TEXT,
@@ -58,6 +56,7 @@ _SAVE_HOOK = f"""INSERT OR REPLACE INTO hooks ({", ".join(_HOOK_COLUMNS)})
     VALUES ({", ".join("?" * len(_HOOK_COLUMNS))})"""  # noqa: S608
 _SIGN_HOOK = f"""UPDATE hooks SET signature = CASE WHEN ? THEN {signature_of(HOOK)} END
     WHERE run_id = ? AND end_id = ? AND hook = ?"""  # noqa: S608
+_THIS_HOOK = "run_id = ? AND end_id = ? AND hook = ?"
 _OWING = f"""SELECT DISTINCT run_id FROM hooks
     WHERE state <> 'done' AND {is_signed("hooks", HOOK)} ORDER BY run_id"""  # noqa: S608
 
@@ -77,35 +76,39 @@ class CleanupRows(Database):
         self, db: sqlite3.Connection, *, held_only: bool = True
     ) -> Sequence[ResourceRecord]:
         """What was rented, the oldest first."""
-        rows = db.execute(
-            f"{_RESOURCES} WHERE NOT ? OR state <> ? ORDER BY taken_at, run_id, name",
+        return found_resources(
+            db,
+            "NOT ? OR state <> ? ORDER BY taken_at, run_id, name",
             (held_only, ResourceState.RELEASED),
         )
-        return [_resource(row) for row in rows.fetchall()]
 
     @writes
     def begin_hook(
         self, transaction: Transaction, hook: HookRecord, *, again: bool = False
     ) -> bool:
         """Mark a hook as running; False when it is not to be run."""
-        saved = _saved_hook(transaction.connection, hook)
-        if not store_rules.may_begin_hook(saved, hook, again=again):
-            return False
-        tries = 0 if saved is None else saved.tries
-        _save_hook(transaction.connection, replace(hook, state="running", tries=tries + 1))
+        db, name = transaction.connection, (hook.run_id, hook.end_id, hook.hook)
+        saved = next(iter(found_hooks(db, _THIS_HOOK, name)), None)
+        tries = 0
+        if saved is not None:
+            tries, begun = saved.tries, saved.state != "due"
+            # Of several callers that saw the same number of tries, one may begin it again.
+            if begun and not (again and saved.state != "done" and saved.tries == hook.tries):
+                return False
+        _save_hook(db, replace(hook, state="running", tries=tries + 1))
         return True
 
     @writes
     def end_hook(self, transaction: Transaction, hook: HookRecord) -> None:
         """Save how a hook ended."""
-        saved = _saved_hook(transaction.connection, hook)
-        tries = hook.tries if saved is None else saved.tries
-        _save_hook(transaction.connection, replace(hook, tries=tries))
+        db, name = transaction.connection, (hook.run_id, hook.end_id, hook.hook)
+        saved = next(iter(found_hooks(db, _THIS_HOOK, name)), None)
+        _save_hook(db, replace(hook, tries=hook.tries if saved is None else saved.tries))
 
     @reads
     def hooks(self, db: sqlite3.Connection, run_id: str) -> Sequence[HookRecord]:
         """All hooks of a run, the oldest first."""
-        return hooks_of(db, run_id)
+        return found_hooks(db, "run_id = ? ORDER BY at, end_id, hook", (run_id,))
 
     @reads
     def owing_hooks(self, db: sqlite3.Connection) -> Sequence[str]:
@@ -113,49 +116,21 @@ class CleanupRows(Database):
         return [str(run_id) for (run_id,) in db.execute(_OWING).fetchall()]
 
 
-def held_by(db: sqlite3.Connection, run_id: str) -> list[ResourceRecord]:
-    """What this run has not given back."""
-    rows = db.execute(
-        f"{_RESOURCES} WHERE run_id = ? AND state <> ?", (run_id, ResourceState.RELEASED)
-    )
-    return [_resource(row) for row in rows.fetchall()]
+def found_resources(
+    db: sqlite3.Connection, where: str, values: Sequence[object]
+) -> list[ResourceRecord]:
+    """The resources for which this condition holds."""
+    rows = db.execute(f"{_RESOURCES} WHERE {where}", values).fetchall()
+    return [ResourceRecord(*well_formed(row, (*_RESOURCE_COLUMNS.values(), bool))) for row in rows]
 
 
-def hooks_of(db: sqlite3.Connection, run_id: str) -> list[HookRecord]:
-    """All hooks of a run, the oldest first."""
-    rows = db.execute(f"{_HOOKS} WHERE run_id = ? ORDER BY at, end_id, hook", (run_id,))
-    return [_hook(row) for row in rows.fetchall()]
-
-
-def _resource(row: Sequence[Any]) -> ResourceRecord:
-    saved = ResourceRecord(*well_formed(row, (*_RESOURCE_COLUMNS.values(), INTEGER)))
-    return replace(
-        saved,
-        state=member(ResourceState, saved.state),
-        release_on_park=bool(saved.release_on_park),
-        trusted=bool(saved.trusted),
-    )
-
-
-def _hook(row: Sequence[Any]) -> HookRecord:
-    hook = HookRecord(*well_formed(row, (*_HOOK_COLUMNS.values(), INTEGER)))
-    return replace(hook, trusted=bool(hook.trusted))
-
-
-def _saved_hook(db: sqlite3.Connection, hook: HookRecord) -> HookRecord | None:
-    row = db.execute(
-        f"{_HOOKS} WHERE run_id = ? AND end_id = ? AND hook = ?",
-        (hook.run_id, hook.end_id, hook.hook),
-    ).fetchone()
-    return None if row is None else _hook(row)
+def found_hooks(db: sqlite3.Connection, where: str, values: Sequence[object]) -> list[HookRecord]:
+    """The hooks for which this condition holds."""
+    rows = db.execute(f"{_HOOKS} WHERE {where}", values).fetchall()
+    return [HookRecord(*well_formed(row, (*_HOOK_COLUMNS.values(), bool))) for row in rows]
 
 
 def _save_hook(db: sqlite3.Connection, hook: HookRecord) -> None:
-    db.execute(
-        _SAVE_HOOK,
-        (
-            *(hook.run_id, hook.end_id, hook.hook, hook.outcome, hook.state),
-            *(hook.tries, hook.trouble, hook.at),
-        ),
-    )
+    row = (hook.run_id, hook.end_id, hook.hook, hook.outcome, hook.state, hook.tries)
+    db.execute(_SAVE_HOOK, (*row, hook.trouble, hook.at))
     db.execute(_SIGN_HOOK, (hook.trusted, hook.run_id, hook.end_id, hook.hook))

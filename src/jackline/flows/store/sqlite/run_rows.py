@@ -13,15 +13,15 @@ import asyncio
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from jackline.flows.records import ENDED, AgentOrder, RunRecord, RunState
+from jackline.errors import BadArgumentError, UsageError
+from jackline.flows.records import ENDED, AgentOrder, ResourceState, RunRecord, RunState
 from jackline.flows.store import store_rules
 from jackline.flows.store.run_store import Claim
 from jackline.flows.store.sqlite import row_checks, store_file
-from jackline.flows.store.sqlite.agent_log_rows import drop_logs, drop_unnamed, place
-from jackline.flows.store.sqlite.cleanup_rows import held_by, hooks_of
-from jackline.flows.store.sqlite.database import Database, Transaction, reads, writes
+from jackline.flows.store.sqlite.call_rows import CallRows, drop_logs, drop_unnamed, place
+from jackline.flows.store.sqlite.cleanup_rows import CleanupRows, found_hooks, found_resources
+from jackline.flows.store.sqlite.database import Transaction, reads, writes
 from jackline.flows.store.sqlite.row_checks import (
     BYTES,
     CALL,
@@ -33,9 +33,9 @@ from jackline.flows.store.sqlite.row_checks import (
     MAYBE_TEXT,
     RUN,
     TEXT,
+    Kinds,
     change_signed,
     is_signed,
-    member,
     signature_of,
     well_formed,
 )
@@ -49,10 +49,10 @@ _SELECT = f"""SELECT run_id, flow, source, arguments, settings, cwd, state, crea
     ended_at, why, wake_at, coalesce(runs.outcome, blobs.data), forked_from, owner, lease_until,
     epoch, tokens, cost, confirmed, {is_signed("runs", RUN)}
     FROM runs LEFT JOIN blobs ON blobs.sha = runs.outcome_blob"""  # noqa: S608
-_KINDS = (
-    *(TEXT, TEXT, TEXT, BYTES, BYTES, TEXT, TEXT, FLOAT, FLOAT, MAYBE_FLOAT, TEXT),
+_KINDS: tuple[Kinds, ...] = (
+    *(TEXT, TEXT, TEXT, BYTES, BYTES, TEXT, RunState, FLOAT, FLOAT, MAYBE_FLOAT, TEXT),
     *(MAYBE_FLOAT, MAYBE_BYTES, MAYBE_TEXT, TEXT, FLOAT, INTEGER, INTEGER, FLOAT),
-    *(INTEGER, INTEGER),
+    *(bool, bool),
 )
 _COPY_DONE = f"""INSERT INTO calls (run_id, key, occurrence, kind, label, phase, task_id, state,
     value, value_blob, outcome, outcome_blob, attempts, started_at, ended_at, tokens, cost,
@@ -79,8 +79,8 @@ _PAGES_GIVEN_BACK = 10_000
 _REWRITTEN = 256 * 1024 * 1024
 
 
-class RunRows(Database):
-    """Runs, and orders to their agents."""
+class SqliteRunStore(CallRows, CleanupRows):
+    """A `RunStore` over SQLite; see `Database` for its arguments."""
 
     @writes
     def create(
@@ -147,7 +147,12 @@ class RunRows(Database):
     @writes
     def allow_waking(self, transaction: Transaction, run_id: str) -> None:
         """A person confirms the next waking of a parked run."""
-        store_rules.must_be_parked(_must_have(transaction.connection, run_id))
+        run = _must_have(transaction.connection, run_id)
+        if run.state is not RunState.PARKED:
+            raise UsageError(
+                f"Run {run.run_id} is not parked (it is {run.state}).",
+                hint="See `jackline ls --parked` for what would wake.",
+            )
         change_signed(transaction.connection, run_id, "confirmed = 1", ())
 
     @writes
@@ -158,7 +163,12 @@ class RunRows(Database):
         ).fetchone()
         if row is None:
             raise store_rules.unknown_run(run_id)
-        request = store_rules.stronger_request(row[0], how)
+        if how not in (store_rules.STOP, store_rules.CANCEL):
+            raise BadArgumentError(
+                f"A run cannot be requested to {how!r}.", hint="Request `stop` or `cancel`."
+            )
+        # The stronger one stays.
+        request = store_rules.CANCEL if store_rules.CANCEL in (row[0], how) else how
         if row[2] or RunState(row[1]) not in ENDED:
             transaction.connection.execute(
                 "UPDATE runs SET asked = ? WHERE run_id = ?", (request, run_id)
@@ -181,7 +191,11 @@ class RunRows(Database):
             (run_id, run_id + _LAST_CHARACTER),
         ).fetchall()
         if len(rows) > 1:
-            raise store_rules.ambiguous(run_id, [found for (found,) in rows])
+            names = store_rules.named([found for (found,) in rows])
+            raise BadArgumentError(
+                f"Several runs begin with {run_id!r}: {names}.",
+                hint="Write more letters of the one that you want.",
+            )
         return _with_id(db, rows[0][0]) if rows else None
 
     @reads
@@ -199,7 +213,7 @@ class RunRows(Database):
             "ORDER BY created_at DESC, runs.rowid DESC LIMIT ?",
             (*chosen, limit),
         )
-        return [_record(row) for row in rows.fetchall()]
+        return [RunRecord(*well_formed(row, _KINDS)) for row in rows.fetchall()]
 
     @writes
     def fork(
@@ -233,11 +247,15 @@ class RunRows(Database):
             "SELECT lease_seconds, outcome_blob FROM runs WHERE run_id = ?", (run_id,)
         ).fetchone()
         holds = store_rules.lease_holds(run.lease_until, lease_seconds, transaction.now)
-        hooks = [] if force else hooks_of(db, run_id)
+        held, hooks = [], []
+        if not force:
+            not_released = (run_id, ResourceState.RELEASED)
+            held = found_resources(db, "run_id = ? AND state <> ?", not_released)
+            hooks = found_hooks(db, "run_id = ? ORDER BY at, end_id, hook", (run_id,))
         store_rules.must_be_deletable(
             run,
             carried=bool(run.owner) and holds,
-            held=[] if force else held_by(db, run_id),
+            held=held,
             owed=[hook for hook in hooks if hook.trusted and hook.state != "done"],
         )
         of_calls = "SELECT value_blob, outcome_blob FROM calls WHERE run_id = ?"
@@ -307,31 +325,37 @@ class RunRows(Database):
         """Count all records of this run as ours, unless they changed since `digest`."""
         _must_have(transaction.connection, run_id)
         if row_checks.digest(transaction.connection, run_id) != digest:
-            raise store_rules.changed_since_shown(run_id)
+            raise UsageError(
+                f"The run {run_id} was changed while it was being shown; nothing was accepted.",
+                hint=f"Look again: jackline show {run_id} --trust",
+            )
         row_checks.accept(transaction.connection, run_id)
 
     async def count_runs(self) -> Mapping[RunState, tuple[int, int]]:
         """How many runs are in each state, and how many of them have no time to wake."""
         if self.path is None:
             return await self.read(store_file.count_runs)
-        return await asyncio.to_thread(store_file.count_runs_in_file, self.path)
+        return await asyncio.to_thread(self._read.count_runs)
 
     async def change_mark(self) -> object:
         """Something that differs after each write; None while nothing was ever saved."""
         if self.path is None:
             changes = await self.read(lambda db: db.total_changes)
             return changes if changes > 1 else None  # the first one is the store's own id
-        return await asyncio.to_thread(store_file.file_stats, self.path) or None
+        return await asyncio.to_thread(self._read.stats) or None
 
     async def size(self) -> int:
         """The bytes that the store takes on the disk."""
-        return 0 if self.path is None else await asyncio.to_thread(store_file.size_of, self.path)
+        return 0 if self.path is None else await asyncio.to_thread(self._read.size)
 
 
 def _insert(transaction: Transaction, run: RunRecord, owner: str, lease: float) -> Claim:
     db = transaction.connection
     if db.execute("SELECT 1 FROM runs WHERE run_id = ?", (run.run_id,)).fetchone():
-        raise store_rules.taken_id(run.run_id)
+        raise BadArgumentError(
+            f"There is a run {run.run_id} already.",
+            hint="Start it under another id, or continue it with `jackline resume`.",
+        )
     db.execute(
         _INSERT,
         (
@@ -370,7 +394,7 @@ def _change(transaction: Transaction, claim: Claim, run: RunRecord) -> None:
 
 def _with_id(db: sqlite3.Connection, run_id: str) -> RunRecord | None:
     row = db.execute(f"{_SELECT} WHERE run_id = ?", (run_id,)).fetchone()
-    return None if row is None else _record(row)
+    return None if row is None else RunRecord(*well_formed(row, _KINDS))
 
 
 def _must_have(db: sqlite3.Connection, run_id: str) -> RunRecord:
@@ -378,16 +402,6 @@ def _must_have(db: sqlite3.Connection, run_id: str) -> RunRecord:
     if run is None:
         raise store_rules.unknown_run(run_id)
     return run
-
-
-def _record(row: Sequence[Any]) -> RunRecord:
-    run = RunRecord(*well_formed(row, _KINDS))  # the columns are in the fields' order
-    return replace(
-        run,
-        state=member(RunState, run.state),
-        confirmed=bool(run.confirmed),
-        trusted=bool(run.trusted),
-    )
 
 
 def _wipe(db: sqlite3.Connection) -> bool:

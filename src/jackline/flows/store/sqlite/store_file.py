@@ -24,7 +24,6 @@ from jackline.errors import JournalError, StoreLockedError
 from jackline.flows.records import RunState
 from jackline.flows.store.sqlite import row_checks
 from jackline.journal.sqlite_file import (
-    COMPANIONS,
     DAMAGED,
     FAILING,
     FORBIDDEN,
@@ -235,6 +234,40 @@ class StoreFile:
             hint=_NEXT[DAMAGED],
         )
 
+    def count_runs(self) -> dict[RunState, tuple[int, int]]:
+        """How many runs are in each state, by a connection of its own; none if there is no file."""
+        path = self._path
+        if path is None or not path.is_file():
+            return {}
+        try:
+            check_private(path)
+            address = f"{path.absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(address, uri=True, timeout=_COUNT_LOCK_SECONDS)) as db:
+                harden_connection(db)
+                FILE.version_of(db)
+                return count_runs(db)
+        except (sqlite3.Error, OSError) as error:
+            raise JournalError(
+                f"The runs at {path} cannot be counted: {cause_of(error)}.",
+                hint="`jackline ls` says more.",
+            ) from error
+
+    def stats(self) -> tuple[int, ...]:
+        """Values that change whenever the file is written; empty while there is none."""
+        found: list[int] = []
+        for part in () if self._path is None else (self._path, companions(self._path)[0]):
+            try:
+                stat = part.stat()
+            except OSError:
+                continue  # there is no log beside it, or no store yet
+            found += [stat.st_mtime_ns, stat.st_size, stat.st_ino]
+        return tuple(found)
+
+    def size(self) -> int:
+        """The bytes of the file and of those beside it."""
+        files = () if self._path is None else (self._path, *companions(self._path))
+        return sum(part.stat().st_size for part in files if part.exists())
+
     def _is_gone(self) -> bool:
         return self._path is not None and (
             self._identity is None or identity(self._path) != self._identity
@@ -276,7 +309,7 @@ def _prepare(connection: sqlite3.Connection, key: bytes | None = None) -> None:
     # What is deleted is overwritten, not only forgotten.
     run("PRAGMA secure_delete = ON").fetchall()
     FILE.migrate(connection)
-    row_checks.prepare(connection, key or row_checks.signing_key())
+    row_checks.prepare(connection, key)
 
 
 def count_runs(connection: sqlite3.Connection) -> dict[RunState, tuple[int, int]]:
@@ -286,38 +319,3 @@ def count_runs(connection: sqlite3.Connection) -> dict[RunState, tuple[int, int]
     ).fetchall()
     known = set(RunState)
     return {RunState(state): (count, timeless) for state, count, timeless in rows if state in known}
-
-
-def count_runs_in_file(path: Path) -> dict[RunState, tuple[int, int]]:
-    """The same of a file that may not be there."""
-    if not path.is_file():
-        return {}
-    try:
-        check_private(path)
-        address = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=_COUNT_LOCK_SECONDS)) as connection:
-            harden_connection(connection)
-            FILE.version_of(connection)
-            return count_runs(connection)
-    except (sqlite3.Error, OSError) as error:
-        raise JournalError(
-            f"The runs at {path} cannot be counted: {cause_of(error)}.",
-            hint="`jackline ls` says more.",
-        ) from error
-
-
-def file_stats(path: Path) -> tuple[int, ...]:
-    """Values that change whenever the file is written; empty while there is none."""
-    found: list[int] = []
-    for part in (path, path.with_name(path.name + COMPANIONS[0])):
-        try:
-            stat = part.stat()
-        except OSError:
-            continue  # there is no log beside it, or no store yet
-        found += [stat.st_mtime_ns, stat.st_size, stat.st_ino]
-    return tuple(found)
-
-
-def size_of(path: Path) -> int:
-    """The bytes of the file and of those beside it."""
-    return sum(part.stat().st_size for part in (path, *companions(path)) if part.exists())
