@@ -27,7 +27,6 @@ from jackline.assembly.agent_host import BackgroundAgents
 from jackline.assembly.config_reload import (
     ConfigReloader,
     ReloadableParts,
-    answer_limits,
     foreign_upstreams,
     limit_lanes,
     status_pages,
@@ -89,6 +88,7 @@ from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
 from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver
 from jackline.telemetry.otlp_export import Forwarder, Tracing
 from jackline.telemetry.scrape import ScrapeHandler
+from jackline.upstream.bounded_answers import AnswerLimits
 
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
@@ -213,7 +213,7 @@ class Service:
             {each.name: provider_for(each, os.environ) for each in settings.upstreams},
             foreign_upstreams(settings.upstreams),
             self._note_repair,
-            answer_limits(settings.limits),
+            AnswerLimits(settings.limits.answer, settings.limits.answer_time),
         )
         self.carrier = CallManager(controller, self._upstream, self._clock, self._announce)
         self._book = LaneRegistry(controller, settings.upstreams, salt, settings.cache.ttl)
@@ -482,7 +482,10 @@ class Service:
         self._journal.announce(event)
         self._fates.on_event(event)
         if isinstance(event, LaneChanged):
-            until = "" if event.until is None else f" until {_hour(event.until, self._clock)}"
+            until, now = "", self._clock.now()
+            if event.until is not None:
+                moment = datetime.fromtimestamp(whole_second(event.until), now.tzinfo)
+                until = f" until {moment_in_words(moment, now)}"
             _log.info("%s is %s%s. %s", event.lane, event.state, until, event.why)
             self._memory.remember_soon()
         elif isinstance(event, AttemptFailed):
@@ -546,11 +549,6 @@ class Service:
     def _stop(self, _asked: Mapping[str, object]) -> dict[str, object]:
         self.stop_asked.set()
         return {"stopping": True}
-
-
-def _hour(moment: float, clock: Clock) -> str:
-    now = clock.now()
-    return moment_in_words(datetime.fromtimestamp(whole_second(moment), now.tzinfo), now)
 
 
 def _long(seconds: float) -> str:

@@ -16,7 +16,8 @@ import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -140,14 +141,6 @@ _TOO_MANY = "more came at once than were written"
 _UNSTORABLE = "they have values that cannot be stored"
 
 
-@dataclass(slots=True)
-class FlushRequest:
-    """Someone waits until all that is queued now is saved."""
-
-    done: threading.Event = field(default_factory=threading.Event)
-    saved: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class WriteFailure:
     """Why nothing can be written, since when, and how many records were lost before it."""
@@ -187,7 +180,7 @@ class JournalWriter:
         self._believed: BelievedTime | None = None
         self._connect = connect
         self._store: JournalStore | None = None
-        self._flushes: deque[FlushRequest] = deque()
+        self._flushes: deque[Future[bool]] = deque()
         self._stopping = False
         self._failures = 0
         self._reported_lost = 0
@@ -203,9 +196,9 @@ class JournalWriter:
         """How many records will never be saved."""
         return self._waiting.dropped + self.unsaved
 
-    def flush(self) -> FlushRequest:
-        """Have everything that is queued now written at once."""
-        request = FlushRequest()
+    def flush(self) -> Future[bool]:
+        """Have everything that is queued now written at once; gives whether it is saved."""
+        request: Future[bool] = Future()
         self._flushes.append(request)
         self._waiting.wake()
         return request
@@ -247,8 +240,7 @@ class JournalWriter:
         requests = [self._flushes.popleft() for _ in range(len(self._flushes))]
         saved = self._write_and_sweep()
         for request in requests:
-            request.saved = saved
-            request.done.set()
+            request.set_result(saved)
 
     def _write_and_sweep(self) -> bool:
         for tries_left in (1, 0):
@@ -430,8 +422,10 @@ class Journal:
         """Wait until all announced events are saved; False if that fails or takes too long."""
         if not self._thread.is_alive():
             return not len(self._waiting)
-        request = self._writer.flush()
-        return request.done.wait(timeout) and request.saved
+        try:
+            return self._writer.flush().result(timeout)
+        except TimeoutError:
+            return False
 
     def close(self) -> None:
         """Write what is queued, if the disk works, and stop."""
