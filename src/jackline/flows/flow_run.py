@@ -30,7 +30,6 @@ from jackline.flows.execution.execution import (
     FlowScope,
     Interruption,
     first_done,
-    inside,
 )
 from jackline.flows.execution.gate import GateState
 from jackline.flows.flow_sources import ExecutedSources, to_look_at
@@ -97,20 +96,16 @@ def run_result_of(
         return RunResult(RunState.FAILED, Ending.CANCELLED, evidence)
     if error is not None:
         return _raised(error)
-    return _returned(flow, main.result())
-
-
-def _returned(flow: Flow[..., Any], value: object) -> RunResult:
+    value = main.result()
     try:
         data = flow.shape.encode(value)
         decoded = flow.shape.decode(data)
-    except UnfitValueError as error:
+    except UnfitValueError as unfit:
+        says = f"What the flow returned cannot be kept: {unfit.message}"
         if value is None:
             promised = getattr(flow.promises, "__name__", str(flow.promises))
             says = f"The flow returned nothing, though it promises {promised}."
-        else:
-            says = f"What the flow returned cannot be kept: {error.message}"
-        return RunResult(RunState.FAILED, Ending.SCHEMA, Evidence(says=says), error=error)
+        return RunResult(RunState.FAILED, Ending.SCHEMA, Evidence(says=says), error=unfit)
     return RunResult(RunState.FINISHED, Ending.COMPLETION, Evidence(), decoded, data)
 
 
@@ -416,31 +411,23 @@ class FlowRun(Generic[T]):
         )
         await x.settle_registering()
         if ended.state in ENDED:
-            await self._clean_up(ended, outcome)
+            calls = {call.task_id: call for call in x.calls.values()}
+            # Saved before it is cleaned up after: a process that dies in between must not make the
+            # next one run the flow to a second end, with its hooks once more.
+            self._has_ended = True
+            await x.engine.change(x.claim, self._ended_record(ended, outcome))
+            with FlowScope(x, x.accounting.account).entered():
+                await x.hooks.run_due(calls, ending=Ending.CANCELLED, run=outcome)
+                await x.resources.release_all()
         # Counted again: clean-up may have ended agents, too.
         outcome = replace(outcome, tally=x.tally(), value=ended.value)
-        await self._release(ended, outcome)
-        return outcome
-
-    async def _clean_up(self, ended: RunResult, outcome: Outcome[Any]) -> None:
-        x = self._x
-        calls = {call.task_id: call for call in x.calls.values()}
-        # Saved before it is cleaned up after: a process that dies in between must not make the
-        # next one run the flow to a second end, with its hooks once more.
-        self._has_ended = True
-        await x.engine.change(x.claim, self._ended_record(ended, outcome))
-        with inside(FlowScope(x, x.accounting.account)):
-            await x.hooks.run_due(calls, ending=Ending.CANCELLED, run=outcome)
-            await x.resources.release_all()
-
-    async def _release(self, ended: RunResult, outcome: Outcome[Any]) -> None:
-        x = self._x
         record = self._ended_record(ended, outcome)
-        now = record.updated_at
-        x.emit(RunEnded(now, ended.state, ended.brief, replace(outcome, value=None)))
+        shown = replace(outcome, value=None)
+        x.emit(RunEnded(record.updated_at, ended.state, ended.brief, shown))
         await x.events.settle()
         await x.engine.let_go(x.claim, record)
         x.record = record
+        return outcome
 
     def _ended_record(self, ended: RunResult, outcome: Outcome[Any]) -> RunRecord:
         """The run's record as this end leaves it."""

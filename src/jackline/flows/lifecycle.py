@@ -31,7 +31,7 @@ from jackline.flows.execution.agent_cancellation import (
     was_cancelled_by_person,
     withdraw_cancellations,
 )
-from jackline.flows.execution.execution import Execution, FlowScope, inside
+from jackline.flows.execution.execution import Execution, FlowScope
 from jackline.flows.flow_run import FlowRun
 from jackline.flows.flow_sources import (
     SOURCES,
@@ -387,7 +387,7 @@ async def _claim_and_load(
         rerun = {(call.key, call.occurrence) for call in chosen}
     execution.replayed_failures = frozenset(failed) - rerun
     if ended is not None:
-        with inside(FlowScope(execution, execution.accounting.account)):
+        with FlowScope(execution, execution.accounting.account).entered():
             await execution.hooks.run_due({}, ending=None, run=ended)
     forgotten = [
         call
@@ -414,7 +414,7 @@ async def _clean_up_after(
     settings = decode_settings(record.settings)
     execution = await _load(host, claim, record, settings, flow, listener)
     calls = {call.task_id: call for call in execution.calls.values()}
-    with inside(FlowScope(execution, execution.accounting.account)):
+    with FlowScope(execution, execution.accounting.account).entered():
         await execution.hooks.recover()
         await execution.hooks.run_due(calls, ending=Ending.CRASH, run=record.decoded_outcome())
         await execution.resources.release_all()

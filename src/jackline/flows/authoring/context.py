@@ -70,16 +70,22 @@ class Context:
     @property
     def budget(self) -> BudgetLeft:
         """What is left here: of the run's budgets, the child flow's, and so on."""
-        if _left_run() is not None:
+        if self._left_run is not None:
             raise UsageError(
                 "ctx.budget is not known here: no process runs this flow any more.",
                 hint="Use what the hook gets: the outcome has usage and cost.",
             )
         return scope_for("ctx.budget").account.left()
 
+    @property
+    def _left_run(self) -> OwnerlessRun | None:
+        """The run that is cleaned up after here, if no process runs it."""
+        cleanup = CLEANUP_SCOPE.get()
+        return None if cleanup is None else cleanup.left
+
     def note(self, text: str, **detail: object) -> None:
         """Write a line to the run's log; `detail` is plain data."""
-        run = _left_run() or scope_for("ctx.note()").run
+        run = self._left_run or scope_for("ctx.note()").run
         act = partial(run.note, text, detail)
         if _current_loop() is run.loop:
             act()
@@ -99,7 +105,7 @@ class Context:
         `release` is a shell command, or a function at the top level of the flow's file that is
         called with the name; `lease` is how long it may be held at most.
         """
-        left = _left_run()
+        left = self._left_run
         run = scope_for("ctx.resource()").run if left is None else left
         now = run.clock.wall()
         record = ResourceRecord(
@@ -123,12 +129,6 @@ class Context:
         run.registering.add(task)
         task.add_done_callback(run.registering.discard)
         return PendingRegistration(task)
-
-
-def _left_run() -> OwnerlessRun | None:
-    """The run that is cleaned up after here, if no process runs it."""
-    cleanup = CLEANUP_SCOPE.get()
-    return None if cleanup is None else cleanup.left
 
 
 def _current_loop() -> asyncio.AbstractEventLoop | None:

@@ -28,7 +28,6 @@ from jackline.flows.records import (
     ResourceState,
     decode_outcome,
     encode_outcome,
-    outcome_of,
     shown_action,
 )
 from jackline.flows.store.run_store import NOT_OURS, RunStore
@@ -100,7 +99,7 @@ class Hooks:
             call = calls.get(whose)
             outcome = run if whose == self._run_id else None
             if call is not None and call.state is not CallState.RUNNING:
-                outcome = outcome_of(call) if call.outcome else None
+                outcome = call.decoded_outcome() if call.outcome else None
             elif call is not None and ending is not None:
                 evidence = Evidence(says="Its run ended while it was underway.")
                 outcome = Outcome(ending, evidence=evidence, task_id=whose, label=call.label)

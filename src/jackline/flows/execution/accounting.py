@@ -55,7 +55,7 @@ from jackline.flows.records import (
     decode_outcome,
     task_id_of,
 )
-from jackline.flows.store.agent_log import StoredAgentLog, usage_in
+from jackline.flows.store.agent_log import AgentUsage, StoredAgentLog
 from jackline.flows.store.run_store import Claim, RunStore
 
 CallName: TypeAlias = tuple[str, int]
@@ -93,7 +93,7 @@ class RunAccounting:
         self._reading_windows = asyncio.Lock()
         self._believed_time = BelievedTime(clock.wall, self._elapsed)
         self._active: dict[CallName, AgentAccounting] = {}
-        self._past: dict[str, dict[Unit, float]] = {}
+        self.past: dict[str, dict[Unit, float]] = {}
         """What agents used in earlier processes, by task id."""
         # Agents that began anew leave what they had used in a log of the run itself.
         self._past_log = task_id_of(claim.run_id, call_key(CallKind.STEP, "", "begun anew"), 0)
@@ -117,16 +117,16 @@ class RunAccounting:
             own = call.task_id == task_id_of(self._claim.run_id, call.key, call.occurrence)
             if call.kind is CallKind.AGENT and call.started_at and own:
                 self._add_past(call.task_id, await self._used_by(call))
-        used = {unit: sum(each[unit] for each in self._past.values()) for unit in _SAVED_UNITS}
+        used = {unit: sum(each[unit] for each in self.past.values()) for unit in _SAVED_UNITS}
         used[Unit.TOKENS] = max(saved.tokens, used[Unit.TOKENS])
         used[Unit.DOLLARS] = max(saved.cost, used[Unit.DOLLARS])
-        self.account.add({**used, Unit.AGENTS: len(self._past)})
+        self.account.add({**used, Unit.AGENTS: len(self.past)})
 
     async def _used_by(self, call: CallRecord) -> Amount:
         used: dict[Unit, float] = {Unit.TOKENS: call.tokens, Unit.DOLLARS: call.cost}
         if call.state is CallState.RUNNING:
             # Cut off: its log knows what it used up to its last answer.
-            log = usage_in(await self._engine.entries(call.task_id)).amount
+            log = AgentUsage.of_log(await self._engine.entries(call.task_id)).amount
             return {unit: max(log[unit], used.get(unit, 0)) for unit in _SAVED_UNITS}
         if call.outcome is not None:
             outcome = decode_outcome(call.outcome)
@@ -134,7 +134,7 @@ class RunAccounting:
         return used
 
     def _add_past(self, task_id: str, used: Amount) -> None:
-        past = self._past.setdefault(task_id, dict.fromkeys(_SAVED_UNITS, 0))
+        past = self.past.setdefault(task_id, dict.fromkeys(_SAVED_UNITS, 0))
         for unit, amount in used.items():
             past[unit] += amount
 
@@ -171,17 +171,12 @@ class RunAccounting:
 
     def recall(self, account: Account, task_id: str) -> None:
         """Count in this account what one of its agents used in earlier processes."""
-        if task_id in self._past:
-            account.recall({**self._past[task_id], Unit.AGENTS: 1})
-
-    @property
-    def has_past(self) -> bool:
-        """Whether earlier processes have begun agents."""
-        return bool(self._past)
+        if task_id in self.past:
+            account.recall({**self.past[task_id], Unit.AGENTS: 1})
 
     def begin_agent(self, account: Account, task_id: str) -> StopAgentError | None:
         """Count one more agent, unless an earlier process did; what ends it if it may not begin."""
-        limit = None if task_id in self._past else account.begin_agent()
+        limit = None if task_id in self.past else account.begin_agent()
         if limit is None:
             return None
         agents = counted(int(limit.amount), "agent")
@@ -329,20 +324,19 @@ class RunAccounting:
         # Who comes meanwhile waits for the same read: what it does not know yet is not unused.
         async with self._reading_windows:
             for window in list(self._windows.values()):
-                if window.is_stale(self._elapsed()):
-                    await self._refresh(window)
-
-    async def _refresh(self, window: BudgetWindow) -> None:
-        now = self._elapsed()
-        since = self._believed_time.now() - window.seconds
-        tokens, cost = await self._engine.spent_since(since)
-        # The store gets what an agent uses now and then, and at its end; until then we count it.
-        for name, agent in self._active.items():
-            call, used = self._calls[name], agent.log.used
-            tokens += max(0, used.usage.total - call.tokens)
-            cost += max(0.0, used.dollars - call.cost)
-        window.update(now, {Unit.TOKENS: tokens, Unit.DOLLARS: cost})
-        self._wake(self._ledger.review())
+                now = self._elapsed()
+                if not window.is_stale(now):
+                    continue
+                since = self._believed_time.now() - window.seconds
+                tokens, cost = await self._engine.spent_since(since)
+                # The store gets what an agent uses now and then, and at its end; until then we
+                # count it.
+                for name, agent in self._active.items():
+                    call, used = self._calls[name], agent.log.used
+                    tokens += max(0, used.usage.total - call.tokens)
+                    cost += max(0.0, used.dollars - call.cost)
+                window.update(now, {Unit.TOKENS: tokens, Unit.DOLLARS: cost})
+                self._wake(self._ledger.review())
 
     def wait_for_window(self, refusal: BudgetRefusal) -> tuple[str, float] | None:
         """Why and until when the refused call waits for a window; None where that is no help."""

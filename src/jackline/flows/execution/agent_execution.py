@@ -39,7 +39,7 @@ from jackline.flows.execution.agent_cancellation import (
     cancelled_by_person,
 )
 from jackline.flows.execution.call_gate import AgentCallGate
-from jackline.flows.execution.execution import CURRENT, FlowScope, inside
+from jackline.flows.execution.execution import CURRENT, FlowScope
 from jackline.flows.execution.gate import Ticket
 from jackline.flows.execution.work_time import Deadline, TimeLimits
 from jackline.flows.records import (
@@ -49,7 +49,6 @@ from jackline.flows.records import (
     decode_outcome,
     encode_kept_beside,
     encode_outcome,
-    outcome_of,
     session_id_of,
 )
 from jackline.flows.run_events import AgentBegan, AgentReplayed, AgentWaits
@@ -123,7 +122,7 @@ class AgentExecution:
         accounting.recall(self._scope.account, self._call.task_id)
         if self._known is not None and self._run.answers_from_store(self._known):
             return self._replayed(self._known)
-        if self._scope.account.parent is not None and accounting.has_past:
+        if self._scope.account.parent is not None and accounting.past:
             # A child flow knows what its calls have used once it has come to them: let those come
             # that are called with this one, before it uses what is theirs.
             await asyncio.sleep(0)
@@ -186,7 +185,7 @@ class AgentExecution:
 
     def _replayed(self, known: CallRecord) -> Outcome[Any]:
         run = self._run
-        outcome = outcome_of(known)
+        outcome = known.decoded_outcome()
         if known.state is CallState.DONE:
             outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
         run.count_agent(outcome, replayed=True)
@@ -398,7 +397,7 @@ class AgentExecution:
             terminated_by=outcome.terminated_by.value,
         )
         await run.end(record)
-        with inside(replace(self._scope, task_id=call.task_id)):
+        with replace(self._scope, task_id=call.task_id).entered():
             if self._end_id:
                 await run.hooks.run(self._end_id, self._spec.on_end, outcome)
             await run.settle_registering()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -51,7 +51,7 @@ from jackline.flows.run_events import (
     Warned,
 )
 from jackline.flows.settings import RunSettings
-from jackline.flows.store.agent_log import usage_in
+from jackline.flows.store.agent_log import AgentUsage
 from jackline.flows.store.run_store import Claim
 
 Signature: TypeAlias = tuple[Ending, str | None, str | None, int | None]
@@ -246,12 +246,8 @@ class Execution:
     @asynccontextmanager
     async def slot(self, *, process: bool) -> AsyncIterator[None]:
         """Within this, an agent counts among those at work; returns when there is room."""
-        if not process:
-            async with self._slots:
-                yield
-            return
         # The rarer one first, so that nobody holds the other while waiting for it.
-        async with self._process_slots, self._slots:
+        async with self._process_slots if process else nullcontext(), self._slots:
             yield
 
     def next_label(self, phase: str, what: str) -> str:
@@ -303,7 +299,7 @@ class Execution:
         before: Outcome[Any] = Outcome(Ending.CANCELLED)
         if call.outcome is not None:
             before = decode_outcome(call.outcome)
-        used = usage_in(await self.engine.entries(call.task_id))
+        used = AgentUsage.of_log(await self.engine.entries(call.task_id))
         known = before.usage.total >= used.usage.total
         outcome = replace(
             before,
@@ -329,7 +325,7 @@ class Execution:
             terminated_by=outcome.terminated_by.value,
         )
         await self.end(ended)
-        with inside(FlowScope(self, self.accounting.account, call.phase, call.task_id)):
+        with FlowScope(self, self.accounting.account, call.phase, call.task_id).entered():
             await self.hooks.run_due({call.task_id: ended}, ending=None)
             await self.resources.release_of_agent(call.task_id)
         self.emit_ended(call, outcome)
@@ -480,18 +476,17 @@ class FlowScope:
     task_id: str = ""
     """The agent whose tool or hook this is; empty in the flow itself."""
 
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Code in this block runs in this scope, and so does what it starts."""
+        token = CURRENT.set(self)
+        try:
+            yield
+        finally:
+            CURRENT.reset(token)
+
 
 CURRENT: ContextVar[FlowScope | None] = ContextVar("jackline_flow_scope", default=None)
-
-
-@contextmanager
-def inside(scope: FlowScope) -> Iterator[None]:
-    """Code in this block runs in that scope, and so does what it starts."""
-    token = CURRENT.set(scope)
-    try:
-        yield
-    finally:
-        CURRENT.reset(token)
 
 
 def scope_for(what: str) -> FlowScope:

@@ -18,6 +18,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from typing import Self
 
 from jackline.agents.outcome import TokenUsage
 from jackline.agents.runner import JsonObject, LogEntry
@@ -58,6 +59,15 @@ class AgentUsage:
             Unit.SECONDS: self.seconds,
         }
 
+    @classmethod
+    def of_log(cls, lines: Iterable[EntryRecord]) -> Self:
+        """What the lines of a log say was used."""
+        used = cls()
+        for line in lines:
+            if line.kind in (_PAID, _WORKED):
+                used.add(line.kind, json.loads(line.data))
+        return used
+
     def add(self, kind: str, data: JsonObject) -> None:
         """Add what one of our lines says."""
         if kind == _PAID:
@@ -82,15 +92,6 @@ class ContinuedAgent:
         if line.kind != _FOLLOWS:
             return None
         return cls(str(line.data.get("task_id", "")), int(_amount(line.data.get("lines"))))
-
-
-def usage_in(lines: Iterable[EntryRecord]) -> AgentUsage:
-    """What the lines of a log say was used."""
-    used = AgentUsage()
-    for line in lines:
-        if line.kind in (_PAID, _WORKED):
-            used.add(line.kind, json.loads(line.data))
-    return used
 
 
 def first_start_in(lines: Iterable[EntryRecord]) -> float | None:

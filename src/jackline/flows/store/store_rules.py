@@ -1,15 +1,10 @@
-"""What every store of runs decides alike: leases in force, which request wins, what is refused.
-
-Rules: (1) pure: times are arguments; (2) a refusal says what to do next.
-"""
+"""What every store of runs decides alike: leases in force, what is deleted; times are arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
 from jackline.errors import (
-    InternalError,
-    LeaseLostError,
     UnreadableError,
     UsageError,
 )
@@ -22,7 +17,6 @@ from jackline.flows.records import (
     shown_action,
 )
 from jackline.flows.run_owner import owner_in_words
-from jackline.flows.store.run_store import Claim
 
 STOP = "stop"
 CANCEL = "cancel"
@@ -39,12 +33,6 @@ def lease_holds(until: float, seconds: float, now: float) -> bool:
     one that loses its run this way is fenced off by the epoch, like any other.
     """
     return 0 < until - now <= 2 * seconds
-
-
-def must_be_of(claim: Claim, run_id: str) -> None:
-    """Refuse a record of another run than the claimed one."""
-    if run_id != claim.run_id:
-        raise InternalError(f"A record of run {run_id} was written by the owner of {claim.run_id}.")
 
 
 def must_be_deletable(
@@ -77,19 +65,6 @@ def must_be_deletable(
             f"Run {run.run_id} still owes its clean-up: {hooks}.",
             hint="Try it again (`jackline resources --retry`), or delete with --force.",
         )
-
-
-def lease_lost(claim: Claim, owner: str | None) -> LeaseLostError:
-    """The refusal of a write by one that no longer owns the run; None: the run is gone."""
-    if owner is None:
-        return LeaseLostError(
-            f"Run {claim.run_id} is no longer in the store.", hint="See `jackline ls` for all runs."
-        )
-    who = f"carried by {owner}" if owner else "carried by nobody"
-    return LeaseLostError(
-        f"Run {claim.run_id} is {who} now; this process writes nothing more to it.",
-        hint=f"Follow it with `jackline show {claim.run_id}`.",
-    )
 
 
 def unknown_run(run_id: str) -> UnreadableError:

@@ -98,8 +98,7 @@ class CallRows(Database):
     @writes
     def begin_call(self, transaction: Transaction, claim: Claim, call: CallRecord) -> None:
         """Save that a call was begun (again), or how it ended; done ones are final."""
-        store_rules.must_be_of(claim, call.run_id)
-        transaction.must_own(claim)
+        transaction.must_own(claim, call.run_id)
         db = transaction.connection
         which = (call.run_id, call.key, call.occurrence)
         saved = db.execute(_FIND, which).fetchone()

@@ -124,7 +124,7 @@ def prepare(connection: sqlite3.Connection, key: bytes | None) -> None:
 
 
 # The rows of one run, in an order that does not depend on the file.
-_OF_RUN = (
+OF_RUN = (
     ("runs", RUN, "run_id = ?1", "run_id"),
     ("calls", CALL, "run_id = ?1", "key, occurrence"),
     (
@@ -141,7 +141,7 @@ _OF_RUN = (
 def digest(connection: sqlite3.Connection, run_id: str) -> str:
     """A hash of all that a signature of this run's rows would cover."""
     whole = hashlib.sha256()
-    for table, fields, where, order in _OF_RUN:
+    for table, fields, where, order in OF_RUN:
         for row in connection.execute(
             f"SELECT {fields} FROM {table} WHERE {where} ORDER BY {order}",  # noqa: S608 -- ours
             (run_id,),
@@ -150,13 +150,6 @@ def digest(connection: sqlite3.Connection, run_id: str) -> str:
                 part = _encoded(field)
                 whole.update(b"%d:%b" % (len(part), part))
     return whole.hexdigest()
-
-
-def accept(connection: sqlite3.Connection, run_id: str) -> None:
-    """Sign every row of this run as it is now."""
-    for table, fields, where, _ in _OF_RUN:
-        change = f"UPDATE {table} SET signature = {signature_of(fields)} WHERE {where}"  # noqa: S608
-        connection.execute(change, (run_id,))
 
 
 def change_signed(

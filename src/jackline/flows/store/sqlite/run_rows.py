@@ -39,6 +39,7 @@ from jackline.flows.store.sqlite.row_checks import (
     signature_of,
     well_formed,
 )
+from jackline.journal.sqlite_file import LOCKED, cause_of
 
 _INSERT = f"""INSERT INTO runs (run_id, flow, source, arguments, settings, cwd, state, created_at,
     updated_at, ended_at, why, wake_at, outcome, outcome_blob, forked_from, owner, lease_until,
@@ -293,8 +294,7 @@ class SqliteRunStore(CallRows, CleanupRows):
     @writes
     def answer_order(self, transaction: Transaction, claim: Claim, order: AgentOrder) -> None:
         """Save the result of an order, unless the order was withdrawn or replaced."""
-        store_rules.must_be_of(claim, order.run_id)
-        transaction.must_own(claim)
+        transaction.must_own(claim, order.run_id)
         transaction.connection.execute(
             "UPDATE agent_orders SET ended = ? WHERE run_id = ? AND name = ? AND at = ?",
             (order.ended, order.run_id, order.name, order.at),
@@ -329,7 +329,9 @@ class SqliteRunStore(CallRows, CleanupRows):
                 f"The run {run_id} was changed while it was being shown; nothing was accepted.",
                 hint=f"Look again: jackline show {run_id} --trust",
             )
-        row_checks.accept(transaction.connection, run_id)
+        for table, fields, where, _ in row_checks.OF_RUN:
+            change = f"UPDATE {table} SET signature = {signature_of(fields)} WHERE {where}"  # noqa: S608
+            transaction.connection.execute(change, (run_id,))
 
     async def count_runs(self) -> Mapping[RunState, tuple[int, int]]:
         """How many runs are in each state, and how many of them have no time to wake."""
@@ -371,8 +373,7 @@ def _insert(transaction: Transaction, run: RunRecord, owner: str, lease: float) 
 
 
 def _change(transaction: Transaction, claim: Claim, run: RunRecord) -> None:
-    store_rules.must_be_of(claim, run.run_id)
-    transaction.must_own(claim)
+    transaction.must_own(claim, run.run_id)
     db = transaction.connection
     (old_blob,) = db.execute(
         "SELECT outcome_blob FROM runs WHERE run_id = ?", (run.run_id,)
@@ -416,7 +417,7 @@ def _wipe(db: sqlite3.Connection) -> bool:
             db.execute("PRAGMA incremental_vacuum").fetchall()
         busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.OperationalError as error:
-        if not store_file.is_locked(error):
+        if cause_of(error) != LOCKED:
             raise
         return False
     return not busy

@@ -282,7 +282,7 @@ class StoreFile:
                 _prepare(connection)
             except sqlite3.Error as error:
                 connection.close()
-                if not is_locked(error) or clock.monotonic() >= give_up_at:
+                if cause_of(error) != LOCKED or clock.monotonic() >= give_up_at:
                     raise
             except BaseException:
                 connection.close()
@@ -290,11 +290,6 @@ class StoreFile:
             else:
                 return connection
             pause.wait(_BETWEEN_TRIES)
-
-
-def is_locked(error: sqlite3.Error | OSError) -> bool:
-    """Whether another program has locked the file."""
-    return cause_of(error) == LOCKED
 
 
 def _prepare(connection: sqlite3.Connection, key: bytes | None = None) -> None:
