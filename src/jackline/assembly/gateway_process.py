@@ -207,14 +207,13 @@ def fullest_window(url: str) -> tuple[float, float] | None:
 
     None when there is none, or the gateway does not report it: then nothing is reserved.
     """
-    try:
-        forecast = _ask(url, "/_jackline/status").get("forecast")
-    except (*_NO_ANSWER, _RefusalError, JacklineError):
-        return None
-    windows = (
-        [each for each in forecast if isinstance(each, dict)] if isinstance(forecast, list) else []
-    )
-    used = [(float(each["used"]), float(each["resets_at"])) for each in windows]
+    forecast = _reported(url, "status", "forecast")
+    windows = forecast if isinstance(forecast, list) else []
+    used = [
+        (float(each["used"]), float(each["resets_at"]))
+        for each in windows
+        if isinstance(each, dict)
+    ]
     return max(used, default=None)
 
 
@@ -223,15 +222,18 @@ def held_times(url: str, door: str = "") -> dict[str, float] | None:
 
     None when it does not say. `door` is `listen.token`, where the gateway has one.
     """
+    held = _reported(url, "held", "held", door)
+    if not isinstance(held, dict):
+        return None
+    return {task: float(each) for task, each in held.items() if isinstance(each, int | float)}
+
+
+def _reported(url: str, document: str, name: str, door: str = "") -> object:
+    """What a document of the gateway has under this name; None if it gives none."""
     try:
-        held_by_task = _ask(url, "/_jackline/held", door=door).get("held")
+        return _ask(url, f"/_jackline/{document}", door=door).get(name)
     except (*_NO_ANSWER, _RefusalError, JacklineError):
         return None
-    if not isinstance(held_by_task, dict):
-        return None
-    return {
-        task: float(held) for task, held in held_by_task.items() if isinstance(held, int | float)
-    }
 
 
 def order(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -172,18 +172,9 @@ class JournalReader:
         )
 
 
-_OUTCOMES = ("answered", "shortened", "refused", "broken", "come_back", "left")
-_SUMMED = (
-    "attempts",
-    "waited",
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "wasted_input_tokens",
-    "wasted_output_tokens",
-    "cache_write_1h_tokens",
-)
+_NAMES = tuple(field.name for field in fields(Totals))
+_OUTCOMES = _NAMES[1 : _NAMES.index("failed_attempts")]
+_SUMMED = _NAMES[_NAMES.index("attempts") :]
 _TOTALS = (
     "SELECT count(*), "  # noqa: S608 -- names from this file only
     + ", ".join(f"count(*) FILTER (WHERE outcome = '{name}')" for name in _OUTCOMES)

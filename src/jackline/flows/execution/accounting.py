@@ -165,7 +165,7 @@ class RunAccounting:
         if budget is not None and budget.window is not None and budget not in self._windows:
             self._windows[budget] = BudgetWindow(budget)
 
-    def _payers(self, account: Account) -> list[Account]:
+    def payers(self, account: Account) -> list[Account]:
         """All that pay for a call of this account: those above it, and the windows."""
         return [*account.chain(), *(window.account for window in self._windows.values())]
 
@@ -193,9 +193,9 @@ class RunAccounting:
         for window in self._windows.values():
             window.record(self._elapsed(), amount)
         if reservation is None:
-            self._wake(self._ledger.charge(self._payers(account), amount))
+            self._wake(self._ledger.charge(self.payers(account), amount))
         else:
-            self._wake(self._ledger.settle(reservation, amount, self._payers(account)))
+            self._wake(self._ledger.settle(reservation, amount, self.payers(account)))
         near = account.nearly_used()
         if near is not None:
             used, may = _amount(near, near.used), _amount(near, near.amount)
@@ -277,12 +277,7 @@ class RunAccounting:
 
     def reserve(self, account: Account, demand: CallDemand) -> Reservation:
         """A reservation that is granted, refused, or must be awaited with `decided`."""
-        return self._ledger.reserve(self._payers(account), demand)
-
-    def limits(self, account: Account) -> list[BudgetLimit]:
-        """The limits on tokens and dollars that hold for a call of this account."""
-        payers = self._payers(account)
-        return [limit for each in payers for limit in each.limits if limit.unit in ROLLING]
+        return self._ledger.reserve(self.payers(account), demand)
 
     async def decided(self, reservation: Reservation) -> None:
         """Returns when the reservation waits no more, or when the run was interrupted.
@@ -398,7 +393,8 @@ class AgentAccounting:
     def request(self, call: NextCall | None, at_once: Amount) -> Reservation:
         """A reservation of what the next call will use; `hold` it once it is granted."""
         self._call = call
-        limits = self._run.limits(self.account)
+        payers = self._run.payers(self.account)
+        limits = [limit for each in payers for limit in each.limits if limit.unit in ROLLING]
         self._is_limited = bool(limits)
         demand = CallDemand(at_once=at_once)
         if limits:
@@ -450,34 +446,31 @@ class AgentAccounting:
 
     def stop_for(self, refusal: BudgetRefusal) -> StopAgentError:
         """What ends the agent whose call was refused so."""
-        ending = _ENDINGS.get(refusal.limit.unit, Ending.BUDGET)
-        return StopAgentError(ending, Evidence(says=self._refusal_sentence(refusal)))
-
-    def _refusal_sentence(self, refusal: BudgetRefusal) -> str:
         limit, call = refusal.limit, self._call
         name, may = limit.account.name, _amount(limit, limit.amount)
-        used = _amount(limit, limit.used)
+        used, need = _amount(limit, limit.used), _amount(limit, refusal.need)
+        says = f"{name} may use {may} and never more (strict), "
         if refusal.reason is RefusalReason.USED_UP:
-            return f"{name} may use {may}, and has used {used}."
-        strict = f"{name} may use {may} and never more (strict), "
-        if call is None:
-            return (
-                f"{strict}and nobody knows beforehand what this runner's calls use: take"
+            says = f"{name} may use {may}, and has used {used}."
+        elif call is None:
+            says += (
+                "and nobody knows beforehand what this runner's calls use: take"
                 ' runner="messages", or leave out strict.'
             )
-        if refusal.reason is RefusalReason.NO_BOUND:
-            return (
-                f"{strict}and the price of {call.model} is not known: set it under [prices], limit"
+        elif refusal.reason is RefusalReason.NO_BOUND:
+            says += (
+                f"and the price of {call.model} is not known: set it under [prices], limit"
                 " tokens, or leave out strict."
             )
-        need = _amount(limit, refusal.need)
-        bound = f"one call may use up to {need}: its input and max_tokens={call.max_tokens}"
-        if limit.used:
-            return f"{strict}and has used {used}: what is left is less than one call ({bound})."
-        return (
-            f"{strict}which is less than one call: {bound}. Raise the budget to at least {need},"
-            " give agent(max_tokens=…) less, or leave out strict."
-        )
+        else:
+            bound = f"one call may use up to {need}: its input and max_tokens={call.max_tokens}"
+            says += (
+                f"and has used {used}: what is left is less than one call ({bound})."
+                if limit.used
+                else f"which is less than one call: {bound}. Raise the budget to at least {need},"
+                " give agent(max_tokens=…) less, or leave out strict."
+            )
+        return StopAgentError(_ENDINGS.get(limit.unit, Ending.BUDGET), Evidence(says=says))
 
     def _expected(self) -> Amount:
         estimate = self._run.estimates.expect(

@@ -323,7 +323,8 @@ class AgentExecution:
                 return outcome
             if outcome.terminated_by is Ending.QUOTA:
                 resets = evidence.resets_at
-                await call_gate.met_quota(
+                await call_gate.park(
+                    Ending.QUOTA,
                     evidence,
                     None if resets is None else resets.timestamp(),
                     needs_person=evidence.failure == "billing",
