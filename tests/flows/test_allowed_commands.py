@@ -10,7 +10,7 @@ import pytest
 
 from jackline.clock import SystemClock
 from jackline.flows.cleanup.action_runner import denial
-from jackline.flows.cleanup.reaper import Reaped, reap
+from jackline.flows.cleanup.ledger import Reaped, reap
 from jackline.flows.records import (
     AllowedCommand,
     ResourceRecord,

@@ -95,7 +95,7 @@ async def begin_run(
         updated_at=now,
     )
     claim = await host.engine.create(record, owner=new_owner(), lease=settings.lease)
-    execution = await _load(host, claim, record, settings, flow, listener)
+    execution = await _load(host, claim, record, flow, listener, settings)
     return FlowRun(execution, flow, resumed=False, probe_first=False)
 
 
@@ -226,7 +226,6 @@ async def begin_fork(
             f"No call of {record.run_id} is labelled {from_label!r}.",
             hint=f"Its labels are: {labels[:300]}.",
         )
-    settings = decode_settings(record.settings)
     now = host.clock.wall()
     new = RunRecord(
         new_run_id(),
@@ -243,10 +242,10 @@ async def begin_fork(
         record.run_id,
         new,
         owner=new_owner(),
-        lease=settings.lease,
+        lease=decode_settings(record.settings).lease,
         without=[(call.key, call.occurrence) for call in calls[first:]],
     )
-    execution = await _load(host, claim, new, settings, flow, listener)
+    execution = await _load(host, claim, new, flow, listener)
     return FlowRun(execution, flow, resumed=True, probe_first=False)
 
 
@@ -266,7 +265,7 @@ async def cancel_run(
     claim = await claim_run(host, record)
     if claim is None:
         return record.state
-    execution = await _load(host, claim, record, decode_settings(record.settings), flow)
+    execution = await _load(host, claim, record, flow)
     execution.count_saved()
     run: FlowRun[None] = FlowRun(execution, Flow(_nothing), resumed=True, probe_first=False)
     run.cancel("It was cancelled while no process ran it.")
@@ -376,7 +375,7 @@ async def _claim_and_load(
     record = replace(record, state=RunState.RUNNING, why="", wake_at=None, ended_at=None)
     record = replace(record, settings=encode_settings(settings))
     await host.engine.change(claim, replace(record, updated_at=host.clock.wall()))
-    execution = await _load(host, claim, record, settings, flow, listener)
+    execution = await _load(host, claim, record, flow, listener, settings)
     await _cancel_ordered(execution)
     failed = {
         name: call for name, call in execution.calls.items() if call.state is CallState.FAILED
@@ -411,8 +410,7 @@ async def _clean_up_after(
     claim = await claim_run(host, record) if held or owed else None
     if claim is None:
         return
-    settings = decode_settings(record.settings)
-    execution = await _load(host, claim, record, settings, flow, listener)
+    execution = await _load(host, claim, record, flow, listener)
     calls = {call.task_id: call for call in execution.calls.values()}
     with FlowScope(execution, execution.accounting.account).entered():
         await execution.hooks.recover()
@@ -437,9 +435,9 @@ async def _load(
     host: FlowHost,
     claim: Claim,
     record: RunRecord,
-    settings: RunSettings,
     flow: Flow[..., Any] | None = None,
     listener: Listener | None = None,
+    settings: RunSettings | None = None,
 ) -> Execution:
     """This process's hold on a claimed run."""
     name = flow.function.__module__ if flow is not None else ""
@@ -447,7 +445,7 @@ async def _load(
         host,
         claim,
         record,
-        settings,
+        settings or decode_settings(record.settings),
         listener=listener or host.listener,
         flow_module=lambda: sys.modules.get(name) if name else module_of(record),
         flow_module_name=name,
@@ -523,7 +521,7 @@ async def cancel_agents(
 
 async def _cancel_here(host: FlowHost, claim: Claim, order: AgentOrder) -> int:
     run = await known_run(host, order.run_id)
-    execution = await _load(host, claim, run, decode_settings(run.settings))
+    execution = await _load(host, claim, run)
     calls = agents_named(execution.calls.values(), order.name)
     named = [call for call in calls if call.state is CallState.RUNNING]
     for call in named:

@@ -24,7 +24,7 @@ from typing import BinaryIO, cast
 
 from jackline.clock import Clock, SystemClock
 from jackline.errors import BadArgumentError, JacklineError, UsageError
-from jackline.flows.cleanup.reaper import is_overdue
+from jackline.flows.cleanup.ledger import is_overdue
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings, may_wake
 from jackline.flows.store import open_run_store, run_store_exists
