@@ -307,7 +307,13 @@ class FlowRun(Generic[T]):
             x.gate.changed.clear()
             try:
                 await self._renew()
-                await self._check_orders()
+                order = await x.engine.stop_request(x.run_id)
+                if order == "cancel":
+                    self.cancel("It was cancelled from another process.")
+                elif order == "stop" and x.interruption is None:
+                    self.stop("Another process ordered it to stop.")
+                if not self._has_ended:
+                    await x.cancellations.check()
                 await self._check_gate()
             except LeaseLostError as error:
                 x.lose(error)
@@ -329,35 +335,21 @@ class FlowRun(Generic[T]):
             self._renewed_at = now
             if not self._has_ended:
                 await x.accounting.save()
-                if (
-                    x.gate.state is not GateState.PARKED
-                    or x.record.tokens != x.accounting.account.tokens
-                ):
+                is_parked = x.gate.state is GateState.PARKED
+                if not is_parked or x.record.tokens != x.accounting.account.tokens:
                     await self._change(x.record.state, x.record.why, x.record.wake_at)
         if now - self._reaped_at >= _REAPING:
             self._reaped_at = now
             # Not awaited: a slow release must not cost us the lease.
             x.spawn(x.resources.release_overdue())
 
-    async def _check_orders(self) -> None:
-        order = await self._x.engine.stop_request(self._x.run_id)
-        if order == "cancel":
-            self.cancel("It was cancelled from another process.")
-        elif order == "stop" and self._x.interruption is None:
-            self.stop("Another process ordered it to stop.")
-        if not self._has_ended:
-            await self._x.cancellations.check()
-
     async def _check_gate(self) -> None:
         x = self._x
         if x.gate.state is not GateState.PARKED or self._has_ended:
             return
         record = x.record
-        if (record.state, record.why, record.wake_at) != (
-            RunState.PARKED,
-            x.gate.why,
-            x.gate.wake_at,
-        ):
+        shown = (record.state, record.why, record.wake_at)
+        if shown != (RunState.PARKED, x.gate.why, x.gate.wake_at):
             newly = record.state is not RunState.PARKED
             await self._change(RunState.PARKED, x.gate.why, x.gate.wake_at)
             x.emit(RunParked(x.clock.wall(), x.gate.why, x.gate.wake_at))

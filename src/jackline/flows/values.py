@@ -176,8 +176,8 @@ def plain_json(value: object) -> bytes:
 
 def returned_type(function: Callable[..., object]) -> object:
     """A function's return annotation, resolved; None when there is none, NoneType for `-> None`."""
-    said = "return" in getattr(function, "__annotations__", {})
-    return _hints(function)["return"] if said else None
+    has_one = "return" in getattr(function, "__annotations__", {})
+    return _hints(function)["return"] if has_one else None
 
 
 @lru_cache(maxsize=512)

@@ -259,7 +259,16 @@ class StepCall(_Call[T_co]):
         await run.begin(call)
         run.emit(StepBegan(call.started_at, call.label, call.phase))
         try:
-            data = shape.encode(await self._call_function())
+            positional, named = self._arguments
+            with contain_exits():
+                if inspect.iscoroutinefunction(self._function):
+                    returned = await self._function(*positional, **named)
+                else:
+                    async with run.blocking_steps:
+                        function = partial(self._function, *positional, **named)
+                        returned = await in_own_thread(function, f"step {self._name}")
+                    returned = await returned if inspect.isawaitable(returned) else returned
+            data = shape.encode(returned)
             value = shape.decode(data)
             done = replace(call, state=CallState.DONE, value=data, ended_at=run.clock.wall())
         except Exception as error:
@@ -271,16 +280,6 @@ class StepCall(_Call[T_co]):
         await run.shielded(run.end(done))
         run.emit(StepEnded(run.clock.wall(), call.label, call.phase, "", replayed=False))
         return value
-
-    async def _call_function(self) -> object:
-        positional, named = self._arguments
-        with contain_exits():
-            if inspect.iscoroutinefunction(self._function):
-                return await self._function(*positional, **named)
-            async with self._run.blocking_steps:
-                call = partial(self._function, *positional, **named)
-                returned = await in_own_thread(call, f"step {self._name}")
-            return await returned if inspect.isawaitable(returned) else returned
 
     def __repr__(self) -> str:
         return f"<StepCall {self._name}>"

@@ -291,9 +291,7 @@ class CleanupScope:
         return "" if self.left is None else self.left.phases.get(self.task_id, "")
 
 
-CLEANUP_SCOPE: ContextVar[CleanupScope | None] = ContextVar(
-    "jackline_clean_up_standing", default=None
-)
+CLEANUP_SCOPE: ContextVar[CleanupScope | None] = ContextVar("jackline_cleanup_scope", default=None)
 
 
 _BROKEN_OFF = "it was broken off, since the program has to end at once"

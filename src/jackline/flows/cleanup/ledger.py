@@ -190,15 +190,15 @@ class Resources:
         await self._store.save_resource(resource)
 
     async def release_of_agent(self, task_id: str) -> None:
-        """Give back what this agent took."""
+        """Release what this agent rented."""
         await self._release_where(lambda row: row.task_id == task_id)
 
     async def release_at_park(self) -> None:
-        """Give back what was taken with `release_on_park`."""
+        """Release what was rented with `release_on_park`."""
         await self._release_where(lambda row: row.release_on_park)
 
     async def release_overdue(self) -> None:
-        """Give back what was taken for a time that is over."""
+        """Release what was rented for a time that is over."""
         now = self._elapsed()
         await self._release_where(lambda row: self._ends.get(row.name, math.inf) < now)
 
@@ -213,7 +213,7 @@ class Resources:
         return self._actor.clock.monotonic() + self._actor.clock.slept()
 
     async def release_all(self) -> None:
-        """Give everything back: the run has ended."""
+        """Release everything: the run has ended."""
         await self._release_where(lambda _row: True)
 
     async def _release_where(self, fits: Callable[[ResourceRecord], bool]) -> None:
@@ -225,7 +225,7 @@ class Resources:
                 self._held[row.name] = after
 
     async def release(self, row: ResourceRecord) -> ResourceRecord:
-        """Give one thing back, and save the result."""
+        """Release one resource, and save the result."""
         if not row.trusted:
             self._listener(f"release {row.name}", "", NOT_OURS)
             return row
@@ -250,7 +250,7 @@ class Resources:
 
 ModuleOf = Callable[[RunRecord], ModuleType | None]
 """The flow's module of a run; None when its file is gone or cannot be loaded."""
-Take = Callable[[RunRecord, float], Awaitable[Claim | None]]
+ClaimRun = Callable[[RunRecord, float], Awaitable[Claim | None]]
 """Takes a run over for so many seconds; None when somebody else has it."""
 # Of the hooks that a run owes, only that there are some is known.
 _USUAL_HOOKS = 10
@@ -269,7 +269,7 @@ async def reap(
     store: RunStore,
     clock: Clock,
     module_of: ModuleOf,
-    take: Take,
+    claim_run: ClaimRun,
     *,
     limit: float = 120.0,
     unattended: bool = False,
@@ -283,7 +283,7 @@ async def reap(
     done: list[Reaped] = []
     for run, owes_hooks, held in await _left_behind(store, clock.wall()):
         # Two that clean up after one run would run its hooks twice.
-        claim = await take(run, limit * (_USUAL_HOOKS * owes_hooks + held + 1))
+        claim = await claim_run(run, limit * (_USUAL_HOOKS * owes_hooks + held + 1))
         if claim is None:
             continue
         try:

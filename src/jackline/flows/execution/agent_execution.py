@@ -120,20 +120,26 @@ class AgentExecution:
         accounting = self._run.accounting
         # Before it waits for anything, so that nobody else gets what it has used.
         accounting.recall(self._scope.account, self._call.task_id)
-        if self._known is not None and self._run.answers_from_store(self._known):
-            return self._replayed(self._known)
+        run, known = self._run, self._known
+        if known is not None and run.answers_from_store(known):
+            outcome = known.decoded_outcome()
+            if known.state is CallState.DONE:
+                outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
+            run.count_agent(outcome, replayed=True)
+            run.emit(AgentReplayed(run.clock.wall(), known.task_id, known.label, self._scope.phase))
+            return outcome
         if self._scope.account.parent is not None and accounting.past:
             # A child flow knows what its calls have used once it has come to them: let those come
             # that are called with this one, before it uses what is theirs.
             await asyncio.sleep(0)
         self._deadline = await self._find_deadline()
-        ticket = self._run.gate.ticket()
-        cancellable = self._run.cancellations.cancellable(self._call.label, self._call.task_id)
+        ticket = run.gate.ticket()
+        cancellable = run.cancellations.cancellable(self._call.label, self._call.task_id)
         try:
-            with self._run.running_call(), cancellable as handle:
+            with run.running_call(), cancellable as handle:
                 return await self._in_turn(ticket, handle)
         finally:
-            self._run.gate.done(ticket)
+            run.gate.done(ticket)
 
     async def _in_turn(self, ticket: Ticket, handle: CancelHandle) -> Outcome[Any]:
         async with AsyncExitStack() as stack:
@@ -153,23 +159,20 @@ class AgentExecution:
             slot = self._run.slot(process=self._runner.name != OWN_LOOP)
             await stack.enter_async_context(slot)
         # Before the gate: a stopping run does not wait for those that have not begun.
-        await self._wait_for_reserve()
-        await self._run.gate.enter(ticket)
-
-    async def _wait_for_reserve(self) -> None:
-        """Returns when the part of the window that is reserved for other classes is left."""
         run, call, reserve = self._run, self._call, self._run.settings.reserve
-        if reserve is None or self._spec.class_ not in reserve.classes:
-            return
-        while True:
-            used = await run.host.window_used()
-            now = run.clock.wall()
-            if used is None or used[0] < reserve.share or used[1] <= now:
-                break
-            why = f"{used[0]:.0%} of the account's window is used, and the rest is kept for others"
-            run.emit(AgentWaits(now, call.task_id, call.label, why, used[1]))
-            await run.clock.sleep(min(_LOOK_AGAIN, used[1] - now))
-        run.emit(AgentWaits(run.clock.wall(), call.task_id, call.label, "", None))
+        if reserve is not None and self._spec.class_ in reserve.classes:
+            # The part of the window that is left is reserved for other classes.
+            while (used := await run.host.window_used()) is not None:
+                now, (share, resets_at) = run.clock.wall(), used
+                if share < reserve.share or resets_at <= now:
+                    break
+                why = (
+                    f"{share:.0%} of the account's window is used, and the rest is kept for others"
+                )
+                run.emit(AgentWaits(now, call.task_id, call.label, why, resets_at))
+                await run.clock.sleep(min(_LOOK_AGAIN, resets_at - now))
+            run.emit(AgentWaits(run.clock.wall(), call.task_id, call.label, "", None))
+        await run.gate.enter(ticket)
 
     async def _find_deadline(self) -> Deadline | None:
         """Its deadline; one in seconds counts from its first start, in whatever process."""
@@ -182,15 +185,6 @@ class AgentExecution:
             first = first_start_in(await run.engine.entries(self._call.task_id))
             self._started_at = self._started_at if first is None else first
         return Deadline(run.clock, self._started_at + deadline)
-
-    def _replayed(self, known: CallRecord) -> Outcome[Any]:
-        run = self._run
-        outcome = known.decoded_outcome()
-        if known.state is CallState.DONE:
-            outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
-        run.count_agent(outcome, replayed=True)
-        run.emit(AgentReplayed(run.clock.wall(), known.task_id, known.label, self._scope.phase))
-        return outcome
 
     # --- begun --------------------------------------------------------------------------------
 
@@ -248,7 +242,13 @@ class AgentExecution:
                 log.started(self._started_at)
             agent.count_earlier()
             task = self._task(session_id, earlier)
-            call_gate = AgentCallGate(run, call, ticket, agent, self._time_limits(agent))
+            own = None if spec.budget is None else spec.budget.seconds
+            limits = [limit for limit in (spec.timeout, own) if limit is not None]
+            time_limits = None
+            if limits or self._deadline is not None:
+                least = min(limits, default=None)
+                time_limits = TimeLimits(run.clock, agent.work, least, self._deadline)
+            call_gate = AgentCallGate(run, call, ticket, agent, time_limits)
             if spec.cwd is not None and not await asyncio.to_thread(task.cwd.is_dir):
                 # No refusal, so that the agent continues once its folder is back.
                 says = f"Its folder {task.cwd} is not there."
@@ -298,14 +298,6 @@ class AgentExecution:
             )
         log.follow(whom, lines)
         return session
-
-    def _time_limits(self, agent: AgentAccounting) -> TimeLimits | None:
-        budget, deadline = self._spec.budget, self._deadline
-        own = None if budget is None else budget.seconds
-        limits = [limit for limit in (self._spec.timeout, own) if limit is not None]
-        if not limits and deadline is None:
-            return None
-        return TimeLimits(self._run.clock, agent.work, min(limits, default=None), deadline)
 
     async def _attempts(
         self, task: AgentTask, agent: AgentAccounting, call_gate: AgentCallGate, ticket: Ticket
