@@ -438,7 +438,9 @@ class Service:
         self._keep(self._memory.keep_remembering())
         if self._reload is not None:
             self._keep(self._reconfiguring(self._reload).watch())
-        self._record_running()
+        upstream, started = self.config.gateway.upstream.url, self._report.started
+        record = RunningGateway(os.getpid(), self.url, upstream, __version__, started, self._token)
+        self._keeping.tell_running(record)
         self._announce(ServiceNoted(self._clock.wall(), "started", self.url))
 
     def _let_in(self) -> None:
@@ -461,13 +463,6 @@ class Service:
         self._stack.push_async_callback(end)
 
     # --- what happens -----------------------------------------------------------------------------
-
-    def _record_running(self) -> None:
-        upstream = self.config.gateway.upstream.url
-        record = RunningGateway(
-            os.getpid(), self.url, upstream, __version__, self._report.started, self._token
-        )
-        self._keeping.tell_running(record)
 
     def _addresses(self) -> str:
         return " ".join(each.url for each in self.config.gateway.upstreams)

@@ -246,7 +246,13 @@ class JournalWriter:
         for tries_left in (1, 0):
             try:
                 self._write_waiting()
-                self._sweep_if_due()
+                now, every = self._elapsed(), self._settings.sweep_seconds
+                due = self._swept_at is None or now - self._swept_at >= every
+                if (due or self._more_to_sweep) and self._store and self._believed:
+                    self._swept_at = now
+                    # A clock that was set back is followed at once: that only keeps more records.
+                    at = min(self._believed.now(), self._wall())
+                    self._more_to_sweep = self._store.sweep(at)
             except (sqlite3.Error, OSError, JournalError) as error:
                 if not self._failed(error, may_rename=tries_left > 0):
                     return False
@@ -303,14 +309,6 @@ class JournalWriter:
                 self._store.write({LANE_MEMORY: self._memory})
             self._lost_file = False
         return self._store
-
-    def _sweep_if_due(self) -> None:
-        now = self._elapsed()
-        due = self._swept_at is None or now - self._swept_at >= self._settings.sweep_seconds
-        if (due or self._more_to_sweep) and self._store is not None and self._believed is not None:
-            self._swept_at = now
-            # A clock that was set back is followed at once: that only keeps more records.
-            self._more_to_sweep = self._store.sweep(min(self._believed.now(), self._wall()))
 
     def _failed(self, error: StorageFault, *, may_rename: bool) -> bool:
         """Record what went wrong; returns whether an immediate retry makes sense."""

@@ -338,7 +338,14 @@ class ActionRunner:
             return NOT_OURS
         token = CLEANUP_SCOPE.set(CleanupScope(act.run_id, act.task_id, self.left, act.key))
         try:
-            trouble = await self._in_time(act)
+            doing = asyncio.ensure_future(self._done(act))
+            try:
+                await _done_before(doing, self.hurry.wait())
+            finally:
+                if not doing.done():
+                    doing.cancel()
+                    await asyncio.wait({doing})
+            trouble = _BROKEN_OFF if doing.cancelled() else doing.result()
         finally:
             CLEANUP_SCOPE.reset(token)
         if self.left is not None:
@@ -347,16 +354,6 @@ class ActionRunner:
             except JacklineError as error:
                 return trouble or f"its notes could not be saved: {error.message}"
         return trouble
-
-    async def _in_time(self, act: CleanupAction) -> str:
-        doing = asyncio.ensure_future(self._done(act))
-        try:
-            await _done_before(doing, self.hurry.wait())
-        finally:
-            if not doing.done():
-                doing.cancel()
-                await asyncio.wait({doing})
-        return _BROKEN_OFF if doing.cancelled() else doing.result()
 
     async def _done(self, act: CleanupAction) -> str:
         if act.action.startswith(_WORKTREE_PREFIX):

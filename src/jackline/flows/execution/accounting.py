@@ -399,7 +399,17 @@ class AgentAccounting:
         demand = CallDemand(at_once=at_once)
         if limits:
             self._counted_input = 0 if call is None else call.input_tokens()
-            most = self._most() if any(limit.strict for limit in limits) else {}
+            most: dict[Unit, float] = {}
+            # The most that the call can use, as far as that can be known.
+            if call is not None and any(limit.strict for limit in limits):
+                tokens = call.most_input()
+                most[Unit.TOKENS] = tokens + call.max_tokens
+                price = price_of(call.model, self._run.prices)
+                if price is not None:
+                    writes = max(price.cache_write, price.cache_write_1h)
+                    dearest = max(price.input, writes, price.cache_read)
+                    whole = tokens * dearest + call.max_tokens * price.output
+                    most[Unit.DOLLARS] = whole / 1_000_000
             demand = CallDemand(self._expected, most, at_once)
         return self._run.reserve(self.account, demand)
 
@@ -485,19 +495,6 @@ class AgentAccounting:
             cost = dollars(self._model, usage, self._run.prices)
         # An unknown price counts as nothing.
         return {Unit.TOKENS: estimate.tokens, Unit.DOLLARS: cost or 0.0}
-
-    def _most(self) -> Amount:
-        """The most that the call can use, as far as that can be known."""
-        call = self._call
-        if call is None:
-            return {}
-        tokens = call.most_input()
-        most: dict[Unit, float] = {Unit.TOKENS: tokens + call.max_tokens}
-        price = price_of(call.model, self._run.prices)
-        if price is not None:
-            dearest = max(price.input, price.cache_write, price.cache_write_1h, price.cache_read)
-            most[Unit.DOLLARS] = (tokens * dearest + call.max_tokens * price.output) / 1_000_000
-        return most
 
 
 def _amount(limit: BudgetLimit, amount: float) -> str:

@@ -19,13 +19,7 @@ from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.errors import BadArgumentError
-from jackline.flows.records import (
-    AgentOrder,
-    CallKind,
-    CallRecord,
-    CallState,
-    decode_outcome,
-)
+from jackline.flows.records import AgentOrder, CallKind, CallRecord, CallState, decode_outcome
 from jackline.flows.store.run_store import Claim, RunStore
 
 _BY_HAND = "by hand"

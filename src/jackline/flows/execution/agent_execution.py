@@ -378,7 +378,20 @@ class AgentExecution:
             session_id=outcome.session_id or session_id_of(call.task_id),
             duration=0.0 if agent is None else agent.work.count(),
         )
-        outcome, data = self._fitting(outcome)
+        data = None
+        if not outcome.ok:
+            outcome = replace(outcome, value=None)
+        else:
+            shape, value = self._spec.shape, outcome.value
+            if value is None and shape.json_schema is None:
+                value = outcome.text
+            try:
+                data = plain_json(value)
+                outcome = replace(outcome, value=shape.decode(data))
+            except UnfitValueError as error:
+                data, evidence = None, replace(outcome.evidence, says=error.message)
+                unfit = replace(outcome, terminated_by=Ending.SCHEMA, evidence=evidence)
+                outcome = replace(unfit, value=None, text=outcome.text or str(value))
         record = replace(
             call,
             state=CallState.DONE if outcome.ok else CallState.FAILED,
@@ -398,20 +411,6 @@ class AgentExecution:
         run.emit_ended(call, outcome)
         run.count_agent(outcome, replayed=False)
         return outcome
-
-    def _fitting(self, outcome: Outcome[Any]) -> tuple[Outcome[Any], bytes | None]:
-        if not outcome.ok:
-            return replace(outcome, value=None), None
-        value = outcome.value
-        if value is None and self._spec.shape.json_schema is None:
-            value = outcome.text
-        try:
-            data = plain_json(value)
-            return replace(outcome, value=self._spec.shape.decode(data)), data
-        except UnfitValueError as error:
-            evidence = replace(outcome.evidence, says=error.message)
-            unfit = replace(outcome, terminated_by=Ending.SCHEMA, evidence=evidence, value=None)
-            return replace(unfit, text=outcome.text or str(value)), None
 
     async def _never_began(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
         run, call = self._run, self._call

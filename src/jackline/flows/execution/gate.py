@@ -115,7 +115,11 @@ class Gate:
     def answered(self, ticket: Ticket) -> None:
         """A call of this one was answered; the probe's answer opens the gate."""
         if self.state is GateState.PROBING and ticket is self._probe:
-            self._open()
+            self._opening += 1
+            self._guesses = 0
+            self._probe = None
+            self._set(GateState.OPEN)
+            self._free(self._tickets, min(_LONGEST_SPREAD, _SPREAD_EACH * self.waiting))
 
     def wall(
         self,
@@ -218,13 +222,6 @@ class Gate:
             self._probe = ticket
         ticket.working = ticket.underway = True
         ticket.opening = self._opening
-
-    def _open(self) -> None:
-        self._opening += 1
-        self._guesses = 0
-        self._probe = None
-        self._set(GateState.OPEN)
-        self._free(self._tickets, min(_LONGEST_SPREAD, _SPREAD_EACH * self.waiting))
 
     def _set(self, state: GateState) -> None:
         now = self._clock.monotonic()

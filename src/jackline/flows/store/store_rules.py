@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from jackline.errors import (
-    UnreadableError,
-    UsageError,
-)
+from jackline.errors import UnreadableError, UsageError
 from jackline.flows.records import (
     ENDED,
     HookRecord,
