@@ -17,8 +17,8 @@ import pytest
 
 from jackline.events import LanesLearned
 from jackline.journal import Journal, JournalReader, JournalSettings
-from jackline.journal.sqlite_file import cause_of, companions
-from jackline.journal.store import FILE, connect
+from jackline.journal.sqlite_file import cause_of, companions, connect
+from jackline.journal.store import FILE
 from tests.journal import made
 
 ROOT = Path(__file__).parents[2]

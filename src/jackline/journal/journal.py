@@ -26,9 +26,11 @@ from jackline.clock import BelievedTime, SystemClock
 from jackline.errors import JournalError
 from jackline.events import Announce, Event, ServiceNoted
 from jackline.journal.sqlite_file import (
+    Connect,
     StorageFault,
     cause_of,
     clock_time,
+    connect,
     is_damage,
     rename_damaged,
 )
@@ -37,11 +39,9 @@ from jackline.journal.store import (
     NOTES,
     TABLES,
     Batch,
-    Connect,
     EventTable,
     JournalSettings,
     JournalStore,
-    connect,
 )
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from jackline.errors import JournalError
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
-from jackline.journal.sqlite_file import cause_of, check_private, harden_connection
+from jackline.journal.sqlite_file import cause_of, check_private, connect, harden_connection
 from jackline.journal.store import ATTEMPTS, CALLS, FILE, LANE_CHANGES, LANE_MEMORY, NOTES, Row
 from jackline.private_files import NotPrivateError
 from jackline.states import lane_state_name
@@ -61,13 +61,7 @@ class JournalReader:
             )
         try:
             check_private(path)
-            self._connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=ro",
-                uri=True,
-                timeout=2.0,
-                isolation_level=None,
-                check_same_thread=False,
-            )
+            self._connection = connect(path, 2.0, mode="ro", any_thread=True)
         except NotPrivateError as error:
             why = f"The journal at {path} is not read: {cause_of(error)}."
             raise JournalError(why, hint=error.fix) from error

@@ -25,8 +25,8 @@ from jackline.clock import SystemClock
 from jackline.errors import InternalError, JacklineError, JournalError, LeaseLostError
 from jackline.flows.store.run_store import LOCK_SECONDS, Claim
 from jackline.flows.store.sqlite.row_checks import MalformedError
-from jackline.flows.store.sqlite.store_file import Connect, LockPatience, StoreFile, connect
-from jackline.journal.sqlite_file import LOCKED, cause_of
+from jackline.flows.store.sqlite.store_file import LockPatience, StoreFile, connect
+from jackline.journal.sqlite_file import LOCKED, Connect, cause_of
 
 D = TypeVar("D", bound="Database")
 T = TypeVar("T")

@@ -16,13 +16,14 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from jackline.clock import SystemClock
 from jackline.errors import JournalError, StoreLockedError
 from jackline.flows.records import RunState
 from jackline.flows.store.sqlite import row_checks
+from jackline.journal import sqlite_file
 from jackline.journal.sqlite_file import (
     DAMAGED,
     FAILING,
@@ -30,6 +31,7 @@ from jackline.journal.sqlite_file import (
     FULL,
     LOCKED,
     UNREACHABLE,
+    Connect,
     VersionedFile,
     cause_of,
     check_private,
@@ -115,9 +117,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 FILE = VersionedFile(application=0x4A4B4C46, steps=MIGRATIONS, title="the store of runs")
 
 
-Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
-
-# A long reader may keep the log from being emptied; this is what it is cut back to afterwards.
 _LOG_BYTES = 64 * 1024 * 1024
 # SQLite refuses some of the steps of opening at once instead of waiting for the lock.
 _BETWEEN_TRIES = 0.02
@@ -134,15 +133,8 @@ _NEXT = {
 }
 
 
-def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
-    """A connection to an existing file that leaves transactions to us."""
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
-        uri=True,
-        timeout=lock_seconds,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+connect: Connect = partial(sqlite_file.connect, any_thread=True)
+"""A connection that the reading or the writing thread uses, and the one that closes the store."""
 
 
 class LockPatience:
@@ -241,8 +233,7 @@ class StoreFile:
             return {}
         try:
             check_private(path)
-            address = f"{path.absolute().as_uri()}?mode=ro"
-            with closing(sqlite3.connect(address, uri=True, timeout=_COUNT_LOCK_SECONDS)) as db:
+            with closing(sqlite_file.connect(path, _COUNT_LOCK_SECONDS, mode="ro")) as db:
                 harden_connection(db)
                 FILE.version_of(db)
                 return count_runs(db)
@@ -293,17 +284,7 @@ class StoreFile:
 
 
 def _prepare(connection: sqlite3.Connection, key: bytes | None = None) -> None:
-    run = connection.execute
-    harden_connection(connection)
-    if FILE.version_of(connection) == 0:
-        run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
-    # Some network folders cannot have it; there commits are slower and no less safe.
-    run("PRAGMA journal_mode = WAL").fetchall()
-    run("PRAGMA synchronous = FULL")
-    run(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchall()
-    # What is deleted is overwritten, not only forgotten.
-    run("PRAGMA secure_delete = ON").fetchall()
-    FILE.migrate(connection)
+    FILE.prepare(connection, synchronous="FULL", log_bytes=_LOG_BYTES, overwrite=True)
     row_checks.prepare(connection, key)
 
 
