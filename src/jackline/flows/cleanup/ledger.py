@@ -300,24 +300,35 @@ async def reap(
                 actor = ActionRunner(
                     clock, limit, still.cwd, module, left=left, trusted=trusted, allow=allow
                 )
-
-                def listener(
-                    what: str, _label: str, trouble: str, run_id: str = still.run_id
-                ) -> None:
-                    done.append(Reaped(run_id, what, trouble))
-
-                if owes_still:
-                    owed = Hooks(store, still.run_id, actor, listener)
-                    await owed.load()
-                    await owed.recover()
-                    by_task = {call.task_id: call for call in calls}
-                    await owed.run_due(by_task, ending=Ending.CRASH, run=still.decoded_outcome())
-                # Looked at only now: a hook may have rented something, too.
-                resources = Resources(store, still.run_id, actor, listener)
-                for row in _over(still, await store.resources(), clock.wall()):
-                    await resources.release(row)
+                done += await _clean_up(store, still, calls, actor, hooks=owes_still)
         finally:
             await store.let_go(claim, await store.run(run.run_id) or run)
+    return done
+
+
+async def _clean_up(
+    store: RunStore,
+    run: RunRecord,
+    calls: Iterable[CallRecord],
+    actor: ActionRunner,
+    *,
+    hooks: bool,
+) -> list[Reaped]:
+    done: list[Reaped] = []
+
+    def listener(what: str, _label: str, trouble: str) -> None:
+        done.append(Reaped(run.run_id, what, trouble))
+
+    if hooks:
+        owed = Hooks(store, run.run_id, actor, listener)
+        await owed.load()
+        await owed.recover()
+        by_task = {call.task_id: call for call in calls}
+        await owed.run_due(by_task, ending=Ending.CRASH, run=run.decoded_outcome())
+    # Looked at only now: a hook may have rented something, too.
+    resources = Resources(store, run.run_id, actor, listener)
+    for row in _over(run, await store.resources(), actor.clock.wall()):
+        await resources.release(row)
     return done
 
 
