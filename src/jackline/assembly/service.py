@@ -27,7 +27,6 @@ from jackline.assembly.agent_host import BackgroundAgents
 from jackline.assembly.config_reload import (
     ConfigReloader,
     ReloadableParts,
-    answer_limits,
     foreign_upstreams,
     limit_lanes,
     status_pages,
@@ -89,6 +88,7 @@ from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
 from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver
 from jackline.telemetry.otlp_export import Forwarder, Tracing
 from jackline.telemetry.scrape import ScrapeHandler
+from jackline.upstream.bounded_answers import AnswerLimits
 
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
@@ -215,7 +215,7 @@ class Service:
             {each.name: provider_for(each, os.environ) for each in settings.upstreams},
             foreign_upstreams(settings.upstreams),
             self._note_repair,
-            answer_limits(settings.limits),
+            AnswerLimits(settings.limits.answer, settings.limits.answer_time),
         )
         self.carrier = CallManager(controller, self._upstream, self._clock, self._announce)
         self._book = LaneRegistry(controller, settings.upstreams, salt, settings.cache.ttl)
@@ -439,7 +439,9 @@ class Service:
         self._keep(self._memory.keep_remembering())
         if self._reload is not None:
             self._keep(self._reconfiguring(self._reload).watch())
-        self._record_running()
+        upstream, started = self.config.gateway.upstream.url, self._report.started
+        record = RunningGateway(os.getpid(), self.url, upstream, __version__, started, self._token)
+        self._keeping.tell_running(record)
         self._announce(ServiceNoted(self._clock.wall(), "started", self.url))
 
     def _let_in(self) -> None:
@@ -463,13 +465,6 @@ class Service:
 
     # --- what happens -----------------------------------------------------------------------------
 
-    def _record_running(self) -> None:
-        upstream = self.config.gateway.upstream.url
-        record = RunningGateway(
-            os.getpid(), self.url, upstream, __version__, self._report.started, self._token
-        )
-        self._keeping.tell_running(record)
-
     def _addresses(self) -> str:
         return " ".join(each.url for each in self.config.gateway.upstreams)
 
@@ -483,7 +478,10 @@ class Service:
         self._journal.announce(event)
         self._fates.on_event(event)
         if isinstance(event, LaneChanged):
-            until = "" if event.until is None else f" until {_hour(event.until, self._clock)}"
+            until, now = "", self._clock.now()
+            if event.until is not None:
+                moment = datetime.fromtimestamp(whole_second(event.until), now.tzinfo)
+                until = f" until {moment_in_words(moment, now)}"
             _log.info("%s is %s%s. %s", event.lane, event.state, until, event.why)
             self._memory.remember_soon()
         elif isinstance(event, AttemptFailed):
@@ -547,11 +545,6 @@ class Service:
     def _stop(self, _asked: Mapping[str, object]) -> dict[str, object]:
         self.stop_asked.set()
         return {"stopping": True}
-
-
-def _hour(moment: float, clock: Clock) -> str:
-    now = clock.now()
-    return moment_in_words(datetime.fromtimestamp(whole_second(moment), now.tzinfo), now)
 
 
 def _long(seconds: float) -> str:

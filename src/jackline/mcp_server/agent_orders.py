@@ -23,7 +23,7 @@ from jackline.agents.structured_answer import build_validator
 from jackline.batches.threads import in_own_thread
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UnreadableError, UsageError
-from jackline.flows.actions import denial
+from jackline.flows.cleanup.action_runner import denial
 from jackline.flows.records import (
     ENDED,
     CallRecord,
