@@ -132,7 +132,7 @@ class Jackline(Policy):
 
     def _obey(self, decision: LaneDecision) -> None:
         ended = [each.permit for each in decision.aborts]
-        for permit in (*ended, *(each.permit for each in decision.hang_ups)):
+        for permit in (*ended, *decision.hang_ups):
             attempt = self._attempts.pop(permit, None)
             if attempt is not None:
                 self.desk.cancel(attempt)

@@ -79,9 +79,9 @@ class Lanes(RuleBasedStateMachine):
             assert self.flying.pop(abort.permit)[0] == abort.call
             self.closed.append(abort.permit)
             assert abort.why
-        for hang_up in decision.hang_ups:
-            call, _ = self.flying.pop(hang_up.permit)
-            self.closed.append(hang_up.permit)
+        for permit in decision.hang_ups:
+            call, _ = self.flying.pop(permit)
+            self.closed.append(permit)
             others = [p for p, (c, _) in self.flying.items() if c == call]
             assert others or call in self.ended or call in {send.call for send in decision.sends}, (
                 "hung up on the only attempt of a call"

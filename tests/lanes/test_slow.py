@@ -66,7 +66,7 @@ class World:
 
     def follow(self, decision: LaneDecision) -> None:
         ended = [each.permit for each in decision.aborts]
-        for permit in (*ended, *(each.permit for each in decision.hang_ups)):
+        for permit in (*ended, *decision.hang_ups):
             self._flying.pop(permit, None)
         self.aborts += len(decision.aborts)
         assert not decision.refusals

@@ -401,8 +401,8 @@ class CallManager:
                 self._gone_silent(attempt, abort.why)
             except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
                 self._crash(attempt.call, error)
-        for hang_up in decision.hang_ups:
-            attempt = self._hang_up(hang_up.permit)
+        for permit in decision.hang_ups:
+            attempt = self._hang_up(permit)
             if attempt is not None:
                 self._report_attempt(attempt, None, _OVERTAKEN, sub="overtaken")
         for refusal in decision.refusals:

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 from jackline.gateway.connection import Exchange
 from jackline.http1.headers import HeaderFilter, Headers, request_lines
 from jackline.lane_id import LaneId
-from jackline.lanes.prompt_caches import is_worth_sharing
+from jackline.lanes.prompt_caches import SMALLEST_PREFIX
 from jackline.outside_names import cut_name
 from jackline.providers.settings import UpstreamSettings
 
@@ -275,7 +275,7 @@ def prefix_of(body: bytes | bytearray) -> Prefix:
     behind = _BEHIND.search(body, min(starts))
     part = bytes(body[min(starts) : behind.start() if behind else len(body)])
     tokens = len(part) // _LETTERS_PER_TOKEN
-    if _MARK not in part or not is_worth_sharing(tokens):
+    if _MARK not in part or tokens < SMALLEST_PREFIX:
         return NO_PREFIX
     return Prefix(_digest(_BILLING.sub(b"", part)), tokens)
 

@@ -84,13 +84,6 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
-class HangUp:
-    """Drop this attempt: the other attempt of the same call has begun to speak."""
-
-    permit: int
-
-
-@dataclass(frozen=True, slots=True)
 class Refuse:
     """End this call with its true cause: waiting for it is hopeless."""
 
@@ -107,11 +100,14 @@ class LaneWait:
 
 
 class LaneDecision(msgspec.Struct):
-    """What to do now, and when to ask again if nothing happens before."""
+    """What to do now, and when to ask again if nothing happens before.
+
+    `hang_ups` are permits of attempts to drop, as the other attempt of the same call speaks.
+    """
 
     sends: list[Send] = []
     aborts: list[Abort] = []
-    hang_ups: list[HangUp] = []
+    hang_ups: list[int] = []
     refusals: list[Refuse] = []
     wake_at: float | None = None
 

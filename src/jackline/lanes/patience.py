@@ -13,8 +13,6 @@ a small share of the answers; one that was needed costs nothing and allows more.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from itertools import islice
 
 from jackline.lanes.call import LaneAttempt
 from jackline.lanes.settings import HedgeSettings, PatienceSettings
@@ -134,37 +132,6 @@ def _faded(passed: float) -> float:
 
 def _bounded(tokens: int) -> int:
     return min(max(0, tokens), _MOST_TOKENS)
-
-
-def is_silent(
-    attempts: Mapping[int, LaneAttempt],
-    heard_at: float,
-    settings: PatienceSettings,
-    learned: LearnedPatience,
-    now: float,
-) -> bool:
-    """Whether enough calls have heard nothing for long enough."""
-    if now - heard_at < settings.lane_silence or len(attempts) < settings.lane_silence_calls:
-        return False
-    witnesses = sum(
-        each.call.stream
-        and not each.doubted
-        and now - each.heard_at >= learned.proves_silence(each, now)
-        for each in attempts.values()
-    )
-    return witnesses >= settings.lane_silence_calls
-
-
-def silence_check_at(
-    attempts: Mapping[int, LaneAttempt], heard_at: float, patience: PatienceSettings, now: float
-) -> float:
-    """When it is worth looking for silence; infinity while too few calls are in flight."""
-    enough = patience.lane_silence_calls
-    if len(attempts) < enough:
-        return math.inf
-    last_needed = next(islice(attempts.values(), enough - 1, None))
-    due = max(heard_at, last_needed.sent_at) + patience.lane_silence
-    return due if due > now else now + 1.0
 
 
 class HedgeBudget:

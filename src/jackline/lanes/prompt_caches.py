@@ -30,7 +30,7 @@ _NEAR_END = 1.0
 # Siblings wait for so long for the first byte of the one that writes their common prefix.
 SIBLINGS_WAIT = 20.0
 # A prefix below any vendor's minimum is never cached.
-_SMALLEST_PREFIX = 512
+SMALLEST_PREFIX = 512
 # Most vendors cache no prompt below; it costs no more than a warm call does.
 _SMALLEST_PROMPT = 1024
 # More than any model reads, and little enough to be calculated with.
@@ -72,12 +72,6 @@ class CachedConversation(msgspec.Struct):
     def sent_at(self) -> float:
         """When the call was sent that was answered last."""
         return self.until - self.life
-
-    def prompt_of(self, call: Call) -> float:
-        """The call's prompt, measured by how the last estimate was wrong."""
-        if self.estimated <= 0:
-            return prompt_tokens(call)
-        return prompt_tokens(call) * (self.prompt / self.estimated)
 
 
 class _Prefix(msgspec.Struct):
@@ -138,7 +132,13 @@ class PromptCaches:
         """The call is sent now: what it takes of the limit, and what it is expected to read."""
         cost, read = self._cost(call, now)
         if call.prefix and not read and not self.reads_count:
-            self._carry(permit, call, now)
+            prefix = self._prefixes.get(call.prefix)
+            if prefix is None:
+                prefix = self._prefixes[call.prefix] = _Prefix(call.prefix_tokens)
+                if len(self._prefixes) > _MOST_PREFIXES:
+                    del self._prefixes[next(iter(self._prefixes))]
+            if prefix.carrier is None or now >= prefix.carried_since + SIBLINGS_WAIT:
+                prefix.carrier, prefix.carried_since = permit, now
         return cost, read
 
     def siblings_wait_until(self, call: Call, now: float) -> float:
@@ -228,15 +228,6 @@ class PromptCaches:
         else:
             prefix.until = 0.0
 
-    def _carry(self, permit: int, call: Call, now: float) -> None:
-        prefix = self._prefixes.get(call.prefix)
-        if prefix is None:
-            prefix = self._prefixes[call.prefix] = _Prefix(call.prefix_tokens)
-            if len(self._prefixes) > _MOST_PREFIXES:
-                del self._prefixes[next(iter(self._prefixes))]
-        if prefix.carrier is None or now >= prefix.carried_since + SIBLINGS_WAIT:
-            prefix.carrier, prefix.carried_since = permit, now
-
     def _known(self, call: Call) -> CachedConversation | None:
         """What was seen of the conversation that the call goes on with."""
         if call.begins or not call.conversation:
@@ -249,7 +240,9 @@ class PromptCaches:
         known = self._known(call)
         prompt = prompt_tokens(call)
         if known is not None:
-            prompt = known.prompt_of(call)
+            if known.estimated > 0:
+                # Measured by how the last estimate was wrong.
+                prompt *= known.prompt / known.estimated
             if known.misses >= MISSES_BELIEVED:
                 return prompt, 0.0
             if known.cached and now < known.until - _NEAR_END:
@@ -273,11 +266,6 @@ def prompt_tokens(call: Call) -> float:
 def counted_until(known: CachedConversation) -> float:
     """Until when what is cached of a conversation is counted on."""
     return known.until - _NEAR_END
-
-
-def is_worth_sharing(tokens: int) -> bool:
-    """Whether a prefix of that size can be cached anywhere."""
-    return tokens >= _SMALLEST_PREFIX
 
 
 def _life(usage: CallUsage, before: float) -> float:
@@ -326,14 +314,11 @@ class HourCaches:
         else:
             asks = ttl is CacheTtl.HOUR
         if asks:
-            self._keep(conversation)
+            self._kept.pop(conversation, None)
+            self._kept[conversation] = None
+            if len(self._kept) > _MOST_HOUR_CONVERSATIONS:
+                del self._kept[next(iter(self._kept))]
         return asks
-
-    def _keep(self, conversation: str) -> None:
-        self._kept.pop(conversation, None)
-        self._kept[conversation] = None
-        if len(self._kept) > _MOST_HOUR_CONVERSATIONS:
-            del self._kept[next(iter(self._kept))]
 
 
 def pays(known: CachedConversation | None, now: float, *, long_waits: bool) -> bool:

@@ -142,7 +142,7 @@ _Place: TypeAlias = tuple[float, int, int, QueueEntry]
 
 
 class SpecialCallCounts:
-    """How many calls wait, in all queues of a room, that do not simply go by urgency."""
+    """How many calls wait, in all queues of a controller, that do not simply go by urgency."""
 
     __slots__ = ("leaving", "ranked")
 
@@ -519,10 +519,6 @@ class DelayedCalls:
                 found.append(entry)
         return found
 
-    def leave(self, entry: QueueEntry) -> None:
-        """The call is not wanted any more; its place is cleared when it comes up."""
-        entry.rests_until = None
-
     def next_at(self) -> float:
         """When the next one has rested enough, or infinity."""
         heap = self._heap
@@ -537,12 +533,10 @@ class DelayedCalls:
             entry = heapq.heappop(self._heap)[2]
             entry.rests_until = None
             if entry.sibling_until is not None:
-                self._forget_sibling(entry)
+                for lane in entry.lanes:
+                    place = lane, entry.call.prefix
+                    waiting = self._siblings.get(place)
+                    if waiting and not any(each.rests_until is not None for each in waiting):
+                        del self._siblings[place]
             found.append(entry)
         return found
-
-    def _forget_sibling(self, entry: QueueEntry) -> None:
-        for lane in entry.lanes:
-            waiting = self._siblings.get((lane, entry.call.prefix))
-            if waiting is not None and not any(each.rests_until is not None for each in waiting):
-                del self._siblings[lane, entry.call.prefix]

@@ -288,19 +288,18 @@ class Allowance:
         """When a call with this much input can be paid for, at the earliest `now`."""
         at = now
         for dimension, bucket in self.buckets.items():
-            need = 1.0 if dimension == "requests" else self._need(dimension, bucket, cost)
-            ready = bucket.ready_at(need, now)
-            at = max(at, ready)
+            if dimension == "requests":
+                need = 1.0
+            elif dimension == "input":
+                need = cost
+            else:
+                # Output is debited when it is done, and meanwhile the bucket refills. Some of that
+                # may be promised, but only while the bucket itself holds an answer's worth, or the
+                # provider refuses the next call.
+                coming = bucket.rate * self.average_service * _PROMISED_OF_COMING
+                need = self.average_output - min(self.promised, coming)
+            at = max(at, bucket.ready_at(need, now))
         return at
-
-    def _need(self, dimension: str, bucket: LimitBucket, cost: float) -> float:
-        if dimension == "input":
-            return cost
-        # Output is debited when it is done, and meanwhile the bucket refills. Some of that may be
-        # promised, but only while the bucket itself holds an answer's worth, or the provider
-        # refuses the next call.
-        coming = bucket.rate * self.average_service * _PROMISED_OF_COMING
-        return self.average_output - min(self.promised, coming)
 
     def input_rate(self, now: float) -> float:
         """Input tokens per second that are allowed; if unknown, those that were sent so far."""
