@@ -13,13 +13,14 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from jackline.calls import CallAnswer, CallRequest, HoldLimits, complete_call
+from jackline.calls import CallRequest, HoldLimits
 from jackline.calls.request import Dialect
 from jackline.errors import GaveUpError
 from jackline.states import LaneState
 from jackline.testing import Step
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import START, World, play
+from tests.calls.whole_answer import CallAnswer, complete_call
 from tests.lane_ids import lane_id
 
 WALL_TEXT = "You've hit your limit, resets in 39 days"

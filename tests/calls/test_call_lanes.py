@@ -12,11 +12,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jackline.calls import CallAnswer, CallRequest, HoldLimits, complete_call
+from jackline.calls import CallRequest, HoldLimits
 from jackline.errors import GaveUpError
 from jackline.testing import Step
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import BROKEN, GOOD, START, WALL, World, play
+from tests.calls.whole_answer import CallAnswer, complete_call
 from tests.lane_ids import lane_id
 
 NO_SUCH_MODEL = Step(

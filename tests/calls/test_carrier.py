@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.calls import CallAnswer, CallManager, CallRequest, Cap, HoldLimits, complete_call
+from jackline.calls import CallManager, CallRequest, Cap, HoldLimits
 from jackline.calls.request import CallCompletion
-from jackline.calls.whole_answer import _Collector
 from jackline.clock import VirtualClock
 from jackline.errors import GaveUpError
 from jackline.lane_id import LaneId
@@ -22,6 +21,7 @@ from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.testing import ScriptedUpstream, Step
 from jackline.testing.scripted_upstream import ScriptedAttempt
 from jackline.upstream.interface import ResponseHandler, UpstreamRequest
+from tests.calls.whole_answer import CallAnswer, _Collector, complete_call, in_words
 from tests.lane_ids import lane_id
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -126,7 +126,7 @@ def test_trouble_that_passes_is_never_seen_by_the_caller(trouble: list[Step]) ->
         answer = task.result()
         assert answer.body == GOOD.says
         assert len(answer.attempts) == len(trouble)
-        assert all(told.in_words(1) for told in answer.attempts)
+        assert all(in_words(told, 1) for told in answer.attempts)
 
     play({"first": [*trouble, GOOD]}, scene)
 

@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
-from jackline.calls import CallAnswer, CallRequest, HoldLimits, complete_call
+from jackline.calls import CallRequest, HoldLimits
 from jackline.errors import GaveUpError
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import GOOD, World, by_lane, play
+from tests.calls.whole_answer import CallAnswer, complete_call
 from tests.lane_ids import lane_id
 
 PROMPT = 100_000

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.calls import CallRequest, complete_call
+from jackline.calls import CallRequest
 from jackline.errors import JacklineError
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import BROKEN, GOOD, World, play
+from tests.calls.whole_answer import complete_call
 from tests.lane_ids import lane_id
 
 OTHER = STREAMED.replace(b"Hello", b"Other")

@@ -15,7 +15,7 @@ import math
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from jackline.calls.pending_call import PendingCall
@@ -41,6 +41,10 @@ class CapGate(Generic[T]):
     def __len__(self) -> int:
         return len(self._line)
 
+    def __contains__(self, number: int) -> bool:
+        """Whether the call waits for a cap."""
+        return number in self._line
+
     def enter(self, number: int, who: T, caps: tuple[Cap, ...]) -> bool:
         """Whether the call may go on; if not, it stands in line."""
         if self._fits(caps):
@@ -56,19 +60,14 @@ class CapGate(Generic[T]):
             return []
         self._entered.discard(number)
         self._count(caps, -1)
-        return list(self._admitted())
-
-    def stands_in_line(self, number: int) -> bool:
-        """Whether the call waits for a cap."""
-        return number in self._line
-
-    def _admitted(self) -> Iterable[T]:
-        for number, (who, caps) in list(self._line.items()):
-            if self._fits(caps):
-                del self._line[number]
-                self._count(caps, 1)
-                self._entered.add(number)
-                yield who
+        admitted = []
+        for waiting, (who, its_caps) in list(self._line.items()):
+            if self._fits(its_caps):
+                del self._line[waiting]
+                self._count(its_caps, 1)
+                self._entered.add(waiting)
+                admitted.append(who)
+        return admitted
 
     def _fits(self, caps: tuple[Cap, ...]) -> bool:
         return all(self._under_way[key] < limit for key, limit in caps)
@@ -132,12 +131,16 @@ class QuotaWalls:
             nearest = min(lanes, key=lambda lane: lane.reset_at or math.inf)
             left = math.inf if nearest.reset_at is None else nearest.reset_at - now
             limit = call.request.hold.quota
+            date, held = self._controller.date_of(nearest.reset_at), call.held_for
+            # A clock that is corrected little by little may have moved it by less than a second.
+            is_same = date is not None and held is not None and abs(held[0] - date) <= 1.0
             # An unknown reset is waited for as long as a known one may be away.
             if left >= 0 and (left if math.isfinite(left) else waited) <= limit:
-                self._held(call, nearest.reset_at)
+                if date is not None and nearest.reset_at is not None and not is_same:
+                    call.held_for = (date, nearest.reset_at)
                 return None
             if left >= 0:
-                if self._is_held(call, nearest.reset_at, now):
+                if is_same and held is not None and now <= held[1]:
                     return None
                 why = f"{nearest.label} is parked: its limit is used up"
                 words = self._words.get(nearest.id)
@@ -150,24 +153,18 @@ class QuotaWalls:
         why = "it waited for too long" if waiting is None else waiting.why
         return Hopeless(why, None if waiting is None else waiting.until)
 
-    def _held(self, call: PendingCall, reset_at: float | None) -> None:
-        date = self._controller.date_of(reset_at)
-        if date is not None and reset_at is not None and not _is_same(call.held_for, date):
-            call.held_for = (date, reset_at)
-
-    def _is_held(self, call: PendingCall, reset_at: float | None, now: float) -> bool:
-        date, held = self._controller.date_of(reset_at), call.held_for
-        if date is None or held is None:
-            return False
-        return _is_same(held, date) and now <= held[1]
-
     # --- over a restart -----------------------------------------------------------------------
 
     def export(self) -> list[Json]:
         """What to keep over a restart, as JSON."""
         lanes = self._controller.lanes
         return [
-            {**lane_id._asdict(), **_as_json(words)}
+            {
+                **lane_id._asdict(),
+                "status": words.status,
+                "headers": [[n.decode("latin-1"), v.decode("latin-1")] for n, v in words.headers],
+                "body": b64encode(words.body).decode(),
+            }
             for lane_id, words in self._words.items()
             if lane_id in lanes and lanes[lane_id].state is LaneState.PARKED
         ]
@@ -175,31 +172,17 @@ class QuotaWalls:
     def restore(self, memory: Json) -> None:
         """Take back what was exported; anything odd in it is left out."""
         for saved in memory if isinstance(memory, list) else ():
-            lane_id, words = saved_lane(saved), _from_json(saved)
-            if lane_id is not None and words is not None and lane_id in self._controller.lanes:
-                self._words[lane_id] = replace(words, lane=lane_id)
-
-
-def _is_same(held: tuple[float, float] | None, date: float) -> bool:
-    # A clock that is corrected little by little may have moved it by less than a second.
-    return held is not None and abs(held[0] - date) <= 1.0
-
-
-def _as_json(words: VendorRejection) -> dict[str, Json]:
-    headers: list[Json] = [[n.decode("latin-1"), v.decode("latin-1")] for n, v in words.headers]
-    return {"status": words.status, "headers": headers, "body": b64encode(words.body).decode()}
-
-
-def _from_json(saved: Json) -> VendorRejection | None:
-    match saved:
-        case {"status": int(status), "headers": list(pairs), "body": str(body)}:
-            headers = [
-                (str(pair[0]).encode("latin-1"), str(pair[1]).encode("latin-1"))
-                for pair in pairs
-                if isinstance(pair, list) and len(pair) == 2
-            ]
-            return VendorRejection(status, headers, b64decode(body))
-    return None
+            lane_id = saved_lane(saved)
+            match saved:
+                case {"status": int(status), "headers": list(pairs), "body": str(body)}:
+                    headers = [
+                        (str(pair[0]).encode("latin-1"), str(pair[1]).encode("latin-1"))
+                        for pair in pairs
+                        if isinstance(pair, list) and len(pair) == 2
+                    ]
+                    words = VendorRejection(status, headers, b64decode(body), lane_id)
+                    if lane_id is not None and lane_id in self._controller.lanes:
+                        self._words[lane_id] = words
 
 
 _ANY_CALL = Call(0, ())

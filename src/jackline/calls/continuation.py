@@ -80,8 +80,13 @@ class ClientView:
     def saw(self, name: bytes, event: bytes, block_type: str) -> None:
         """Take note of an event that goes out, or of deltas that go out together."""
         if name == BLOCK_DELTA:
-            if self.listening:
-                self._heard_all(event)
+            if self.listening and event.count(b"\n") == 3:
+                self._heard(event)
+            elif self.listening:
+                splitter = EventSplitter()
+                for each in [*splitter.feed(event), splitter.rest]:
+                    if each and self.listening:
+                        self._heard(each)
         elif name == BLOCK_START:
             self.blocks += 1
             self.open_type = block_type
@@ -91,18 +96,14 @@ class ClientView:
             if self.listening and self._text is not None:
                 self._heard(event)
         elif name == BLOCK_STOP:
-            self._block_ended()
+            kind = self.open_type or ""
+            self.open_type = None
+            self.listening = False
+            if kind.endswith(("tool_use", "tool_result")):
+                self.tool_started = self.tool_started or kind == "tool_use"
+                self._server_tool_waits = kind.endswith("tool_use") and kind != "tool_use"
         elif name == MESSAGE_START:
             self.started = True
-
-    def _heard_all(self, deltas: bytes) -> None:
-        if deltas.count(b"\n") == 3:
-            self._heard(deltas)
-            return
-        splitter = EventSplitter()
-        for event in [*splitter.feed(deltas), splitter.rest]:
-            if event and self.listening:
-                self._heard(event)
 
     def _heard(self, event: bytes) -> None:
         """Keep the words of a text block as long as they may be needed."""
@@ -118,18 +119,6 @@ class ClientView:
                 self._text = None
         else:
             self.listening = not self._words
-
-    def _block_ended(self) -> None:
-        kind = self.open_type or ""
-        self.open_type = None
-        self.listening = False
-        if kind == "tool_use":
-            self.tool_started = True
-            self._server_tool_waits = False
-        elif kind.endswith("tool_use"):
-            self._server_tool_waits = True
-        elif kind.endswith("tool_result"):
-            self._server_tool_waits = False
 
     @property
     def text(self) -> str | None:
@@ -190,7 +179,16 @@ class Renumbering:
                 return self._join(event)
             return [*self._close(), StreamItem(name, self._numbered(name, event), block_type)]
         if name == BLOCK_DELTA:
-            return self._delta(item)
+            numbered = self._numbered(name, event)
+            words = words_in(event) if self._tail else ""
+            if words:
+                untold = self._untold(words)
+                if not untold:
+                    return []
+                if untold != words:
+                    index = int(bytes(_event_fields.decode(data_of(numbered))["index"]))
+                    numbered = _text_delta(index, untold)
+            return [StreamItem(name, numbered, block_type)]
         if name == BLOCK_STOP:
             return [StreamItem(name, self._numbered(name, event), block_type)]
         if name == MESSAGE_DELTA:
@@ -211,18 +209,6 @@ class Renumbering:
         index, self._open = self._open, None
         self._tail = ""
         return [StreamItem(BLOCK_STOP, block_stop(index), "text")]
-
-    def _delta(self, item: StreamItem) -> list[StreamItem]:
-        numbered = self._numbered(item.name, item.event)
-        words = words_in(item.event) if self._tail else ""
-        if words:
-            untold = self._untold(words)
-            if not untold:
-                return []
-            if untold != words:
-                index = int(bytes(_event_fields.decode(data_of(numbered))["index"]))
-                numbered = _text_delta(index, untold)
-        return [StreamItem(item.name, numbered, item.block_type)]
 
     def _untold(self, words: str) -> str:
         """The words without the white space that the client has already."""
@@ -288,12 +274,20 @@ def prefilled(body: bytes | bytearray, text: str) -> bytes | None:
     """The request with `text` as the beginning of the answer; None when that is not allowed.
 
     The vendor takes no beginning that ends in white space, so that it is cut off; whoever joins the
-    halves has to know: the words that were sent are `prefill_of(text)`.
+    halves has to know: the words that were sent are `text.rstrip()`.
     """
-    words = prefill_of(text)
+    words = text.rstrip()
     try:
         asked = _asked.decode(body)
-        if not words or not _allowed(asked):
+        config = asked.output_config
+        if not (
+            words
+            and takes_prefill(asked.model)
+            and (asked.thinking is None or asked.thinking.type == "disabled")
+            and (asked.tool_choice is None or asked.tool_choice.type in ("auto", "none"))
+            and _absent(asked.output_format)
+            and (config is None or _absent(config.format))
+        ):
             return None
         said = bytes(asked.messages).rstrip()
         last = next(last_items(said), None)
@@ -305,21 +299,6 @@ def prefilled(body: bytes | bytearray, text: str) -> bytes | None:
     answer = msgspec.json.encode({"role": "assistant", "content": words})
     fields["messages"] = msgspec.Raw(b"%b,%b]" % (said[:-1], answer))
     return msgspec.json.encode(fields)
-
-
-def prefill_of(text: str) -> str:
-    """The words that `prefilled` sends for a text."""
-    return text.rstrip()
-
-
-def _allowed(asked: _Asked) -> bool:
-    return (
-        takes_prefill(asked.model)
-        and (asked.thinking is None or asked.thinking.type == "disabled")
-        and (asked.tool_choice is None or asked.tool_choice.type in ("auto", "none"))
-        and _absent(asked.output_format)
-        and (asked.output_config is None or _absent(asked.output_config.format))
-    )
 
 
 def _absent(value: msgspec.Raw | None) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -19,7 +18,6 @@ import msgspec
 from jackline.calls.stitch import Mode
 from jackline.dialects import TokensUsed
 from jackline.failures import Failure
-from jackline.failures.sentences import duration_in_words, name_of
 from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
 from jackline.lanes import CacheTtl
@@ -35,23 +33,6 @@ class FailedAttempt:
     ended: float
     failure: Failure | None
     why: str = ""
-
-    def in_words(self, number: int) -> str:
-        """One line of the story."""
-        ending = name_of(self.failure) if self.failure is not None else self.why
-        took = duration_in_words(timedelta(seconds=max(0.0, self.ended - self.began)))
-        return f"attempt {number} on {self.lane}: {ending}, after {took}"
-
-
-@dataclass(frozen=True, slots=True)
-class CallAnswer:
-    """What the caller gets: the bytes, what they cost, and how they were come by."""
-
-    body: bytes
-    headers: Headers
-    usage: TokensUsed
-    lane: LaneId
-    attempts: tuple[FailedAttempt, ...] = ()
 
 
 Dialect: TypeAlias = Literal["anthropic", "openai-chat", "openai-responses"]
