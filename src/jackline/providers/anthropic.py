@@ -7,6 +7,7 @@ the name of the model is changed; (3) answers are passed on as they come.
 from __future__ import annotations
 
 from jackline.providers.credential_forms import PassThroughGuard, without_secrets
+from jackline.providers.provider import Provider
 from jackline.providers.sent_request import (
     COMPRESSION,
     allowed,
@@ -17,24 +18,21 @@ from jackline.providers.sent_request import (
     without,
 )
 from jackline.providers.settings import Credential, UpstreamSettings
-from jackline.upstream.interface import ResponseHandler, UpstreamRequest
+from jackline.upstream.interface import UpstreamRequest
 from jackline.upstream.origin import Origin
 
 
-class AnthropicProvider:
+class AnthropicProvider(Provider):
     """One upstream that takes Anthropic's requests as they are."""
 
     is_ready = True
 
     def __init__(self, settings: UpstreamSettings, origin: Origin) -> None:
-        self.origin = origin
+        super().__init__(origin)
         self._passes_through = settings.credential is Credential.PASS_THROUGH
         self._guard = PassThroughGuard(settings, origin)
         self._own = own_headers(settings, key_header=b"x-api-key")
         self._changes_nothing = self._passes_through and not self._own
-
-    async def prepare(self) -> None:
-        """Nothing is needed."""
 
     def render(self, request: UpstreamRequest, model: str) -> UpstreamRequest:
         """The request with this upstream's credential and name of the model."""
@@ -61,15 +59,6 @@ class AnthropicProvider:
             # Nothing was changed, or the model in a body alone: the header lines are still right.
             return request if body is request.body else request._replace(body=body)
         return UpstreamRequest(request.method, target, headers, body)
-
-    def wrap_handler(
-        self,
-        handler: ResponseHandler,
-        request: UpstreamRequest,  # noqa: ARG002 -- the protocol
-        model: str,  # noqa: ARG002 -- the protocol
-    ) -> ResponseHandler:
-        """The handler itself: nothing has to be translated."""
-        return handler
 
     def native_error(self, status: int, body: bytes) -> bytes:  # noqa: ARG002 -- the protocol
         """The error as it came: it is in Anthropic's form."""

@@ -19,7 +19,6 @@ import msgspec
 
 from jackline import __version__
 from jackline.dialects import read_request
-from jackline.dialects.neutral.answer import to_anthropic_error
 from jackline.dialects.neutral.conversation import digest
 from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableError
 from jackline.dialects.neutral.options import AnswerOptions, TargetOptions
@@ -30,7 +29,7 @@ from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator,
 from jackline.dialects.openai_responses.request import to_responses
 from jackline.http1.headers import Headers
 from jackline.providers.credential_forms import PassThroughGuard, without_secrets
-from jackline.providers.provider import UnsupportedRequestError
+from jackline.providers.provider import Provider, UnsupportedRequestError
 from jackline.providers.reasoning import ReasoningStore
 from jackline.providers.sent_request import (
     COMPRESSION,
@@ -131,13 +130,13 @@ def _facts_of(model: str) -> _ModelFacts:
     return next(each for each in _MODELS if re.match(each.names, name))
 
 
-class OpenAiProvider:
+class OpenAiProvider(Provider):
     """One upstream that takes chat completions or responses."""
 
     is_ready = True
 
     def __init__(self, settings: UpstreamSettings, origin: Origin) -> None:
-        self.origin = origin
+        super().__init__(origin)
         self._host = origin.address.host
         self._dialect = _CHAT if settings.kind is UpstreamKind.OPENAI_CHAT else _RESPONSES
         self._passes_through = settings.credential is Credential.PASS_THROUGH
@@ -150,9 +149,6 @@ class OpenAiProvider:
         self._reasoning = ReasoningStore()
         # What `render` has just translated; `wrap_handler` is called next, for the same request.
         self._translated: tuple[bytes | bytearray, str, TranslatedDocument] | None = None
-
-    async def prepare(self) -> None:
-        """Nothing is needed."""
 
     def render(self, request: UpstreamRequest, model: str) -> UpstreamRequest:
         """The request in this upstream's dialect; UnsupportedRequestError if that cannot be."""
@@ -203,10 +199,6 @@ class OpenAiProvider:
             stream=partial(self._dialect.stream, options),
             notes=translated.notes,
         )
-
-    def native_error(self, status: int, body: bytes) -> bytes:
-        """The error in Anthropic's form."""
-        return to_anthropic_error(status, body)
 
     def _is_native(self, request: UpstreamRequest) -> bool:
         """Whether the request is in this upstream's own dialect."""

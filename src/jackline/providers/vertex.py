@@ -19,7 +19,6 @@ import msgspec
 
 from jackline import __version__
 from jackline.dialects import read_request
-from jackline.dialects.neutral.answer import to_anthropic_error
 from jackline.errors import UsageError
 from jackline.providers.clouds import (
     COUNT_TOKENS,
@@ -31,7 +30,7 @@ from jackline.providers.clouds import (
     model_in_path,
     vertex_id,
 )
-from jackline.providers.provider import UnsupportedRequestError
+from jackline.providers.provider import Provider, UnsupportedRequestError
 from jackline.providers.sent_request import (
     BETA,
     configured_headers,
@@ -42,7 +41,7 @@ from jackline.providers.sent_request import (
 )
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.providers.translated_answer import error_type
-from jackline.upstream.interface import ResponseHandler, UpstreamRequest
+from jackline.upstream.interface import UpstreamRequest
 from jackline.upstream.origin import Origin
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -108,13 +107,13 @@ class GoogleCredentials:
             raise UsageError(problem, hint=_LOG_IN) from error
 
 
-class VertexProvider:
+class VertexProvider(Provider):
     """One region of Vertex."""
 
     def __init__(
         self, settings: UpstreamSettings, origin: Origin, environ: Mapping[str, str]
     ) -> None:
-        self.origin = origin
+        super().__init__(origin)
         self._prefix = "" if origin.path.endswith("/v1") else "/v1"
         self._headers = configured_headers(settings)
         host = origin.address.host
@@ -183,15 +182,6 @@ class VertexProvider:
         own = with_own(headers, self._headers)
         return UpstreamRequest(b"POST", target.encode(), own, msgspec.json.encode(members))
 
-    def wrap_handler(
-        self,
-        handler: ResponseHandler,
-        request: UpstreamRequest,  # noqa: ARG002 -- the protocol
-        model: str,  # noqa: ARG002 -- the protocol
-    ) -> ResponseHandler:
-        """The handler itself: Vertex answers as Anthropic does."""
-        return handler
-
     def native_error(self, status: int, body: bytes) -> bytes:
         """The error in Anthropic's form, which errors of the model have anyway."""
-        return body if error_type(body) == "error" else to_anthropic_error(status, body)
+        return body if error_type(body) == "error" else super().native_error(status, body)

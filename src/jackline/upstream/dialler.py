@@ -48,7 +48,11 @@ def _covers(entry: str, address: Address) -> bool:
     if entry == "*":
         return True
     with suppress(ValueError):  # most entries are names
-        return _is_within(address.host, ipaddress.ip_network(entry, strict=False))
+        network = ipaddress.ip_network(entry, strict=False)
+        try:
+            return ipaddress.ip_address(address.host) in network
+        except ValueError:  # the host is a name
+            return False
     host, colon, port = entry.rpartition(":")
     if colon and port.isdigit() and "]" not in port:
         if int(port) != address.port:
@@ -56,13 +60,6 @@ def _covers(entry: str, address: Address) -> bool:
         entry = host
     entry = entry.strip("[]").removeprefix("*").lstrip(".")
     return address.host == entry or address.host.endswith(f".{entry}")
-
-
-def _is_within(host: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
-    try:
-        return ipaddress.ip_address(host) in network
-    except ValueError:  # the host is a name
-        return False
 
 
 class ProxyTunnel(asyncio.Protocol):
@@ -185,23 +182,20 @@ async def _first(
 async def _clear_away(
     started: list[asyncio.Task[asyncio.Transport]], winner: asyncio.Transport | None
 ) -> None:
+    def drop_late_winner(task: asyncio.Task[asyncio.Transport]) -> None:
+        # `exception()` also marks the error as seen for the loop.
+        if not task.cancelled() and task.exception() is None and task.result() is not winner:
+            task.result().abort()
+
     for task in started:
         task.cancel()
-        task.add_done_callback(lambda done: _drop_if_won_late(done, winner))
+        task.add_done_callback(drop_late_winner)
     try:
         await asyncio.wait(started)
     except asyncio.CancelledError:
         if winner is not None:
             winner.abort()
         raise
-
-
-def _drop_if_won_late(
-    task: asyncio.Task[asyncio.Transport], winner: asyncio.Transport | None
-) -> None:
-    # `exception()` also marks the error as seen for the loop.
-    if not task.cancelled() and task.exception() is None and task.result() is not winner:
-        task.result().abort()
 
 
 async def _connect(place: SocketAddress) -> asyncio.Transport:
@@ -249,7 +243,13 @@ class Dialler:
 
     async def _open(self, protocol: asyncio.Protocol, places: list[SocketAddress]) -> None:
         origin = self._origin
-        context = self._tls() if origin.address.scheme == "https" else None
+        context = None
+        if origin.address.scheme == "https":
+            if self._context is None:
+                own = origin.ca_file or os.environ.get("SSL_CERT_FILE") or None
+                self._context = ssl.create_default_context(cafile=own)
+                self._context.set_alpn_protocols(["http/1.1"])
+            context = self._context
         transport = await first_connected(places)
         is_handed_over = False
         try:
@@ -272,10 +272,3 @@ class Dialler:
         finally:
             if not is_handed_over:
                 transport.abort()
-
-    def _tls(self) -> ssl.SSLContext:
-        if self._context is None:
-            own = self._origin.ca_file or os.environ.get("SSL_CERT_FILE") or None
-            self._context = ssl.create_default_context(cafile=own)
-            self._context.set_alpn_protocols(["http/1.1"])
-        return self._context

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping
-from typing import Protocol, cast
+from typing import cast
 
 from jackline.errors import InternalError
 from jackline.http1.headers import request_lines
@@ -102,18 +102,6 @@ class HttpAttempt:
             self.end().broke(error)
 
 
-class _Owner(Protocol):
-    """Who owns a connection: is called when it is free, has something to write, or is lost."""
-
-    def free(self, connection: Connection) -> None: ...
-
-    def flush_soon(self, connection: Connection) -> None: ...
-
-    def lost(self, connection: Connection) -> None: ...
-
-    def resend(self, attempt: HttpAttempt) -> None: ...
-
-
 class Connection(asyncio.Protocol):
     """One connection to an origin."""
 
@@ -121,8 +109,8 @@ class Connection(asyncio.Protocol):
         "_attempt",
         "_is_held",
         "_is_left",
-        "_owner",
         "_parser",
+        "_pool",
         "_rest",
         "_transport",
         "_unsent",
@@ -130,8 +118,8 @@ class Connection(asyncio.Protocol):
         "idle_since",
     )
 
-    def __init__(self, owner: _Owner) -> None:
-        self._owner = owner
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
         self._parser = ResponseParser()
         self._transport: asyncio.Transport | None = None
         self._attempt: HttpAttempt | None = None
@@ -163,12 +151,12 @@ class Connection(asyncio.Protocol):
             # At the end of the turn, with those of the other connections: the first write wakes
             # the peer up, and that is most of its cost.
             self._unsent = (attempt.head + body if body else attempt.head,)
-            self._owner.flush_soon(self)
+            self._pool.flush_soon(self)
             return
         # Together: a head that goes alone wakes the peer up for nothing.
         if len(body) <= PIECE_BYTES:
             self._unsent = (attempt.head, body)
-            self._owner.flush_soon(self)
+            self._pool.flush_soon(self)
             return
         whole = memoryview(body)
         self._rest = whole[PIECE_BYTES:]
@@ -284,7 +272,7 @@ class Connection(asyncio.Protocol):
             if is_paused:
                 transport.resume_reading()
             self._was_used = True
-            self._owner.free(self)
+            self._pool.free(self)
         else:
             self._leave()
         handler.ended()
@@ -301,7 +289,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is no more."""
         self._transport = None
-        self._owner.lost(self)
+        self._pool.lost(self)
         self._gone(exc)
         self._parser.close()
 
@@ -321,7 +309,7 @@ class Connection(asyncio.Protocol):
             attempt.break_off(error)
         elif self._was_used:
             attempt.connection = None
-            self._owner.resend(attempt)
+            self._pool.dial(attempt)
         else:
             attempt.break_off(cause if isinstance(cause, OSError) else NoAnswerError())
 
@@ -355,7 +343,7 @@ class ConnectionPool:
             if connection.is_usable:
                 connection.send(attempt)
                 return attempt
-        self._dial(attempt)
+        self.dial(attempt)
         return attempt
 
     async def close(self) -> None:
@@ -377,7 +365,8 @@ class ConnectionPool:
 
     # --- opening ---
 
-    def _dial(self, attempt: HttpAttempt) -> None:
+    def dial(self, attempt: HttpAttempt) -> None:
+        """Send the attempt on a new connection."""
         loop = self._loop = asyncio.get_running_loop()
         if self._emptied is not None:
             loop.call_soon(attempt.break_off, ClosedHereError(_CLOSING))
@@ -399,16 +388,12 @@ class ConnectionPool:
 
     def _dialled(self, task: asyncio.Task[None]) -> None:
         attempt = self._dialling.pop(task)
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is None:
-            return
+        error = None if task.cancelled() else task.exception()
         if isinstance(error, OSError):
             attempt.break_off(error)
-            return
-        attempt.break_off(ClosedHereError("connecting failed in an unforeseen way"))
-        raise error
+        elif error is not None:
+            attempt.break_off(ClosedHereError("connecting failed in an unforeseen way"))
+            raise error
 
     # --- called by connections ---
 
@@ -440,10 +425,6 @@ class ConnectionPool:
         self.idle.pop(connection, None)
         if not self.all and self._emptied is not None:
             self._emptied.set()
-
-    def resend(self, attempt: HttpAttempt) -> None:
-        """Send the attempt on a new connection."""
-        self._dial(attempt)
 
     def _drop_idle(self) -> None:
         self._timer = None

@@ -76,11 +76,20 @@ class Origin:
                 hint="Write it as https://host/path and send credentials as headers.",
             )
         object.__setattr__(self, "address", _address(parts, "upstream"))
-        object.__setattr__(self, "path", _plain_path(parts))
+        path = parts.path.rstrip("/")
+        if parts.query or parts.fragment or not path.isascii() or any(c <= " " for c in path):
+            raise BadArgumentError(
+                "The address of an upstream may hold a path, but no query, fragment or blank.",
+                hint="Write it as https://host/path.",
+            )
+        object.__setattr__(self, "path", path)
         proxy, credentials = None, None
         if self.proxy is not None and not self.address.is_loopback:
             parts = _split(self.proxy, "proxy", ("http",))
-            proxy, credentials = _address(parts, "proxy"), _credentials(parts)
+            proxy = _address(parts, "proxy")
+            if parts.username is not None:
+                pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+                credentials = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
         object.__setattr__(self, "proxy_address", proxy)
         object.__setattr__(self, "proxy_credentials", credentials)
 
@@ -122,20 +131,3 @@ def _address(parts: SplitResult, what: str) -> Address:
     if any(mark in host for mark in " \t\r\n\0"):
         raise _unusable(what, (parts.scheme,))
     return Address(parts.scheme, host, port)
-
-
-def _plain_path(parts: SplitResult) -> str:
-    path = parts.path.rstrip("/")
-    if parts.query or parts.fragment or not path.isascii() or any(c <= " " for c in path):
-        raise BadArgumentError(
-            "The address of an upstream may hold a path, but no query, fragment or blank.",
-            hint="Write it as https://host/path.",
-        )
-    return path
-
-
-def _credentials(parts: SplitResult) -> str | None:
-    if parts.username is None:
-        return None
-    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return "Basic " + base64.b64encode(pair.encode()).decode("ascii")
