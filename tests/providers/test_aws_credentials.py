@@ -15,7 +15,8 @@ from jackline.errors import UsageError
 from jackline.event_loop import run
 from jackline.providers.bedrock import AwsCredentials, AwsKeys
 from jackline.providers.provided_upstream import provider_for
-from jackline.providers.provider import Provider, UnsupportedRequestError
+from jackline.providers.provider import Provider
+from jackline.providers.sent_request import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.providers.exchanges import answer, call, exchange, replying
 

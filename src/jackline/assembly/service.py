@@ -64,8 +64,13 @@ from jackline.gateway.listener import Listener
 from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
-from jackline.gateway.status_picture import LaneDrain, LiveCalls
-from jackline.gateway.status_report import PageFacts, ReportSources, StatusReport, in_trouble
+from jackline.gateway.status_report import (
+    LiveCalls,
+    PageFacts,
+    ReportSources,
+    StatusReport,
+    in_trouble,
+)
 from jackline.gateway.traced_intake import TracedIntake
 from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
@@ -291,7 +296,7 @@ class Service:
             b"/_jackline/use": self._hand_orders.use,
             b"/_jackline/back": self._hand_orders.back,
             b"/_jackline/pause": self._hand_orders.pause,
-            b"/_jackline/drain": LaneDrain(self.desk, self._hand_orders).drain,
+            b"/_jackline/drain": self._hand_orders.drain,
             b"/_jackline/resume": self._hand_orders.resume,
             b"/_jackline/probe": self._hand_orders.probe,
         }

@@ -238,7 +238,19 @@ def conversation_of(who: Who | None, body: bytes | bytearray) -> str:
     """
     if who is None and body.rfind(_MARK) < 0:
         return ""
-    first = _first_message(body)
+    first, found = "", _MESSAGES.search(body)
+    if found is not None:
+        beginning = bytes(body[found.end() : found.end() + _BEGINNING])
+        # The mark moves on with each turn; the first message stays.
+        if _MARK in beginning:
+            beginning = _MARK_WRITTEN.sub(b"", beginning)
+        # One letter for each byte, whatever they mean: so a cut falls where it was counted.
+        text = beginning.decode("latin-1")
+        try:
+            _, end = _first_of(text)
+        except (ValueError, RecursionError):
+            end = len(text)  # it is longer than what is read
+        first = _digest(text[: min(end, _DISTINCT_BY)].encode("latin-1"))
     if who is None:
         return first
     return f"{who[0]}/{who[1] or ''}/{first}"
@@ -248,23 +260,6 @@ def begins_conversation(body: bytes | bytearray) -> bool:
     """Whether the model has not answered yet; where it has, that is near the beginning."""
     # Finding a word takes half the time of matching a pattern in a long first message.
     return body.find(_SPOKEN) < 0 or _ANSWERED.search(body) is None
-
-
-def _first_message(body: bytes | bytearray) -> str:
-    found = _MESSAGES.search(body)
-    if found is None:
-        return ""
-    beginning = bytes(body[found.end() : found.end() + _BEGINNING])
-    # The mark moves on with each turn; the first message stays.
-    if _MARK in beginning:
-        beginning = _MARK_WRITTEN.sub(b"", beginning)
-    # One letter for each byte, whatever they mean: so a cut falls where it was counted.
-    text = beginning.decode("latin-1")
-    try:
-        _, end = _first_of(text)
-    except (ValueError, RecursionError):
-        end = len(text)  # it is longer than what is read
-    return _digest(text[: min(end, _DISTINCT_BY)].encode("latin-1"))
 
 
 def prefix_of(body: bytes | bytearray) -> Prefix:

@@ -391,7 +391,14 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come."""
         if self._reads_body:
-            self._consume_body(nbytes)
+            parser = self._parser
+            parser.filled(nbytes)
+            if parser.stage is _COMPLETE:
+                self._hand_over(*parser.take())
+            else:
+                self.deadline = self._body_deadline()
+                if parser.held != self._held:
+                    self._count_held()
             return
         if self.phase is _FAREWELL:
             return
@@ -515,10 +522,21 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Its deadline has passed."""
         if self.phase is not _READING:
             self.hang_up()
-        elif self._parser.stage is not _NOTHING:
-            self._refuse(self._too_slow())
-        else:
+        elif self._parser.stage is _NOTHING:
             self.close()
+        else:
+            limits = self._listener.limits
+            words = (
+                f"The headers did not come within {limits.header_time:g} s. Send them faster, or"
+                " raise `limits.header_time` in jackline.toml."
+            )
+            if self._parser.stage is _BODY:
+                words = (
+                    f"Nothing of the body came for {limits.body_pause:g} s, or less than"
+                    f" {limits.body_pace} bytes a second. Send it faster, or change"
+                    " `limits.body_pause` and `limits.body_pace` in jackline.toml."
+                )
+            self._refuse(RequestRefusal(408, words))
 
     def give_way(self) -> None:
         """All connections together hold too much, and this one has held most for longest."""
@@ -536,16 +554,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         )
 
     # --- reading ---
-
-    def _consume_body(self, size: int) -> None:
-        parser = self._parser
-        parser.filled(size)
-        if parser.stage is _COMPLETE:
-            self._hand_over(*parser.take())
-        else:
-            self.deadline = self._body_deadline()
-            if parser.held != self._held:
-                self._count_held()
 
     def _body_deadline(self) -> float:
         limits = self._listener.limits
@@ -615,21 +623,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._count_held()
         if stage is _BODY and self.phase is _READING:
             self.deadline = self._body_deadline()
-
-    def _too_slow(self) -> RequestRefusal:
-        limits = self._listener.limits
-        if self._parser.stage is _BODY:
-            return RequestRefusal(
-                408,
-                f"Nothing of the body came for {limits.body_pause:g} s, or less than"
-                f" {limits.body_pace} bytes a second. Send it faster, or change"
-                " `limits.body_pause` and `limits.body_pace` in jackline.toml.",
-            )
-        return RequestRefusal(
-            408,
-            f"The headers did not come within {limits.header_time:g} s. Send them faster, or"
-            " raise `limits.header_time` in jackline.toml.",
-        )
 
     def _store(self, data: Packet) -> None:
         if self._ahead is None:

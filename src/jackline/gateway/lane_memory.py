@@ -39,19 +39,26 @@ _MOST_HEADERS = 40
 
 def redacted_walls(walls: Sequence[Json]) -> list[Json]:
     """The exported answer at each lane's wall without what could be a secret."""
-    return [each for each in map(_without_secrets, walls) if each is not None]
-
-
-def _without_secrets(wall: Json) -> Json:
-    lane = saved_lane(wall)
-    match wall:
-        case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
-            blanked = _blanked(packed)
-            if blanked is not None and lane is not None:
-                headers: list[Json] = [pair for pair in pairs if _is_limit_header(pair)]
-                words = {"status": status, "headers": headers[:_MOST_HEADERS], "body": blanked}
-                return {**lane._asdict(), **words}
-    return None
+    found: list[Json] = []
+    for wall in walls:
+        lane = saved_lane(wall)
+        match wall:
+            case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
+                blanked = _blanked(packed)
+                if blanked is None or lane is None:
+                    continue
+                headers: list[Json] = []
+                for pair in pairs:
+                    match pair:
+                        case [str(name), str(value)]:
+                            # In the form that limits have: no secret and no text fits.
+                            is_known = name.lower().startswith(_SAVED) and len(name) <= 100
+                            if is_known and _LIMIT_VALUE.fullmatch(value) is not None:
+                                headers.append(pair)
+                kept: Json = headers[:_MOST_HEADERS]
+                words = {"status": status, "headers": kept, "body": blanked}
+                found.append({**lane._asdict(), **words})
+    return found
 
 
 # All lanes of an account have the same text, and all lanes are saved when one of them changes.
@@ -62,15 +69,6 @@ def _blanked(packed: str) -> str | None:
     except (binascii.Error, UnicodeDecodeError):
         return None
     return b64encode(redact(body, len(body)).encode()).decode()
-
-
-def _is_limit_header(pair: Json) -> bool:
-    """Whether a header reports limits, in the form that limits have: no secret and no text fits."""
-    match pair:
-        case [str(name), str(value)]:
-            known = name.lower().startswith(_SAVED) and len(name) <= 100
-            return known and _LIMIT_VALUE.fullmatch(value) is not None
-    return False
 
 
 _log = logging.getLogger("jackline")

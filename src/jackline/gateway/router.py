@@ -254,11 +254,12 @@ class Router:
             if upstream is None:
                 _refuse(exchange, gateway_refusal(403, _MODEL_CALLS_ONLY))
                 return
-            no = self._desk.no_room_for(exchange.body)
-            if no is not None:
-                _refuse(exchange, no)
+            # Its body is held beside those of all that is under way.
+            size = len(exchange.body)
+            if not self._desk.take_room(size):
+                _refuse(exchange, self._desk.no_room())
                 return
-            release = self._desk.hold(len(exchange.body))
+            release = partial(self._desk.hold_more, -size)
             relay = Relay(exchange, LaneId(upstream.name, "relay"), release)
             relay.start(self._upstream, target)
 

@@ -43,8 +43,9 @@ from jackline.providers.clouds import (
     missing_library,
     model_in_path,
 )
-from jackline.providers.provider import Provider, UnsupportedRequestError
+from jackline.providers.provider import Provider
 from jackline.providers.sent_request import (
+    UnsupportedRequestError,
     configured_headers,
     own_secret,
     plain_body,

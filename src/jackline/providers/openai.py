@@ -29,10 +29,11 @@ from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator,
 from jackline.dialects.openai_responses.request import to_responses
 from jackline.http1.headers import Headers
 from jackline.providers.credential_forms import PassThroughGuard, without_secrets
-from jackline.providers.provider import Provider, UnsupportedRequestError
+from jackline.providers.provider import Provider
 from jackline.providers.reasoning import ReasoningStore
 from jackline.providers.sent_request import (
     COMPRESSION,
+    UnsupportedRequestError,
     allowed,
     bearer_of,
     own_headers,

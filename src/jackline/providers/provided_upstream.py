@@ -17,17 +17,17 @@ from functools import partial
 
 from jackline.errors import InternalError, JacklineError, UsageError
 from jackline.lane_id import LaneId
-from jackline.providers.anthropic import AnthropicProvider
 from jackline.providers.bedrock import BedrockProvider
+from jackline.providers.credential_forms import WrongVendorError
 from jackline.providers.openai import OpenAiProvider
-from jackline.providers.provider import Provider, UnsupportedRequestError, WrongVendorError
+from jackline.providers.provider import AnthropicProvider, Provider
 from jackline.providers.reasoning import (
     FOR_CLAUDE,
     FOR_RESPONSES,
     ReasoningRetry,
     RefusedSignatures,
 )
-from jackline.providers.sent_request import with_hours
+from jackline.providers.sent_request import UnsupportedRequestError, with_hours
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.vertex import VertexProvider
 from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, DecompressionTurns

@@ -15,7 +15,6 @@ import msgspec
 from jackline.dialects.cache_marks import with_hour_marks
 from jackline.errors import UsageError
 from jackline.http1.headers import Headers
-from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.upstream.interface import UpstreamRequest
 
@@ -75,6 +74,10 @@ _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _FIRST_IS_MODEL = re.compile(rb'\{\s*"model"\s*:\s*"([^"\\]*)"')
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+class UnsupportedRequestError(ValueError):
+    """This upstream cannot serve this request; another one may."""
 
 
 def allowed(headers: Headers) -> list[tuple[bytes, bytes]]:

@@ -30,9 +30,10 @@ from jackline.providers.clouds import (
     model_in_path,
     vertex_id,
 )
-from jackline.providers.provider import Provider, UnsupportedRequestError
+from jackline.providers.provider import Provider
 from jackline.providers.sent_request import (
     BETA,
+    UnsupportedRequestError,
     configured_headers,
     own_secret,
     plain_body,
