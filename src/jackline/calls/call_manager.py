@@ -35,7 +35,6 @@ from jackline.failures.sentences import explain, name_of
 from jackline.lane_id import LaneId
 from jackline.lanes import (
     Call,
-    CallUsage,
     LaneController,
     LaneDecision,
     LaneSettings,
@@ -492,14 +491,7 @@ class CallManager:
         call = attempt.call
         self._close(attempt)
         self._calls.pop(call.number, None)
-        used = call.end(attempt.lane, shortened=False)
-        usage = CallUsage(
-            used.input,
-            used.output,
-            used.cache_read,
-            used.cache_creation,
-            used.cache_creation_1h,
-        )
+        usage = call.end(attempt.lane, shortened=False)
         self.reports += 1
         now = self._clock.steady()
         self._obey(self.controller.finished(now, attempt.permit, usage, attempt.lowered))

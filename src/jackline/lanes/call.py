@@ -50,17 +50,6 @@ class Call(msgspec.Struct, frozen=True):
     login: bool = False
 
 
-class CallUsage(msgspec.Struct, frozen=True):
-    """What an answer cost; `input_tokens` are those that were neither read nor written."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read: int = 0
-    cache_written: int = 0
-    # The part of what was written that lives for an hour.
-    cache_written_1h: int = 0
-
-
 class Send(msgspec.Struct, frozen=True):
     """Send this call on this lane now, and report everything about it under `permit`."""
 

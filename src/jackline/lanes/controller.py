@@ -15,10 +15,11 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
+from jackline.dialects.tokens_used import TokensUsed
 from jackline.failures import Failure
 from jackline.lane_id import LaneId
 from jackline.lanes.breaker import FLOWING
-from jackline.lanes.call import Call, CallUsage, LaneAttempt, LaneDecision, LaneWait, Refuse, Send
+from jackline.lanes.call import Call, LaneAttempt, LaneDecision, LaneWait, Refuse, Send
 from jackline.lanes.lane import Draw, Lane
 from jackline.lanes.prompt_caches import CacheState
 from jackline.lanes.queue import (
@@ -197,7 +198,7 @@ class LaneController:
         self,
         now: float,
         permit: int,
-        usage: CallUsage,
+        usage: TokensUsed,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> LaneDecision:
         """The call is answered; with headers, if it came whole and no first byte was reported."""

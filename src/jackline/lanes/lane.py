@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TypeAlias
 
+from jackline.dialects.tokens_used import TokensUsed
 from jackline.failures import Failure, Kind
 from jackline.failures.sentences import name_of
 from jackline.lanes.breaker import FLOWING, LaneEvent, LaneHealth, after
-from jackline.lanes.call import Call, CallUsage, LaneAttempt, LaneWait
+from jackline.lanes.call import Call, LaneAttempt, LaneWait
 from jackline.lanes.patience import HedgeBudget, LearnedPatience
 from jackline.lanes.prompt_caches import HourCaches, PromptCaches, prompt_tokens
 from jackline.lanes.rate_limits import Allowance
@@ -409,12 +410,12 @@ class Lane:
         self.health.woke_up()
         self.window.restart(first, self._carried, now)
 
-    def finished(self, attempt: LaneAttempt, usage: CallUsage, now: float) -> None:
+    def finished(self, attempt: LaneAttempt, usage: TokensUsed, now: float) -> None:
         """The whole answer came."""
         self._close(attempt, now)
         self.heard_at = now
         caches = self.caches
-        self.allowance.answered(attempt, caches.counted(usage), usage.output_tokens, now)
+        self.allowance.answered(attempt, caches.counted(usage), usage.output, now)
         caches.answered(attempt.call, attempt.sent_at, attempt.expected_read, usage)
         self.health.answered()
         self.hedges.answered()

@@ -19,7 +19,8 @@ from enum import IntEnum
 
 import msgspec
 
-from jackline.lanes.call import Call, CallUsage
+from jackline.dialects.tokens_used import TokensUsed
+from jackline.lanes.call import Call
 from jackline.lanes.settings import CacheTtl
 
 # In seconds: how long an entry lives after it was last used, if its writer asked for nothing else.
@@ -157,9 +158,9 @@ class PromptCaches:
         is_warm = known is not None and now < known.until - _NEAR_END
         return 0.0 if is_warm else until
 
-    def counted(self, usage: CallUsage) -> int:
+    def counted(self, usage: TokensUsed) -> int:
         """What an answer has taken of the input limit."""
-        counted = usage.input_tokens + usage.cache_written
+        counted = usage.input + usage.cache_creation
         return counted + usage.cache_read if self.reads_count else counted
 
     # --- learning -------------------------------------------------------------------------
@@ -179,16 +180,16 @@ class PromptCaches:
             prefix.carrier = None
             self.released.append(call.prefix)
 
-    def answered(self, call: Call, sent_at: float, expected_read: float, usage: CallUsage) -> None:
+    def answered(self, call: Call, sent_at: float, expected_read: float, usage: TokensUsed) -> None:
         """Learn from a whole answer."""
-        if usage.cache_read or usage.cache_written:
+        if usage.cache_read or usage.cache_creation:
             self.in_use = True
         if call.prefix:
             self._learn_prefix(call, sent_at, usage)
         if call.conversation and self.in_use:
             self._learn(call, sent_at, expected_read, usage)
 
-    def _learn(self, call: Call, sent_at: float, expected_read: float, usage: CallUsage) -> None:
+    def _learn(self, call: Call, sent_at: float, expected_read: float, usage: TokensUsed) -> None:
         name = call.conversation
         known = self.conversations.pop(name, None)
         life = _life(usage, known.life if known is not None else SHORT_LIFE)
@@ -197,7 +198,7 @@ class PromptCaches:
             misses = 0
         elif expected_read:
             misses += 1
-        cached = usage.cache_read + usage.cache_written
+        cached = usage.cache_read + usage.cache_creation
         if known is not None and known.until > sent_at + life and known.cached > cached:
             # An answer to something that was sent earlier says nothing about what came since.
             self.conversations[name] = known
@@ -209,19 +210,19 @@ class PromptCaches:
             sent_at + life,
             life,
             call.input_tokens,
-            usage.input_tokens + cached,
+            usage.input + cached,
             misses,
         )
         if len(self.conversations) > _MOST_CONVERSATIONS:
             del self.conversations[next(iter(self.conversations))]
 
-    def _learn_prefix(self, call: Call, sent_at: float, usage: CallUsage) -> None:
+    def _learn_prefix(self, call: Call, sent_at: float, usage: TokensUsed) -> None:
         prefix = self._prefixes.get(call.prefix)
         if prefix is None:
             return
         prefix.life = _life(usage, prefix.life)
         # Whatever the marks of the request say: the vendor may not cache it.
-        prefix.is_cached = usage.cache_read + usage.cache_written >= _HIT * prefix.tokens
+        prefix.is_cached = usage.cache_read + usage.cache_creation >= _HIT * prefix.tokens
         if prefix.is_cached:
             # Whoever reads or writes what comes behind it lets it live on.
             prefix.until = max(prefix.until, sent_at + prefix.life)
@@ -268,11 +269,11 @@ def counted_until(known: CachedConversation) -> float:
     return known.until - _NEAR_END
 
 
-def _life(usage: CallUsage, before: float) -> float:
+def _life(usage: TokensUsed, before: float) -> float:
     """How long what an answer has cached lives: the shortest part of it is the first to go."""
-    if usage.cache_written > usage.cache_written_1h:
+    if usage.cache_creation > usage.cache_creation_1h:
         return SHORT_LIFE
-    return LONG_LIFE if usage.cache_written_1h else before
+    return LONG_LIFE if usage.cache_creation_1h else before
 
 
 _MOST_HOUR_CONVERSATIONS = 5_000
