@@ -16,6 +16,7 @@ import pytest
 from jackline.calls import CallRequest, HoldLimits
 from jackline.calls.request import Dialect
 from jackline.errors import GaveUpError
+from jackline.lanes import Call
 from jackline.states import LaneState
 from jackline.testing import Step
 from jackline.upstream.interface import UpstreamRequest
@@ -33,10 +34,8 @@ def _ask(
     request = CallRequest(
         "jl_words",
         UpstreamRequest(b"POST", b"/v1/messages", (), json.dumps(body).encode()),
-        (lane_id("first"),),
-        stream=stream,
+        Call(0, (lane_id("first"),), stream=stream, max_tokens=100),
         dialect=dialect,
-        max_tokens=100,
         hold=HoldLimits(quota=1e9, other=1e9),
     )
     return asyncio.create_task(complete_call(world.carrier, request))
@@ -98,7 +97,8 @@ def test_no_form_of_repeated_words_parks_a_lane(status: int, text: str, packed: 
     message = UpstreamRequest(
         b"POST", b"/v1/messages", headers, gzip.compress(body) if packed else body
     )
-    request = CallRequest("jl_words", message, (lane_id("first"),), stream=False, max_tokens=100)
+    call = Call(0, (lane_id("first"),), stream=False, max_tokens=100)
+    request = CallRequest("jl_words", message, call)
 
     async def scene(world: World) -> None:
         task = asyncio.create_task(complete_call(world.carrier, request))
@@ -140,7 +140,8 @@ def test_repeated_words_of_the_target_or_a_header_park_no_lane(
 ) -> None:
     pairs = tuple((name.encode(), value.encode()) for name, value in headers.items())
     message = UpstreamRequest(b"POST", target.encode(), pairs, b'{"model":"claude","messages":[]}')
-    request = CallRequest("jl_words", message, (lane_id("first"),), stream=False, max_tokens=100)
+    call = Call(0, (lane_id("first"),), stream=False, max_tokens=100)
+    request = CallRequest("jl_words", message, call)
 
     async def scene(world: World) -> None:
         task = asyncio.create_task(complete_call(world.carrier, request))
@@ -155,7 +156,8 @@ def test_repeated_words_of_the_target_or_a_header_park_no_lane(
 def test_a_header_of_every_sdk_does_not_hide_a_vendors_time_out() -> None:
     headers = ((b"X-Stainless-Timeout", b"600"), (b"x-stainless-read-timeout", b"600"))
     message = UpstreamRequest(b"POST", b"/v1/messages?beta=true", headers, b'{"model":"claude"}')
-    request = CallRequest("jl_words", message, (lane_id("first"),), stream=False, max_tokens=100)
+    call = Call(0, (lane_id("first"),), stream=False, max_tokens=100)
+    request = CallRequest("jl_words", message, call)
 
     async def scene(world: World) -> None:
         task = asyncio.create_task(complete_call(world.carrier, request))

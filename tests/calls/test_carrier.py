@@ -71,9 +71,7 @@ class World:
         request = CallRequest(
             "jl_test",
             UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-            tuple(map(lane_id, lanes or ("first",))),
-            input_tokens=100,
-            max_tokens=100,
+            Call(0, tuple(map(lane_id, lanes or ("first",))), input_tokens=100, max_tokens=100),
             hold=hold or HoldLimits(),
         )
         return asyncio.create_task(complete_call(self.carrier, request))
@@ -264,7 +262,8 @@ def test_a_cap_lets_only_so_many_of_its_key_be_under_way() -> None:
             cap = ((("session", key), 2),)
             return asyncio.create_task(
                 complete_call(
-                    world.carrier, CallRequest("jl_test", message, (lane_id("first"),), caps=cap)
+                    world.carrier,
+                    CallRequest("jl_test", message, Call(0, (lane_id("first"),)), caps=cap),
                 )
             )
 
@@ -343,7 +342,7 @@ def test_a_call_that_cannot_be_taken_on_leaves_nothing_behind(
         request = CallRequest(
             "jl_test",
             UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-            (lane_id("first"),),
+            Call(0, (lane_id("first"),)),
             caps=caps,
         )
         async with carrier:
@@ -372,7 +371,7 @@ def test_a_receiver_that_fails_costs_no_permit() -> None:
     async def scene(world: World) -> None:
         message = UpstreamRequest(b"POST", b"/v1/messages", (), b"{}")
         failing = Failing(asyncio.get_running_loop().create_future())
-        world.carrier.submit(CallRequest("jl_test", message, (lane_id("first"),)), failing)
+        world.carrier.submit(CallRequest("jl_test", message, Call(0, (lane_id("first"),))), failing)
         for _ in range(20):
             await world.clock.advance(0.5)
         assert world.carrier.under_way == 0

@@ -8,6 +8,7 @@ import pytest
 
 from jackline.calls import CallRequest, HoldLimits
 from jackline.errors import GaveUpError
+from jackline.lanes import Call
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from jackline.upstream.interface import UpstreamRequest
@@ -35,11 +36,14 @@ def ask(
     request = CallRequest(
         "jl_test",
         UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-        tuple(map(lane_id, lanes or ("first",))),
+        Call(
+            0,
+            tuple(map(lane_id, lanes or ("first",))),
+            stream=stream,
+            input_tokens=PROMPT,
+            max_tokens=100,
+        ),
         last_resorts=tuple(map(lane_id, last)),
-        stream=stream,
-        input_tokens=PROMPT,
-        max_tokens=100,
         hold=HoldLimits(other=hold),
     )
     return asyncio.create_task(complete_call(world.carrier, request))

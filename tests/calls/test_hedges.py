@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from jackline.calls import CallRequest
 from jackline.errors import JacklineError
+from jackline.lanes import Call
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from jackline.upstream.interface import UpstreamRequest
@@ -123,7 +124,7 @@ def test_who_is_refused_with_a_credential_of_its_own_is_not_served_with_ours_bes
         request = CallRequest(
             "jl_test",
             UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-            (lane_id("first"), lane_id("second")),
+            Call(0, (lane_id("first"), lane_id("second"))),
             own_key=(lane_id("second"),),
         )
         task = asyncio.create_task(complete_call(world.carrier, request))

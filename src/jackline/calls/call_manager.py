@@ -34,7 +34,6 @@ from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.sentences import explain, name_of
 from jackline.lane_id import LaneId
 from jackline.lanes import (
-    Call,
     LaneController,
     LaneDecision,
     LaneSettings,
@@ -195,24 +194,8 @@ class CallManager:
     # --- carrying out decisions -----------------------------------------------------------------
 
     def _line_up(self, call: PendingCall, now: float) -> None:
-        request = call.request
-        entry = Call(
-            call.number,
-            call.lanes,
-            request.remaining,
-            request.input_tokens,
-            request.max_tokens,
-            request.stream,
-            request.since,
-            request.leaves_at,
-            request.hurries_at,
-            request.conversation,
-            request.prefix,
-            request.prefix_tokens,
-            request.begins,
-            request.cache_ttl,
-            request.login,
-        )
+        entry = call.request.call
+        entry.id, entry.lanes = call.number, call.lanes
         self._obey(self.controller.submit(now, entry))
         if call.attempt is None and not call.over:
             self.follow_clock()
@@ -528,7 +511,7 @@ class CallManager:
         tokens, lost = 0, False
         if attempt.status is not None and 200 <= attempt.status < 300:
             says_error = False
-            if call.request.stream:
+            if call.request.call.stream:
                 used = attempt.stitch.usage
                 tokens = used.input + used.output + used.cache_read + used.cache_creation
                 says_error = attempt.stitch.error_event is not None
@@ -538,7 +521,7 @@ class CallManager:
         repair, mended = None, True
         if not call.in_flight:
             # Else the other attempt goes on, from its own beginning.
-            repair = call.stitch.broke() if call.request.stream else None
+            repair = call.stitch.broke() if call.request.call.stream else None
             mended = self._mend(call, repair)
         last_resorts = call.last_resorts
         if (
@@ -630,7 +613,7 @@ class CallManager:
             self._obey(self.controller.aborted(self._clock.steady(), call.number))
             self._free(call)
             return
-        repair = call.stitch.broke() if call.request.stream else None
+        repair = call.stitch.broke() if call.request.call.stream else None
         if not self._mend(call, repair):
             self._settle(attempt, repair, None)
 

@@ -83,12 +83,13 @@ class PendingCall:
         # not wait for the collector.
         self.receiver: Receiver | None = receiver
         # What it is submitted with; from then on the controller has its lanes.
-        self.lanes = request.lanes
+        self.lanes = request.call.lanes
         self.last_resorts = request.last_resorts
         self.own_key = request.own_key
         self.unproven = request.unproven
-        self.submitted = now if request.since is None else min(now, request.since)
-        self.stitch = _stitch(request) if request.stream else _NO_STREAM
+        since = request.call.since
+        self.submitted = now if since is None else min(now, since)
+        self.stitch = _stitch(request) if request.call.stream else _NO_STREAM
         self.story: list[FailedAttempt] = []
         # How many attempts were begun.
         self.tries = 0
@@ -122,7 +123,7 @@ class PendingCall:
             self.beside = None
         elif attempt is self.attempt:
             self.attempt, self.beside = self.beside, None
-            if self.attempt is not None and self.request.stream:
+            if self.attempt is not None and self.request.call.stream:
                 self.attempt.stitch.waste(self.stitch.cost)
                 self.stitch = self.attempt.stitch
 
@@ -150,7 +151,7 @@ class PendingCall:
     @property
     def is_model_answer(self) -> bool:
         """Whether what its client was given was read as an answer of a model."""
-        return self.has_read_answer or (self.request.stream and self.stitch.delivered)
+        return self.has_read_answer or (self.request.call.stream and self.stitch.delivered)
 
     def deliver(self, status: int, headers: Headers, lane: LaneId, data: bytes) -> None:
         """Pass bytes of the answer on."""
@@ -255,7 +256,7 @@ class InFlightAttempt:
         self.lane = lane
         self.began_at = began_at
         # A second attempt, beside one that is silent, makes an answer of its own.
-        is_first = call.attempt is None or not call.request.stream
+        is_first = call.attempt is None or not call.request.call.stream
         self.stitch = call.stitch if is_first else _stitch(call.request)
         self.handle: UpstreamAttempt | None = None
         self.over = False
@@ -301,7 +302,7 @@ class InFlightAttempt:
             self._status = status
             self._headers = headers
             self.lowered = lowered = {_plain[n]: v.decode("latin-1") for n, v in headers}
-            if self.call.request.stream and 200 <= status < 300:
+            if self.call.request.call.stream and 200 <= status < 300:
                 kind = lowered.get("content-type")
                 if kind is not None and kind.startswith("text/event-stream"):
                     self._streams = True

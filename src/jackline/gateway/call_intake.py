@@ -59,7 +59,7 @@ from jackline.gateway.placement import ModelSubstitution, Placement, RouteChoose
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_limits import LimitReading
 from jackline.lane_id import LaneId
-from jackline.lanes import RemainingWork
+from jackline.lanes import Call, RemainingWork
 from jackline.outside_names import cut_name, problem_of_model
 from jackline.providers.settings import Credential
 from jackline.upstream.interface import UpstreamRequest
@@ -235,31 +235,34 @@ class CallIntake:
         request = CallRequest(
             call_id,
             _message(exchange, target, caller, readable),
-            lanes,
+            Call(
+                0,
+                lanes,
+                0.0 if who is None else self._work.asks(now, who[0], who[1] or _MAIN),
+                facts.input_tokens,
+                facts.max_tokens,
+                facts.stream,
+                since,
+                conversation,
+                prefix.name,
+                prefix.tokens,
+                begins,
+                # What is configured of prompt caches for its tag or class; None if nothing is.
+                (cache.tags.get(identity.tag or "") or cache.classes.get(identity.class_ or ""))
+                if conversation
+                else None,
+                caller.bearer
+                and its_upstream is not None
+                and its_upstream.credential is Credential.PASS_THROUGH,
+            ),
             last_resorts,
-            facts.stream,
             self._mode_for_all or ("live" if identity.is_watched else "block"),
             "anthropic",
             takes_prefill(model),
-            facts.input_tokens,
-            facts.max_tokens,
-            0.0 if who is None else self._work.asks(now, who[0], who[1] or _MAIN),
             self._until_reset if caller.afk else self._usual_hold,
             self._caps(identity) if self._capped else (),
-            since,
             own_key,
             unproven,
-            conversation,
-            prefix.name,
-            prefix.tokens,
-            begins,
-            # What is configured of prompt caches for its tag or class; None if nothing is.
-            (cache.tags.get(identity.tag or "") or cache.classes.get(identity.class_ or ""))
-            if conversation
-            else None,
-            caller.bearer
-            and its_upstream is not None
-            and its_upstream.credential is Credential.PASS_THROUGH,
         )
         call = ClientCall(self, exchange, identity, facts.model or "", request, now)
         if who is not None:
@@ -366,16 +369,12 @@ class CallIntake:
         request = CallRequest(
             call_id,
             _message(exchange, target, caller, readable),
-            lanes,
+            Call(0, lanes, 0.0, facts.input_tokens, facts.max_tokens, facts.stream, since),
             last_resorts=last_resorts,
-            stream=facts.stream,
             mode="block" if blocks or mode is StreamMode.BLOCK else "live",
             dialect=dialect,
-            input_tokens=facts.input_tokens,
-            max_tokens=facts.max_tokens,
             hold=self._until_reset if caller.afk else self._usual_hold,
             caps=self._caps(caller.identity) if self._capped else (),
-            since=since,
             own_key=own_key,
             unproven=unproven,
         )
@@ -413,7 +412,8 @@ class CallIntake:
         lane = self._lanes.lane(upstream, name, account, now)
         message = _message(exchange, target, caller, readable)
         call_id = new_call_id()
-        request = CallRequest(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
+        call = Call(0, (lane,), stream=False)
+        request = CallRequest(call_id, message, call, hold=_SIDE_CALL_HOLD)
         self._submit(ClientCall(self, exchange, caller.identity, name, request, now))
 
     def _submit(self, call: ClientCall) -> None:
@@ -487,7 +487,7 @@ class CallIntake:
         request, who = call.request, call.identity.who
         is_answered, now = event.outcome in _ANSWERED, self.now()
         is_turn = request.hold is not _SIDE_CALL_HOLD
-        if is_turn and (request.login or len(self.settings.upstreams) > 1):
+        if is_turn and (request.call.login or len(self.settings.upstreams) > 1):
             # Which lane has refused the call's client, and which has answered it.
             credential, carried = credential_of(request.message.headers), call.carried
             if carried is not None:
@@ -500,7 +500,7 @@ class CallIntake:
                     credential,
                     now,
                     proves_credential=spoke and _is_api_path(request.message.target),
-                    organization=call.organization if request.login else None,
+                    organization=call.organization if request.call.login else None,
                 )
         if who is not None and is_turn:
             session, agent = who[0], who[1] or _MAIN

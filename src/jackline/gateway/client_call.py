@@ -256,17 +256,17 @@ class ClientCall:
         self.model = model
         self.request = request
         self._format = CLIENT_FORMATS[request.dialect]
-        self.lane = request.lanes[0]
+        self.lane = request.call.lanes[0]
         # The message may grow, when the rest of an answer is requested.
         self.held_bytes = len(request.message.body) + len(request.message.plain or b"")
         self.arrived = now
-        self.since = now if request.since is None else request.since
-        if not request.stream:
+        self.since = now if request.call.since is None else request.call.since
+        if not request.call.stream:
             self._set_deadline(exchange, now)
         self.carried: PendingCall | None = None
         self.committed = False
         self.over = False
-        self._stays = len(request.lanes) == 1
+        self._stays = len(request.call.lanes) == 1
         self._head: tuple[int, Headers] | None = None
         self._headers: Headers = ()
         self._placeholder_at = now
@@ -320,12 +320,12 @@ class ClientCall:
         is_eager = not named or (self.identity.client.claude_code and named <= _RAISED)
         most = _WHOLE_ANSWER_WITHIN if is_eager else _LONGEST_PATIENCE
         patience = min(named or most, most)
-        request = self.request
-        request.leaves_at = now + patience - max(_EARLIER, _EARLIER_SHARE * patience)
-        request.hurries_at = now
+        call = self.request.call
+        call.leaves_at = now + patience - max(_EARLIER, _EARLIER_SHARE * patience)
+        call.hurries_at = now
         if _number(exchange.header(b"x-stainless-retry-count")) < _LAST_TRY:
             hurries_for = min(_HURRIES_FOR, _HURRIES_SHARE * patience)
-            request.hurries_at = request.leaves_at - hurries_for
+            call.hurries_at = call.leaves_at - hurries_for
 
     # --- called by the call manager ---
 
@@ -334,7 +334,7 @@ class ClientCall:
         self.lane = lane
         self._begun_status = status
         self._headers = headers
-        if not self.request.stream:
+        if not self.request.call.stream:
             self._head = (status, headers)
             return
         notes = self._notes(headers)
@@ -389,7 +389,7 @@ class ClientCall:
             if self.waiting:
                 self._intake.reconsider(self, now)
         hold = self._intake.settings.hold
-        if not self.request.stream:
+        if not self.request.call.stream:
             self._send_back_in_time(now)
             return
         if self._begun_status is None and not self.committed:
@@ -421,7 +421,7 @@ class ClientCall:
 
     def _send_back_in_time(self, now: float) -> None:
         """Answer a call without a stream before its client's own patience ends."""
-        if not self.waiting or now < self.request.leaves_at:
+        if not self.waiting or now < self.request.call.leaves_at:
             return
         waiting = None if self.carried is None else self._intake.carrier.waiting(self.carried)
         why = "the upstream is not ready" if waiting is None else waiting.why
@@ -518,7 +518,7 @@ class ClientCall:
                     identity.agent,
                     identity.parent,
                     identity.tag,
-                    self.request.stream,
+                    self.request.call.stream,
                     status,
                     attempts,
                     waited,

@@ -291,10 +291,10 @@ class CacheWatch:
         """The conversations that wait, by each lane that they may go to."""
         found: dict[LaneId, set[str]] = {}
         for call in self._desk.calls:
-            if call.carried is None or not call.waiting or not call.request.conversation:
+            if call.carried is None or not call.waiting or not call.request.call.conversation:
                 continue
             for lane in self._desk.carrier.lanes_of(call.carried):
-                found.setdefault(lane, set()).add(call.request.conversation)
+                found.setdefault(lane, set()).add(call.request.call.conversation)
         return found
 
 
