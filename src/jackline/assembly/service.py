@@ -55,7 +55,7 @@ from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.flow_sources import no_user_code
 from jackline.flows.run_processes import RunOrders, Waker
 from jackline.flows.store import run_store_exists, run_store_url
-from jackline.gateway.call_intake import CallIntake, look_after
+from jackline.gateway.call_intake import CallIntake, TracedIntake, look_after
 from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import ControlPaths, OperatorOrders, Reading
 from jackline.gateway.lane_memory import LaneMemory
@@ -66,12 +66,10 @@ from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.status_report import (
     LiveCalls,
-    PageFacts,
     ReportSources,
     StatusReport,
     in_trouble,
 )
-from jackline.gateway.traced_intake import TracedIntake
 from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.agent_ends import AgentEndTracker
@@ -316,9 +314,7 @@ class Service:
     ) -> tuple[HttpHandler, ...]:
         """Who else answers on the port, and what works beside the calls."""
         report, runs, clock = self._report, self._flow_book, self._clock
-        facts = PageFacts(
-            self.desk, self._live, self.observatory, report.status, self._pages.note, clock
-        ).facts
+        facts = report.facts
         ends = AgentEndTracker(lambda: self.observatory.fleet, clock)
         self._agents = BackgroundAgents(
             lambda: self.config, lambda: self.url, self._run_store_url, clock

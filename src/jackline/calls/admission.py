@@ -16,7 +16,6 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from jackline.calls.pending_call import PendingCall
 from jackline.calls.request import Cap, VendorRejection
@@ -27,16 +26,14 @@ from jackline.lanes import Call, LaneController, saved_lane
 from jackline.lanes.breaker import FLOWING
 from jackline.states import LaneState
 
-T = TypeVar("T")
 
-
-class CapGate(Generic[T]):
+class CapGate:
     """Counts calls per key and keeps a line of those that have to wait."""
 
     def __init__(self) -> None:
         self._under_way: Counter[tuple[str, str]] = Counter()
         self._entered: set[int] = set()
-        self._line: dict[int, tuple[T, tuple[Cap, ...]]] = {}
+        self._line: dict[int, PendingCall] = {}
 
     def __len__(self) -> int:
         return len(self._line)
@@ -45,32 +42,24 @@ class CapGate(Generic[T]):
         """Whether the call waits for a cap."""
         return number in self._line
 
-    def enter(self, number: int, who: T, caps: tuple[Cap, ...]) -> bool:
+    def enter(self, call: PendingCall) -> bool:
         """Whether the call may go on; if not, it stands in line."""
-        if self._fits(caps):
+        caps = call.request.caps
+        if all(self._under_way[key] < limit for key, limit in caps):
             self._count(caps, 1)
-            self._entered.add(number)
+            self._entered.add(call.number)
+            self._line.pop(call.number, None)
             return True
-        self._line[number] = (who, caps)
+        self._line[call.number] = call
         return False
 
-    def leave(self, number: int, caps: tuple[Cap, ...]) -> list[T]:
+    def leave(self, call: PendingCall) -> list[PendingCall]:
         """A call is over: who may go on instead; nobody when it has left before."""
-        if self._line.pop(number, None) is not None or number not in self._entered:
+        if self._line.pop(call.number, None) is not None or call.number not in self._entered:
             return []
-        self._entered.discard(number)
-        self._count(caps, -1)
-        admitted = []
-        for waiting, (who, its_caps) in list(self._line.items()):
-            if self._fits(its_caps):
-                del self._line[waiting]
-                self._count(its_caps, 1)
-                self._entered.add(waiting)
-                admitted.append(who)
-        return admitted
-
-    def _fits(self, caps: tuple[Cap, ...]) -> bool:
-        return all(self._under_way[key] < limit for key, limit in caps)
+        self._entered.discard(call.number)
+        self._count(call.request.caps, -1)
+        return [each for each in list(self._line.values()) if self.enter(each)]
 
     def _count(self, caps: tuple[Cap, ...], step: int) -> None:
         for key, _ in caps:

@@ -82,7 +82,7 @@ class CallManager:
         self._numbers = itertools.count(1)
         self._calls: dict[int, PendingCall] = {}
         self._attempts: dict[int, InFlightAttempt] = {}
-        self._gate: CapGate[PendingCall] = CapGate()
+        self._gate = CapGate()
         self._waker: asyncio.Task[None] | None = None
         self._wake_at: float | None = None
         self._clock_watch = ClockWatch(clock)
@@ -116,7 +116,7 @@ class CallManager:
         try:
             if call.unproven:
                 call.withhold_own_key_lanes()
-            if not request.caps or self._gate.enter(call.number, call, request.caps):
+            if not request.caps or self._gate.enter(call):
                 self._line_up(call, now)
         except BaseException:
             # Nothing of it may stay: not its permit, not its place, not its share of a cap.
@@ -355,11 +355,11 @@ class CallManager:
 
     def _free(self, call: PendingCall) -> None:
         if call.request.caps:
-            for admitted in self._gate.leave(call.number, call.request.caps):
+            for admitted in self._gate.leave(call):
                 try:
                     self._line_up(admitted, self._clock.steady())
                 except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-                    self._crash(admitted, error)
+                    self.crashed(admitted, error)
 
     def _obey(self, decision: LaneDecision) -> None:
         for abort in decision.aborts:
@@ -372,7 +372,7 @@ class CallManager:
                 if not attempt.call.in_flight:
                     self._go_on_after_silence(attempt)
             except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-                self._crash(attempt.call, error)
+                self.crashed(attempt.call, error)
         for permit in decision.hang_ups:
             attempt = self._hang_up(permit)
             if attempt is not None:
@@ -409,16 +409,15 @@ class CallManager:
         try:
             attempt.handle = self._upstream.start(message, send.lane, attempt)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self.crashed(attempt, error)
+            self.crashed(call, error)
             return
         if call.paused:
             attempt.handle.pause()
 
     def _hang_up(self, permit: int) -> InFlightAttempt | None:
-        attempt = self._attempts.pop(permit, None)
+        attempt = self._attempts.get(permit)
         if attempt is not None:
-            attempt.drop()
-            attempt.call.attempt_ended(attempt)
+            self._close(attempt)
         return attempt
 
     def _set_timer(self, wake_at: float) -> None:
@@ -586,11 +585,8 @@ class CallManager:
             call.withheld = None
         return False
 
-    def crashed(self, attempt: InFlightAttempt, error: Exception) -> None:
+    def crashed(self, call: PendingCall, error: Exception) -> None:
         """Our own code has failed: this call ends, the others go on."""
-        self._crash(attempt.call, error)
-
-    def _crash(self, call: PendingCall, error: Exception) -> None:
         _log.error("a bug in Jackline while carrying a call", exc_info=error)
         self._drop_after_bug(call)
         why = f"a bug in Jackline: {type(error).__name__}"

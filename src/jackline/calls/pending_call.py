@@ -218,7 +218,7 @@ class _Observer(Protocol):
         self, attempt: InFlightAttempt, failure: Failure, rejection: VendorRejection | None = None
     ) -> None: ...
 
-    def crashed(self, attempt: InFlightAttempt, error: Exception) -> None: ...
+    def crashed(self, call: PendingCall, error: Exception) -> None: ...
 
 
 class InFlightAttempt:
@@ -282,12 +282,6 @@ class InFlightAttempt:
         """The status of the answer, once it is there."""
         return self._status or None
 
-    def drop(self) -> None:
-        """Stop listening and hang up."""
-        self.over = True
-        if self.handle is not None:
-            self.handle.hang_up()
-
     def pass_on(self, data: bytes) -> None:
         """Deliver bytes as part of this attempt's answer."""
         self.call.deliver(self._status, self._headers, self.lane, data)
@@ -308,7 +302,7 @@ class InFlightAttempt:
                     self._streams = True
                     self.stitch.attempt_began()
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._observer.crashed(self, error)
+            self._observer.crashed(self.call, error)
 
     def heard(self, data: bytes) -> None:
         """Bytes of the answer."""
@@ -327,7 +321,7 @@ class InFlightAttempt:
                 else:
                     self._body = bytearray(body) + data
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._observer.crashed(self, error)
+            self._observer.crashed(self.call, error)
 
     def ended(self) -> None:
         """The HTTP message is complete."""
@@ -337,7 +331,7 @@ class InFlightAttempt:
         try:
             self._end()
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._observer.crashed(self, error)
+            self._observer.crashed(self.call, error)
 
     def broke(self, error: OSError) -> None:
         """The connection failed."""
@@ -350,7 +344,7 @@ class InFlightAttempt:
             else:
                 self._break_off(error)
         except Exception as fault:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._observer.crashed(self, fault)
+            self._observer.crashed(self.call, fault)
 
     # --- reading ------------------------------------------------------------------------------
 

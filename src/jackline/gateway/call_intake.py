@@ -16,6 +16,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TypeAlias
 
+from jackline.agents.runner import TOOLS_HEADER
 from jackline.calls import (
     CallManager,
     CallRefusal,
@@ -41,6 +42,7 @@ from jackline.gateway.caller import (
     caller_of,
     conversation_of,
     credential_of,
+    identify,
     openai_caller,
     prefix_of,
 )
@@ -93,6 +95,8 @@ _ONLY_EXACT_PATHS = (
     " /v1/messages. Put a prefix into the upstream's url instead of the client's base URL."
 )
 _UNREAD = RequestFacts(None, False, 0, 0)
+_TRACEPARENT = b"traceparent"
+_TOOLS = TOOLS_HEADER.encode()
 
 
 # Call ids are unique over restarts by their first part, and cheap by their second.
@@ -600,6 +604,41 @@ class CallIntake:
         )
         self.counts.count(event)
         self._announce(event)
+
+
+class TracedIntake(CallIntake):
+    """Reports the traces of calls, too, and the tools that agents ran before them.
+
+    It is used only while spans are sent, so that without a collector no call pays for it. Set both
+    functions before the first call.
+    """
+
+    on_trace: Callable[[str, bytes], None]
+    """Called with a call and the `traceparent` that it came with."""
+    on_tools: Callable[[str, str, bytes], None]
+    """Called with session, agent, and what the agent reports of its tools."""
+
+    def take(
+        self,
+        exchange: Exchange,
+        target: bytes,
+        tag: str | None,
+        readable: bytes | bytearray | None,
+    ) -> None:
+        """Submit a model call."""
+        tools = exchange.header(_TOOLS)
+        if tools is not None:
+            who = identify(exchange.header, tag)
+            self.on_tools(who.session or "", who.agent or "", tools)
+        super().take(exchange, target, tag, readable)
+
+    def ended(self, call: ClientCall, event: CallEnded) -> None:
+        """A call is over."""
+        for name, value in call.request.message.headers:
+            if name.lower() == _TRACEPARENT:
+                self.on_trace(event.call, value)
+                break
+        super().ended(call, event)
 
 
 def _message(

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from jackline import __version__
-from jackline.agents.prices import Price
 from jackline.clock import Clock
 from jackline.control import CallStatus, GatewayStatus, LaneStatus, LimitStatus, verdict
 from jackline.control.board import Facts, FlowFacts, waiting_rows
@@ -240,64 +239,6 @@ class LiveCalls:
         return AgentState.QUEUED if failure is None else waited_for(failure.kind.value)
 
 
-class CacheWatch:
-    """What one service knows of its providers' prompt caches."""
-
-    def __init__(self, desk: CallIntake, price_of: Callable[[str], Price | None]) -> None:
-        self._desk = desk
-        self._price_of = price_of
-
-    def advice(self) -> list[CacheAdvice]:
-        """The advice about each lane that needs some."""
-        lanes = [lane for lane in self._lanes() if not lane.caches.reads_count]
-        if not lanes:
-            return []
-        waiting = self._waiting()
-        ahead = self._desk.carrier.controller.wall_ahead
-        found: list[CacheAdvice] = []
-        for lane in lanes:
-            names = waiting.get(lane.id, set())
-            if not names and (lane.state in FLOWING or lane.paused):
-                continue
-            price = self._price(lane)
-            advice = CacheAdvice.of(lane, names, price, self._desk.now(), wall_ahead=ahead)
-            if advice is not None:
-                found.append(advice)
-        return found
-
-    def costs(self, forecasts: Iterable[Forecast]) -> dict[Payer, CacheRewriteCost]:
-        """What the forecast walls will cost, by account, where that matters."""
-        found: dict[Payer, CacheRewriteCost] = {}
-        for each in forecasts:
-            if each.ends_at is None or each.used >= 1.0:
-                continue
-            lanes = [e for e in self._lanes() if e.id.payer == each.payer]
-            priced = [(lane, self._price(lane)) for lane in lanes]
-            cost = CacheRewriteCost.of_wall(
-                priced, self._desk.now(), begins=each.ends_at, ends=each.resets_at
-            )
-            if cost is not None:
-                found[each.payer] = cost
-        return found
-
-    def _lanes(self) -> list[Lane]:
-        lanes = self._desk.carrier.controller.lanes.values()
-        return [lane for lane in lanes if lane.caches.in_use]
-
-    def _price(self, lane: Lane) -> Price | None:
-        return self._price_of(lane.id.model)
-
-    def _waiting(self) -> dict[LaneId, set[str]]:
-        """The conversations that wait, by each lane that they may go to."""
-        found: dict[LaneId, set[str]] = {}
-        for call in self._desk.calls:
-            if call.carried is None or not call.waiting or not call.request.call.conversation:
-                continue
-            for lane in self._desk.carrier.lanes_of(call.carried):
-                found.setdefault(lane, set()).add(call.request.call.conversation)
-        return found
-
-
 _TROUBLED = (LaneState.DOWN, LaneState.THROTTLED)
 _FLOWS_EVERY = 2.0
 # Counting takes a few microseconds an agent: of a large fleet it is done this often at most.
@@ -328,6 +269,10 @@ class ReportSources:
     notes: Mapping[str, str]
 
 
+# Lists that the page shows in another form, or not at all; the advice is among the notes.
+_NOT_IN_HEAD = frozenset(("schema", "at", "lanes", "waiting", "cache_advice"))
+
+
 class StatusReport:
     """The status of one service; `watch` must run for as long as it does."""
 
@@ -336,7 +281,6 @@ class StatusReport:
         self._from = sources
         self._url = url
         self._clock = clock
-        self._caches = CacheWatch(sources.desk, sources.observatory.price_of)
         self._agent_counts = NO_AGENTS
         self._counted_at = float("-inf")
         self._started = clock.steady()
@@ -359,10 +303,10 @@ class StatusReport:
         drawn, now = self._picture(), self._clock.now()
         forecasts = self._from.observatory.windows.forecasts(now.timestamp())
         agents = self._agents()
-        costs = self._caches.costs(forecasts)
+        costs = self._cache_costs(forecasts)
         forecast = forecast_sentence(forecasts, agents.present or drawn.calls_in_flight, now, costs)
         sentence = verdict(drawn, now, agents, self._needs(drawn))
-        advice = self._caches.advice()
+        advice = self._cache_advice()
         drawn = replace(drawn, notes=(*drawn.notes, *(each.sentence(now) for each in advice)))
         return {
             **drawn.to_json(f"{sentence} {forecast}" if forecast else sentence),
@@ -456,59 +400,34 @@ class StatusReport:
         notes = (self._from.pages.note(upstream, model) for upstream, model in sorted(places))
         return list(dict.fromkeys(note for note in notes if note))
 
-
-# Lists that the page shows in another form, or not at all; the advice is among the notes.
-_NOT_IN_HEAD = frozenset(("schema", "at", "lanes", "waiting", "cache_advice"))
-
-
-class PageFacts:
-    """The facts of one service that its page shows."""
-
-    def __init__(
-        self,
-        desk: CallIntake,
-        live: LiveCalls,
-        observatory: Observatory,
-        status: Callable[[], Mapping[str, Any]],
-        reported: Callable[[str, str], str | None],
-        clock: Clock,
-    ) -> None:
-        self._desk = desk
-        self._live = live
-        self._observatory = observatory
-        self._status = status
-        self._reported = reported
-        self._clock = clock
-
     def facts(self, flows: FlowFacts) -> Facts:
-        """All facts of now; `flows` was read from the store of runs."""
-        status, now = self._status(), self._clock.now()
+        """All facts of now that the page shows; `flows` was read from the store of runs."""
+        status: Mapping[str, Any] = self.status()
+        parts, now = self._from, self._clock.now()
+        desk, observatory = parts.desk, parts.observatory
+        ahead = desk.wall() - desk.now()
+        head = {name: value for name, value in status.items() if name not in _NOT_IN_HEAD}
         return Facts(
             at=now.timestamp(),
-            head=self._head(status),
-            lanes=dict(self._lanes(status)),
-            live=self._live.look(),
-            fleet=self._observatory.fleet,
-            burn=self._observatory.burn,
+            head=head
+            | {
+                "upstreams": [each.name for each in desk.settings.upstreams],
+                "orders": [asdict(order.moved(ahead)) for order in desk.chooser.orders],
+                "read_only": desk.settings.listen.read_only,
+            },
+            lanes=dict(self._lane_rows(status)),
+            live=parts.live.look(),
+            fleet=observatory.fleet,
+            burn=observatory.burn,
             today=now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp(),
-            news=list(self._observatory.news),
+            news=list(observatory.news),
             flows=flows,
             waiting=waiting_rows(status["waiting"]),
         )
 
-    def _head(self, status: Mapping[str, Any]) -> dict[str, object]:
-        ahead = self._desk.wall() - self._desk.now()
-        orders = [asdict(order.moved(ahead)) for order in self._desk.chooser.orders]
-        head = {name: value for name, value in status.items() if name not in _NOT_IN_HEAD}
-        return head | {
-            "upstreams": [each.name for each in self._desk.settings.upstreams],
-            "orders": orders,
-            "read_only": self._desk.settings.listen.read_only,
-        }
-
-    def _lanes(self, status: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
-        upstreams = {each.name: each for each in self._desk.settings.upstreams}
-        lanes = self._desk.carrier.controller.lanes
+    def _lane_rows(self, status: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
+        upstreams = {each.name: each for each in self._from.desk.settings.upstreams}
+        lanes = self._from.desk.carrier.controller.lanes
         for (lane_id, lane), row in zip(lanes.items(), status["lanes"], strict=True):
             upstream = upstreams.get(lane_id.upstream)
             limits = {each: round(share, 2) for each, share in row["limits"].items()}
@@ -517,7 +436,7 @@ class PageFacts:
             why, until = row["why"], row["until"]
             if not why and row["waiting"] and (held := lane.held_up(self._clock.steady())):
                 why = held.why
-                until = self._desk.carrier.controller.date_of(held.until)
+                until = self._from.desk.carrier.controller.date_of(held.until)
             yield (
                 # Only a key that no other row has.
                 " ".join(lane_id),
@@ -533,6 +452,50 @@ class PageFacts:
                     "model": lane_id.model,
                     "account": lane_id.account,
                     "sort": "" if upstream is None else upstream.kind.value,
-                    "reported": self._reported(lane_id.upstream, lane_id.model) or "",
+                    "reported": self._from.pages.note(lane_id.upstream, lane_id.model) or "",
                 },
             )
+
+    def _cached_lanes(self) -> list[Lane]:
+        lanes = self._from.desk.carrier.controller.lanes.values()
+        return [lane for lane in lanes if lane.caches.in_use]
+
+    def _cache_advice(self) -> list[CacheAdvice]:
+        """The advice about each lane whose prompt caches need some."""
+        desk, price_of = self._from.desk, self._from.observatory.price_of
+        lanes = [lane for lane in self._cached_lanes() if not lane.caches.reads_count]
+        # The conversations that wait, by each lane that they may go to.
+        waiting: dict[LaneId, set[str]] = {}
+        for call in desk.calls if lanes else ():
+            conversation = call.request.call.conversation
+            if call.carried is None or not call.waiting or not conversation:
+                continue
+            for name in desk.carrier.lanes_of(call.carried):
+                waiting.setdefault(name, set()).add(conversation)
+        ahead = desk.carrier.controller.wall_ahead
+        found: list[CacheAdvice] = []
+        for lane in lanes:
+            names = waiting.get(lane.id, set())
+            if not names and (lane.state in FLOWING or lane.paused):
+                continue
+            price = price_of(lane.id.model)
+            advice = CacheAdvice.of(lane, names, price, desk.now(), wall_ahead=ahead)
+            if advice is not None:
+                found.append(advice)
+        return found
+
+    def _cache_costs(self, forecasts: Iterable[Forecast]) -> dict[Payer, CacheRewriteCost]:
+        """What the forecast walls will cost, by account, where that matters."""
+        price_of = self._from.observatory.price_of
+        found: dict[Payer, CacheRewriteCost] = {}
+        for each in forecasts:
+            if each.ends_at is None or each.used >= 1.0:
+                continue
+            lanes = [lane for lane in self._cached_lanes() if lane.id.payer == each.payer]
+            priced = [(lane, price_of(lane.id.model)) for lane in lanes]
+            cost = CacheRewriteCost.of_wall(
+                priced, self._from.desk.now(), begins=each.ends_at, ends=each.resets_at
+            )
+            if cost is not None:
+                found[each.payer] = cost
+        return found

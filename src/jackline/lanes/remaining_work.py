@@ -213,21 +213,18 @@ class RemainingWork:
         if stage is None:
             stage = group.stage if group.asking or not group.agents else group.stage + 1
         if stage > group.stage:
-            self._stage_ends(group)
+            # All who are not asking have ended: the next stage has waited for them.
+            longest = 0
+            for each in group.agents.values():
+                if each.stage == group.stage:
+                    longest = max(longest, each.calls)
+                if not each.asking:
+                    self._ends(each)
+            if longest:
+                self._longest.add(longest)
             group.stage = stage
             self._most_stages = max(self._most_stages, stage + 1)
         return _Agent(stage)
-
-    def _stage_ends(self, group: _Session) -> None:
-        """All who are not asking have ended: the next stage has waited for them."""
-        longest = 0
-        for each in group.agents.values():
-            if each.stage == group.stage:
-                longest = max(longest, each.calls)
-            if not each.asking:
-                self._ends(each)
-        if longest:
-            self._longest.add(longest)
 
     def _ends(self, agent: _Agent) -> None:
         if not agent.ended:

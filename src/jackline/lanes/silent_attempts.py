@@ -69,13 +69,6 @@ class AttemptsInFlight:
         permit = self._second.get(call_id) if self._second else None
         return None if permit is None else self.attempts[permit]
 
-    def other_than(self, attempt: LaneAttempt) -> LaneAttempt | None:
-        """The call's other attempt."""
-        if attempt.call.id not in self._second:
-            return None
-        second = self.second_of(attempt.call.id)
-        return self.first_of(attempt.call.id) if second is attempt else second
-
 
 _SPARE = 64
 
@@ -293,7 +286,8 @@ class SilentAttempts:
         call_id = attempt.call.id
         if call_id in self._queues.beside:
             self._queues.leave(self._entries[call_id])
-        other = self._under_way.other_than(attempt)
+        second = self._under_way.second_of(call_id)
+        other = self._under_way.first_of(call_id) if second is attempt else second
         if other is None:
             return []
         if other.sent_at < attempt.sent_at:
