@@ -20,8 +20,8 @@ from jackline.lanes import Call, LaneController
 from jackline.lanes.lane import Lane
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import UpstreamSettings
-from jackline.upstream.dialler import Dialler
 from jackline.upstream.interface import UpstreamRequest
+from jackline.upstream.origin import Dialler
 from tests.assembly.world import http, provider, run
 from tests.gateway.jumping_loop import JumpingLoop, on_jumping_loop
 from tests.upstream.loopback import Handler, Server, Wire

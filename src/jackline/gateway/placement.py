@@ -1,21 +1,14 @@
 """Choose the lanes of a call: the fallback order of upstreams for its model and conversation.
 
-Rules of the order: (1) the same model elsewhere comes before another model, and of equal routes the
-cheaper one; (2) another model is used only where the user configured it, and never for what is
-marked `never_degrade`; (3) an order by hand comes before the configured order, also in the middle
-of a turn, and ends at its time; (4) nothing is chosen by the content of answers; (5) clients of
-other dialects than Anthropic's are sent to upstreams of their own dialect only.
-Rules of conversations: (6) a conversation stays where it was last answered for as long as its turn
-goes on and that lane accepts calls; between turns, or when its prompt cache is cold, it goes back
-to its preferred upstream; (7) a conversation is recognised by its client's credential, too:
-somebody who only knows its name does not get our key, and none stays on our key for a client that
-the first upstream has never accepted; (8) an upstream that has just recovered gets no more
-conversations than it can carry.
-Rules of keys: (9) behind an upstream that gets the client's own credential, those with a key of
-ours serve nobody who has no credential, whose own was refused, or whom that upstream has never
-accepted (until it is known to be down for others), unless the user configured it; (10) what is no
-model call, or comes on another path than the API's own, is sent with the client's own credential or
-not at all.
+Rules: (1) the same model elsewhere comes before another model, the cheaper of equal routes first;
+another model only where the user configured it, and never for what is marked `never_degrade`; (2)
+an order by hand comes first and ends at its time; nothing is chosen by the content of answers; (3)
+a conversation, recognised by its credential, too, stays where it was last answered while its turn
+goes on and that lane accepts calls; a recovering upstream gets no more than it can carry; (4) a key
+of ours behind an upstream that gets the client's own serves nobody who has no credential, whose own
+was refused, or whom that upstream has never accepted (until it is known to be down for others),
+unless the user configured it; (5) what is no model call, or comes on another path than the API's
+own, is sent with the client's own credential or not at all.
 """
 
 from __future__ import annotations

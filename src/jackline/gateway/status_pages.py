@@ -26,10 +26,9 @@ from jackline.failures import Kind, Scope, classify
 from jackline.failures.observation import Json, Observation, Where
 from jackline.lane_id import LaneId
 from jackline.upstream.bounded_answers import fetch
-from jackline.upstream.dialler import proxy_from_environment
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import UpstreamRequest
-from jackline.upstream.origin import Origin
+from jackline.upstream.origin import Origin, proxy_from_environment
 
 _FAMILY = r"opus|sonnet|haiku|fable|mythos|gpt|gemini|o\d"
 _NAMED = re.compile(

@@ -96,21 +96,16 @@ def _teach(lane: Lane, saved: dict[str, Json], at: float, now: float, ahead: flo
             lane.window.restart(max(1.0, size / 2), size, now)
             lane.window.peak = peak
             remembered = True
-        remembered = _teach_limits(lane, saved.get("limits"), at, now) or remembered
+        limits = saved.get("limits")
+        for dimension, known in limits.items() if isinstance(limits, dict) else ():
+            limit = _number(known.get("limit")) if isinstance(known, dict) else None
+            level = _number(known.get("level")) if isinstance(known, dict) else None
+            if dimension in DIMENSIONS and limit is not None and limit > 0 and level is not None:
+                bucket = LimitBucket(limit / 60, limit, min(level, limit), at)
+                bucket.correct(bucket.level_at(now), now)
+                lane.buckets[dimension] = bucket
+            remembered = True
     return remembered
-
-
-def _teach_limits(lane: Lane, limits: Json, at: float, now: float) -> bool:
-    if not isinstance(limits, dict):
-        return False
-    for dimension, saved in limits.items():
-        limit = _number(saved.get("limit")) if isinstance(saved, dict) else None
-        level = _number(saved.get("level")) if isinstance(saved, dict) else None
-        if dimension in DIMENSIONS and limit is not None and limit > 0 and level is not None:
-            bucket = LimitBucket(limit / 60, limit, min(level, limit), at)
-            bucket.correct(bucket.level_at(now), now)
-            lane.buckets[dimension] = bucket
-    return bool(limits)
 
 
 def _number(value: Json) -> float | None:

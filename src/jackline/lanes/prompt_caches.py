@@ -1,16 +1,13 @@
 """Know which conversations are in a provider's prompt cache, and which calls request an hour.
 
-Rules: (1) pure: `now` is an argument; caches are learned from the usage of the last accepted
-answer, counted from when its call was sent; (2) a cost is computed when a call is sent, never
-earlier: a cache that was warm in the queue may be cold by then; (3) after two predicted hits that
-missed, a conversation counts as uncached until a hit is seen; (4) where the vendor counts cached
-tokens like any others, nothing here changes the order or the cost; (5) the TTL of a call's tag or
-class comes before the TTL of its lane's upstream, and neither counts where the vendor is not known
-to support an hour; (6) `auto` requests an hour only when nothing of the conversation is cached: no
-document says whether a mark of an hour can read an entry of five minutes, so no change may cost a
-live cache; (7) a conversation that was sent with an hour stays so, unless nothing of it is ever
-read; (8) calls with a subscription's login are not changed unless the user configured "1h"; (9)
-bounded: entries that lapsed long ago, or were not used for longest, are dropped.
+Rules: (1) pure: caches are learned from the usage of the last accepted answer, counted from when
+its call was sent; (2) a cost is computed when a call is sent, never earlier; (3) after two
+predicted hits that missed, a conversation counts as uncached until a hit is seen; (4) where the
+vendor counts cached tokens like any others, nothing here changes order or cost; (5) a call's own
+TTL comes before its lane's, and neither counts where no hour is known to be supported; (6) `auto`
+requests an hour only when nothing of the conversation is cached (no document says whether such a
+mark reads an entry of five minutes), keeps to it unless nothing is ever read, and leaves calls with
+a subscription's login alone; (7) bounded: what lapsed, or was not used for longest, is dropped.
 """
 
 from __future__ import annotations
@@ -184,8 +181,14 @@ class PromptCaches:
         """Learn from a whole answer."""
         if usage.cache_read or usage.cache_creation:
             self.in_use = True
-        if call.prefix:
-            self._learn_prefix(call, sent_at, usage)
+        prefix = self._prefixes.get(call.prefix) if call.prefix else None
+        if prefix is not None:
+            prefix.life = _life(usage, prefix.life)
+            # Whatever the marks of the request say: the vendor may not cache it.
+            prefix.is_cached = usage.cache_read + usage.cache_creation >= _HIT * prefix.tokens
+            # Whoever reads or writes what comes behind it lets it live on.
+            lives_until = max(prefix.until, sent_at + prefix.life)
+            prefix.until = lives_until if prefix.is_cached else 0.0
         if call.conversation and self.in_use:
             self._learn(call, sent_at, expected_read, usage)
 
@@ -215,19 +218,6 @@ class PromptCaches:
         )
         if len(self.conversations) > _MOST_CONVERSATIONS:
             del self.conversations[next(iter(self.conversations))]
-
-    def _learn_prefix(self, call: Call, sent_at: float, usage: TokensUsed) -> None:
-        prefix = self._prefixes.get(call.prefix)
-        if prefix is None:
-            return
-        prefix.life = _life(usage, prefix.life)
-        # Whatever the marks of the request say: the vendor may not cache it.
-        prefix.is_cached = usage.cache_read + usage.cache_creation >= _HIT * prefix.tokens
-        if prefix.is_cached:
-            # Whoever reads or writes what comes behind it lets it live on.
-            prefix.until = max(prefix.until, sent_at + prefix.life)
-        else:
-            prefix.until = 0.0
 
     def _known(self, call: Call) -> CachedConversation | None:
         """What was seen of the conversation that the call goes on with."""

@@ -1,20 +1,14 @@
 """Order the calls that wait, so that none starves and no prompt cache is lost without need.
 
-Rules: (1) calls that may go to the same lanes in the same order share one queue; on a lane the
-first of all its queues goes first; (2) a call that was sent and has to wait again has its old
-place; (3) where nothing is known of caches the most urgent call goes first: every second of waiting
-counts as a longer remaining path, the same for all, so the order does not change while they wait;
-(4) where caches are in use, calls go by rank: those that waited very long, then those whose cache
-will lapse soon, then warm ones, then lapsed ones, then new conversations; a warm call that waits
-too long becomes a lapsed one; (5) calls whose clients leave soon go first, the earliest before the
-others, but at most every second time on a lane; (6) a call that failed for the first time is
-retried at once; each further failure in a row makes its delay longer, up to some seconds, never the
-same for two calls; (7) calls with the same prefix wait for the first byte of the one that writes it
-to the prompt cache, each for at most 20 s in all; (8) an operation costs at most the logarithm of
-the number of waiting calls; (9) a first answer that breaks off is chance and is asked for again
-at once; from then on the pause before each further attempt doubles; after six losses, or once they
-have cost three times the prompt, it is a long one, up to ten minutes; no loss is hopeless: the call
-waits, and its own hold limits end it.
+Rules: (1) calls with the same lanes in the same order share one queue; on a lane the first of all
+its queues goes first; a call that has to wait again has its old place; (2) without caches the most
+urgent call goes first: each second of waiting counts as a longer remaining path; (3) with caches
+calls go by `Rank`; a warm one that waits too long becomes a lapsed one; (4) calls whose clients
+leave soon go first, but at most every second time on a lane; (5) a call that failed is retried at
+once, then after ever longer pauses, never the same for two calls; lost answers make them longer,
+and none is hopeless: its own hold limits end it; (6) calls with the same prefix wait for the first
+byte of the one that writes it to the cache, at most 20 s in all; (7) an operation costs at most the
+logarithm of the number of waiting calls.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from jackline import __version__
 from jackline.dialects import read_request
 from jackline.dialects.neutral.conversation import digest
 from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableError
@@ -33,6 +32,7 @@ from jackline.providers.provider import Provider
 from jackline.providers.reasoning import ReasoningStore
 from jackline.providers.sent_request import (
     COMPRESSION,
+    JSON_HEADERS,
     UnsupportedRequestError,
     allowed,
     bearer_of,
@@ -161,10 +161,7 @@ class OpenAiProvider(Provider):
             raise UnsupportedRequestError("upstreams of this kind take nothing but messages")
         translated = self._translate(request, model)
         self._translated = request.body, model, translated
-        headers: list[tuple[bytes, bytes]] = [
-            (b"Content-Type", b"application/json"),
-            (b"User-Agent", f"jackline/{__version__}".encode()),
-        ]
+        headers = list(JSON_HEADERS)
         if self._passes_through:
             headers += bearer_of(request.headers)
         target = self._target(b"/v1" + self._dialect.endpoint)

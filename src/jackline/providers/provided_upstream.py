@@ -31,10 +31,9 @@ from jackline.providers.sent_request import UnsupportedRequestError, with_hours
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.vertex import VertexProvider
 from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, DecompressionTurns
-from jackline.upstream.dialler import proxy_from_environment
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import ResponseHandler, UpstreamAttempt, UpstreamRequest
-from jackline.upstream.origin import Origin
+from jackline.upstream.origin import Origin, proxy_from_environment
 
 _log = logging.getLogger(__name__)
 # Lanes that are no models: their bodies are not changed.

@@ -12,6 +12,7 @@ import re
 
 import msgspec
 
+from jackline import __version__
 from jackline.dialects.cache_marks import with_hour_marks
 from jackline.errors import UsageError
 from jackline.http1.headers import Headers
@@ -62,6 +63,11 @@ _ALLOWED = frozenset(
         b"x-stainless-stream-helper",
         b"x-stainless-timeout",
     }
+)
+# Of requests that are not the client's own words: translated, or made here.
+JSON_HEADERS = (
+    (b"Content-Type", b"application/json"),
+    (b"User-Agent", f"jackline/{__version__}".encode()),
 )
 BETA = b"anthropic-beta"
 # Marks the credential as a login's token; with any other credential the vendor refuses it.

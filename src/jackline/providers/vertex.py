@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from jackline import __version__
 from jackline.dialects import read_request
 from jackline.errors import UsageError
 from jackline.providers.clouds import (
@@ -33,6 +32,7 @@ from jackline.providers.clouds import (
 from jackline.providers.provider import Provider
 from jackline.providers.sent_request import (
     BETA,
+    JSON_HEADERS,
     UnsupportedRequestError,
     configured_headers,
     own_secret,
@@ -171,10 +171,7 @@ class VertexProvider(Provider):
             raise UnsupportedRequestError("neither its settings nor Google's name a project")
         place = f"projects/{quote(project, safe=':')}/locations/{self._region}"
         target = f"{self._prefix}/{place}/publishers/anthropic/models/{path}"
-        headers: list[tuple[bytes, bytes]] = [
-            (b"Content-Type", b"application/json"),
-            (b"User-Agent", f"jackline/{__version__}".encode()),
-        ]
+        headers = list(JSON_HEADERS)
         if token is not None:
             headers.append((b"Authorization", b"Bearer " + token))
         betas = known_betas(request.headers, VERTEX_BETAS)

@@ -21,7 +21,6 @@ from jackline.errors import InternalError
 from jackline.http1.headers import request_lines
 from jackline.http1.responses import ResponseParser
 from jackline.lane_id import LaneId
-from jackline.upstream.dialler import Dialler
 from jackline.upstream.interface import (
     SILENT_HANDLER,
     ClosedHereError,
@@ -29,7 +28,7 @@ from jackline.upstream.interface import (
     ResponseHandler,
     UpstreamRequest,
 )
-from jackline.upstream.origin import Origin
+from jackline.upstream.origin import Dialler, Origin
 
 # Below this, copying the body behind the head is cheaper than a second write.
 JOINED_BYTES = 64 * 1024
@@ -465,16 +464,6 @@ class HttpUpstream:
         if pool is None:
             raise InternalError(f"Lane {lane} belongs to no configured upstream.")
         return pool.start(message, handler)
-
-    @property
-    def open_connections(self) -> int:
-        """How many connections there are, busy or idle."""
-        return sum(len(pool.all) for pool in self._all())
-
-    @property
-    def idle_connections(self) -> int:
-        """How many of them wait for a request."""
-        return sum(len(pool.idle) for pool in self._all())
 
     async def close(self) -> None:
         """Break off whatever goes on; returns when no connection and no task is left."""
