@@ -55,7 +55,7 @@ from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.flow_sources import no_user_code
 from jackline.flows.run_processes import RunOrders, Waker
 from jackline.flows.store import run_store_exists, run_store_url
-from jackline.gateway.call_intake import CallIntake, TracedIntake, look_after
+from jackline.gateway.call_intake import CallIntake, TracedIntake
 from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import ControlPaths, OperatorOrders, Reading
 from jackline.gateway.lane_memory import LaneMemory
@@ -417,7 +417,7 @@ class Service:
         self.observatory.settle_past()
         self._hand_orders.recall(self._state.orders())
         self._stack.callback(self._memory.remember)
-        self._keep(look_after(self.desk, self._clock))
+        self._keep(self.desk.look_after())
         self._stack.push_async_callback(self._pages.close)
         self._keep(self._pages.watch())
         self._stack.push_async_callback(self._limits.close)

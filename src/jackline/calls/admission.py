@@ -15,15 +15,15 @@ import math
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from jackline.calls.pending_call import PendingCall
-from jackline.calls.request import Cap, VendorRejection
+from jackline.calls.request import CallRefusal, Cap, VendorRejection
 from jackline.events import Announce, LaneChanged
 from jackline.failures import Failure, Json
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, LaneController, saved_lane
 from jackline.lanes.breaker import FLOWING
+from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.states import LaneState
 
 
@@ -82,16 +82,6 @@ _OF_ONE_ANSWER = (
 _LONGEST_WORDS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Hopeless:
-    """Why a call need not wait any longer."""
-
-    why: str
-    until: float | None = None
-    failure: Failure | None = None
-    rejection: VendorRejection | None = None
-
-
 class QuotaWalls:
     """The last words at each lane's wall."""
 
@@ -112,8 +102,9 @@ class QuotaWalls:
             if each.id == lane or (each.id.account == account and each.cause is failure):
                 self._words[each.id] = words
 
-    def hopeless(self, call: PendingCall, names: Iterable[LaneId], now: float) -> Hopeless | None:
+    def refusal(self, call: PendingCall, names: Iterable[LaneId], now: float) -> CallRefusal | None:
         """Why waiting is hopeless for a call with these lanes left; None while it is not."""
+        last = call.story[-1].failure if call.story else None
         lanes = [self._controller.lanes[name] for name in names]
         waited = now - call.submitted
         if all(lane.state is LaneState.PARKED for lane in lanes):
@@ -133,14 +124,18 @@ class QuotaWalls:
                     return None
                 why = f"{nearest.label} is parked: its limit is used up"
                 words = self._words.get(nearest.id)
-                return Hopeless(why, nearest.reset_at, nearest.cause, words)
+                if words is None or (last is not None and reaction_to(last) is Reaction.PARK):
+                    # It has met the wall itself.
+                    words = call.rejection or words
+                return CallRefusal(why, nearest.cause or last, words, date, call.story)
             # The reset has passed and no probe was sent, as on a lane that is paused by hand.
             waited = min(waited, -left)
         if waited <= call.request.hold.other:
             return None
         waiting = self._controller.waiting(now, call.number)
         why = "it waited for too long" if waiting is None else waiting.why
-        return Hopeless(why, None if waiting is None else waiting.until)
+        until = None if waiting is None else self._controller.date_of(waiting.until)
+        return CallRefusal(why, last, call.rejection, until, call.story)
 
     # --- over a restart -----------------------------------------------------------------------
 

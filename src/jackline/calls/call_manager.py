@@ -210,18 +210,10 @@ class CallManager:
             self._widen(call, now)
         if call.in_flight:
             return
-        hopeless = self.walls.hopeless(call, self.lanes_of(call), now)
-        if hopeless is None:
-            return
-        self._forget(call)
-        last = call.story[-1].failure if call.story else None
-        met_it_itself = last is not None and reaction_to(last) is Reaction.PARK
-        own_words = call.rejection if met_it_itself or hopeless.rejection is None else None
-        rejection = own_words or hopeless.rejection
-        failure = hopeless.failure or last
-        until = self.controller.date_of(hopeless.until)
-        refusal = CallRefusal(hopeless.why, failure, rejection, until, call.story)
-        call.refuse(refusal)
+        refusal = self.walls.refusal(call, self.lanes_of(call), now)
+        if refusal is not None:
+            self._forget(call)
+            call.refuse(refusal)
 
     def _widen(self, call: PendingCall, now: float) -> None:
         """Let a call take its last resorts, once none of its lanes takes calls, or all lose it."""

@@ -176,7 +176,12 @@ class Renumbering:
             return []
         if name == BLOCK_START:
             if self._open is not None and block_type == "text":
-                return self._join(event)
+                # The first text goes on in the open block, so that its start is left out.
+                index, self._open = self._open, None
+                self._shift -= 1
+                untold = self._untold(words_in(event))
+                delta = _text_delta(index, untold)
+                return [StreamItem(BLOCK_DELTA, delta, "text")] if untold else []
             return [*self._close(), StreamItem(name, self._numbered(name, event), block_type)]
         if name == BLOCK_DELTA:
             numbered = self._numbered(name, event)
@@ -194,13 +199,6 @@ class Renumbering:
         if name == MESSAGE_DELTA:
             return [*self._close(), item]
         return [item]
-
-    def _join(self, event: bytes) -> list[StreamItem]:
-        """The first text goes on in the open block, so that its start is left out."""
-        index, self._open = self._open, None
-        self._shift -= 1
-        words = self._untold(words_in(event))
-        return [StreamItem(BLOCK_DELTA, _text_delta(index or 0, words), "text")] if words else []
 
     def _close(self) -> list[StreamItem]:
         """Anything but text ends the block that was left open."""

@@ -66,6 +66,8 @@ from jackline.outside_names import cut_name, problem_of_model
 from jackline.providers.settings import Credential
 from jackline.upstream.interface import UpstreamRequest
 
+EVERY = 1.0
+_log = logging.getLogger(__name__)
 NativeError: TypeAlias = Callable[[LaneId, int, bytes], bytes]
 # A side call is no agent's turn: its client does better with the vendor's error than with waiting.
 _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
@@ -477,6 +479,26 @@ class CallIntake:
         if call.carried is not None and lanes:
             self.carrier.reroute(call.carried, lanes, last, own_key, unproven=unproven)
 
+    async def look_after(self, every: float = EVERY) -> None:
+        """Check all calls again and again, until cancelled."""
+        clock = self._clock
+        while True:
+            await clock.sleep(every)
+            clock.beat()
+            self.carrier.follow_clock()
+            now = clock.steady()
+            calls = self.calls
+            tasks = ((call.identity.task, call) for call in calls)
+            self.held_time.look(
+                [(task, call.waiting) for task, call in tasks if task is not None], now
+            )
+            for call in calls:
+                try:
+                    call.keep_alive(now)
+                except Exception as error:  # noqa: BLE001 -- the border of one call: others go on
+                    _log.error("a bug in Jackline while holding a call", exc_info=error)
+            self.carrier.review()
+
     def send_home(self) -> None:
         """The gateway stops: clients that still wait shall try again."""
         for call in self.calls:
@@ -675,27 +697,3 @@ def _no_lane(target: bytes) -> RefusalAnswer:
         " accept_rejected_clients = true on an upstream serves such clients even so."
     )
     return gateway_refusal(401, words)
-
-
-EVERY = 1.0
-_log = logging.getLogger(__name__)
-
-
-async def look_after(desk: CallIntake, clock: Clock, every: float = EVERY) -> None:
-    """Check all calls again and again, until cancelled."""
-    while True:
-        await clock.sleep(every)
-        clock.beat()
-        desk.carrier.follow_clock()
-        now = clock.steady()
-        calls = desk.calls
-        desk.held_time.look(
-            [(task, call.waiting) for call in calls if (task := call.identity.task) is not None],
-            now,
-        )
-        for call in calls:
-            try:
-                call.keep_alive(now)
-            except Exception as error:  # noqa: BLE001 -- the border of one call: the others go on
-                _log.error("a bug in Jackline while holding a call", exc_info=error)
-        desk.carrier.review()

@@ -43,7 +43,7 @@ from jackline.upstream.interface import Upstream, UpstreamAttempt, UpstreamReque
 _OURS = b"x-jackline-"
 
 
-class Relay:
+class _Relay:
     """One request on its way to the upstream; handles its response."""
 
     __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_release")
@@ -82,20 +82,16 @@ class Relay:
             release()
 
     def began(self, status: int, headers: Headers) -> None:
-        """The head of the answer."""
         self._exchange.begin(status, without_note_headers(headers), self._notes(headers))
 
     def heard(self, data: bytes) -> None:
-        """Bytes of the answer."""
         self._exchange.send(data)
 
     def ended(self) -> None:
-        """The answer is complete."""
         self._finish()
         self._exchange.finish()
 
     def broke(self, error: OSError) -> None:
-        """There is no answer, or no more of it."""
         self._finish()
         if self._exchange.begun:
             self._exchange.reset()
@@ -260,7 +256,7 @@ class Router:
                 _refuse(exchange, self._desk.no_room())
                 return
             release = partial(self._desk.hold_more, -size)
-            relay = Relay(exchange, LaneId(upstream.name, "relay"), release)
+            relay = _Relay(exchange, LaneId(upstream.name, "relay"), release)
             relay.start(self._upstream, target)
 
     def _take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:

@@ -137,8 +137,14 @@ def _reports(incidents: Iterable[object], now: datetime) -> Iterable[IncidentRep
         if not name or verdict.kind is Kind.NOT_A_FAILURE:
             continue
         models = _models(name, newest) if verdict.scope is Scope.MODEL else frozenset()
-        begun = incident.get("started_at") or incident.get("created_at")
-        yield IncidentReport(name, _moment(begun), models)
+        try:
+            begun = incident.get("started_at") or incident.get("created_at")
+            since: datetime | None = datetime.fromisoformat(str(begun))
+        except ValueError:
+            since = None
+        if since is not None and since.tzinfo is None:
+            since = None
+        yield IncidentReport(name, since, models)
 
 
 def _models(*texts: str) -> frozenset[tuple[str, str]]:
@@ -154,14 +160,6 @@ def _models(*texts: str) -> frozenset[tuple[str, str]]:
         if found:
             return frozenset(found)
     return frozenset()
-
-
-def _moment(value: object) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(str(value))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
 
 
 def _one_line(value: object) -> str:

@@ -147,32 +147,26 @@ class VendorLimits:
             raise UnreadLimitsError(str(error), "mend it, or leave admin_key out") from error
         found: dict[str, KnownLimits] = {}
         for path in limit_paths(settings):
-            reported = await self._pages(settings, path, key)
+            reported: dict[str, KnownLimits] = {}
+            cursor: str | None = None
+            for _ in range(_MOST_PAGES):
+                answer = await fetch(
+                    self._upstream,
+                    limits_request(settings, path, cursor, key),
+                    LaneId(settings.name),
+                    most_bytes=_MOST_BYTES,
+                    seconds=self._patience,
+                )
+                page = _page(settings, answer)
+                reported |= page.limits
+                if page.next_page is None or page.next_page == cursor:
+                    break
+                cursor = page.next_page
             found |= {
                 model: merged_limits(found.get(model, KnownLimits()), limits)
                 for model, limits in reported.items()
             }
         return LimitReading(found, self._clock.wall())
-
-    async def _pages(
-        self, settings: UpstreamSettings, path: str, key: str
-    ) -> dict[str, KnownLimits]:
-        found: dict[str, KnownLimits] = {}
-        cursor: str | None = None
-        for _ in range(_MOST_PAGES):
-            answer = await fetch(
-                self._upstream,
-                limits_request(settings, path, cursor, key),
-                LaneId(settings.name),
-                most_bytes=_MOST_BYTES,
-                seconds=self._patience,
-            )
-            page = _page(settings, answer)
-            found |= page.limits
-            if page.next_page is None or page.next_page == cursor:
-                break
-            cursor = page.next_page
-        return found
 
     async def _look(self, watched: _Watched) -> None:
         settings = watched.settings

@@ -270,17 +270,15 @@ class LaneController:
         """The caller no longer wants the answer."""
         now = self._clock(now)
         entry = self._entries.pop(call_id, None)
-        decision = LaneDecision()
         if entry is None:
-            return self._done(decision)
+            return self._done(LaneDecision())
         touched = list(entry.lanes)
         self._leave_line(entry)
         while (attempt := self._under_way.first_of(call_id)) is not None:
             self._under_way.take(attempt.permit)
             self.lanes[attempt.lane].dropped(attempt, now)
             touched.append(attempt.lane)
-        self._dispatch(list(dict.fromkeys(touched)), now, decision)
-        return self._done(decision)
+        return self._decide(touched, now)
 
     def reroute(self, now: float, call_id: int, lanes: tuple[LaneId, ...]) -> LaneDecision:
         """Other lanes are open to a call from its next attempt on, less those that refused it.
@@ -336,27 +334,21 @@ class LaneController:
     def pause(self, now: float, name: LaneId, *, paused: bool) -> LaneDecision:
         """A lane is closed by hand, or opened again; what is in flight goes on."""
         now = self._clock(now)
-        decision = LaneDecision()
         self.lanes[name].paused = paused
         # Whoever waited for it may now go elsewhere, or come back.
-        self._dispatch(list(self.lanes), now, decision)
-        return self._done(decision)
+        return self._decide(list(self.lanes), now)
 
     def probe(self, now: float, name: LaneId) -> LaneDecision:
         """Somebody knows better than a parked lane: one call finds out at once."""
         now = self._clock(now)
-        decision = LaneDecision()
         self.lanes[name].doubt(now)
-        self._dispatch((name,), now, decision)
-        return self._done(decision)
+        return self._decide((name,), now)
 
     def limit_lane(self, now: float, settings: LaneSettings) -> LaneDecision:
         """The user or the vendor says something else of a lane; who waits for it may go now."""
         now = self._clock(now)
-        decision = LaneDecision()
         self.lanes[settings.id].take_settings(settings, now)
-        self._dispatch((settings.id,), now, decision)
-        return self._done(decision)
+        return self._decide((settings.id,), now)
 
     def tick(self, now: float) -> LaneDecision:
         """Time has passed: doubt the silent, probe, and send what has become possible."""
@@ -389,11 +381,9 @@ class LaneController:
         """The wall clock was set, or the machine has slept for so long: dates are elsewhere now."""
         now = self._clock(now)
         moved, self.wall_ahead = wall_ahead - self.wall_ahead, wall_ahead
-        decision = LaneDecision()
         for lane in self.lanes.values():
             lane.follow_clock(moved, slept, now)
-        self._dispatch(list(self.lanes), now, decision)
-        return self._done(decision)
+        return self._decide(list(self.lanes), now)
 
     def refresh(self, now: float) -> None:
         """Look at every lane anew, after something changed behind the controller's back."""
@@ -708,6 +698,11 @@ class LaneController:
     def _looked_at_again(self, head: QueueHead, lane: Lane, now: float) -> float:
         at = lane.ready_at(head.entry.call, now)
         return at if at > now else now + self._settings.routing.spill_after
+
+    def _decide(self, touched: Sequence[LaneId], now: float) -> LaneDecision:
+        decision = LaneDecision()
+        self._dispatch(touched, now, decision)
+        return self._done(decision)
 
     def _done(self, decision: LaneDecision) -> LaneDecision:
         wake = min(self._wake.values(), default=math.inf)

@@ -189,11 +189,9 @@ class PromptCaches:
             # Whoever reads or writes what comes behind it lets it live on.
             lives_until = max(prefix.until, sent_at + prefix.life)
             prefix.until = lives_until if prefix.is_cached else 0.0
-        if call.conversation and self.in_use:
-            self._learn(call, sent_at, expected_read, usage)
-
-    def _learn(self, call: Call, sent_at: float, expected_read: float, usage: TokensUsed) -> None:
         name = call.conversation
+        if not (name and self.in_use):
+            return
         known = self.conversations.pop(name, None)
         life = _life(usage, known.life if known is not None else SHORT_LIFE)
         misses = known.misses if known is not None else 0
@@ -207,14 +205,10 @@ class PromptCaches:
             self.conversations[name] = known
             known.misses = misses
             return
-        # Put in again, so that those heard of longest ago stand first.
+        # Put in again, so that those that were used longest ago stand first.
+        prompt = usage.input + cached
         self.conversations[name] = CachedConversation(
-            cached,
-            sent_at + life,
-            life,
-            call.input_tokens,
-            usage.input + cached,
-            misses,
+            cached, sent_at + life, life, call.input_tokens, prompt, misses
         )
         if len(self.conversations) > _MOST_CONVERSATIONS:
             del self.conversations[next(iter(self.conversations))]

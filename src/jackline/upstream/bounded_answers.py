@@ -184,7 +184,7 @@ def _blank(data: bytes, found: Sequence[tuple[int, int]]) -> bytes:
     return bytes(changed)
 
 
-class BlankedError:
+class _BlankedError:
     """Between the body of an error and its handler."""
 
     __slots__ = ("_blanker", "_handler", "_known", "_rest")
@@ -197,12 +197,11 @@ class BlankedError:
         self._known = 0
 
     def began(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """The head of the answer; its values may repeat a credential as well."""
+        # The values of headers may repeat a credential as well.
         blanked = self._blanker.blanked
         self._handler.began(status, [(name, blanked(value)) for name, value in headers])
 
     def heard(self, data: bytes) -> None:
-        """Bytes of the error."""
         data = self._rest + data
         found = [(0, self._known), *self._blanker.found_in(data)]
         final = max(0, len(data) - PART + 1)
@@ -212,12 +211,10 @@ class BlankedError:
         self._handler.heard(_blank(data, found)[:final])
 
     def ended(self) -> None:
-        """The error is complete."""
         self._pass_rest()
         self._handler.ended()
 
     def broke(self, error: OSError) -> None:
-        """It will not become complete."""
         self._pass_rest()
         self._handler.broke(error)
 
@@ -333,7 +330,7 @@ class BoundedAnswer:
             client = self._from_client
             own = [] if client is None else self._sent.words_not_in(client)
             if own:
-                self._handler = BlankedError(self._handler, Blanker(own))
+                self._handler = _BlankedError(self._handler, Blanker(own))
         self._until = self._now() + self._limits.seconds
         length = 0
         ids, no_ids = 0, set[bytes]()

@@ -237,8 +237,19 @@ class Connection(asyncio.Protocol):
             self._leave()
             return
         self._parser.feed(data)
+        parser = self._parser
         try:
-            self._report(attempt)
+            if parser.new_head is not None:
+                headers, parser.new_head = parser.new_head, None
+                attempt.handler.began(parser.status, headers)
+            if parser.parts:
+                attempt.handler.heard(parser.take_content())
+            if self._attempt is not attempt:  # hung up on meanwhile
+                return
+            if parser.is_complete:
+                self._finish(attempt)
+            elif parser.fault is not None:
+                self.break_off(parser.fault)
         except OSError as error:
             # Stock asyncio takes an OSError here for the network's fault, and logs nothing.
             self._handler_failed(attempt)
@@ -246,20 +257,6 @@ class Connection(asyncio.Protocol):
         except BaseException:
             self._handler_failed(attempt)
             raise
-
-    def _report(self, attempt: HttpAttempt) -> None:
-        parser = self._parser
-        if parser.new_head is not None:
-            headers, parser.new_head = parser.new_head, None
-            attempt.handler.began(parser.status, headers)
-        if parser.parts:
-            attempt.handler.heard(parser.take_content())
-        if self._attempt is not attempt:  # hung up on meanwhile
-            return
-        if parser.is_complete:
-            self._finish(attempt)
-        elif parser.fault is not None:
-            self.break_off(parser.fault)
 
     def _finish(self, attempt: HttpAttempt) -> None:
         self._attempt = None
