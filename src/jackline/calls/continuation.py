@@ -25,7 +25,7 @@ from jackline.dialects.anthropic_stream import (
     MESSAGE_DELTA,
     MESSAGE_START,
 )
-from jackline.dialects.json_bounds import last_items
+from jackline.dialects.json_bounds import UNREADABLE, last_items
 from jackline.dialects.sse import EventSplitter, data_of, event_of
 
 LONGEST_PREFILL = 1024 * 1024
@@ -40,7 +40,6 @@ class _Said(msgspec.Struct):
     content_block: _Piece = msgspec.field(default_factory=_Piece)
 
 
-UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 _said = msgspec.json.Decoder(_Said)
 
 
@@ -292,7 +291,7 @@ def prefilled(body: bytes | bytearray, text: str) -> bytes | None:
         if last is None or _message.decode(last).role != "user":
             return None
         fields = _fields.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except UNREADABLE:
         return None
     answer = msgspec.json.encode({"role": "assistant", "content": words})
     fields["messages"] = msgspec.Raw(b"%b,%b]" % (said[:-1], answer))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from jackline.calls.continuation import UNREADABLE, ClientView, Renumbering, StreamItem
+from jackline.calls.continuation import ClientView, Renumbering, StreamItem
 from jackline.dialects.anthropic_stream import (
     BLOCK_DELTA,
     BLOCK_STOP,
@@ -21,6 +21,7 @@ from jackline.dialects.anthropic_stream import (
     AnthropicStreamReader,
     read_whole_stream,
 )
+from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.openai_chat.answer import ChatStreamReader
 from jackline.dialects.openai_responses.answer import ResponsesStreamReader
 from jackline.dialects.sse import EventSplitter, event_of

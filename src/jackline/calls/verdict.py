@@ -19,6 +19,7 @@ import msgspec
 
 from jackline.calls.request import Dialect
 from jackline.dialects.answer_facts import is_openai_answer
+from jackline.dialects.json_bounds import UNREADABLE
 from jackline.failures import Failure, Observation, Where
 from jackline.failures.wording import REDACTED, fold
 from jackline.lanes.reactions import Reaction, reaction_to
@@ -63,7 +64,7 @@ def failed_success(
         return None
     try:
         document = _document.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except UNREADABLE:
         return Observation.of_response(status, headers, body)
     error = document.get("error")
     if error is not None and bytes(error) != b"null":
@@ -93,7 +94,7 @@ def judge_rejection(
         try:
             error = _document.decode(body.removeprefix(b"event: error\ndata: ")).get("error")
             fields = {} if error is None else _document.decode(error)
-        except (msgspec.DecodeError, ValueError, RecursionError):
+        except UNREADABLE:
             fields = {}
         codes = [bytes(fields[name]).strip(b'"') for name in ("type", "code") if name in fields]
         if any(code.decode("latin-1") in _OWN_CODES for code in codes):
@@ -139,7 +140,7 @@ def _holds(request: UpstreamRequest, evidence: Sequence[str], seen: Mapping[str,
         readings.append(lines.decode(errors="replace"))
     try:
         document: object = msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except UNREADABLE:
         document = request.body.decode(errors="replace")
     # One text: folding many small ones would take long.
     text = "\n".join((*readings, *_texts(document)))

@@ -16,7 +16,7 @@ from enum import IntEnum
 
 import msgspec
 
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.tokens_used import MOST_TOKENS, TokensUsed, bounded_count
 from jackline.lanes.call import Call
 from jackline.lanes.settings import CacheTtl
 
@@ -31,8 +31,6 @@ SIBLINGS_WAIT = 20.0
 SMALLEST_PREFIX = 512
 # Most vendors cache no prompt below; it costs no more than a warm call does.
 _SMALLEST_PROMPT = 1024
-# More than any model reads, and little enough to be calculated with.
-_MOST_TOKENS = 1_000_000_000
 # After so many predicted hits that missed, a conversation counts as uncached.
 MISSES_BELIEVED = 2
 # The part of what was expected that must have been read for a hit.
@@ -243,9 +241,7 @@ def prompt_tokens(call: Call) -> float:
     """What the call was taken to have as its prompt, as a number that can be calculated with."""
     tokens = call.input_tokens
     # Asked for every call: comparing costs a third of `min` and `max`.
-    if 0 <= tokens <= _MOST_TOKENS:
-        return tokens
-    return 0.0 if tokens < 0 else float(_MOST_TOKENS)
+    return tokens if 0 <= tokens <= MOST_TOKENS else bounded_count(tokens)
 
 
 def counted_until(known: CachedConversation) -> float:

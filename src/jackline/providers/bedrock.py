@@ -30,6 +30,7 @@ import msgspec
 
 from jackline import __version__
 from jackline.dialects import event_of, read_answer, read_request
+from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.neutral.fields import TranslatedDocument
 from jackline.errors import UsageError
 from jackline.failures.wording import redact
@@ -328,7 +329,7 @@ class BedrockStream:
                     events.append(self._chunk(frame))
                     continue
                 events.append(self._exception(frame))
-            except (msgspec.DecodeError, ValueError, RecursionError):
+            except UNREADABLE:
                 is_damaged = True
             self._over = True
             break

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from jackline.dialects import read_request
+from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.neutral.conversation import digest
 from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableError
 from jackline.dialects.neutral.options import AnswerOptions, TargetOptions
@@ -182,7 +183,7 @@ class OpenAiProvider(Provider):
         requested = read_request(body)
         try:
             stop_sequences = tuple(_stop_sequences.decode(body).stop_sequences or ())
-        except (msgspec.DecodeError, ValueError, RecursionError):
+        except UNREADABLE:
             stop_sequences = ()
         remember = None
         if self._stores_reasoning(model):

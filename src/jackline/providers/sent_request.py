@@ -14,6 +14,7 @@ import msgspec
 
 from jackline import __version__
 from jackline.dialects.cache_marks import with_hour_marks
+from jackline.dialects.json_bounds import UNREADABLE
 from jackline.errors import UsageError
 from jackline.http1.headers import Headers
 from jackline.providers.settings import Credential, UpstreamSettings
@@ -79,7 +80,6 @@ _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 # one of the top-level object; its value is used only when no backslash is in it.
 _FIRST_IS_MODEL = re.compile(rb'\{\s*"model"\s*:\s*"([^"\\]*)"')
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 class UnsupportedRequestError(ValueError):
@@ -182,7 +182,7 @@ def with_model(body: bytes | bytearray, model: str) -> bytes | bytearray:
     try:
         if msgspec.json.decode(members.get("model", b""), type=str) == model:
             return body
-    except _UNREADABLE:
+    except UNREADABLE:
         return body
     return msgspec.json.encode({**members, "model": msgspec.Raw(name)})
 
@@ -191,7 +191,7 @@ def members_of(body: bytes | bytearray) -> dict[str, msgspec.Raw] | None:
     """The unparsed members of the request; None when it is no JSON object."""
     try:
         return _fields.decode(body)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
 
 
