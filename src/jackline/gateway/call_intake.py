@@ -133,7 +133,11 @@ class CallIntake:
         self.carrier = carrier
         self.counts = CallCounts()
         self._clock = clock
-        self._ticks = ticks
+        # The time that calls are measured in, which is never set; that of reports; and that of
+        # `Exchange.last_write`.
+        self.now = clock.steady
+        self.wall = clock.wall
+        self.ticks = ticks
         self._native_error = native_error
         self._lanes = lanes
         self._announce = announce
@@ -178,18 +182,6 @@ class CallIntake:
     def calls(self) -> list[ClientCall]:
         """Every call under way."""
         return list(self._open.values())
-
-    def now(self) -> float:
-        """The time that calls are measured in; it is never set."""
-        return self._clock.steady()
-
-    def wall(self) -> float:
-        """The wall-clock time, for reports."""
-        return self._clock.wall()
-
-    def ticks(self) -> float:
-        """The time that `Exchange.last_write` is measured in."""
-        return self._ticks()
 
     def take(
         self,
