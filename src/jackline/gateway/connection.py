@@ -301,7 +301,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_ahead",
         "_consuming",
         "_exchange",
-        "_held",
         "_listener",
         "_loop",
         "_out",
@@ -317,6 +316,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "phase",
         "stays",
         "transport",
+        "unfinished",
     )
 
     transport: asyncio.Transport
@@ -329,9 +329,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.now: Callable[[], float] = loop.time
         self.phase = _READING
         self.deadline = inf
-        # When the first bytes came of what is held, and how many bytes that is.
+        # When the first bytes came of incomplete requests, and how many bytes are in memory.
         self.began = inf
-        self._held = 0
+        self.unfinished = 0
         self.paused = False
         self.stays = False
         self._exchange: Exchange | None = None
@@ -352,11 +352,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self.phase is _READING and self._parser.stage is _NOTHING and self._ahead is None
 
     @property
-    def unfinished(self) -> int:
-        """How many bytes of incomplete requests are in memory."""
-        return self._held
-
-    @property
     def last_request(self) -> bool:
         """Whether the connection ends with the current answer."""
         return self._listener.draining and not self.stays
@@ -365,11 +360,6 @@ class ClientConnection(asyncio.BufferedProtocol):
     def local_address(self) -> object:
         """The name of our end of the socket."""
         return self.transport.get_extra_info("sockname")
-
-    @property
-    def peer_address(self) -> object:
-        """The name of the other end of the socket."""
-        return self.transport.get_extra_info("peername")
 
     # --- called by the loop ---
 
@@ -397,7 +387,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._hand_over(*parser.take())
             else:
                 self.deadline = self._body_deadline()
-                if parser.held != self._held:
+                if parser.held != self.unfinished:
                     self._count_held()
             return
         if self.phase is _FAREWELL:
@@ -566,7 +556,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.began = inf
         elif self.began == inf:
             self.began = self.now()
-        more, self._held = held - self._held, held
+        more, self.unfinished = held - self.unfinished, held
         self._listener.holds(more)
 
     def _consume(self, data: Packet) -> None:
@@ -592,13 +582,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif self.phase is _READING:
             if parser.stage is not _NOTHING:
                 self._await_the_rest(before)
-            elif self._held:
+            elif self.unfinished:
                 self._count_held()
 
     def _hand_over(self, head: RequestHead, body: bytes | bytearray) -> None:
         self.phase = _ANSWERING
         self.deadline = inf
-        if self._held:
+        if self.unfinished:
             self._count_held()
         self._exchange = exchange = Exchange(self, head, body)
         self._listener.handle(exchange)
@@ -677,7 +667,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.deadline = inf
         self._parser.clear()
         self._ahead = None
-        if self._held:
+        if self.unfinished:
             self._count_held()
         self._out = []
         self._out_size = 0

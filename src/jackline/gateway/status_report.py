@@ -138,6 +138,7 @@ def _lane(desk: CallIntake, lane: Lane, waiting: int, now: float) -> LaneStatus:
         in_flight=len(lane.attempts),
         window=lane.limit(now),
         waiting=waiting,
+        paused=lane.paused,
         cause=None if lane.cause is None else (lane.cause.kind.value, lane.cause.sub),
         limits={name: bucket.level_at(now) / bucket.cap for name, bucket in lane.buckets.items()},
         known_limits={
@@ -380,11 +381,6 @@ class StatusReport:
             at=self._clock.now(),
             notes=(*parts.notes.values(), *self._reported()),
         )
-        known = parts.desk.carrier.controller.lanes.values()
-        if any(lane.paused for lane in known):
-            both = zip(drawn.lanes, known, strict=True)
-            lanes = tuple(replace(shown_lane, paused=lane.paused) for shown_lane, lane in both)
-            drawn = replace(drawn, lanes=lanes)
         labels = self._from.book.known.labels
         if not labels or not drawn.waiting:
             return drawn
