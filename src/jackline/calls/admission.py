@@ -68,7 +68,7 @@ class CapGate:
                 del self._under_way[key]
 
 
-# Of one answer only: they would mislead whoever hears the wall's words later.
+# Of one answer only: they would mislead whoever gets the rejection later.
 _OF_ONE_ANSWER = (
     b"request-id",
     b"date",
@@ -77,20 +77,20 @@ _OF_ONE_ANSWER = (
     b"cf-ray",
     b"set-cookie",
 )
-# A vendor says it in some hundred bytes. Longer ones would be kept for each lane of an account, and
+# A vendor's takes some hundred bytes. Longer ones would be stored for each lane of an account, and
 # saved with each change of any lane.
 _LONGEST_WORDS = 4096
 
 
 class QuotaWalls:
-    """The last words at each lane's wall."""
+    """The vendor's last rejection at each lane's quota limit."""
 
     def __init__(self, controller: LaneController) -> None:
         self._controller = controller
         self._words: dict[LaneId, VendorRejection] = {}
 
     def remember(self, lane: LaneId, failure: Failure, rejection: VendorRejection | None) -> None:
-        """Keep what was said to one call, for the others that wait for the same account."""
+        """Save the rejection of one call, for the others that wait for the same account."""
         if rejection is None or rejection.status < 400 or len(rejection.body) > _LONGEST_WORDS:
             return
         lasting = [(n, v) for n, v in rejection.headers if n.lower() not in _OF_ONE_ANSWER]
@@ -140,7 +140,7 @@ class QuotaWalls:
     # --- over a restart -----------------------------------------------------------------------
 
     def export(self) -> list[Json]:
-        """What to keep over a restart, as JSON."""
+        """What outlives a restart, as JSON."""
         lanes = self._controller.lanes
         return [
             {
@@ -154,7 +154,7 @@ class QuotaWalls:
         ]
 
     def restore(self, memory: Json) -> None:
-        """Take back what was exported; anything odd in it is left out."""
+        """Restore what was exported; anything odd in it is left out."""
         for saved in memory if isinstance(memory, list) else ():
             lane_id = saved_lane(saved)
             match saved:

@@ -1,6 +1,6 @@
 """Manage all calls of a process: queue, send, classify, retry or reroute, and deliver.
 
-Rules: (1) decisions of the controller are call out at once, in their order; (2) a caller that
+Rules: (1) decisions of the controller are carried out at once, in their order; (2) a caller that
 leaves frees its permit at once; (3) a retryable failure reaches the caller only if it has waited
 longer than it allows; (4) one timer for all calls, no task per call; (5) a client whose credential
 was refused is not served with ours; (6) waits are measured on the steady clock, reported as dates.
@@ -285,12 +285,12 @@ class CallManager:
         self.review()
 
     def probe_lane(self, name: LaneId) -> None:
-        """Somebody wants to know at once whether a lane still stands before its wall."""
+        """Send a call on a parked lane at once, to find out whether its limit is still used up."""
         self._obey(self.controller.probe(self._clock.steady(), name))
 
-    def limit_lane(self, given: LaneSettings) -> None:
-        """Somebody says something else of a lane's limits."""
-        self._obey(self.controller.limit_lane(self._clock.steady(), given))
+    def limit_lane(self, settings: LaneSettings) -> None:
+        """The configured or reported limits of a lane have changed."""
+        self._obey(self.controller.limit_lane(self._clock.steady(), settings))
 
     def close_idle_lanes(self, now: float, most: int) -> None:
         """Forget lanes that nobody uses and that know nothing that counts.
@@ -484,7 +484,7 @@ class CallManager:
         self, attempt: InFlightAttempt, failure: Failure, rejection: VendorRejection | None = None
     ) -> None:
         """The attempt has failed: mend, wait again, or end."""
-        # The vendor may have given a date, which was read by the wall clock of this moment.
+        # The vendor may have named a date, which was parsed by the wall clock of this moment.
         self.follow_clock()
         self.reports += 1
         call = attempt.call
@@ -585,7 +585,7 @@ class CallManager:
         self._refuse(call, CallRefusal(why, None, None, None, call.story))
 
     def _refuse(self, call: PendingCall, refusal: CallRefusal) -> None:
-        """Tell the receiver; whatever it does with that, the decisions about others are obeyed."""
+        """Report it to the receiver; whatever that does, the decisions about others are obeyed."""
         try:
             call.refuse(refusal)
         except Exception:  # noqa: BLE001 -- the border of one call: siblings go on

@@ -35,18 +35,18 @@ class _Piece(msgspec.Struct):
     text: str = ""
 
 
-class _Said(msgspec.Struct):
+class _TextEvent(msgspec.Struct):
     delta: _Piece = msgspec.field(default_factory=_Piece)
     content_block: _Piece = msgspec.field(default_factory=_Piece)
 
 
-_said = msgspec.json.Decoder(_Said)
+_text_event = msgspec.json.Decoder(_TextEvent)
 
 
 def words_in(event: bytes) -> str:
     """The text that an event of a text block carries; raises one of UNREADABLE."""
-    said = _said.decode(data_of(event))
-    return said.delta.text + said.content_block.text
+    found = _text_event.decode(data_of(event))
+    return found.delta.text + found.content_block.text
 
 
 class ClientView:
@@ -80,12 +80,12 @@ class ClientView:
         """Take note of an event that goes out, or of deltas that go out together."""
         if name == BLOCK_DELTA:
             if self.listening and event.count(b"\n") == 3:
-                self._heard(event)
+                self._note_text(event)
             elif self.listening:
                 splitter = EventSplitter()
                 for each in [*splitter.feed(event), splitter.rest]:
                     if each and self.listening:
-                        self._heard(each)
+                        self._note_text(each)
         elif name == BLOCK_START:
             self.blocks += 1
             self.open_type = block_type
@@ -93,7 +93,7 @@ class ClientView:
             self._only_text = self._only_text and block_type == "text"
             self.listening = block_type == "text"
             if self.listening and self._text is not None:
-                self._heard(event)
+                self._note_text(event)
         elif name == BLOCK_STOP:
             kind = self.open_type or ""
             self.open_type = None
@@ -104,8 +104,8 @@ class ClientView:
         elif name == MESSAGE_START:
             self.started = True
 
-    def _heard(self, event: bytes) -> None:
-        """Keep the words of a text block as long as they may be needed."""
+    def _note_text(self, event: bytes) -> None:
+        """Store the words of a text block as long as they may be needed."""
         try:
             words = words_in(event)
         except UNREADABLE:
@@ -121,7 +121,7 @@ class ClientView:
 
     @property
     def text(self) -> str | None:
-        """All words given so far, when nothing but text was given and some of it can be seen."""
+        """All text delivered so far, if nothing else was delivered and some of it is visible."""
         if self._text is None or not self._only_text:
             return None
         text = self._text.getvalue()
@@ -157,13 +157,13 @@ class StreamItem(NamedTuple):
 
 
 class Renumbering:
-    """Changes the events of one attempt; `given` blocks are there, the last perhaps still open."""
+    """Changes the events of one attempt; `delivered` blocks exist, the last perhaps still open."""
 
     __slots__ = ("_open", "_shift", "_tail", "_tail_at")
 
-    def __init__(self, given: int, *, text_open: bool, tail: str) -> None:
-        self._open: int | None = given - 1 if text_open else None
-        self._shift = given
+    def __init__(self, delivered: int, *, text_open: bool, tail: str) -> None:
+        self._open: int | None = delivered - 1 if text_open else None
+        self._shift = delivered
         # White space that the client has and the model may say again, and how much it has said.
         self._tail = tail
         self._tail_at = 0
@@ -178,20 +178,20 @@ class Renumbering:
                 # The first text goes on in the open block, so that its start is left out.
                 index, self._open = self._open, None
                 self._shift -= 1
-                untold = self._untold(words_in(event))
-                delta = _text_delta(index, untold)
-                return [StreamItem(BLOCK_DELTA, delta, "text")] if untold else []
+                unsent = self._not_yet_sent(words_in(event))
+                delta = _text_delta(index, unsent)
+                return [StreamItem(BLOCK_DELTA, delta, "text")] if unsent else []
             return [*self._close(), StreamItem(name, self._numbered(name, event), block_type)]
         if name == BLOCK_DELTA:
             numbered = self._numbered(name, event)
             words = words_in(event) if self._tail else ""
             if words:
-                untold = self._untold(words)
-                if not untold:
+                unsent = self._not_yet_sent(words)
+                if not unsent:
                     return []
-                if untold != words:
+                if unsent != words:
                     index = int(bytes(_event_fields.decode(data_of(numbered))["index"]))
-                    numbered = _text_delta(index, untold)
+                    numbered = _text_delta(index, unsent)
             return [StreamItem(name, numbered, block_type)]
         if name == BLOCK_STOP:
             return [StreamItem(name, self._numbered(name, event), block_type)]
@@ -207,7 +207,7 @@ class Renumbering:
         self._tail = ""
         return [StreamItem(BLOCK_STOP, block_stop(index), "text")]
 
-    def _untold(self, words: str) -> str:
+    def _not_yet_sent(self, words: str) -> str:
         """The words without the white space that the client has already."""
         tail, at, same = self._tail, self._tail_at, 0
         most = min(len(words), len(tail) - at)
@@ -247,7 +247,7 @@ class _Message(msgspec.Struct):
     role: str
 
 
-class _Asked(msgspec.Struct):
+class _RequestFields(msgspec.Struct):
     model: str
     messages: msgspec.Raw
     thinking: _Kind | None = None
@@ -256,7 +256,7 @@ class _Asked(msgspec.Struct):
     output_config: _OutputConfig | None = None
 
 
-_asked = msgspec.json.Decoder(_Asked)
+_request_fields = msgspec.json.Decoder(_RequestFields)
 _message = msgspec.json.Decoder(_Message)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -275,7 +275,7 @@ def prefilled(body: bytes | bytearray, text: str) -> bytes | None:
     """
     words = text.rstrip()
     try:
-        asked = _asked.decode(body)
+        asked = _request_fields.decode(body)
         config = asked.output_config
         if not (
             words

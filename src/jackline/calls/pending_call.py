@@ -150,7 +150,7 @@ class PendingCall:
 
     @property
     def is_model_answer(self) -> bool:
-        """Whether what its client was given was read as an answer of a model."""
+        """Whether what its client got was parsed as an answer of a model."""
         return self.has_read_answer or (self.request.call.stream and self.stitch.delivered)
 
     def deliver(self, status: int, headers: Headers, lane: LaneId, data: bytes) -> None:
@@ -274,8 +274,8 @@ class InFlightAttempt:
     @property
     def request_id(self) -> str | None:
         """The vendor's own name for this attempt, once it has spoken."""
-        given = self.lowered.get("request-id")
-        return None if given is None else cut_name(given)
+        name = self.lowered.get("request-id")
+        return None if name is None else cut_name(name)
 
     @property
     def status(self) -> int | None:
@@ -286,7 +286,7 @@ class InFlightAttempt:
         """Deliver bytes as part of this attempt's answer."""
         self.call.deliver(self._status, self._headers, self.lane, data)
 
-    # --- what the upstream tells --------------------------------------------------------------
+    # --- called by the upstream ---------------------------------------------------------------
 
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer."""

@@ -257,8 +257,7 @@ class StatusPages:
     async def reports(self, upstream: str) -> list[str] | None:
         """What a page says now, whether or not something is wrong; None when it cannot be read."""
         watched, now = self._watched[upstream], self._clock.now()
-        body = await self._fetch(upstream)
-        page = None if body is None else parse_status_page(body, now)
+        page = await self._fetch(upstream)
         if page is None:
             return None
         vendor = watched.vendor or page.title or upstream
@@ -285,8 +284,7 @@ class StatusPages:
             return
         # Set before fetching, so that a slow page is not fetched twice.
         watched.due = now + self._pause(watched.failures)
-        body = await self._fetch(name)
-        page = None if body is None else parse_status_page(body, self._clock.now())
+        page = await self._fetch(name)
         if page is None:
             watched.failures += 1
             watched.due = now + self._pause(watched.failures)
@@ -297,8 +295,8 @@ class StatusPages:
         pause = min(_LONGEST_PAUSE, _EVERY * 2.0 ** min(failures, 10))
         return pause * (1.0 + _JITTER * (2.0 * self._draw() - 1.0))
 
-    async def _fetch(self, name: str) -> bytes | None:
-        """The page's document, or None when it is not to be had in time and size."""
+    async def _fetch(self, name: str) -> StatusPage | None:
+        """The page, or None when it is not to be had in time and size."""
         headers = (
             (b"Accept", b"application/json"),
             (b"User-Agent", f"jackline/{__version__}".encode()),
@@ -307,7 +305,8 @@ class StatusPages:
         fetched = await fetch(
             self._upstream, message, LaneId(name), most_bytes=_MOST_BYTES, seconds=self._patience
         )
-        return fetched.document
+        body = fetched.document
+        return None if body is None else parse_status_page(body, self._clock.now())
 
 
 def vendor_of(url: str) -> str:

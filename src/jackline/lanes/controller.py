@@ -339,13 +339,13 @@ class LaneController:
         return self._decide(list(self.lanes), now)
 
     def probe(self, now: float, name: LaneId) -> LaneDecision:
-        """Somebody knows better than a parked lane: one call finds out at once."""
+        """Doubt a lane's reported reset: one call finds out at once."""
         now = self._clock(now)
         self.lanes[name].doubt(now)
         return self._decide((name,), now)
 
     def limit_lane(self, now: float, settings: LaneSettings) -> LaneDecision:
-        """The user or the vendor says something else of a lane; who waits for it may go now."""
+        """The known limits of a lane have changed; who waits for it may go now."""
         now = self._clock(now)
         self.lanes[settings.id].take_settings(settings, now)
         return self._decide((settings.id,), now)
@@ -391,7 +391,7 @@ class LaneController:
         for name, lane in self.lanes.items():
             self._wake[name] = self._wake_of(lane, now)
 
-    # --- asking ---------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------
 
     def date_of(self, at: float | None) -> float | None:
         """What the wall clock will show at a moment of the time line, or has shown."""
@@ -656,7 +656,7 @@ class LaneController:
             self._queues.push(entry, line)
         return line
 
-    # --- keeping books --------------------------------------------------------------------
+    # --- bookkeeping ----------------------------------------------------------------------
 
     def _clock(self, now: float) -> float:
         if now <= self._now:

@@ -179,7 +179,7 @@ class Lane:
         return self._sent_at + _REFUSED_WITHIN
 
     def probe_due(self, now: float) -> bool:
-        """Whether the lane wants a single call to find out how it stands."""
+        """Whether the lane wants a single call to find out its state."""
         if self.paused:
             return False
         return self.state not in FLOWING and self.probe is None and now >= self.probe_at
@@ -291,7 +291,7 @@ class Lane:
     def doubt_attempt(self, attempt: LaneAttempt, now: float) -> None:
         """The attempt is silent for so long that it does not count as work any more.
 
-        It is still listened to; if it was the probe, another may find out how the lane stands.
+        It is still listened to; if it was the probe, another may find out the lane's state.
         """
         self.pass_on_probe(attempt, now)
         if not (attempt.doubted or attempt.lent):
@@ -442,7 +442,7 @@ class Lane:
             self.probe_at = max(now, self.reset_at or now)
 
     def _close(self, attempt: LaneAttempt, now: float) -> bool:
-        """Whether it was the probe that was to find out how the lane stands."""
+        """Whether it was the probe that was to find out the lane's state."""
         self.window.load_changed(len(self.attempts) - self._uncounted, now)
         del self.attempts[attempt.permit]
         if attempt.call.prefix:

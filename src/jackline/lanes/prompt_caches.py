@@ -95,7 +95,7 @@ class PromptCaches:
         self.conversations: dict[str, CachedConversation] = {}
         self._prefixes: dict[str, _Prefix] = {}
 
-    # --- asking ---------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------
 
     def cache_state(self, call: Call, now: float) -> tuple[CacheState, float]:
         """What is cached of the call's conversation, and until when if anything is."""
@@ -270,7 +270,7 @@ class HourCaches:
         # Until when calls are expected to wait for longer than a short cache lives.
         self.long_waits_until = 0.0
         # Put in again when used, so that those that were used longest ago stand first.
-        self._kept: dict[str, None] = {}
+        self._hour_conversations: dict[str, None] = {}
 
     def asks_hour(
         self, call: Call, known: CachedConversation | None, *, waited: float, now: float
@@ -290,15 +290,15 @@ class HourCaches:
                 return False
             is_cached = known is None or known.misses < MISSES_BELIEVED
             long_waits = now < self.long_waits_until
-            keeps = conversation in self._kept
+            keeps = conversation in self._hour_conversations
             asks = is_cached and (keeps or pays(known, now, long_waits=long_waits))
         else:
             asks = ttl is CacheTtl.HOUR
         if asks:
-            self._kept.pop(conversation, None)
-            self._kept[conversation] = None
-            if len(self._kept) > _MOST_HOUR_CONVERSATIONS:
-                del self._kept[next(iter(self._kept))]
+            self._hour_conversations.pop(conversation, None)
+            self._hour_conversations[conversation] = None
+            if len(self._hour_conversations) > _MOST_HOUR_CONVERSATIONS:
+                del self._hour_conversations[next(iter(self._hour_conversations))]
         return asks
 
 

@@ -55,7 +55,7 @@ class Rank(IntEnum):
 
 
 class QueueEntry(msgspec.Struct):
-    """One call, where it stands, and what it has met so far.
+    """One call, its place in the queues, and what happened to it so far.
 
     `lanes` are those it may still go to; those in `refused_by` refused it for good, the last with
     `refusal`, and are never among them again.
@@ -253,7 +253,7 @@ class Queue:
 
     def everyone(self) -> list[QueueEntry]:
         """All who wait, in no order; costs as much as there are."""
-        return [place[3] for place in self._last if _stands(place)]
+        return [place[3] for place in self._last if _is_current(place)]
 
     @property
     def may_hurry(self) -> bool:
@@ -265,7 +265,7 @@ class Queue:
         patient = self._patient
         while patient and patient[0][0] <= now:
             place = heapq.heappop(patient)
-            if _stands(place):
+            if _is_current(place):
                 entry = place[3]
                 hurrying = (entry.call.leaves_at, entry.call.id, entry.ticket, entry)
                 heapq.heappush(self._hurrying, hurrying)
@@ -300,18 +300,18 @@ class Queue:
         # A heap whose void places outnumber the living is rebuilt; amortised this costs nothing.
         if len(heap) <= 2 * self.waiting + 64:
             return heap
-        living = [place for place in heap if _stands(place)]
+        living = [place for place in heap if _is_current(place)]
         heapq.heapify(living)
         return living
 
 
-def _stands(place: _Place) -> bool:
+def _is_current(place: _Place) -> bool:
     entry = place[3]
     return entry.waiting and entry.ticket == place[2]
 
 
 def _head(heap: list[_Place]) -> QueueEntry | None:
-    while heap and not _stands(heap[0]):
+    while heap and not _is_current(heap[0]):
         heapq.heappop(heap)
     return heap[0][3] if heap else None
 
@@ -342,8 +342,8 @@ class CallQueues:
         gone = {id(queue) for queue in self._of_lane.pop(name)}
         closed = [lanes for lanes in self.queues if name in lanes]
         for other in {each for lanes in closed for each in lanes} - {name}:
-            kept = [queue for queue in self._of_lane[other] if id(queue) not in gone]
-            self._of_lane[other] = kept
+            left = [queue for queue in self._of_lane[other] if id(queue) not in gone]
+            self._of_lane[other] = left
         for lanes in closed:
             del self.queues[lanes]
 

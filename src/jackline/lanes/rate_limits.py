@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
-
 from jackline.lanes.call import LaneAttempt
 from jackline.lanes.settings import KnownLimits, LimitOrigin
 
@@ -99,16 +97,9 @@ _NAMES = (
 )
 
 
-class SeenLimit(msgspec.Struct, frozen=True):
-    """One limit as a header reports it: how much per minute, and how much was left."""
-
-    limit: float
-    remaining: float
-
-
-def parse_limits(headers: Mapping[str, str]) -> dict[str, SeenLimit]:
-    """The limits that lower-case `headers` tell, by dimension."""
-    seen: dict[str, SeenLimit] = {}
+def _parse_limits(headers: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """What lower-case `headers` report by dimension: so much per minute, and so much left."""
+    seen: dict[str, tuple[float, float]] = {}
     if not headers:
         return seen
     for dimension, limit_names, remaining_names in _NAMES:
@@ -122,7 +113,7 @@ def parse_limits(headers: Mapping[str, str]) -> dict[str, SeenLimit]:
             continue
         remaining = _number(headers, remaining_names)
         if remaining is not None:
-            seen[dimension] = SeenLimit(limit, min(remaining, limit))
+            seen[dimension] = limit, min(remaining, limit)
     return seen
 
 
@@ -335,17 +326,17 @@ class Allowance:
 
         False if it reports nothing.
         """
-        reported = parse_limits(headers)
-        for dimension, seen in reported.items():
+        reported = _parse_limits(headers)
+        for dimension, (limit, remaining) in reported.items():
             bucket = self.buckets.get(dimension)
             self._heard.add(dimension)
             if bucket is None:
-                bucket = self.buckets[dimension] = LimitBucket.per_minute(seen.limit, now)
+                bucket = self.buckets[dimension] = LimitBucket.per_minute(limit, now)
                 self._origins[dimension] = LimitOrigin.HEADERS
-            elif seen.limit != bucket.cap:
-                bucket.resize(seen.limit, now)
+            elif limit != bucket.cap:
+                bucket.resize(limit, now)
                 self._origins[dimension] = LimitOrigin.HEADERS
-            level = seen.remaining + bucket.refill(now - attempt.sent_at)
+            level = remaining + bucket.refill(now - attempt.sent_at)
             if dimension == "output":
                 level -= self.promised + self.written - attempt.written_before
             elif dimension == "input":
