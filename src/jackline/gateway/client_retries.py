@@ -242,4 +242,5 @@ class ClientRetries:
 
 def _digest(payer: bytes, body: bytes | bytearray) -> bytes:
     """A name for a body and a credential, from which neither can be found."""
-    return hashlib.blake2b(digest(body) + payer, digest_size=16, key=_KEY).digest()
+    plain = hashlib.blake2b(body, digest_size=16).digest()
+    return hashlib.blake2b(plain + payer, digest_size=16, key=_KEY).digest()
