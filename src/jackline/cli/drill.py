@@ -16,12 +16,17 @@ import click
 
 from jackline import event_loop
 from jackline.cli.arguments import drill_names
-from jackline.drills import report
 from jackline.drills.catalogue import all_drills, drill_named
-from jackline.drills.claude_client import ClaudeFleet, InstalledClaude, claude_at, claude_on_path
-from jackline.drills.drill_run import BuiltinFleet, DrillOptions, DrillResult, DrillRun
+from jackline.drills.claude_client import ClaudeFleet, InstalledClaude
+from jackline.drills.drill_run import (
+    BuiltinFleet,
+    DrillOptions,
+    DrillResult,
+    DrillRun,
+    all_as_json,
+)
 from jackline.drills.environment import open_gateway
-from jackline.drills.live_view import NOT_WATCHED, live_view_at
+from jackline.drills.live_view import NOT_WATCHED, LiveView
 from jackline.errors import NothingFoundError
 
 # The real client's own seconds cannot be scaled, and it needs some to start.
@@ -78,7 +83,7 @@ def drill(
     drills = partial(all_drills, real_client=real, claude=claude)
     chosen = drills() if name == "all" else (drill_named(name, real_client=real, claude=claude),)
     show = partial(click.echo, err=True)
-    watched = live_view_at(port, show) if watch or port else NOT_WATCHED
+    watched = LiveView.at(port, show) if watch or port else NOT_WATCHED
     if claude is None:
         speed = _FAST_BUILTIN if fast else 1.0
         options = DrillOptions("the built-in client", BuiltinFleet, open_gateway, speed, show)
@@ -102,8 +107,8 @@ def drill(
     complete = len(results) == len(chosen) and results[-1].complete
     passed = complete and all(result.passed for result in results)
     if as_json:
-        everything = report.all_as_json(results, passed=passed)
-        document = everything if name == "all" else report.as_json(results[0])
+        everything = all_as_json(results, passed=passed)
+        document = everything if name == "all" else results[0].to_json()
         click.echo(json.dumps(document, indent=2))
     elif not complete:
         _print(results[-1])
@@ -117,8 +122,8 @@ def _find_claude(client: str, program: Path | None) -> InstalledClaude | None:
     if client == "builtin":
         return None
     if program is not None:
-        return claude_at(program)
-    found = claude_on_path()
+        return InstalledClaude.named(program)
+    found = InstalledClaude.on_path()
     if found is None and client == "claude":
         raise NothingFoundError(
             "there is no Claude Code on the PATH",
@@ -128,6 +133,6 @@ def _find_claude(client: str, program: Path | None) -> InstalledClaude | None:
 
 
 def _print(result: DrillResult) -> None:
-    for line in report.as_text(result):
+    for line in result.to_text():
         click.echo(line)
     click.echo()
