@@ -54,7 +54,7 @@ from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.flow_sources import no_user_code
 from jackline.flows.run_processes import RunOrders, Waker
 from jackline.flows.store import run_store_exists, run_store_url
-from jackline.gateway.call_intake import CallIntake, look_after
+from jackline.gateway.call_intake import CallIntake, TracedIntake
 from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import ControlPaths, OperatorOrders, Reading
 from jackline.gateway.lane_memory import LaneMemory
@@ -63,9 +63,12 @@ from jackline.gateway.listener import LACKS_LOCALHOST, Listener
 from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
-from jackline.gateway.status_picture import LaneDrain, LiveCalls
-from jackline.gateway.status_report import PageFacts, ReportSources, StatusReport, in_trouble
-from jackline.gateway.traced_intake import TracedIntake
+from jackline.gateway.status_report import (
+    LiveCalls,
+    ReportSources,
+    StatusReport,
+    in_trouble,
+)
 from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.agent_ends import AgentEndTracker
@@ -293,7 +296,7 @@ class Service:
             b"/_jackline/use": self._hand_orders.use,
             b"/_jackline/back": self._hand_orders.back,
             b"/_jackline/pause": self._hand_orders.pause,
-            b"/_jackline/drain": LaneDrain(self.desk, self._hand_orders).drain,
+            b"/_jackline/drain": self._hand_orders.drain,
             b"/_jackline/resume": self._hand_orders.resume,
             b"/_jackline/probe": self._hand_orders.probe,
         }
@@ -313,9 +316,7 @@ class Service:
     ) -> tuple[HttpHandler, ...]:
         """Who else answers on the port, and what works beside the calls."""
         report, runs, clock = self._report, self._flow_book, self._clock
-        facts = PageFacts(
-            self.desk, self._live, self.observatory, report.status, self._pages.note, clock
-        ).facts
+        facts = report.facts
         ends = AgentEndTracker(lambda: self.observatory.fleet, clock)
         self._agents = BackgroundAgents(
             lambda: self.config, lambda: self.url, self._run_store_url, clock
@@ -417,7 +418,7 @@ class Service:
         self.observatory.settle_past()
         self._hand_orders.recall(self._state.orders())
         self._stack.callback(self._memory.remember)
-        self._keep(look_after(self.desk, self._clock))
+        self._keep(self.desk.look_after())
         self._stack.push_async_callback(self._pages.close)
         self._keep(self._pages.watch())
         self._stack.push_async_callback(self._limits.close)
