@@ -2,8 +2,8 @@
 
 Rules: (1) importing this package loads no third-party module; (2) the names below are the whole
 public surface, and a test pins them.
-Not here: anything that does work; names are fetched from their rooms when first used. What they
-are, type checkers read in `__init__.pyi`: an import here, even for them only, would tie the rooms.
+Not here: anything that does work; names are imported from their modules when first used. What they
+are, type checkers read in `__init__.pyi`: an import here, even for them only, would make cycles.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-_ROOMS = {
+_MODULES = {
     "Batch": "jackline.flows.authoring.calls",
     "Budget": "jackline.budgets.budget",
     "FlowError": "jackline.errors",
@@ -51,11 +51,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Give a public name from the room that owns it."""
-    room = _ROOMS.get(name)
-    if room is None:
+    """Import a public name from the module that owns it."""
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'jackline' has no attribute {name!r}")
-    return getattr(import_module(room), name)
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,6 @@
     │   └── UnreachableError      no gateway answers
     │       └── UntrustedGatewayError   one answers that cannot prove to be this user's
     ├── RefusedError          we declined; nothing was sent
-    ├── GaveUpError           every attempt was made; the story is in `attempts`
     ├── FlowError             a run did not get to its end
     │   ├── StepFailedError       one of its steps failed for good
     │   ├── LeaseLostError        another process carries the run now
@@ -21,26 +20,21 @@
 
 Rules: (1) every leaf has a code, an HTTP status, a CLI exit code and an anchor in docs/errors.md;
 (2) `hint` says the command or change that fixes it; (3) no message holds a prompt, key or token;
-(4) each leaf is raised somewhere. What an agent meets (a limit, an outage, a budget) is no exception
-but the `terminated_by` and the evidence of its `Outcome`.
+(4) each leaf is raised somewhere. What an agent meets (a limit, an outage, a budget) is no
+exception but the `terminated_by` and the evidence of its `Outcome`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-Sent: TypeAlias = Literal["no", "yes", "unknown"]
-
 
 class JacklineError(Exception):
-    """Any error that Jackline raises on purpose.
-
-    `sent` says whether the request may have reached the vendor, and so may have been paid for.
-    """
+    """Any error that Jackline raises on purpose."""
 
     code: ClassVar[str] = "jackline"
     http_status: ClassVar[int] = 500
@@ -52,15 +46,11 @@ class JacklineError(Exception):
         *,
         hint: str = "",
         retry_at: datetime | None = None,
-        sent: Sent = "no",
-        attempts: Sequence[str] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.retry_at = retry_at
-        self.sent: Sent = sent
-        self.attempts = tuple(attempts)
 
     @property
     def docs_anchor(self) -> str:
@@ -74,8 +64,6 @@ class JacklineError(Exception):
             "message": self.message,
             "hint": self.hint or None,
             "retry_at": None if self.retry_at is None else self.retry_at.isoformat(),
-            "sent": self.sent,
-            "attempts": list(self.attempts),
         }
 
 
@@ -162,13 +150,6 @@ class RefusedError(JacklineError):
 
     code = "refused"
     http_status = 429
-
-
-class GaveUpError(JacklineError):
-    """Every attempt was made; `attempts` lists them."""
-
-    code = "gave_up"
-    http_status = 502
 
 
 class FlowError(JacklineError):

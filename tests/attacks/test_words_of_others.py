@@ -15,13 +15,12 @@ import pytest
 
 from jackline.calls import CallRequest, HoldLimits
 from jackline.calls.request import Dialect
-from jackline.errors import GaveUpError
 from jackline.lanes import Call
 from jackline.states import LaneState
 from jackline.testing import Step
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import START, World, play
-from tests.calls.whole_answer import CallAnswer, complete_call
+from tests.calls.whole_answer import CallAnswer, CallRefusedError, complete_call
 from tests.lane_ids import lane_id
 
 WALL_TEXT = "You've hit your limit, resets in 39 days"
@@ -68,7 +67,7 @@ def test_words_of_a_caller_that_the_vendor_repeats_touch_no_lane(
             task = _ask(world, {"model": said, "messages": [{"role": said, "content": said}]})
             await world.clock.advance(3)
             assert task.done()
-            assert isinstance(task.exception(), GaveUpError)
+            assert isinstance(task.exception(), CallRefusedError)
         lane = world.controller.lanes[lane_id("first")]
         assert lane.state is LaneState.OPEN
         assert lane.health.error_share(world.clock.steady()) == 0

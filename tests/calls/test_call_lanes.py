@@ -13,12 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jackline.calls import CallRequest, HoldLimits
-from jackline.errors import GaveUpError
 from jackline.lanes import Call
 from jackline.testing import Step
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import BROKEN, GOOD, START, WALL, World, play
-from tests.calls.whole_answer import CallAnswer, complete_call
+from tests.calls.whole_answer import CallAnswer, CallRefusedError, complete_call
 from tests.lane_ids import lane_id
 
 NO_SUCH_MODEL = Step(
@@ -61,11 +60,11 @@ def test_a_wall_behind_a_lane_without_the_model_is_reported_at_once(known_before
         if known_before:
             before = _call(world, ["second"])
             await world.clock.advance(2)
-            assert isinstance(before.exception(), GaveUpError)
+            assert isinstance(before.exception(), CallRefusedError)
         task = _call(world, ["first", "second"])
         await world.clock.advance(2)
         assert task.done(), "it waits for a lane that is beyond its limit"
-        with pytest.raises(GaveUpError) as refused:
+        with pytest.raises(CallRefusedError) as refused:
             task.result()
         assert "second is parked: its limit is used up" in str(refused.value)
         assert refused.value.retry_at == START + timedelta(hours=1)
@@ -94,7 +93,7 @@ def test_a_call_that_is_moved_to_lanes_that_all_refused_it_ends_with_their_refus
         world.carrier.reroute(call, (lane_id("first"),), ())
         await world.clock.advance(2)
         assert task.done()
-        with pytest.raises(GaveUpError) as refused:
+        with pytest.raises(CallRefusedError) as refused:
             task.result()
         assert "model" in str(refused.value)
         assert refused.value.retry_at is None
@@ -187,7 +186,7 @@ def test_a_call_that_no_lane_can_serve_within_its_limits_is_refused_and_says_why
         if was_open and not paused and "good" in met:
             assert refused is None
         if refused is not None:
-            assert isinstance(refused, GaveUpError)
+            assert isinstance(refused, CallRefusedError)
             assert str(refused)
 
     play({name: script(kind) for name, kind in behaviour.items()}, scene)

@@ -15,13 +15,18 @@ from hypothesis import strategies as st
 from jackline.calls import CallManager, CallRequest, Cap, HoldLimits
 from jackline.calls.request import CallCompletion
 from jackline.clock import VirtualClock
-from jackline.errors import GaveUpError
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.testing import ScriptedUpstream, Step
 from jackline.testing.scripted_upstream import ScriptedAttempt
 from jackline.upstream.interface import ResponseHandler, UpstreamRequest
-from tests.calls.whole_answer import CallAnswer, _Collector, complete_call, in_words
+from tests.calls.whole_answer import (
+    CallAnswer,
+    CallRefusedError,
+    _Collector,
+    complete_call,
+    in_words,
+)
 from tests.lane_ids import lane_id
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -169,7 +174,7 @@ def test_a_hopeless_request_fails_once_with_its_cause_and_its_story() -> None:
     async def scene(world: World) -> None:
         task = world.call()
         await world.until_done([task], longest=60)
-        with pytest.raises(GaveUpError) as caught:
+        with pytest.raises(CallRefusedError) as caught:
             task.result()
         assert "cannot accept" in caught.value.message
         assert caught.value.attempts == (
@@ -184,7 +189,7 @@ def test_a_reset_farther_away_than_allowed_is_told_at_once_with_its_hour() -> No
     async def scene(world: World) -> None:
         task = world.call(hold=HoldLimits(quota=60))
         await world.until_done([task], longest=2)
-        with pytest.raises(GaveUpError) as caught:
+        with pytest.raises(CallRefusedError) as caught:
             task.result()
         assert "parked" in caught.value.message
         assert caught.value.retry_at is not None
@@ -199,8 +204,8 @@ def test_whoever_comes_to_a_known_wall_hears_of_it_without_a_request() -> None:
         await world.until_done([first], longest=2)
         late = world.call(hold=HoldLimits(quota=60))
         await world.until_done([late], longest=1)
-        assert isinstance(late.exception(), GaveUpError)
-        assert isinstance(first.exception(), GaveUpError)
+        assert isinstance(late.exception(), CallRefusedError)
+        assert isinstance(first.exception(), CallRefusedError)
 
     world = play({"first": [WALL]}, scene)
     assert len(world.upstream.attempts) == 1
@@ -213,7 +218,7 @@ def test_any_other_wait_ends_when_it_is_longer_than_allowed() -> None:
             assert world.clock.monotonic() < 100
             await world.clock.advance(1)
             world.carrier.review()
-        with pytest.raises(GaveUpError):
+        with pytest.raises(CallRefusedError):
             task.result()
         assert world.clock.monotonic() >= 60
 
@@ -249,7 +254,7 @@ def test_a_fault_in_our_own_code_ends_its_call_and_no_other() -> None:
         good, bad = world.call(), world.call("second")
         await world.until_done([good, bad], longest=10)
         assert good.result().body == GOOD.says
-        with pytest.raises(GaveUpError, match="ZeroDivisionError"):
+        with pytest.raises(CallRefusedError, match="ZeroDivisionError"):
             bad.result()
 
     play({}, scene)

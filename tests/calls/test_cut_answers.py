@@ -7,13 +7,12 @@ import asyncio
 import pytest
 
 from jackline.calls import CallRequest, HoldLimits
-from jackline.errors import GaveUpError
 from jackline.lanes import Call
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import GOOD, World, by_lane, play
-from tests.calls.whole_answer import CallAnswer, complete_call
+from tests.calls.whole_answer import CallAnswer, CallRefusedError, complete_call
 from tests.lane_ids import lane_id
 
 PROMPT = 100_000
@@ -85,7 +84,7 @@ def test_who_waited_for_too_long_hears_how_many_answers_broke_off_and_what_they_
             assert world.clock.monotonic() < 1500
             await world.clock.advance(1)
             world.carrier.review()
-        with pytest.raises(GaveUpError) as caught:
+        with pytest.raises(CallRefusedError) as caught:
             task.result()
         lost = len(world.upstream.attempts)
         assert f"{lost} answers to it began on first and broke off" in caught.value.message

@@ -1,6 +1,6 @@
 """Wait for the whole answer of a call in one await.
 
-Rules: (1) the result is the answer, or `GaveUpError` with the history of every attempt; (2) a
+Rules: (1) the result is the answer, or `CallRefusedError` with the history of every attempt; (2) a
 cancelled waiter frees the call's permit at once.
 """
 
@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from jackline.calls.call_manager import CallManager
 from jackline.calls.request import CallCompletion, CallRefusal, CallRequest, FailedAttempt
 from jackline.dialects import TokensUsed
-from jackline.errors import GaveUpError
 from jackline.failures.sentences import duration_in_words, name_of
 from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
@@ -28,6 +27,17 @@ class CallAnswer:
     usage: TokensUsed
     lane: LaneId
     attempts: tuple[FailedAttempt, ...] = ()
+
+
+class CallRefusedError(Exception):
+    """The call was refused; with the story of every attempt."""
+
+    def __init__(self, refusal: CallRefusal) -> None:
+        super().__init__(refusal.why)
+        self.message = refusal.why
+        at = refusal.retry_at
+        self.retry_at = None if at is None else datetime.fromtimestamp(at, UTC)
+        self.attempts = tuple(in_words(one, at) for at, one in enumerate(refusal.attempts, 1))
 
 
 class _Collector:
@@ -50,7 +60,7 @@ class _Collector:
 
     def refused(self, refusal: CallRefusal) -> None:
         if not self._future.done():
-            self._future.set_exception(gave_up(refusal))
+            self._future.set_exception(CallRefusedError(refusal))
 
     broken_off = refused
 
@@ -66,18 +76,6 @@ async def complete_call(carrier: CallManager, request: CallRequest) -> CallAnswe
         carrier.leave(call)
     return CallAnswer(
         bytes(collector.body), collector.headers, ending.usage, ending.lane, tuple(ending.attempts)
-    )
-
-
-def gave_up(refusal: CallRefusal) -> GaveUpError:
-    """The refusal as an error, with the story of every attempt."""
-    retry_at = refusal.retry_at
-    return GaveUpError(
-        refusal.why,
-        hint="see the attempts for what was tried",
-        retry_at=None if retry_at is None else datetime.fromtimestamp(retry_at, UTC),
-        sent="unknown" if refusal.attempts else "no",
-        attempts=[in_words(each, number) for number, each in enumerate(refusal.attempts, 1)],
     )
 
 

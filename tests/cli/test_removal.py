@@ -183,7 +183,7 @@ def test_a_run_with_a_live_process_is_not_deleted_even_by_force(store: Path) -> 
     event_loop.run(add())
     answer = reported("rm", "aa1", "--yes", "--force", store=store)
     assert answer.code == 1
-    assert "elsewhere:1" in answer.err
+    assert "process 1 on elsewhere" in answer.err
     assert listed(store) == {"aa1", "bb1"}
 
 

@@ -212,21 +212,21 @@ def fullest_window(url: str) -> tuple[float, float] | None:
     return max(used, default=None)
 
 
-def held_times(url: str, door: str = "") -> dict[str, float] | None:
+def held_times(url: str, client_token: str = "") -> dict[str, float] | None:
     """For how many seconds the gateway has held the calls of each task that it ever held.
 
-    None when it does not say. `door` is `listen.token`, where the gateway has one.
+    None when it does not say. `client_token` is `listen.token`, where the gateway has one.
     """
-    held = _reported(url, "held", "held", door)
+    held = _reported(url, "held", "held", client_token)
     if not isinstance(held, dict):
         return None
     return {task: float(each) for task, each in held.items() if isinstance(each, int | float)}
 
 
-def _reported(url: str, document: str, name: str, door: str = "") -> object:
+def _reported(url: str, document: str, name: str, client_token: str = "") -> object:
     """What a document of the gateway has under this name; None if it gives none."""
     try:
-        return _ask(url, f"/_jackline/{document}", door=door).get(name)
+        return _ask(url, f"/_jackline/{document}", client_token=client_token).get(name)
     except (*_NO_ANSWER, _RefusalError, JacklineError):
         return None
 
@@ -404,7 +404,7 @@ def _ask(
     path: str,
     token: str = "",
     *,
-    door: str = "",
+    client_token: str = "",
     body: bytes | None = None,
     patience: float = _ASK_SECONDS,
 ) -> dict[str, object]:
@@ -415,8 +415,8 @@ def _ask(
     lines += ["connection: close", f"content-length: {len(body or b'')}"]
     if token:
         lines.append(f"x-jackline-control: {token}")
-    if door:
-        lines.append(f"x-jackline-token: {door}")
+    if client_token:
+        lines.append(f"x-jackline-token: {client_token}")
     if body:
         lines.append("content-type: application/json")
     request = "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")

@@ -165,7 +165,7 @@ class OrphanGuard:
                 start_new_session=True,
             )
         except OSError:
-            return  # a system without /bin/sh: law 6
+            return  # a system without /bin/sh
         self._owner = os.getpid()
         atexit.register(self._stop, self._owner)
         for group in self._groups:

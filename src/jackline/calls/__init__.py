@@ -1,6 +1,6 @@
-"""Carry one logical model call to its final answer, across attempts, lanes and broken streams.
+"""Bring one logical model call to its final answer, across attempts, lanes and broken streams.
 
-Rules: (1) the controller decides, this room only waits, sends and reports; (2) every attempt is
+Rules: (1) the controller decides, this package only waits, sends and reports; (2) every attempt is
 classified once; (3) nothing leaks: a call that ends, however it ends, leaves no task and no permit.
 """
 

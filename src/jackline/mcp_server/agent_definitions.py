@@ -174,7 +174,7 @@ def definition_files(folder: Path, within: Path | None) -> list[Path]:
         return []
     found: list[Path] = []
     left = _MOST_ENTRIES
-    # What is not ours to read is left out: law 2.
+    # What is not ours to read is left out.
     for at, folders, names in os.walk(folder):
         folders.sort()
         left -= len(folders) + len(names)

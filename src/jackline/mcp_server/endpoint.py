@@ -75,7 +75,7 @@ class _AsgiExchange:
             await asyncio.gather(work, left, return_exceptions=True)
             if not work.cancelled() and (error := work.exception()) is not None:
                 _log.error("a bug in Jackline while answering a model", exc_info=error)
-        # No end by the application: never a clean one (law 3). Without a head yet, say so.
+        # No end by the application: never a clean one. Without a head yet, say so.
         request.respond(500, [(b"content-type", b"text/plain")], b"Jackline: no answer was made.\n")
         request.reset()
 
