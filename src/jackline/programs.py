@@ -18,6 +18,18 @@ def own_command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "jackline", *arguments]
 
 
+def pin_python_path() -> None:
+    """Have PYTHONPATH mean the same for processes that we start in other folders.
+
+    An empty or relative part of it stands for the working folder: of a run that wakes up, that is a
+    repository, from which nothing must be imported.
+    """
+    path = os.environ.get("PYTHONPATH")
+    if path:
+        parts = [os.path.abspath(each) for each in path.split(os.pathsep)]  # noqa: PTH100
+        os.environ["PYTHONPATH"] = os.pathsep.join(parts)
+
+
 def find_program(name: str, environ: Mapping[str, str] | None = None) -> str | None:
     """The path of a program on the PATH of this environment (ours if None); None if there is none.
 

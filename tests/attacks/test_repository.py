@@ -335,6 +335,36 @@ def test_one_module_alone_starts_git() -> None:
     assert found == [os.path.join("foreign_repositories", "repository_check.py")]  # noqa: PTH118
 
 
+@pytest.mark.parametrize("path", ["", "{sep}{tmp}", "{tmp}{sep}{sep}.", "lib"])
+def test_what_is_started_in_a_clone_imports_nothing_from_there(
+    clone: Clone, path: str, tmp_path: Path
+) -> None:
+    """`PYTHONPATH=$PYTHONPATH:x` makes an empty part, and that is the working folder."""
+    start = tmp_path / "start"
+    start.mkdir()
+    (clone.folder / "lib").mkdir()
+    for folder in (clone.folder, clone.folder / "lib"):
+        (folder / "evil.py").write_text("")
+    script = start / "starts.py"
+    script.write_text(
+        "import subprocess, sys\n"
+        "from jackline.quick import entry\n"
+        "starts = [sys.executable, '-Pc', 'import evil']\n"
+        "entry._run = lambda: subprocess.run(starts, cwd=sys.argv[1])\n"
+        "entry.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", str(script), str(clone.folder)],
+        cwd=start,
+        env={**os.environ, "PYTHONPATH": path.format(sep=os.pathsep, tmp=tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+    )
+    assert "No module named 'evil'" in done.stderr
+
+
 def test_a_program_is_not_taken_from_the_working_folder(
     clone: Clone, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import sys
 
+from jackline.programs import pin_python_path
+
 _QUICK = ("hook", "statusline", "mcp")
 
 
 def main() -> None:
     """Run `jackline VERB …` and leave the process with its exit code."""
+    pin_python_path()
     try:
         _run()
     except KeyboardInterrupt:
