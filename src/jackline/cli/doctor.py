@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -74,7 +75,16 @@ def doctor(flags: Mapping[str, object], as_json: bool) -> int:
     Exit codes: 0 nothing fails, 1 something does.
     """
     clock = SystemClock()
-    findings, settings = _check_configuration(flags)
+    settings: Config | None = None
+    try:
+        settings = configured(flags)
+    except BadConfigError as error:
+        findings = [Finding("configuration", FindingLevel.FAIL, error.message, error.hint)]
+        with suppress(BadConfigError):  # the same fault again, unless it is in a secret
+            settings = configured(flags, with_secrets=False)
+    else:
+        files = ", ".join(str(file) for file in settings.files) or "no file, defaults"
+        findings = [Finding("configuration", FindingLevel.OK, files)]
     if settings is not None:
         has_secrets = nothing_fails(findings)
         findings += event_loop.run(_check_upstreams(settings, clock, has_secrets=has_secrets))
@@ -102,21 +112,6 @@ def doctor(flags: Mapping[str, object], as_json: bool) -> int:
     return 0 if ok else 1
 
 
-def _check_configuration(flags: Mapping[str, object]) -> tuple[list[Finding], Config | None]:
-    """The finding and the settings; without secrets where one cannot be read."""
-    try:
-        settings = configured(flags)
-    except BadConfigError as error:
-        fault = Finding("configuration", FindingLevel.FAIL, error.message, error.hint)
-    else:
-        files = ", ".join(str(file) for file in settings.files) or "no file, defaults"
-        return [Finding("configuration", FindingLevel.OK, files)], settings
-    try:
-        return [fault], configured(flags, with_secrets=False)
-    except BadConfigError:
-        return [fault], None  # the same fault again: it is in the file itself
-
-
 async def _check_upstreams(config: Config, clock: Clock, *, has_secrets: bool) -> list[Finding]:
     upstreams = config.gateway.upstreams
     if not has_secrets:
@@ -129,7 +124,26 @@ async def _check_upstreams(config: Config, clock: Clock, *, has_secrets: bool) -
     found = [finding for findings, _ in results for finding in findings]
     reached = [one for _, one in results if one is not None]
     pages = await _check_status_pages(config.gateway.upstreams, clock)
-    limits = await _check_limits(config.gateway.upstreams, clock)
+    vendors = VendorLimits(
+        config.gateway.upstreams,
+        lambda text: resolve(text, os.environ),
+        {},
+        clock,
+        lambda: 0.5,
+        os.environ,
+    )
+
+    async def check_limits(name: str) -> Finding:
+        try:
+            return limits_finding(name, len((await vendors.read(name)).limits))
+        except UnreadLimitsError as error:
+            return limits_finding(name, None, str(error), error.fix)
+
+    names = [each.name for each in config.gateway.upstreams if each.admin_key is not None]
+    try:
+        limits = await asyncio.gather(*map(check_limits, names))
+    finally:
+        await vendors.close()
     others = [clock_finding(reached), proxy_finding(os.environ)]
     return [*dict.fromkeys(found), *limits, *pages, *others]
 
@@ -154,25 +168,6 @@ async def _check_upstream(
         fault = Finding(f"upstream {settings.name}", FindingLevel.FAIL, error.message, error.hint)
         return [fault] if credential.mark is not FindingLevel.FAIL else [credential], None
     return [credential, *reached.findings(clock.now())], reached
-
-
-async def _check_limits(upstreams: Sequence[UpstreamSettings], clock: Clock) -> list[Finding]:
-    """What the rate-limits API reports of each upstream that has an admin key."""
-    names = [each.name for each in upstreams if each.admin_key is not None]
-    limits = VendorLimits(
-        upstreams, lambda text: resolve(text, os.environ), {}, clock, lambda: 0.5, os.environ
-    )
-
-    async def check(name: str) -> Finding:
-        try:
-            return limits_finding(name, len((await limits.read(name)).limits))
-        except UnreadLimitsError as error:
-            return limits_finding(name, None, str(error), error.fix)
-
-    try:
-        return list(await asyncio.gather(*map(check, names)))
-    finally:
-        await limits.close()
 
 
 async def _check_status_pages(upstreams: Sequence[UpstreamSettings], clock: Clock) -> list[Finding]:

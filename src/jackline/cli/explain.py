@@ -67,7 +67,15 @@ def explain(
                 "--jsonl reads its observations from stdin and accepts no other option than --now",
                 hint="jackline explain --jsonl < observations.jsonl",
             )
-        return _answer_lines(moment)
+        bad = 0
+        for data in sys.stdin.buffer:
+            try:
+                answer = classify(from_line(data), now=moment).to_json()
+            except JacklineError as error:
+                bad += 1
+                answer = {"error": error.message}
+            click.echo(json.dumps(answer, ensure_ascii=False))
+        return 3 if bad else 0
     headers = {}
     for line in header:
         name, mark, value = line.partition(":")
@@ -102,18 +110,6 @@ def _explanation(failure: Failure, now: datetime) -> str:
             " response, its headers and body, may show it."
         )
     return " ".join((what, *helps))
-
-
-def _answer_lines(now: datetime) -> int:
-    bad = 0
-    for line in sys.stdin.buffer:
-        try:
-            answer = classify(from_line(line), now=now).to_json()
-        except JacklineError as error:
-            bad += 1
-            answer = {"error": error.message}
-        click.echo(json.dumps(answer, ensure_ascii=False))
-    return 3 if bad else 0
 
 
 def _error_text(words: tuple[str, ...]) -> str:

@@ -140,26 +140,21 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except JacklineError as error:
-        return _print_error(error)
     except Exception as error:
-        if os.environ.get("JACKLINE_DEBUG"):
-            raise
-        return _print_error(
-            InternalError(
+        reported = error
+        if not isinstance(reported, JacklineError):
+            if os.environ.get("JACKLINE_DEBUG"):
+                raise
+            reported = InternalError(
                 f"a bug in Jackline: {type(error).__name__}",
                 hint="run it again with JACKLINE_DEBUG=1 and report the traceback",
             )
-        )
+        # A message may quote a name that a foreign program has put into a store.
+        click.echo(printable(f"error: {reported.message}", keep="\n\t"), err=True)
+        if reported.hint:
+            click.echo(printable(f"hint:  {reported.hint}", keep="\n\t"), err=True)
+        return reported.exit_code
     return code if isinstance(code, int) else 0
-
-
-def _print_error(error: JacklineError) -> int:
-    # A message may quote a name that a foreign program has put into a store.
-    click.echo(printable(f"error: {error.message}", keep="\n\t"), err=True)
-    if error.hint:
-        click.echo(printable(f"hint:  {error.hint}", keep="\n\t"), err=True)
-    return error.exit_code
 
 
 _NOT_HERE = "a quick verb was run by the command line instead of quick/entry.py"

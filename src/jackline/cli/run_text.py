@@ -100,41 +100,38 @@ class WakePlan:
     calls_left: int
     expected_cost: float | None
 
+    @classmethod
+    def of(
+        cls, run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
+    ) -> WakePlan:
+        """How a parked run would wake; `refused` is the reason why its last waking was refused."""
+        if not run.trusted:
+            return cls(None, now=False, held_by=NOT_OURS, calls_left=0, expected_cost=None)
+        decision = may_wake(now, run, decode_settings(run.settings).wake)
+        done = sum(call.state is CallState.DONE for call in calls)
+        cost = expected_cost(run, done=done, known=len(calls))
+        left = len(calls) - done
+        if refused:
+            return cls(None, now=False, held_by=refused, calls_left=left, expected_cost=cost)
+        return cls(decision.at, decision.now, decision.why, left, cost)
 
-def wake_plan(
-    run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
-) -> WakePlan:
-    """How a parked run would wake; `refused` is the reason why its last waking was refused."""
-    if not run.trusted:
-        return WakePlan(None, now=False, held_by=NOT_OURS, calls_left=0, expected_cost=None)
-    decision = may_wake(now, run, decode_settings(run.settings).wake)
-    done = sum(call.state is CallState.DONE for call in calls)
-    cost = expected_cost(run, done=done, known=len(calls))
-    left = len(calls) - done
-    if refused:
-        return WakePlan(None, now=False, held_by=refused, calls_left=left, expected_cost=cost)
-    return WakePlan(decision.at, decision.now, decision.why, left, cost)
-
-
-def wake_plan_line(
-    run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
-) -> str:
-    """The wake plan for people."""
-    if not run.trusted:
-        return printable(f"does not wake: {NOT_OURS}; {how_to_accept(run.run_id)}")
-    plan = wake_plan(run, calls, now, refused)
-    if plan.now:
-        when = "wakes at once, when `jackline up` runs"
-    elif plan.at is not None:
-        at_reset = run.wake_at is not None and plan.at.timestamp() <= run.wake_at
-        why = "" if at_reset else f": {plan.held_by}"  # a brake holds it longer than its quota wall
-        hour = datetime.fromtimestamp(whole_second(plan.at.timestamp()), plan.at.tzinfo)
-        when = f"wakes {moment_in_words(hour, now)}{why}"
-    else:
-        when = f"does not wake by itself: {plan.held_by}"
-    cost = plan.expected_cost
-    rest = "" if cost is None else f"; the {plan.calls_left} known calls left: about ${cost:,.2f}"
-    return printable(f"{when}{rest}")
+    def line(self, run: RunRecord, now: datetime) -> str:
+        """The plan for people."""
+        if not run.trusted:
+            return printable(f"does not wake: {NOT_OURS}; {how_to_accept(run.run_id)}")
+        if self.now:
+            when = "wakes at once, when `jackline up` runs"
+        elif self.at is not None:
+            at_reset = run.wake_at is not None and self.at.timestamp() <= run.wake_at
+            # Else a brake holds it longer than its quota wall.
+            why = "" if at_reset else f": {self.held_by}"
+            hour = datetime.fromtimestamp(whole_second(self.at.timestamp()), self.at.tzinfo)
+            when = f"wakes {moment_in_words(hour, now)}{why}"
+        else:
+            when = f"does not wake by itself: {self.held_by}"
+        if self.expected_cost is not None:
+            when += f"; the {self.calls_left} known calls left: about ${self.expected_cost:,.2f}"
+        return printable(when)
 
 
 def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:

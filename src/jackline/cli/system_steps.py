@@ -89,9 +89,8 @@ Step: TypeAlias = Write | Remove | Run
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The steps that install one thing on this kind of system, and the steps that undo it."""
+    """The steps that install one thing, and the steps that undo it."""
 
-    kind: str
     install: tuple[Step, ...]
     uninstall: tuple[Step, ...]
 

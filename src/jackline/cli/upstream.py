@@ -15,7 +15,6 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -31,16 +30,16 @@ from jackline.cli.gateway_flags import (
     service_place,
     show_warnings,
 )
+from jackline.cli.status import dicts_in
 from jackline.clock import SystemClock
-from jackline.control.text import counted, limit_text, whole_second
+from jackline.control.text import counted, limit_text, moment_text
 from jackline.errors import (
     BadArgumentError,
     BadConfigError,
     NothingFoundError,
     UntrustedGatewayError,
 )
-from jackline.failures import Failure, Kind
-from jackline.failures.sentences import explain, moment_in_words
+from jackline.failures.sentences import explain
 from jackline.providers.settings import CostClass, Credential, UpstreamSettings
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ def add(
 
     Exit codes: 0 added, 2 it cannot work as described, and nothing is changed.
     """
-    from jackline.cli.upstream_file import change, file_to_edit  # noqa: PLC0415 -- loads the validator
+    from jackline.cli.upstream_file import EditedConfigFile  # noqa: PLC0415 -- loads the validator
     from jackline.config.toml_writer import with_upstream  # noqa: PLC0415
 
     values: dict[str, Any] = {"name": name}
@@ -126,7 +125,7 @@ def add(
                 hint="write it like --model 'claude-opus-*=gpt-5.5'",
             )
         values.setdefault("models", {})[pattern] = model
-    file = file_to_edit(named, users=users)
+    file = EditedConfigFile.find(named, users=users)
     text = file.text
     if not file.has_upstreams:
         text = with_upstream(text, {"preset": "anthropic"}, under=file.under)
@@ -139,7 +138,7 @@ def add(
             hint="add what is missing as an option, or correct the file",
             faults=error.faults,
         ) from error
-    change(file, text, dry_run=dry_run)
+    file.change(text, dry_run=dry_run)
     show_warnings(config)
     if not dry_run:
         click.echo(f"next:  jackline upstream test {name}", err=True)
@@ -155,10 +154,10 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
 
     Exit codes: 0 removed, 1 there is none of this name, 2 usage.
     """
-    from jackline.cli.upstream_file import change, file_to_edit  # noqa: PLC0415 -- loads the validator
+    from jackline.cli.upstream_file import EditedConfigFile  # noqa: PLC0415 -- loads the validator
     from jackline.config.toml_writer import without_upstream  # noqa: PLC0415
 
-    file = file_to_edit(named, users=users)
+    file = EditedConfigFile.find(named, users=users)
     known = file.config(file.text).gateway.upstreams if file.has_upstreams else ()
     names = [each.name for each in known]
     if name not in names:
@@ -169,7 +168,7 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
         )
     text = without_upstream(file.text, names.index(name), under=file.under)
     left = file.config(text).gateway.upstream
-    change(file, text, dry_run=dry_run)
+    file.change(text, dry_run=dry_run)
     if len(names) == 1:
         click.echo(f"note:  no upstream is left, so calls go to {left.url}, the default", err=True)
 
@@ -187,7 +186,7 @@ def ls(as_json: bool) -> None:
         running = find(StateDir(config.state_dir), config.gateway.listen)
     except UntrustedGatewayError as error:
         running, why = None, error.message
-    lanes = [] if running is None else _dicts(status_of(running).get("lanes"))
+    lanes = [] if running is None else dicts_in(status_of(running), "lanes")
     upstreams = config.gateway.upstreams
     lanes_of = {
         each.name: [lane for lane in lanes if lane.get("upstream") == each.name]
@@ -256,10 +255,6 @@ def _address(upstream: UpstreamSettings) -> str:
     return f"{secure}{parts.netloc}{parts.path}"
 
 
-def _dicts(value: object) -> list[dict[str, object]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
 @upstream.command()
 @click.argument("name", shell_complete=upstream_names)
 @click.option("--model", help="Request this model, or the one that replaces it there.")
@@ -299,7 +294,7 @@ def _print_trial(upstream: UpstreamSettings, result: TrialResult, *, as_json: bo
     """Print the result, and on a failure what to do."""
     failure = result.failure
     reason = "" if failure is None else " ".join(explain(failure, SystemClock().now()))
-    hint = "" if failure is None else _hint(upstream, result, failure)
+    hint = result.hint(upstream.name, _credential(upstream))
     if as_json:
         document = {
             "schema": "jackline.upstream-test/1",
@@ -322,20 +317,6 @@ def _print_trial(upstream: UpstreamSettings, result: TrialResult, *, as_json: bo
     click.echo(f"bad:   {upstream.name} ({_address(upstream)}, {result.model}) {answer}")
     click.echo(reason)
     click.echo(f"hint:  {hint}")
-
-
-def _hint(upstream: UpstreamSettings, result: TrialResult, failure: Failure) -> str:
-    if failure.kind is Kind.AUTH:
-        return f"check what is sent there: {_credential(upstream)}"
-    if failure.kind is Kind.MODEL_NOT_FOUND:
-        return f"is {result.model} its name there? the map is upstream.models, or try --model"
-    if failure.kind in (Kind.NETWORK_EDGE, Kind.TIMEOUT):
-        return "check its url, proxy and ca_file, and whether the server runs"
-    if result.status == 404:
-        return "check the path of its url: see docs/upstreams.md for how each kind is written"
-    if failure.retry_same or failure.resets_at is not None:
-        return f"try again later: jackline upstream test {upstream.name}"
-    return "correct what is named above, then try again"
 
 
 @upstream.command()
@@ -470,7 +451,7 @@ def probe(lane: str, as_json: bool) -> None:
     Exit codes: 0 ordered, 2 there is no such lane, 5 no gateway runs.
     """
     answer = order(running_gateway(service_place({})), "probe", {"lane": lane})
-    lanes = _dicts(answer.get("probed"))
+    lanes = dicts_in(answer, "probed")
     if as_json:
         click.echo(json.dumps({"schema": "jackline.probes/1", "probed": lanes}, indent=2))
         return
@@ -505,6 +486,5 @@ def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None
             calls = f"calls of {', '.join(about)}" if about else "all calls"
             end = "until `jackline upstream back`"
             if isinstance(until := each.get("until"), int | float):
-                moment = datetime.fromtimestamp(whole_second(until), now.tzinfo)
-                end = f"until {moment_in_words(moment, now)}"
+                end = f"until {moment_text(until, now)}"
             click.echo(f"{calls} go to {each.get('upstream')} where they can, {end}")

@@ -11,6 +11,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -19,7 +20,7 @@ from jackline.errors import BadArgumentError, UsageError
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
-from jackline.providers import UpstreamKind, UpstreamSettings
+from jackline.providers import UpstreamSettings
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import Credential
 from jackline.upstream.interface import UpstreamRequest
@@ -52,6 +53,23 @@ class TrialResult:
         if self.failure.kind in (Kind.NETWORK_EDGE, Kind.TIMEOUT):
             return 5
         return 75 if self.failure.kind in _LATER else 1
+
+    def hint(self, upstream: str, credential: str) -> str:
+        """What to do about the failure; `credential` says what is sent there."""
+        failure = self.failure
+        if failure is None:
+            return ""
+        if failure.kind is Kind.AUTH:
+            return f"check what is sent there: {credential}"
+        if failure.kind is Kind.MODEL_NOT_FOUND:
+            return f"is {self.model} its name there? the map is upstream.models, or try --model"
+        if failure.kind in (Kind.NETWORK_EDGE, Kind.TIMEOUT):
+            return "check its url, proxy and ca_file, and whether the server runs"
+        if self.status == 404:
+            return "check the path of its url: see docs/upstreams.md for how each kind is written"
+        if failure.retry_same or failure.resets_at is not None:
+            return f"try again later: jackline upstream test {upstream}"
+        return "correct what is named above, then try again"
 
 
 @dataclass(slots=True)
@@ -104,7 +122,22 @@ async def make_trial_call(
     provider = provider_for(upstream, environ)
     headers = [(b"content-type", b"application/json"), (b"anthropic-version", b"2023-06-01")]
     if upstream.credential is Credential.PASS_THROUGH:
-        headers += _own_credentials(upstream.kind, environ)
+        # As a client in this shell would send them.
+        names = upstream.kind.facts.key_variables
+        name = next((name for name in names if environ.get(name, "").strip()), None)
+        if name is None:
+            raise UsageError(
+                "this upstream gets the client's own credentials, and this shell has none to try"
+                " it",
+                hint=f"set one of {', '.join(names)}; clients that are logged in work without",
+            )
+        secret = environ[name].strip().encode()
+        is_key = name == "ANTHROPIC_API_KEY"
+        headers.append(
+            (b"x-api-key", secret) if is_key else (b"authorization", b"Bearer " + secret)
+        )
+        if name == _LOGIN:
+            headers.append(_LOGIN_BETA)
     body = {
         "model": model,
         "max_tokens": upstream.kind.facts.smallest_answer,
@@ -129,31 +162,10 @@ async def make_trial_call(
         failure = classify(Observation.of_exception(error), now=now)
         return TrialResult(model, time.monotonic() - begun, None, failure)
     seconds = time.monotonic() - begun
-    if response.status == 200 and _is_message(response.body):
-        return TrialResult(model, seconds, response.status, None)
+    if response.status == 200:
+        with suppress(ValueError):
+            message = json.loads(response.body)
+            if isinstance(message, dict) and message.get("type") == "message":
+                return TrialResult(model, seconds, response.status, None)
     seen = Observation.of_response(response.status or 0, response.headers, bytes(response.body))
     return TrialResult(model, seconds, response.status, classify(seen, now=now))
-
-
-def _own_credentials(kind: UpstreamKind, environ: Mapping[str, str]) -> Headers:
-    """The credentials that a client in this shell would send."""
-    names = kind.facts.key_variables
-    name = next((name for name in names if environ.get(name, "").strip()), None)
-    if name is None:
-        raise UsageError(
-            "this upstream gets the client's own credentials, and this shell has none to try it",
-            hint=f"set one of {', '.join(names)}; clients that are logged in work without",
-        )
-    secret = environ[name].strip().encode()
-    if name == "ANTHROPIC_API_KEY":
-        return [(b"x-api-key", secret)]
-    bearer = (b"authorization", b"Bearer " + secret)
-    return [bearer, _LOGIN_BETA] if name == _LOGIN else [bearer]
-
-
-def _is_message(body: bytes | bytearray) -> bool:
-    try:
-        message = json.loads(body)
-    except ValueError:
-        return False
-    return isinstance(message, dict) and message.get("type") == "message"
