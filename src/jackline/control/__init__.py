@@ -10,7 +10,6 @@ from jackline.control.status import (
     LaneStatus,
     LimitStatus,
     TurnStatus,
-    verdict,
 )
 
-__all__ = ["CallStatus", "GatewayStatus", "LaneStatus", "LimitStatus", "TurnStatus", "verdict"]
+__all__ = ["CallStatus", "GatewayStatus", "LaneStatus", "LimitStatus", "TurnStatus"]

@@ -189,19 +189,6 @@ def delta(before: Document, after: Document) -> dict[str, dict[str, object]]:
     return changed
 
 
-def merged(before: Document, change: Mapping[str, Mapping[str, object]]) -> Document:
-    """The document after a change, as the page merges it, too."""
-    after = {name: dict(part) for name, part in before.items()}
-    for name, news in change.items():
-        part = after.setdefault(name, {})
-        for key, value in news.items():
-            if value is None:
-                part.pop(key, None)
-            else:
-                part[key] = value
-    return after
-
-
 class Board:
     """The present document; `update` returns what is new in it, `pieces` all of it."""
 

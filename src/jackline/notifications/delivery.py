@@ -135,22 +135,22 @@ def send(message: IncidentMessage, settings: NotifySettings) -> list[DeliveryRes
         channels.append(("webhook", lambda: _post_to_webhook(message, webhook, secret)))
     if targets is not None:
         channels.append(("apprise", lambda: _send_by_apprise(message, targets)))
-    return [DeliveryResult(name, _trouble_of(work)) for name, work in channels]
-
-
-def _trouble_of(work: Callable[[], str]) -> str:
-    try:
-        return work()
-    except urllib.error.HTTPError as error:
-        with error:
-            return f"it was answered with HTTP status {error.code}"
-    except subprocess.TimeoutExpired:
-        return f"it took longer than {_TIMEOUT:g} s"
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        # Not its text, which may quote the address.
-        known = cause.strerror if isinstance(cause, OSError) else None
-        return f"it cannot be reached: {known or type(cause).__name__}"
+    results = []
+    for name, work in channels:
+        try:
+            trouble = work()
+        except urllib.error.HTTPError as error:
+            with error:
+                trouble = f"it was answered with HTTP status {error.code}"
+        except subprocess.TimeoutExpired:
+            trouble = f"it took longer than {_TIMEOUT:g} s"
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            cause = error.reason if isinstance(error, urllib.error.URLError) else error
+            # Not its text, which may quote the address.
+            known = cause.strerror if isinstance(cause, OSError) else None
+            trouble = f"it cannot be reached: {known or type(cause).__name__}"
+        results.append(DeliveryResult(name, trouble))
+    return results
 
 
 def _show_on_desktop(message: IncidentMessage) -> str:
