@@ -91,16 +91,17 @@ def test_texts_are_arguments_or_variables_and_never_script() -> None:
     for platform in ("linux", "darwin", "win32"):
         command = desktop_command("title", HELLO.text, platform=platform, which=lambda name: name)
         assert command is not None
-        scripts = [word for word in command.arguments if word not in ("title", HELLO.text)]
+        arguments, variables = command
+        scripts = [word for word in arguments if word not in ("title", HELLO.text)]
         assert not any("reboot" in word for word in scripts)
-        words = {*command.arguments, *command.variables.values()}
+        words = {*arguments, *variables.values()}
         assert {"title", HELLO.text} <= words
 
 
 def test_options_in_texts_are_not_read_as_options() -> None:
     command = desktop_command("--help", "-u low", platform="linux", which=lambda name: name)
     assert command is not None
-    assert command.arguments[-3:] == ("--", "--help", "-u low")
+    assert command[0][-3:] == ["--", "--help", "-u low"]
 
 
 def test_a_system_without_such_a_command_is_reported() -> None:

@@ -25,7 +25,6 @@ from jackline.agents.claude_code.environment import CLIENT_VARIABLES
 from jackline.assembly import StateDir, local_url
 from jackline.assembly.gateway_process import find
 from jackline.cli.gateway_flags import configured, gateway_flags
-from jackline.cli.port_holder import port_holder
 from jackline.clients.claude_code import settings_file
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
@@ -44,7 +43,13 @@ from jackline.control.doctor import (
     proxy_finding,
     status_page_finding,
 )
-from jackline.control.probes import credential_problem, is_port_taken, look_at_state, reach
+from jackline.control.probes import (
+    credential_problem,
+    is_port_taken,
+    look_at_state,
+    port_holder,
+    reach,
+)
 from jackline.errors import BadConfigError, UnsafeFileError, UntrustedGatewayError, UsageError
 from jackline.foreign_files import object_in
 from jackline.gateway.status_pages import PRESETS as WELL_KNOWN

@@ -90,13 +90,18 @@ def drill(
     results: list[DrillResult] = []
     for one in chosen:
         run = DrillRun(one, options)
+        interrupted = False
         try:
             results.append(event_loop.run(run.run()))
         except KeyboardInterrupt:
             results.append(run.so_far())
-            break
+            interrupted = True
         if not as_json:
-            _print(results[-1])
+            for line in report.as_text(results[-1]):
+                click.echo(line)
+            click.echo()
+        if interrupted:
+            break
     if watched.watching and watched.state is None:
         show("there was nothing to watch: this drill uses processes of its own")
     complete = len(results) == len(chosen) and results[-1].complete
@@ -105,8 +110,6 @@ def drill(
         everything = report.all_as_json(results, passed=passed)
         document = everything if name == "all" else report.as_json(results[0])
         click.echo(json.dumps(document, indent=2))
-    elif not complete:
-        _print(results[-1])
     if not complete:
         return 130
     return 0 if passed else 1
@@ -125,9 +128,3 @@ def _find_claude(client: str, program: Path | None) -> InstalledClaude | None:
             hint="name its program with --claude PATH, or use --client builtin",
         )
     return found
-
-
-def _print(result: DrillResult) -> None:
-    for line in report.as_text(result):
-        click.echo(line)
-    click.echo()

@@ -28,8 +28,8 @@ from jackline import event_loop
 from jackline.assembly import CannotListenError, Service, local_url
 from jackline.assembly.gateway_process import hello
 from jackline.cli.gateway_flags import print_next_steps
-from jackline.cli.port_holder import port_holder
 from jackline.config import Config
+from jackline.control.probes import port_holder
 from jackline.errors import PortTakenError
 from jackline.gateway_proof import UnprovenError
 

@@ -157,34 +157,33 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-_NOT_HERE = "a quick verb was run by the command line instead of quick/entry.py"
-_state = click.option("--state", type=click.Path(), help="The folder for journal and state.")
+def _quick_verb(name: str, text: str) -> click.Command:
+    """The help of a verb that quick/entry.py runs."""
+
+    def run_it(state: str | None) -> int:  # noqa: ARG001 -- for its help
+        raise InternalError("a quick verb was run by the command line instead of quick/entry.py")
+
+    state = click.Option(["--state"], type=click.Path(), help="The folder for journal and state.")
+    return click.Command(name, callback=run_it, params=[state], help=text)
 
 
-@click.command()
-@_state
-def hook(state: str | None) -> int:  # noqa: ARG001 -- for its help
+hook = _quick_verb(
+    "hook",
     """Pass the input of a Claude Code hook on to the service, and print its answer.
 
     Reads the hook's JSON from stdin. Always succeeds: without a service it prints a message once,
     then nothing. The plugin calls this; there is little use in calling it by hand.
-    """
-    raise InternalError(_NOT_HERE)
-
-
-@click.command()
-@_state
-def statusline(state: str | None) -> int:  # noqa: ARG001 -- for its help
+    """,
+)
+statusline = _quick_verb(
+    "statusline",
     """Print the status of lanes and quota in one line, for Claude Code's status line.
 
     Reads the client's JSON from stdin; `jackline plugin install` sets it up.
-    """
-    raise InternalError(_NOT_HERE)
-
-
-@click.command()
-@_state
-def mcp(state: str | None) -> int:  # noqa: ARG001 -- for its help
+    """,
+)
+mcp = _quick_verb(
+    "mcp",
     """Speak MCP over stdio, for clients that start their servers themselves.
 
     Starts the service if none runs.
@@ -192,5 +191,5 @@ def mcp(state: str | None) -> int:  # noqa: ARG001 -- for its help
     \b
     Example:
       claude mcp add jackline -- jackline mcp
-    """
-    raise InternalError(_NOT_HERE)
+    """,
+)

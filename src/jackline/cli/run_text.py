@@ -55,7 +55,7 @@ def run_line(run: RunRecord, now: datetime) -> str:
     if run.state is RunState.PARKED and run.wake_at is None and not run.confirmed:
         step = f"jackline resume {run.run_id}"
         waits = ", waits for you" if step in run.why else f", waits for you ({step})"
-    began = moment_in_words(_moment(run.created_at, now), now)
+    began = moment_in_words(datetime.fromtimestamp(round(run.created_at), now.tzinfo), now)
     why = f": {run.why}" if run.why else ""
     sums = f"{run.tokens:,} tokens, ${run.cost:,.2f}"
     foreign = "" if run.trusted else f"  {NOT_OURS}"
@@ -182,11 +182,13 @@ def cancelled_json(result: CancelledAgents) -> dict[str, object]:
 
 def resource_line(resource: ResourceRecord, now: datetime) -> str:
     """One rented resource."""
-    held = duration_in_words(max(timedelta(0), now - _moment(resource.taken_at, now)))
+    taken_at = datetime.fromtimestamp(round(resource.taken_at), now.tzinfo)
+    held = duration_in_words(max(timedelta(0), now - taken_at))
     owner = f"agent {resource.task_id} of run" if resource.task_id else "run"
     lease = ""
     if resource.lease_until is not None:
-        lease = f", lease ends {moment_in_words(_moment(resource.lease_until, now), now)}"
+        ends = datetime.fromtimestamp(round(resource.lease_until), now.tzinfo)
+        lease = f", lease ends {moment_in_words(ends, now)}"
     trouble = f"; its release failed: {resource.trouble}" if resource.trouble else ""
     if not resource.trusted:
         trouble = f"; {NOT_OURS}; {how_to_accept(resource.run_id)}"
@@ -269,10 +271,6 @@ def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
     label = f" {note.label}" if note.label else ""
     detail = f": {', '.join(details)}" if details else ""
     return printable(f"{at:%Y-%m-%d %H:%M:%S} {note.what}{label}{detail}")
-
-
-def _moment(at: float, now: datetime) -> datetime:
-    return datetime.fromtimestamp(round(at), now.tzinfo)
 
 
 def moment_json(moment: float) -> str:

@@ -15,7 +15,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import click
@@ -41,9 +41,6 @@ from jackline.errors import (
 )
 from jackline.failures.sentences import explain
 from jackline.providers.settings import CostClass, Credential, UpstreamSettings
-
-if TYPE_CHECKING:
-    from jackline.cli.upstream_trial import TrialResult
 
 _CREDENTIAL_WORDS = {
     Credential.PASS_THROUGH: "the client's own credentials",
@@ -286,20 +283,14 @@ def test(name: str, model: str | None, as_json: bool) -> int:
         with_secrets(known, os.environ), model_to_try(known, model), os.environ, now
     )
     result = event_loop.run(call)
-    _print_trial(known, result, as_json=as_json)
-    return result.exit_code
-
-
-def _print_trial(upstream: UpstreamSettings, result: TrialResult, *, as_json: bool) -> None:
-    """Print the result, and on a failure what to do."""
     failure = result.failure
     reason = "" if failure is None else " ".join(explain(failure, SystemClock().now()))
-    hint = result.hint(upstream.name, _credential(upstream))
+    hint = result.hint(name, _credential(known))
     if as_json:
         document = {
             "schema": "jackline.upstream-test/1",
-            "upstream": upstream.name,
-            "url": upstream.url,
+            "upstream": name,
+            "url": known.url,
             "model": result.model,
             "good": failure is None,
             "status": result.status,
@@ -309,14 +300,15 @@ def _print_trial(upstream: UpstreamSettings, result: TrialResult, *, as_json: bo
             "hint": hint or None,
         }
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
-        return
-    if failure is None:
-        click.echo(f"good: {upstream.name} answers as {result.model}, after {result.seconds:.1f} s")
-        return
-    answer = "does not answer" if result.status is None else f"answers with status {result.status}"
-    click.echo(f"bad:   {upstream.name} ({_address(upstream)}, {result.model}) {answer}")
-    click.echo(reason)
-    click.echo(f"hint:  {hint}")
+    elif failure is None:
+        click.echo(f"good: {name} answers as {result.model}, after {result.seconds:.1f} s")
+    else:
+        no_answer = result.status is None
+        answer = "does not answer" if no_answer else f"answers with status {result.status}"
+        click.echo(f"bad:   {name} ({_address(known)}, {result.model}) {answer}")
+        click.echo(reason)
+        click.echo(f"hint:  {hint}")
+    return result.exit_code
 
 
 @upstream.command()

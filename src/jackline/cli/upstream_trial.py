@@ -7,25 +7,25 @@ shell's environment, since no client is here to send them; (4) none of them is p
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 
 from jackline.errors import BadArgumentError, UsageError
 from jackline.failures import Failure, Kind, Observation, classify
-from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
 from jackline.providers import UpstreamSettings
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import Credential
+from jackline.upstream.bounded_answers import fetch
 from jackline.upstream.interface import UpstreamRequest
 
 _TIMEOUT_SECONDS = 60.0
+_LARGEST_ANSWER = 8 << 20
 _CHEAP = "claude-haiku-4-5"
 _LOGIN = "CLAUDE_CODE_OAUTH_TOKEN"
 _LOGIN_BETA = (b"anthropic-beta", b"oauth-2025-04-20")
@@ -70,33 +70,6 @@ class TrialResult:
         if failure.retry_same or failure.resets_at is not None:
             return f"try again later: jackline upstream test {upstream}"
         return "correct what is named above, then try again"
-
-
-@dataclass(slots=True)
-class _WholeResponse:
-    """A response handler that collects all of it."""
-
-    done: asyncio.Event = field(default_factory=asyncio.Event)
-    status: int | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytearray = field(default_factory=bytearray)
-    error: OSError | None = None
-
-    def began(self, status: int, headers: Headers) -> None:
-        self.status = status
-        self.headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers
-        }
-
-    def heard(self, data: bytes) -> None:
-        self.body += data
-
-    def ended(self) -> None:
-        self.done.set()
-
-    def broke(self, error: OSError) -> None:
-        self.error = error
-        self.done.set()
 
 
 def model_to_try(upstream: UpstreamSettings, requested: str | None) -> str:
@@ -144,16 +117,15 @@ async def make_trial_call(
         "messages": [{"role": "user", "content": "ping"}],
     }
     request = UpstreamRequest(b"POST", b"/v1/messages", headers, json.dumps(body).encode())
-    response = _WholeResponse()
     begun = time.monotonic()
     try:
         await provider.prepare()
         sender = ProvidedUpstream({upstream.name: provider})
+        lane = LaneId(upstream.name, model, "upstream-test")
         try:
-            sender.start(request, LaneId(upstream.name, model, "upstream-test"), response)
-            # Raises TimeoutError, which is an OSError.
-            async with asyncio.timeout(_TIMEOUT_SECONDS):
-                await response.done.wait()
+            response = await fetch(
+                sender, request, lane, most_bytes=_LARGEST_ANSWER, seconds=_TIMEOUT_SECONDS
+            )
         finally:
             await sender.close()
         if response.error is not None:
@@ -167,5 +139,5 @@ async def make_trial_call(
             message = json.loads(response.body)
             if isinstance(message, dict) and message.get("type") == "message":
                 return TrialResult(model, seconds, response.status, None)
-    seen = Observation.of_response(response.status or 0, response.headers, bytes(response.body))
+    seen = Observation.of_response(response.status or 0, response.headers, response.body)
     return TrialResult(model, seconds, response.status, classify(seen, now=now))

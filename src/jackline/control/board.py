@@ -150,6 +150,23 @@ class Facts:
     waiting: Part = field(default_factory=dict)
     """Calls that wait, by their ids, as `waiting_rows` makes them."""
 
+    @property
+    def events(self) -> dict[str, dict[str, object]]:
+        """The latest events, each under a key of its own."""
+        lines = list(self.flows.notes)
+        for event in self.news:
+            if isinstance(event, LaneChanged):
+                name = event.lane.label
+                why = event.why or _REASONS.get(event.state)
+                lines.append((event.at, name, f"{event.state}: {why}" if why else event.state))
+            elif isinstance(event, ServiceNoted):
+                what = f"{event.what}: {event.detail}" if event.detail else event.what
+                lines.append((event.at, "service", what))
+        return {
+            f"{at:.3f} {who} {what}"[:200]: {"at": round(at, 3), "who": who, "what": what}
+            for at, who, what in sorted(lines)[-_MAX_EVENTS:]
+        }
+
 
 def waiting_rows(waiting: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, object]]:
     """The first waiting calls of a status document, by their ids."""
@@ -237,7 +254,7 @@ class Board:
             "runs": facts.flows.runs,
             "resources": facts.flows.resources,
             "labels": facts.flows.labels,
-            "events": _events(facts.news, facts.flows.notes),
+            "events": facts.events,
         }
         change: dict[str, object] = {"at": facts.at, **delta(self._parts, parts)}
         self._parts = parts
@@ -375,25 +392,6 @@ def _by_label(lanes: Mapping[LaneId, Sums]) -> dict[str, Sums]:
     for lane, sums in lanes.items():
         found.setdefault(lane.label, Sums()).join(sums)
     return found
-
-
-def _events(
-    news: Sequence[Event], notes: Sequence[tuple[float, str, str]]
-) -> dict[str, dict[str, object]]:
-    """The latest events, each under a key of its own."""
-    lines = list(notes)
-    for event in news:
-        if isinstance(event, LaneChanged):
-            name = event.lane.label
-            why = event.why or _REASONS.get(event.state)
-            lines.append((event.at, name, f"{event.state}: {why}" if why else event.state))
-        elif isinstance(event, ServiceNoted):
-            what = f"{event.what}: {event.detail}" if event.detail else event.what
-            lines.append((event.at, "service", what))
-    return {
-        f"{at:.3f} {who} {what}"[:200]: {"at": round(at, 3), "who": who, "what": what}
-        for at, who, what in sorted(lines)[-_MAX_EVENTS:]
-    }
 
 
 def fleet_document(facts: Facts) -> dict[str, object]:

@@ -279,10 +279,15 @@ class StoredRuns:
         if known is not None and known.record == record and record.state is not RunState.RUNNING:
             return known
         calls = await engine.calls(record.run_id)
-        notes = [] if known is None else known.notes
-        after = notes[-1].number if notes else 0
-        fresh = await engine.notes(record.run_id, after=after)
-        notes = [*notes, *(each for each in fresh if _is_news(each))][-_MAX_NOTES:]
+        notes = [] if known is None else list(known.notes)
+        for note in await engine.notes(record.run_id, after=notes[-1].number if notes else 0):
+            failed = note.what in ("agent ended", "step ended") and (
+                note.detail.get("terminated_by", "completion") != "completion"
+                or note.detail.get("trouble")
+            )
+            if failed or note.what in _NEWS:
+                notes.append(note)
+        notes = notes[-_MAX_NOTES:]
         now = self._clock.wall()
         document = run_document(record, calls, now)
         # What fails or is under way, and the latest of what is done; in the order of the run.
@@ -311,10 +316,3 @@ class StoredRuns:
         if reason is not None:
             reasons = {task: reason for task, each in tasks.items() if each not in _ENDED_AS}
         return _Run(record, document, labels, states, reasons, notes)
-
-
-def _is_news(note: NoteRecord) -> bool:
-    failed = note.what in ("agent ended", "step ended") and (
-        note.detail.get("terminated_by", "completion") != "completion" or note.detail.get("trouble")
-    )
-    return note.what in _NEWS or bool(failed)

@@ -19,8 +19,8 @@ import os
 import subprocess
 import sys
 import urllib.error
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -55,35 +55,25 @@ _WINDOWS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A program with its arguments, and variables besides the present ones."""
-
-    arguments: tuple[str, ...]
-    variables: Mapping[str, str] = field(default_factory=dict)
-
-
 def desktop_command(
     title: str,
     text: str,
     *,
     platform: str = sys.platform,
     which: Callable[[str], str | None] = find_program,
-) -> Command | None:
-    """The command for this system; None where it has none."""
+) -> tuple[list[str], dict[str, str]] | None:
+    """This system's command and the variables that it needs; None where it has none."""
     variables = {"JACKLINE_NOTE_TITLE": title, "JACKLINE_NOTE_TEXT": text}
     if platform == "darwin":
         tool = which("osascript")
-        return None if tool is None else Command((tool, "-e", _MAC), variables)
-    if platform == "win32":
+        arguments = ["-e", _MAC]
+    elif platform == "win32":
         tool = which("powershell") or which("pwsh")
-        if tool is None:
-            return None
-        return Command((tool, "-NoProfile", "-NonInteractive", "-Command", _WINDOWS), variables)
-    tool = which("notify-send")
-    if tool is None:
-        return None
-    return Command((tool, "--app-name=Jackline", "--icon=dialog-information", "--", title, text))
+        arguments = ["-NoProfile", "-NonInteractive", "-Command", _WINDOWS]
+    else:
+        tool, variables = which("notify-send"), {}
+        arguments = ["--app-name=Jackline", "--icon=dialog-information", "--", title, text]
+    return None if tool is None else ([tool, *arguments], variables)
 
 
 def webhook_body(message: IncidentMessage) -> bytes:
@@ -157,9 +147,10 @@ def _show_on_desktop(message: IncidentMessage) -> str:
     command = desktop_command(message.title, message.text)
     if command is None:
         return "this system has no notify-send, osascript or PowerShell"
+    arguments, variables = command
     done = subprocess.run(  # noqa: S603 -- found by us; the texts are arguments or variables
-        command.arguments,
-        env={**os.environ, **command.variables},
+        arguments,
+        env={**os.environ, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=_TIMEOUT * 2,
