@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import datetime
 
 import click
 
 from jackline.cli.arguments import parse_now_option
 from jackline.clock import SystemClock
 from jackline.errors import BadArgumentError, JacklineError
-from jackline.failures import Failure, Kind, classify
+from jackline.failures import Kind, classify
 from jackline.failures.observation import from_line, from_paste
 from jackline.failures.sentences import explain as explain_in_words
 
@@ -85,7 +84,15 @@ def explain(
             )
         headers[name.strip().lower()] = value.strip()
     failure = classify(from_paste(_error_text(text), status=status, headers=headers), now=moment)
-    explanation = _explanation(failure, moment)
+    what, *helps = explain_in_words(failure, moment)
+    guessed = failure.kind is Kind.SERVER_THROTTLE and failure.sub is None
+    if guessed and _BARE.issuperset(failure.evidence):
+        what = (
+            "This is a 429 that does not say whose limit it is: your own traffic may be above what"
+            " the account may send, or the provider may be short of capacity. The rest of the"
+            " response, its headers and body, may show it."
+        )
+    explanation = " ".join((what, *helps))
     if as_json:
         document = {
             "schema": "jackline.explain/1",
@@ -100,18 +107,6 @@ def explain(
     return 1 if unrecognised else 0
 
 
-def _explanation(failure: Failure, now: datetime) -> str:
-    what, *helps = explain_in_words(failure, now)
-    guessed = failure.kind is Kind.SERVER_THROTTLE and failure.sub is None
-    if guessed and _BARE.issuperset(failure.evidence):
-        what = (
-            "This is a 429 that does not say whose limit it is: your own traffic may be above what"
-            " the account may send, or the provider may be short of capacity. The rest of the"
-            " response, its headers and body, may show it."
-        )
-    return " ".join((what, *helps))
-
-
 def _error_text(words: tuple[str, ...]) -> str:
     if words and words != ("-",):
         # Arguments may hold bytes that are no text; they must not break the answer.
@@ -124,7 +119,6 @@ def _error_text(words: tuple[str, ...]) -> str:
     pasted = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not pasted.strip():
         raise BadArgumentError(
-            "there is nothing to explain: stdin is empty",
-            hint='jackline explain "API Error: …"',
+            "there is nothing to explain: stdin is empty", hint='jackline explain "API Error: …"'
         )
     return pasted

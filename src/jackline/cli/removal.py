@@ -61,12 +61,7 @@ YES = click.option("--yes", is_flag=True, help="Delete without being asked.")
 @AS_JSON
 @STATE
 def rm(
-    names: tuple[str, ...],
-    force: bool,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    state: str | None,
+    names: tuple[str, ...], force: bool, dry_run: bool, yes: bool, as_json: bool, state: str | None
 ) -> int:
     """Delete runs with their results, notebooks and logs, for good.
 
@@ -103,12 +98,7 @@ def rm(
 @AS_JSON
 @STATE
 def purge(
-    older: str,
-    parked: bool,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    state: str | None,
+    older: str, parked: bool, dry_run: bool, yes: bool, as_json: bool, state: str | None
 ) -> int:
     """Delete all runs that ended long ago, as `jackline rm` does.
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 Begin: TypeAlias = Callable[[FlowHost, Listener], Awaitable[FlowRun[Any] | Outcome[Any]]]
-First: TypeAlias = Callable[[RunStore], Awaitable[None]]
+First: TypeAlias = Callable[[RunStore], Awaitable[object]]
 
 _FRAMES_PER_SECOND = 4
 _MOST_AGENTS = 12

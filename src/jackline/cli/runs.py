@@ -46,13 +46,7 @@ from jackline.flows.cleanup.reaper import reap
 from jackline.flows.flow_sources import to_look_at, why_not_woken
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import cancel_agents, cancel_run, claim_run, known_run, module_of
-from jackline.flows.records import (
-    ENDED,
-    ResourceRecord,
-    RunRecord,
-    RunState,
-    decode_outcome,
-)
+from jackline.flows.records import ENDED, ResourceRecord, RunRecord, RunState, decode_outcome
 from jackline.flows.run_events import WARNING
 from jackline.flows.store import run_store_exists, run_store_url
 from jackline.flows.store.agent_log import pending_calls
@@ -259,9 +253,7 @@ def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str
     "--only", metavar="LABEL", help="Only the agents with this label, or this task id; no others."
 )
 @click.option(
-    "--ahead",
-    is_flag=True,
-    help="With --only: also if the flow has not come to such an agent yet.",
+    "--ahead", is_flag=True, help="With --only: also if the flow has not come to such an agent yet."
 )
 @AS_JSON
 @STATE

@@ -255,10 +255,7 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
         ("It may never set, so ignored", shown.ignored.closed),
         ("Not stricter than your own, so ignored", shown.ignored.looser),
         ("Too long a list, so ignored", shown.ignored.too_long),
-        (
-            "Without a known price under your limit in dollars, so ignored",
-            shown.ignored.unpriced,
-        ),
+        ("Without a known price under your limit in dollars, so ignored", shown.ignored.unpriced),
     ):
         if names:
             click.echo(f"{text}: {plain_ascii(', '.join(names))}")

@@ -24,12 +24,7 @@ from jackline import event_loop
 from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find, order, reading_of, status_of
 from jackline.cli.arguments import upstream_names
-from jackline.cli.gateway_flags import (
-    configured,
-    running_gateway,
-    service_place,
-    show_warnings,
-)
+from jackline.cli.gateway_flags import configured, running_gateway, service_place, show_warnings
 from jackline.cli.status import dicts_in
 from jackline.clock import SystemClock
 from jackline.control.text import counted, limit_text, moment_text
@@ -320,11 +315,7 @@ def test(name: str, model: str | None, as_json: bool) -> int:
 @click.option("--clear", is_flag=True, help="End all such orders; the same as `back`.")
 @_as_json
 def use(
-    name: str | None,
-    duration: str | None,
-    clear: bool,
-    as_json: bool,
-    **about: str | None,
+    name: str | None, duration: str | None, clear: bool, as_json: bool, **about: str | None
 ) -> None:
     """Let the running gateway prefer an upstream, from the next attempt on.
 

@@ -269,11 +269,7 @@ class RunTimer:
     """Keeps the system timer of the run of this process up to date."""
 
     def __init__(
-        self,
-        kind: WakeBy,
-        config: Config,
-        show: Callable[[str], None],
-        paying: Sequence[str] = (),
+        self, kind: WakeBy, config: Config, show: Callable[[str], None], paying: Sequence[str] = ()
     ) -> None:
         """`paying` are the variables of this shell that pay for calls."""
         tool = _TOOLS.get(kind)
@@ -315,22 +311,20 @@ class RunTimer:
             return
         try:
             record = await engine.run(run_id)
-            if record is not None:
-                due = self._due(record)
-                later = not_before is not None and due is not None and not_before > due
-                await self._align(record, not_before if later else due)
+            if record is None:
+                return
+            at = self._due(record)
+            if at is not None and not_before is not None:
+                at = max(at, not_before)
+            was = self._set_for
+            if at is None and was is not None:
+                timer = self._timer(record, was)
+                await asyncio.to_thread(apply_steps, timer.uninstall, self._show)
+            elif at is not None and (was is None or abs(at - was) > timedelta(seconds=1)):
+                await asyncio.to_thread(self._set, record, at)
+            self._set_for = at
         except JacklineError as error:
             self._show(f"warning: the timer cannot be updated: {error.message}")
-
-    async def _align(self, record: RunRecord, at: datetime | None) -> None:
-        if at is None and self._set_for is not None:
-            timer = self._timer(record, self._set_for)
-            await asyncio.to_thread(apply_steps, timer.uninstall, self._show)
-        elif at is not None and (
-            self._set_for is None or abs(at - self._set_for) > timedelta(seconds=1)
-        ):
-            await asyncio.to_thread(self._set, record, at)
-        self._set_for = at
 
     def _due(self, record: RunRecord) -> datetime | None:
         if record.state is not RunState.PARKED:

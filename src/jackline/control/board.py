@@ -167,6 +167,52 @@ class Facts:
             for at, who, what in sorted(lines)[-_MAX_EVENTS:]
         }
 
+    def fleet_document(self) -> dict[str, object]:
+        """What `jackline top` shows."""
+        live = calls_by_agent(self.live)
+        rows = []
+        for key in dict.fromkeys((*live, *self.fleet.known())):
+            call = live.get(key)
+            member = self.fleet.member(key)
+            if member is None:
+                member = Member(key[0], key[1], "")
+            is_past = member.last_end <= self.at - _PRESENT_SECONDS
+            if call is None and is_past and not self.flows.is_present(member.agent):
+                continue
+            label = str(self.flows.labels.get(key[1]) or "") if key[1] else ""
+            rows.append(self.flows.row(member, call, self.at) | {"label": label})
+        counts = Counter(str(row["state"]) for row in rows)
+        chosen = sorted(rows, key=lambda row: _MOST_URGENT_FIRST.index(row["state"]))
+        chosen = sorted(chosen[:MAX_AGENTS_LISTED], key=_by_session_and_name)
+        runs = []
+        for run in self.flows.runs.values():
+            if isinstance(run, Mapping):
+                ended_at = run.get("ended_at")
+                if not isinstance(ended_at, int | float) or ended_at > self.at - _PRESENT_SECONDS:
+                    runs.append({name: value for name, value in run.items() if name != "calls"})
+        head, today, notes = self.head, self.burn.since(self.today), self.head.get("notes")
+        return {
+            "schema": FLEET_SCHEMA,
+            "at": self.at,
+            "verdict": head["verdict"],
+            "url": head["url"],
+            "calls_in_flight": head["calls_in_flight"],
+            "calls_waiting": head["calls_waiting"],
+            "lanes": list(self.lanes.values()),
+            "agents_by_state": {state.value: counts[state.value] for state in AgentState},
+            "agents": chosen,
+            "more_agents": len(rows) - len(chosen),
+            "spend": {
+                "dollars_today": round(today.dollars, 4),
+                "dollars_per_hour": round(self.burn.dollars_per_hour(self.at), 4),
+                "tokens_today": today.tokens,
+                "unpriced_tokens_today": today.unpriced,
+            },
+            "runs": runs[:_MAX_RUNS_LISTED],
+            "forecast": head["forecast"],
+            "notes": list(notes) if isinstance(notes, list | tuple) else [],
+        }
+
 
 def waiting_rows(waiting: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, object]]:
     """The first waiting calls of a status document, by their ids."""
@@ -392,53 +438,6 @@ def _by_label(lanes: Mapping[LaneId, Sums]) -> dict[str, Sums]:
     for lane, sums in lanes.items():
         found.setdefault(lane.label, Sums()).join(sums)
     return found
-
-
-def fleet_document(facts: Facts) -> dict[str, object]:
-    """What `jackline top` shows."""
-    live = calls_by_agent(facts.live)
-    rows = []
-    for key in dict.fromkeys((*live, *facts.fleet.known())):
-        call = live.get(key)
-        member = facts.fleet.member(key)
-        if member is None:
-            member = Member(key[0], key[1], "")
-        is_past = member.last_end <= facts.at - _PRESENT_SECONDS
-        if call is None and is_past and not facts.flows.is_present(member.agent):
-            continue
-        label = str(facts.flows.labels.get(key[1]) or "") if key[1] else ""
-        rows.append(facts.flows.row(member, call, facts.at) | {"label": label})
-    counts = Counter(str(row["state"]) for row in rows)
-    chosen = sorted(rows, key=lambda row: _MOST_URGENT_FIRST.index(row["state"]))
-    chosen = sorted(chosen[:MAX_AGENTS_LISTED], key=_by_session_and_name)
-    runs = []
-    for run in facts.flows.runs.values():
-        if isinstance(run, Mapping):
-            ended_at = run.get("ended_at")
-            if not isinstance(ended_at, int | float) or ended_at > facts.at - _PRESENT_SECONDS:
-                runs.append({name: value for name, value in run.items() if name != "calls"})
-    head, today, notes = facts.head, facts.burn.since(facts.today), facts.head.get("notes")
-    return {
-        "schema": FLEET_SCHEMA,
-        "at": facts.at,
-        "verdict": head["verdict"],
-        "url": head["url"],
-        "calls_in_flight": head["calls_in_flight"],
-        "calls_waiting": head["calls_waiting"],
-        "lanes": list(facts.lanes.values()),
-        "agents_by_state": {state.value: counts[state.value] for state in AgentState},
-        "agents": chosen,
-        "more_agents": len(rows) - len(chosen),
-        "spend": {
-            "dollars_today": round(today.dollars, 4),
-            "dollars_per_hour": round(facts.burn.dollars_per_hour(facts.at), 4),
-            "tokens_today": today.tokens,
-            "unpriced_tokens_today": today.unpriced,
-        },
-        "runs": runs[:_MAX_RUNS_LISTED],
-        "forecast": head["forecast"],
-        "notes": list(notes) if isinstance(notes, list | tuple) else [],
-    }
 
 
 def _by_session_and_name(row: Mapping[str, object]) -> tuple[object, ...]:

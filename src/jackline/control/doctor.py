@@ -302,15 +302,15 @@ def client_findings(
     environ: Mapping[str, str],
     gateway_url: str,
     wanted: Mapping[str, str],
-    kept_in: Mapping[str, str],
+    origins: Mapping[str, str],
 ) -> list[Finding]:
     """Whether clients started here go through the gateway, and can wait there.
 
-    `wanted` are the variables that waiting needs, with what happens without each; `kept_in` names
+    `wanted` are the variables that waiting needs, with what happens without each; `origins` names
     the files of variables that come from a client's own settings.
     """
     address = _value(environ, _BASE_URL)
-    from_file = f" (from {kept_in[_BASE_URL]})" if _BASE_URL in kept_in else ""
+    from_file = f" (from {origins[_BASE_URL]})" if _BASE_URL in origins else ""
     if not address:
         says = f"{_BASE_URL} is not set: clients started here go past the gateway"
         found = [Finding("client", WARN, says, _APPLY)]

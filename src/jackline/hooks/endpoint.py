@@ -143,12 +143,14 @@ class HooksEndpoint:
         for agent in filter(None, others):
             ended.setdefault(agent, ReportedEnd(agent, failed=True, text=""))
         found = await asyncio.gather(*(self._finder.find(hook, each) for each in ended.values()))
-        return [each for each in found if each is not None and not self._is_reported(each)]
-
-    def _is_reported(self, death: Death) -> bool:
-        reported_at = self._deaths.reported_at(death.session, death.agent)
-        call = self._calls.of(death.session, death.agent)
-        return reported_at is not None and (call is None or call.answered_at < reported_at)
+        deaths = []
+        for death in filter(None, found):
+            reported_at = self._deaths.reported_at(death.session, death.agent)
+            call = self._calls.of(death.session, death.agent)
+            # Reported already, unless it went on since and died again.
+            if reported_at is None or (call is not None and call.answered_at >= reported_at):
+                deaths.append(death)
+        return deaths
 
     def _report(self, death: Death) -> str:
         self._deaths.mark_reported(death, self._clock.steady())

@@ -191,17 +191,17 @@ class Notifier:
         settings: Callable[[], NotifySettings],
         facts: Callable[[FlowFacts], Facts],
         observatory: Observatory,
-        book: StoredRuns,
+        runs: StoredRuns,
         clock: Clock,
         send: Callable[[IncidentMessage, NotifySettings], Sequence[DeliveryResult]] = send,
     ) -> None:
         self._settings = settings
         self._facts = facts
         self._observatory = observatory
-        self._book = book
+        self._runs = runs
         self._clock = clock
         self._send = send
-        self._noticing = ConditionFinder()
+        self._conditions = ConditionFinder()
         self._incidents = Incidents()
         self._sending: set[asyncio.Task[None]] = set()
 
@@ -221,10 +221,10 @@ class Notifier:
         settings = self._settings()
         if not settings.has_ways:
             return []
-        self._noticing.budget_share = settings.budget_share
-        facts = self._facts(await self._book.look())
+        self._conditions.budget_share = settings.budget_share
+        facts = self._facts(await self._runs.look())
         now = self._clock.now()
-        holding = self._noticing.look(facts, self._observatory.tally.lanes, now)
+        holding = self._conditions.look(facts, self._observatory.tally.lanes, now)
         wanted = [each for each in holding if each.about in settings.on]
         quiet = settings.quiet is not None and parse_hours(settings.quiet).next_from(now) == now
         messages = self._incidents.look(self._clock.steady(), wanted, quiet=quiet)
