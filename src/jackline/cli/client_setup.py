@@ -4,7 +4,6 @@ Rules: (1) every change is shown, and with --dry-run only shown; (2) every verb 
 (3) `disconnect` needs no gateway and works with a faulty configuration; (4) the plugin is installed
 by Claude Code's own `plugin` command; (5) clients call this very Jackline: by its short name where
 the PATH leads to it, else by the full path of the interpreter, on Windows always by a full path.
-The content of the files: clients/. Starting a client: client_run.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Rules: (1) one line per check: glyph, level, what was checked, what was found, and below it the fix;
 (2) nothing is changed, no paid call is made, no credential is shown; (3) what cannot be checked
 because of another fault is left out, not guessed.
-Probes: control/probes.py. Findings: control/doctor.py.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from jackline.config.references import resolve
 from jackline.control.doctor import (
     Finding,
     FindingLevel,
-    GatewaySeen,
     Reached,
     client_findings,
     clock_finding,
+    gateway_finding,
     limits_finding,
     no_status_page,
     nothing_fails,
@@ -209,15 +208,9 @@ def _check_host(config: Config, clock: Clock) -> list[Finding]:
         says = f"{error.filename} {error.strerror}, so that no gateway can prove to be yours"
         trust.append(Finding("installation key", FindingLevel.FAIL, says, fix))
     url = local_url(listen.host, listen.port) if running is None else running.url
-    taken = running is None and is_port_taken(listen.host, listen.port)
-    gateway = GatewaySeen(
-        url,
-        runs=running is not None,
-        version="" if running is None else running.version,
-        our_version=__version__,
-        port_taken=taken,
-        holder=port_holder(listen.port) if taken else None,
-    )
+    version, holder = None if running is None else running.version, None
+    if running is None and is_port_taken(listen.host, listen.port):
+        holder = port_holder(listen.port) or "another program"
     reasons = {variable.name: variable.reason for variable in CLIENT_VARIABLES}
     user, project = settings_file(os.environ), Path.cwd() / ".claude"
     # Claude Code's own settings go over the shell's variables, and nearer files over farther ones.
@@ -232,7 +225,7 @@ def _check_host(config: Config, clock: Clock) -> list[Finding]:
     return [
         *client_findings({**os.environ, **variables}, url, reasons, origins),
         plugin_finding(plugins),
-        gateway.finding(),
+        gateway_finding(url, version, __version__, holder),
         *trust,
         *look_at_state(config.state_dir, clock.wall()).findings(),
     ]

@@ -2,7 +2,6 @@
 
 Rules: (1) stdout holds the result, stderr the progress; (2) exit 0 only when every requirement is
 met; (3) Ctrl-C stops all that was started and prints the results so far.
-The drills: drills/catalogue.py. Running them: drills/drill_run.py.
 """
 
 from __future__ import annotations

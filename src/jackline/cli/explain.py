@@ -2,7 +2,6 @@
 
 Rules: (1) any text gets an answer; (2) `--jsonl` answers line by line, in order, and never stops at
 a bad line; (3) of a bare 429 no side is blamed: it does not say whose limit it is.
-Classification: failures/classify.py. Wording: failures/sentences.py.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
@@ -220,10 +220,10 @@ def top(flags: Mapping[str, object], once: bool, as_json: bool, every: float) ->
     first = _draw(document, console, console.height)
     try:
         with (
-            KeyReader() as keys,
+            _keys_unbuffered(),
             Live(first, console=console, screen=True, auto_refresh=False) as live,
         ):
-            while keys.wait(every) not in _QUIT_KEYS:
+            while _next_key(every) not in _QUIT_KEYS:
                 try:
                     # Found again each time: after a restart its token and port may differ.
                     now = find(StateDir(place.state_dir), place.listen) or running
@@ -252,47 +252,39 @@ def _printable(value: Any) -> Any:
     return [_printable(each) for each in value] if isinstance(value, list) else value
 
 
-class KeyReader:
-    """The keys of this terminal, one by one, while the context is open."""
+@contextmanager
+def _keys_unbuffered() -> Iterator[None]:
+    """While the block runs, the keys of this terminal come one by one."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        yield
+        return
+    import termios  # noqa: PLC0415 -- only there
+    import tty  # noqa: PLC0415
 
-    def __init__(self) -> None:
-        self._before: list[Any] | None = None
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    # Unlike raw mode this keeps Ctrl-C working; a key that was pressed early counts.
+    tty.setcbreak(number, termios.TCSANOW)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
 
-    def __enter__(self) -> KeyReader:
-        if sys.platform != "win32" and sys.stdin.isatty():
-            import termios  # noqa: PLC0415 -- only there
-            import tty  # noqa: PLC0415
 
-            self._before = termios.tcgetattr(sys.stdin.fileno())
-            # Unlike raw mode this keeps Ctrl-C working; a key that was pressed early counts.
-            tty.setcbreak(sys.stdin.fileno(), termios.TCSANOW)
-        return self
+def _next_key(seconds: float) -> str:
+    """The key that is pressed within the time; empty when none is."""
+    if not sys.stdin.isatty():
+        time.sleep(seconds)
+        return ""
+    if sys.platform == "win32":
+        console = import_module("msvcrt")
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if console.kbhit():
+                return str(console.getwch())
+            time.sleep(_KEY_POLL_SECONDS)
+        return ""
+    import select  # noqa: PLC0415 -- only there
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if sys.platform != "win32" and self._before is not None:
-            import termios  # noqa: PLC0415 -- only there
-
-            termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._before)
-
-    def wait(self, seconds: float) -> str:
-        """The key that is pressed within the time; empty when none is."""
-        if not sys.stdin.isatty():
-            time.sleep(seconds)
-            return ""
-        if sys.platform == "win32":
-            console = import_module("msvcrt")
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                if console.kbhit():
-                    return str(console.getwch())
-                time.sleep(_KEY_POLL_SECONDS)
-            return ""
-        import select  # noqa: PLC0415 -- only there
-
-        ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return os.read(sys.stdin.fileno(), 1).decode("latin-1") if ready else ""
+    ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    return os.read(sys.stdin.fileno(), 1).decode("latin-1") if ready else ""

@@ -3,7 +3,6 @@
 Rules: (1) pure: a document, the time and the size come in; (2) no line is longer than the terminal
 is wide, and no picture is taller; (3) a state is a glyph and a word, colour only repeats it; (4)
 everything that waits has its reason and its time.
-Fetching the document, and keys: status.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ Rules: (1) the user's own file is edited, or the one that JACKLINE_CONFIG names;
 only when it is named, since it counts only after `jackline trust`; (2) a change is checked whole
 before anything is written, and shown; (3) a file is replaced in one step, so that nobody reads part
 of it.
-The edits themselves: config/toml_writer.py.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Rules: (1) stdout holds the answer, stderr the progress; (2) exit 0 with a cause found, 1 without, 2
 for usage; (3) colour and progress only on a terminal.
-Reading transcripts: transcripts/. Causes and wording: autopsy/.
 """
 
 from __future__ import annotations

@@ -96,16 +96,6 @@ def signature(secret: str, at: int, body: bytes) -> str:
     return f"t={at},v1={digest}"
 
 
-def is_signed(secret: str, header: str, body: bytes, *, now: int, patience: int = 300) -> bool:
-    """Whether a message is ours and fresh: for receivers, and for our tests."""
-    parts = dict(part.partition("=")[::2] for part in header.split(","))
-    at = parts.get("t", "")
-    if not at.isdecimal() or len(at) > 12 or abs(now - int(at)) > patience:
-        return False
-    received = f"t={int(at)},v1={parts.get('v1', '')}"
-    return hmac.compare_digest(received.encode(), signature(secret, int(at), body).encode())
-
-
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
     """The result of one channel; `trouble` is empty when it succeeded."""
