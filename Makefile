@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 QUICK ?=
+# More workers than the two processors that this is measured on: most tests wait for something.
+WORKERS ?= 4
 FUZZ_SECONDS ?= 300
 FUZZ_TARGETS ?=
 SOAK_MINUTES ?= 60
@@ -36,7 +38,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/python -m pytest --numprocesses 2
+	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 bench: $(READY)
 	@for script in $(filter-out bench/soak.py,$(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick) || failed=1; done; exit $${failed:-0}

@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from jackline.assembly import StateDir
 from jackline.journal.reader import JournalReader
-from jackline.simulator.scenario import load
+from jackline.simulator.scenario import Scenario
 from jackline.simulator.server import ServerThread
 
 FILE = Path(__file__).parent / "timeline.svg"
@@ -62,7 +62,8 @@ def main() -> int:
 
 def bare() -> list[Stretch]:
     """Each client for itself."""
-    with ServerThread(load("healthy").settings, load("healthy").script) as provider:
+    healthy = Scenario.load("healthy")
+    with ServerThread(healthy.settings, healthy.script) as provider:
         seen: list[Stretch] = []
         play(provider.url, provider.url, seen)
         return seen
@@ -70,8 +71,9 @@ def bare() -> list[Stretch]:
 
 def through() -> list[Stretch]:
     """The same clients behind one gateway; what the journal says of them."""
+    healthy = Scenario.load("healthy")
     with (
-        ServerThread(load("healthy").settings, load("healthy").script) as provider,
+        ServerThread(healthy.settings, healthy.script) as provider,
         tempfile.TemporaryDirectory() as folder,
     ):
         state = StateDir(Path(folder) / "state")

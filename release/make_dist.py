@@ -30,6 +30,11 @@ SUMS = "SHA256SUMS"
 _NO_GIT_EPOCH = "1577836800"
 # Both would get into a bill of materials: a time, and packages that nobody installed there.
 _TELLING = ("SOURCE_DATE_EPOCH", "PYTHONPATH")
+# `git archive` follows these settings of the user: line ends, filters, modes.
+_PLAIN_GIT = (
+    *("-c", "core.autocrlf=false", "-c", "core.eol=lf"),
+    *("-c", f"core.attributesFile={os.devnull}", "-c", "tar.umask=0022"),
+)
 _NEVER_COPIED = (".*", "__pycache__", "dist", "build", "*.egg-info")
 
 
@@ -82,7 +87,7 @@ def _copy_source(source: Path, tree: Path) -> None:
     """What is built: the last commit, so that nothing that merely lies about gets in."""
     if _git(source, "rev-parse", "--show-toplevel") == str(source.resolve()):
         packed = subprocess.run(
-            ["git", "archive", "--format=tar", "HEAD"],  # noqa: S607 -- the user's git
+            ["git", *_PLAIN_GIT, "archive", "--format=tar", "HEAD"],  # noqa: S607 -- the user's git
             cwd=source,
             check=True,
             stdout=subprocess.PIPE,

@@ -6,21 +6,27 @@ here, by file.
 Rules: (1) whatever hurries time (drills) is one group: two of them at once slow each other down;
 (2) tests of one module that drive real clients or a browser stay together and share what they
 start; (3) groups come first, so that no worker works alone at the end; (4) any other test runs
-anywhere.
+anywhere; (5) there are more workers than processors, since most tests wait: what hurries time gets
+a processor before all others.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+_HURRIED = "drills"
+_OTHERS = 5  # how nice they are
 # The first that a file's path begins with decides; None: each of its modules is a group.
 _GROUPS: dict[str, str | None] = {
-    "tests/real_clients/test_drills.py": "drills",
-    "tests/real_clients/test_sdk_drills.py": "drills",
-    "tests/real_clients/test_codex.py": "drills",
-    "tests/dashboard/test_drills_watched.py": "drills",
-    "tests/drills/": "drills",
+    "tests/real_clients/test_drills.py": _HURRIED,
+    "tests/real_clients/test_sdk_drills.py": _HURRIED,
+    "tests/real_clients/test_codex.py": _HURRIED,
+    "tests/dashboard/test_drills_watched.py": _HURRIED,
+    "tests/drills/": _HURRIED,
     "tests/real_clients/": None,
     "tests/dashboard/": "browser",
     "tests/examples/": "examples",
@@ -46,6 +52,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: group_of(item.nodeid) is None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Lower the priority of this worker, and of all that it starts, but for hurried time.
+
+    Only root may raise it again.
+    """
+    if sys.platform != "win32" and "PYTEST_XDIST_WORKER" in os.environ and os.geteuid() == 0:
+        priority = 0 if group_of(item.nodeid) == _HURRIED else _OTHERS
+        os.setpriority(os.PRIO_PROCESS, 0, priority)
+
+
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Gives a group to one worker, and any other test to whoever is free."""
 
@@ -53,7 +70,7 @@ class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
         return group_of(nodeid) or nodeid
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling:
     """Use these groups, in the order of the tests."""
     config.option.loadscopereorder = False

@@ -13,7 +13,7 @@ from jackline.simulator.exchange import SimRequest
 from jackline.simulator.faults import Effect, Fault, RecoverySettings, ResetAnnouncement
 from jackline.simulator.limits import (
     BucketSettings,
-    ConcurrencySettings,
+    ConcurrencyCap,
     Counts,
     HiddenCapacitySettings,
 )
@@ -50,7 +50,7 @@ def request_for(lane: Lane, step: Step, delay: float = 0.0) -> SimRequest:
 def _settings(lane: Lane) -> ProviderSettings:
     cap = None
     if math.isfinite(lane.slots) and not lane.shares:
-        cap = ConcurrencySettings(int(lane.slots), labelled=lane.told_cap)
+        cap = ConcurrencyCap(int(lane.slots), labelled=lane.told_cap)
     hidden = None
     if lane.shares:
         hidden = HiddenCapacitySettings(lane.slots, every=HIDDEN_EVERY, schedule=lane.shares)

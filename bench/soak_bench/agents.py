@@ -20,8 +20,6 @@ from jackline.drills.conversation import (
     ErrorEventError,
     ModelAnswer,
     Response,
-    events,
-    from_document,
     posted,
 )
 from soak_bench.gateway_process import GatewayProcess
@@ -162,11 +160,11 @@ class PlainAgent:
             raise RefusedError(f"{response.status} {words}")
         if not self._sort.stream:
             raw = await response.whole()
-            whole = from_document(raw)
+            whole = ModelAnswer.from_document(raw)
             if whole is None:
                 raise WrongAnswerError(f"no message: {raw[:_WORDS_KEPT]!r}")
             return whole
-        async for event in events(response.pieces()):
+        async for event in response.events():
             answer.take(event)
         return answer
 

@@ -16,6 +16,7 @@ import itertools
 import os
 import sys
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-# Whoever beats and is not heard of for so long was not running.
+# A process that has not beaten for so long was not running.
 _LONGEST_PAUSE = 10.0
 # A wall clock that is off by this was set. Time servers' small corrections follow unseen: vendors'
 # dates are whole seconds, and probes keep a second's distance from them.
@@ -90,7 +91,7 @@ class SystemClock:
         return self.in_host_zone(datetime.now(UTC))
 
     def in_host_zone(self, moment: datetime) -> datetime:
-        """The same moment in the host's zone; a naive one is taken to be there already."""
+        """The same moment in the host's zone; a naive one counts as being there already."""
         zone = host_zone()
         if zone is None:
             return moment.astimezone()
@@ -194,13 +195,21 @@ class VirtualClock:
     async def advance(self, seconds: float) -> None:
         """Move time forward; each sleeper wakes, and runs, at its own hour."""
         end = self._elapsed + seconds
-        await _let_others_run()
+        await self._let_others_run()
         while self._sleepers and self._sleepers[0][0] <= end:
             self._elapsed, _, wake = heapq.heappop(self._sleepers)
             if not wake.done():
                 wake.set_result(None)
-            await _let_others_run()
+            await self._let_others_run()
         self._elapsed = end
+
+    async def _let_others_run(self) -> None:
+        import asyncio  # noqa: PLC0415
+
+        # A woken task may need a few turns of the loop before it sleeps again; ten is enough for
+        # chains of awaits and costs nothing in virtual time.
+        for _ in range(10):
+            await asyncio.sleep(0)
 
 
 class Moved(NamedTuple):
@@ -238,7 +247,7 @@ class BelievedTime:
 
     `elapsed` are real seconds that nobody sets. Whoever forgets records, or what was spent, by a
     clock that is wrong for an hour cannot undo it: a clock has to stay as it was set for a day.
-    It begins at `begins_at` if that is given, and at the wall clock's time otherwise.
+    It begins at `begins_at` if there is one, and at the wall clock's time otherwise.
     """
 
     def __init__(
@@ -285,27 +294,13 @@ def host_zone() -> tzinfo | None:
 
     Windows and odd set-ups have no name to find; there the current offset has to do.
     """
-    name = os.environ.get("TZ", "").lstrip(":") or _linked_zone()
+    name = os.environ.get("TZ", "").lstrip(":")
+    if not name:
+        with suppress(OSError, NotImplementedError):
+            name = Path("/etc/localtime").readlink().as_posix().partition("zoneinfo/")[2]
     if name in ("UTC", "Etc/UTC"):
         return UTC
     try:
         return ZoneInfo(name) if name else None
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
-
-
-def _linked_zone() -> str:
-    try:
-        target = Path("/etc/localtime").readlink()
-    except (OSError, NotImplementedError):
-        return ""
-    return target.as_posix().partition("zoneinfo/")[2]
-
-
-async def _let_others_run() -> None:
-    import asyncio  # noqa: PLC0415
-
-    # A woken task may need a few turns of the loop before it sleeps again; ten is enough for
-    # chains of awaits and costs nothing in virtual time.
-    for _ in range(10):
-        await asyncio.sleep(0)

@@ -2,8 +2,8 @@
 
     JacklineError
     ├── UsageError            you change something
-    │   ├── BadArgumentError      a flag or argument cannot be meant as written
-    │   ├── BadConfigError        files, variables or flags hold settings that cannot be meant
+    │   ├── BadArgumentError      a flag or argument has no valid meaning
+    │   ├── BadConfigError        files, variables or flags hold settings that are not valid
     │   ├── UnreadableError       a file, folder or id that was named cannot be read or found
     │   ├── NothingFoundError     there is nothing where Jackline looks by itself
     │   ├── PortTakenError        the port cannot be had
@@ -31,7 +31,6 @@
 
 Rules: (1) every leaf has a code, an HTTP status, a CLI exit code and an anchor in docs/errors.md;
 (2) `hint` says the command or change that fixes it; (3) no message holds a prompt, key or token.
-Not here: what a vendor's answer means (failures/).
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ Sent: TypeAlias = Literal["no", "yes", "unknown"]
 class JacklineError(Exception):
     """Any error that Jackline raises on purpose.
 
-    `sent` tells whether the request may have reached the vendor, and so may have been paid for.
+    `sent` says whether the request may have reached the vendor, and so may have been paid for.
     """
 
     code: ClassVar[str] = "jackline"
@@ -97,13 +96,13 @@ class UsageError(JacklineError):
 
 
 class BadArgumentError(UsageError):
-    """A flag or argument cannot be meant as written."""
+    """A flag or argument has no valid meaning."""
 
     code = "bad_argument"
 
 
 class BadConfigError(UsageError):
-    """Files, variables or flags hold settings that cannot be meant; `faults` are all of them."""
+    """Files, variables or flags hold settings that are not valid; `faults` are all of them."""
 
     code = "bad_config"
 
@@ -153,7 +152,7 @@ class UnsafeFileError(UsageError):
 
 
 class UnreachableError(UsageError):
-    """No gateway answers, or it did not start or stop as asked."""
+    """No gateway answers, or it did not start or stop."""
 
     code = "unreachable"
     http_status = 503
@@ -211,7 +210,7 @@ class RejectedError(UpstreamError):
 
 
 class LimitedError(UpstreamError):
-    """A rate limit or quota stands in the way until `retry_at`."""
+    """A rate limit or quota holds until `retry_at`."""
 
     code = "limited"
     http_status = 429
@@ -241,7 +240,7 @@ class StreamBrokenError(UpstreamError):
 
 
 class GaveUpError(JacklineError):
-    """Every attempt was made; `attempts` tells them all."""
+    """Every attempt was made; `attempts` lists them."""
 
     code = "gave_up"
     http_status = 502
@@ -270,7 +269,7 @@ class ParkedError(FlowError):
 
 
 class LeaseLostError(FlowError):
-    """Another process carries this run now; this one writes nothing more."""
+    """Another process runs this run now; this one writes nothing more."""
 
     code = "lease_lost"
     http_status = 409
@@ -283,7 +282,7 @@ class JournalError(FlowError):
 
 
 class StoreLockedError(JournalError):
-    """Another program has held the run's record for too long: the run is paused as it was kept."""
+    """Another program has held the run's record for too long: the run is paused as saved."""
 
     code = "store_locked"
     http_status = 503

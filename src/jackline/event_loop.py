@@ -3,7 +3,6 @@
 Rules: (1) uvloop where it is installed, asyncio elsewhere, with the same behaviour; (2) no other
 module chooses a loop; (3) whoever takes a time-out for evidence about somebody else asks
 `LatenessWatch` first whether the time passed here was the other's to use.
-Not here: threads, processes.
 """
 
 from __future__ import annotations

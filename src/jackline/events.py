@@ -2,7 +2,6 @@
 
 Rules: (1) an event is an immutable fact in the past tense; (2) the emitter does not know who
 listens, and works the same when nobody does; (3) no event holds a prompt, an answer or a secret.
-Not here: storing events (journal/), showing them (cli/, dashboard/).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from jackline.lane_id import LaneId
 
 @dataclass(frozen=True, slots=True)
 class TranscriptsRead:
-    """So much of the asked-for transcripts has been read by now."""
+    """How much of the transcripts has been read by now."""
 
     files_done: int
     files_total: int
@@ -55,7 +54,7 @@ class CallEnded(NamedTuple):
     cache_write_tokens: int
     wasted_input_tokens: int = 0
     wasted_output_tokens: int = 0
-    # The part of what was written to the cache that is kept for an hour.
+    # The part of what was written to the cache that lives for an hour.
     cache_write_1h_tokens: int = 0
 
 

@@ -1,8 +1,8 @@
 """Have a gateway prove that it is this user's before anything is sent to it.
 
 Rules: (1) a client asks with a fresh random nonce, and the gateway answers with a signature under
-the user's installation key of that nonce and of the socket address at which it was asked: whoever
-passes the question on to the real gateway sits at another address, and fails; (2) the request
+the user's installation key of that nonce and of the socket address that it reached: whoever
+passes the request on to the real gateway sits at another address, and fails; (2) the request
 follows on the connection that was proved; (3) all of an answer is read within a time and a size;
 (4) an address in `gateway.json` is one of this machine, written in the one way in which a gateway
 writes it; (5) only the standard library is imported, and of it little, because hooks load this
@@ -57,7 +57,7 @@ def nonce_in(query: bytes) -> str | None:
 
 
 def proof(key: bytes, nonce: str, address: str) -> str:
-    """What a gateway answers that was asked at this socket address."""
+    """What a gateway answers to a request at this socket address."""
     return signature(key, _PURPOSE, nonce.encode(), address.encode())
 
 
@@ -80,9 +80,9 @@ def prove(line: socket, authority: str, key: bytes, until: float) -> None:
     nonce = os.urandom(_NONCE_BYTES).hex()
     question = f"GET {PATH}?nonce={nonce} HTTP/1.1\r\nhost: {authority}\r\n\r\n"
     try:
-        _set_time(line, until)
-        line.sendall(question.encode("latin-1"))
-        status, answer = _short_answer(line, until)
+        exchange = _Exchange(line, until)
+        exchange.send(question.encode("latin-1"))
+        status, answer = exchange.short_answer()
     except UnprovenError:
         raise
     except OSError as error:
@@ -99,18 +99,14 @@ def whole_answer(line: socket, request: bytes, until: float, most: int) -> tuple
 
     OSError when it does not come whole, in time, or is larger than `most`.
     """
-    _set_time(line, until)
-    line.sendall(request)
-    heard = bytearray()
-    while True:
-        _set_time(line, until)
-        piece = line.recv(_PIECE)
-        if not piece:
-            break
-        heard += piece
-        if len(heard) > most:
+    exchange = _Exchange(line, until)
+    exchange.send(request)
+    received = bytearray()
+    while piece := exchange.receive(_PIECE):
+        received += piece
+        if len(received) > most:
             raise ConnectionError("the answer is too large")
-    head, mark, body = bytes(heard).partition(_HEAD_END)
+    head, mark, body = bytes(received).partition(_HEAD_END)
     if not mark:
         raise ConnectionError("the answer broke off")
     status, length = _read_head(head)
@@ -119,40 +115,52 @@ def whole_answer(line: socket, request: bytes, until: float, most: int) -> tuple
     return status, body
 
 
-def _short_answer(line: socket, until: float) -> tuple[int, str]:
-    """Status and text of an answer whose connection stays open."""
-    heard = bytearray()
-    while _HEAD_END not in heard:
-        heard += _some(line, until)
-        if len(heard) > _PROOF_HEAD:
-            raise UnprovenError("its answer is too large")
-    head, _, start = bytes(heard).partition(_HEAD_END)
-    status, length = _read_head(head)
-    if status != 200:
-        return status, ""
-    if length is None or length > _PROOF_BODY:
-        raise UnprovenError("its answer is no proof", status)
-    body = bytearray(start)
-    while len(body) < length:
-        body += _some(line, until)
-    if len(body) != length:
-        raise UnprovenError("it said more than it was asked for", status)
-    return status, body.decode("latin-1")
+class _Exchange:
+    """Sends and receives on one connection, until a time by the monotonic clock."""
 
+    def __init__(self, line: socket, until: float) -> None:
+        self._line = line
+        self._until = until
 
-def _some(line: socket, until: float) -> bytes:
-    _set_time(line, until)
-    piece = line.recv(_PROOF_BODY)
-    if not piece:
-        raise UnprovenError("it hung up when asked to prove itself")
-    return piece
+    def send(self, data: bytes) -> None:
+        self._set_time()
+        self._line.sendall(data)
 
+    def receive(self, most: int) -> bytes:
+        self._set_time()
+        return self._line.recv(most)
 
-def _set_time(line: socket, until: float) -> None:
-    left = until - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("it did not answer in time")
-    line.settimeout(left)
+    def _set_time(self) -> None:
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("it did not answer in time")
+        self._line.settimeout(left)
+
+    def short_answer(self) -> tuple[int, str]:
+        """Status and text of an answer whose connection stays open."""
+        received = bytearray()
+        while _HEAD_END not in received:
+            received += self._some()
+            if len(received) > _PROOF_HEAD:
+                raise UnprovenError("its answer is too large")
+        head, _, start = bytes(received).partition(_HEAD_END)
+        status, length = _read_head(head)
+        if status != 200:
+            return status, ""
+        if length is None or length > _PROOF_BODY:
+            raise UnprovenError("its answer is no proof", status)
+        body = bytearray(start)
+        while len(body) < length:
+            body += self._some()
+        if len(body) != length:
+            raise UnprovenError("it said more than it was asked for", status)
+        return status, body.decode("latin-1")
+
+    def _some(self) -> bytes:
+        piece = self.receive(_PROOF_BODY)
+        if not piece:
+            raise UnprovenError("it hung up when asked to prove itself")
+        return piece
 
 
 def _read_head(head: bytes) -> tuple[int, int | None]:
@@ -207,12 +215,12 @@ def is_loopback(host: str) -> bool:
     if host in ("localhost", "::1"):
         return True
     parts = host.split(".")
-    return len(parts) == 4 and parts[0] == "127" and all(map(_is_byte, parts))
-
-
-def _is_byte(part: str) -> bool:
-    plain = part.isascii() and part.isdigit() and len(part) <= 3
-    return plain and str(int(part)) == part and int(part) < 256
+    return (
+        len(parts) == 4
+        and parts[0] == "127"
+        and all(part.isascii() and part.isdigit() and len(part) <= 3 for part in parts)
+        and all(str(int(part)) == part and int(part) < 256 for part in parts)
+    )
 
 
 def is_token(text: str) -> bool:

@@ -1,6 +1,6 @@
 """Keep names that come from outside short and printable: of sessions, agents, tools, requests.
 
-Rules: (1) every such name is cut here and nowhere else before it is kept or shown; (2) two names
+Rules: (1) every such name is cut here and nowhere else before it is saved or shown; (2) two names
 that differ still differ after they were cut; (3) what is left holds no control character, so that a
 name cannot steer a terminal or forge a line of a log; (4) text from a store, a path or a message,
 which somebody else may have written, goes through `printable` before a terminal gets it. The name

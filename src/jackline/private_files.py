@@ -114,7 +114,8 @@ def check_private_folder(path: str | os.PathLike[str]) -> None:
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(20, "is not a folder", name)
     if found.st_mode & _OTHERS_WRITE:
-        problem = f"can be written to by other users of this machine ({_mode(found)})"
+        mode = f"mode {stat.S_IMODE(found.st_mode):04o}"
+        problem = f"can be written to by other users of this machine ({mode})"
         own = found.st_uid == me
         raise NotPrivateError(name, problem, f"chmod 700 {quoted(name)}" if own else _ELSEWHERE)
     for above in _folders_above(name):
@@ -328,7 +329,10 @@ def installation_key(*, make: bool = True) -> bytes:
             pass  # another process was first: its key counts
         except OSError:
             os.replace(fresh, name)  # noqa: PTH105 -- a file system without hard links
-        _remove(fresh)
+        try:  # noqa: SIM105 -- loading contextlib takes longer than all of this
+            os.unlink(fresh)  # noqa: PTH108
+        except FileNotFoundError:
+            pass  # it was moved, or another process was first
         key = _read_key(name)
     if len(key) != KEY_BYTES:
         raise NotPrivateError(name, "is damaged", f"rm {quoted(name)}")
@@ -337,31 +341,33 @@ def installation_key(*, make: bool = True) -> bytes:
 
 def signature(key: bytes, purpose: str, *parts: bytes) -> str:
     """The HMAC-SHA256 of these parts in hex; one made for another purpose never matches."""
-    return _hmac(key, b"".join(b"%d:%b" % (len(part), part) for part in (purpose.encode(), *parts)))
+    message = b"".join(b"%d:%b" % (len(part), part) for part in (purpose.encode(), *parts))
+    # By RFC 2104: `hmac` would load OpenSSL, which is a quarter of a hook's time.
+    block = key.ljust(_HASH_BLOCK, b"\0")
+    inner = _sha256(bytes(sign ^ 0x36 for sign in block) + message)
+    return _sha256(bytes(sign ^ 0x5C for sign in block) + inner).hex()
 
 
-def is_signature(key: bytes, given: str, purpose: str, *parts: bytes) -> bool:
-    """Whether `given` is the signature of these parts, compared in constant time."""
+def is_signature(key: bytes, text: str, purpose: str, *parts: bytes) -> bool:
+    """Whether `text` is the signature of these parts, compared in constant time."""
     from _operator import _compare_digest  # noqa: PLC0415 -- `hmac` takes longer to load
 
-    return given.isascii() and _compare_digest(given, signature(key, purpose, *parts))
+    return text.isascii() and _compare_digest(text, signature(key, purpose, *parts))
 
 
 def quoted(path: str) -> str:
     """The path as one word for a shell; control characters in it are written as escapes."""
     if not path.isprintable():
         letters = (
-            letter if letter.isprintable() and letter not in "\\'" else _octets(letter)
+            letter
+            if letter.isprintable() and letter not in "\\'"
+            else "".join(f"\\x{octet:02x}" for octet in os.fsencode(letter))
             for letter in path
         )
         return f"$'{''.join(letters)}'"
     if path and all(letter.isalnum() or letter in "/._-+:@" for letter in path):
         return path
     return "'" + path.replace("'", "'\"'\"'") + "'"
-
-
-def _octets(letter: str) -> str:
-    return "".join(f"\\x{octet:02x}" for octet in os.fsencode(letter))
 
 
 def _make_folders(name: str) -> None:
@@ -384,31 +390,14 @@ def _read_key(name: str) -> bytes:
         folder, own = os.path.split(name)
         for other in os.listdir(folder):  # noqa: PTH208
             fresh = os.path.join(folder, other)  # noqa: PTH118
-            if other.startswith(f"{own}.") and other.endswith(".new") and _is_same(fresh, name):
-                _remove(fresh)
+            if not other.startswith(f"{own}.") or not other.endswith(".new"):
+                continue
+            try:
+                if os.path.samestat(os.lstat(fresh), os.lstat(name)):
+                    os.unlink(fresh)  # noqa: PTH108
+            except FileNotFoundError:
+                pass  # it was moved, or another process was first
         return read_private(name, KEY_BYTES, close_to_others=False)
-
-
-def _is_same(one: str, other: str) -> bool:
-    try:
-        found, wanted = os.lstat(one), os.lstat(other)
-    except FileNotFoundError:
-        return False
-    return (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino)
-
-
-def _remove(name: str) -> None:
-    try:  # noqa: SIM105 -- loading contextlib takes longer than all of this
-        os.unlink(name)  # noqa: PTH108
-    except FileNotFoundError:
-        pass  # it was moved, or another process was first
-
-
-def _hmac(key: bytes, message: bytes) -> str:
-    """HMAC-SHA256 (RFC 2104); `hmac` would load OpenSSL, which is a quarter of a hook's time."""
-    block = key.ljust(_HASH_BLOCK, b"\0")
-    inner = _sha256(bytes(sign ^ 0x36 for sign in block) + message)
-    return _sha256(bytes(sign ^ 0x5C for sign in block) + inner).hex()
 
 
 # Found once: Python searches the disk for a missing module each time.
@@ -467,14 +456,10 @@ def _check_file(name: str, found: os.stat_result, closable: str | int | None) ->
         )
     if not found.st_mode & _OTHERS:
         return
-    problem = f"is open to other users of this machine ({_mode(found)})"
+    problem = f"is open to other users of this machine (mode {stat.S_IMODE(found.st_mode):04o})"
     if closable is None or found.st_mode & _OTHERS_WRITE:
         raise NotPrivateError(name, problem, f"chmod 600 {word}")
     try:
         os.chmod(closable, 0o600)  # noqa: PTH101
     except OSError:
         raise NotPrivateError(name, problem, f"chmod 600 {word}") from None
-
-
-def _mode(found: os.stat_result) -> str:
-    return f"mode {stat.S_IMODE(found.st_mode):04o}"

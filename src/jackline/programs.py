@@ -21,7 +21,7 @@ def own_command(*arguments: str) -> list[str]:
 def find_program(name: str, environ: Mapping[str, str] | None = None) -> str | None:
     """The path of a program on the PATH of this environment (ours if None); None if there is none.
 
-    A name with a folder in it is taken as it is: whoever wrote it meant that file.
+    A name with a folder in it is used as it is.
     """
     import shutil  # noqa: PLC0415 -- hooks do not need it
 
@@ -30,7 +30,12 @@ def find_program(name: str, environ: Mapping[str, str] | None = None) -> str | N
     path = absolute_path(os.environ if environ is None else environ)
     if os.name != "nt":
         return shutil.which(name, path=path) if path else None
-    return _find_on_windows(name, path.split(os.pathsep))
+    # `shutil.which` would search the working folder first.
+    endings = os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(os.pathsep)
+    has_ending = any(ending and name.lower().endswith(ending.lower()) for ending in endings)
+    names = [name] if has_ending else [name + ending for ending in endings]
+    files = (os.path.join(folder, each) for folder in path.split(os.pathsep) for each in names)  # noqa: PTH118
+    return next((file for file in files if os.path.isfile(file)), None)  # noqa: PTH113
 
 
 def absolute_path(environ: Mapping[str, str]) -> str:
@@ -42,16 +47,3 @@ def absolute_path(environ: Mapping[str, str]) -> str:
 def system_program(name: str) -> str:
     """A program that belongs to Windows itself, such as taskkill, by its full path."""
     return os.path.join(os.environ.get("SYSTEMROOT", r"C:\Windows"), "System32", f"{name}.exe")  # noqa: PTH118
-
-
-def _find_on_windows(name: str, folders: list[str]) -> str | None:
-    """`shutil.which` without the working folder, which it searches first on Windows."""
-    endings = os.environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(os.pathsep)
-    has_ending = any(ending and name.lower().endswith(ending.lower()) for ending in endings)
-    names = [name] if has_ending else [name + ending for ending in endings]
-    for folder in folders:
-        for each in names:
-            path = os.path.join(folder, each)  # noqa: PTH118
-            if os.path.isfile(path):  # noqa: PTH113
-                return path
-    return None

@@ -2,7 +2,7 @@
 
 Rules: (1) folder and files are the user's alone; a file that others could have written raises
 `UnsafeFileError`, which says how to mend it, and stops the start; (2) a file that makes no sense
-is taken as absent; (3) the control token is new with each start, the salt of fingerprints stays;
+counts as absent; (3) the control token is new with each start, the salt of fingerprints stays;
 (4) a folder that cannot be written to is reported once and stops no traffic; (5) a gateway
 without the installation key serves, and says that no command can trust it; (6) an address that
 means "every one" is shown as the loopback address, since no client can connect to the other.
@@ -55,7 +55,7 @@ _OWN_FILES = (
     *("gateway.log", "woken-runs.log", "ordered-runs.log"),
     *(name + end for name in _DATABASES for end in ("", "-wal", "-shm", "-journal")),
 )
-"""What stands in the folder under names of ours; a folder may hold other things of the user."""
+"""The files in the folder that are ours; it may hold other things of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class RunningGateway:
 
 @contextmanager
 def safe_files() -> Iterator[None]:
-    """Tell of a file or folder that is not private in an error that says how to mend it."""
+    """Turn what is said of a file that is not private into an error that says how to mend it."""
     try:
         yield
     except NotPrivateError as error:
@@ -136,7 +136,7 @@ class StateDir:
             return b"[]"
 
     def keep_orders(self, orders: bytes) -> None:
-        """Keep the orders that are in force."""
+        """Save the orders that are in force."""
         write_private(self.folder / _ORDERS, orders)
 
     def running(self) -> RunningGateway | None:
@@ -161,11 +161,11 @@ class StateDir:
             return None
 
     def tell_running(self, running: RunningGateway) -> None:
-        """Leave word of a gateway that has started."""
+        """Record the gateway that has started."""
         write_private(self._running, json.dumps(asdict(running)).encode())
 
     def tell_stopped(self, pid: int) -> None:
-        """Take the word back, unless another gateway has left its own meanwhile."""
+        """Remove the record, unless it is another gateway's by now."""
         with suppress(OSError, UnsafeFileError):
             saved = self.running()
             if saved is not None and saved.pid == pid:
@@ -184,7 +184,7 @@ class StateKeeper:
         self._key: bytes | None = None
 
     def salt(self) -> bytes:
-        """The secret that fingerprints are made with: a passing one if none can be kept."""
+        """The secret that fingerprints are made with: a temporary one if none can be saved."""
         try:
             self._state.make()
             return self._state.salt()
@@ -193,7 +193,7 @@ class StateKeeper:
             return secrets.token_bytes(SALT_BYTES)
 
     def look_at_key(self) -> None:
-        """Tell at once when there is no key to prove ourselves with."""
+        """Note at once when there is no key to prove ourselves with."""
         with suppress(OSError):
             self._installation_key()
 
@@ -202,14 +202,14 @@ class StateKeeper:
         return proof(self._installation_key(), nonce, address)
 
     def tell_running(self, running: RunningGateway) -> None:
-        """Leave word of the gateway for the user's other commands."""
+        """Record the gateway for the user's other commands."""
         try:
             self._state.tell_running(running)
         except OSError as error:
             self._cannot_keep(error)
 
     def keep_orders(self, orders: bytes) -> None:
-        """Keep the orders that people gave by hand."""
+        """Save the orders that people gave by hand."""
         try:
             self._state.keep_orders(orders)
         except OSError as error:
@@ -220,7 +220,17 @@ class StateKeeper:
             try:
                 self._key = installation_key()
             except OSError as error:
-                self._note("key", _keyless(error))
+                why = (
+                    f"{error.filename} {error.problem}; fix: {error.fix}"
+                    if isinstance(error, NotPrivateError)
+                    else f"{error.strerror or type(error).__name__} in {key_folder()}"
+                )
+                self._note(
+                    "key",
+                    "calls are served, but this gateway cannot prove that it is yours, so that no"
+                    " command and no hook of Jackline will trust it: there is no installation key"
+                    f" ({why})",
+                )
                 raise
             self._notes.pop("key", None)
         return self._key
@@ -237,15 +247,3 @@ class StateKeeper:
         if self._notes.get(name) != words:
             self._notes[name] = words
             _log.error("%s", words)
-
-
-def _keyless(error: OSError) -> str:
-    why = (
-        f"{error.filename} {error.problem}; fix: {error.fix}"
-        if isinstance(error, NotPrivateError)
-        else f"{error.strerror or type(error).__name__} in {key_folder()}"
-    )
-    return (
-        f"calls are served, but this gateway cannot prove that it is yours, so that no command and"
-        f" no hook of Jackline will trust it: there is no installation key ({why})"
-    )

@@ -8,7 +8,6 @@ needs a migration; (4) standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 
@@ -129,6 +128,6 @@ def lane_state_name(stored: str) -> str:
     return _OLD_LANE_STATES.get(stored, stored)
 
 
-def looks(tables: Iterable[type[State]] = STATES) -> dict[str, tuple[str, str]]:
+def looks() -> dict[str, tuple[str, str]]:
     """Glyph and tone by name; states of one name look alike in every table."""
-    return {state.value: (state.glyph, state.tone) for table in tables for state in table}
+    return {state.value: (state.glyph, state.tone) for table in STATES for state in table}

@@ -17,7 +17,7 @@ from jackline.agents.runner import CUT_CALL, AgentTask, JsonObject, StopAgentErr
 from jackline.batches.tool import ToolContext, ToolOutput
 from jackline.clock import VirtualClock
 from jackline.errors import LeaseLostError
-from jackline.simulator.reply_script import Fail, Rule, Say, refusal, structured
+from jackline.simulator.reply_script import Fail, Rule, Say, structured
 from jackline.testing.scripted_agents import ScriptedModel
 from tests.agents.world import (
     CAPITALS,
@@ -246,7 +246,7 @@ def test_an_answer_that_never_ends_does_not_go_on_for_ever() -> None:
 
 def test_a_refusal_ends_as_refused_and_another_try_begins_without_it() -> None:
     notebook = MemoryNotebook()
-    model = ScriptedModel(refusal())
+    model = ScriptedModel(Say("I can't help with that.", stop="refusal"))
     outcome = carry(model, task(), notebook)
     assert outcome.terminated_by is Ending.REFUSED
     assert outcome.text

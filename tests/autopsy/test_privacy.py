@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jackline.autopsy import html_report, json_report, text_report
+from jackline.autopsy import html_report, text_report
 from jackline.autopsy.report import build
 from jackline.autopsy.summary import Summary
 from jackline.transcripts.story import Role, TranscriptEnd, TranscriptSet
@@ -36,7 +36,7 @@ ANSWER = "The recipe is salt, and a session limit of patience"
 
 RENDERINGS: dict[str, Callable[[WhyReport], str]] = {
     "text": text_report.render,
-    "json": lambda report: json.dumps(json_report.document(report), ensure_ascii=False),
+    "json": lambda report: json.dumps(report.to_json(), ensure_ascii=False),
     "html": html_report.page,
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.autopsy import html_report, json_report, text_report
+from jackline.autopsy import html_report, text_report
 from jackline.autopsy.report import WhyReport, build
 from jackline.transcripts.story import ReadProblem, Role, TranscriptEnd
 from tests.autopsy.story_makers import (
@@ -105,7 +105,7 @@ def test_the_text_has_all_parts() -> None:
 
 
 def test_the_json_document_names_its_schema_and_survives_a_round_trip() -> None:
-    document = json_report.document(full_report())
+    document = full_report().to_json()
     assert document["schema"] == "jackline.why/2"
     again = json.loads(json.dumps(document))
     assert again["agents_by_fate"] == {"finished": 2, "stopped": 13, "cut off": 1}

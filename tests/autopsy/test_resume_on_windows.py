@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.autopsy import html_report, json_report, text_report
+from jackline.autopsy import html_report, text_report
 from jackline.autopsy.next_steps import ResumeOption, resume_options
 from jackline.autopsy.report import build
 from jackline.transcripts.story import AgentStory, Role
@@ -60,7 +60,7 @@ def test_a_folder_that_no_quotes_make_safe_gives_no_command_and_says_so(cwd: str
     assert way.then.endswith("claude --resume 5e55")
     assert cwd not in way.then
     report = build(evidence(story_in(cwd)), now=after(200))
-    assert json_report.document(report)["resume"] == [
+    assert report.to_json()["resume"] == [
         {"command": None, "then": way.then, "agents": ["a"], "not_before": None}
     ]
     for rendering in (text_report.render(report), html_report.page(report)):

@@ -11,7 +11,7 @@ from jackline.calls.stitch import KEPT_BACK, AnthropicStitch, Mode, OpenAiStitch
 from jackline.dialects.anthropic_stream import BLOCK_DELTA
 from jackline.dialects.json_bounds import MOST_VALUES
 from jackline.dialects.neutral.options import AnswerOptions
-from jackline.dialects.openai_chat.answer import ChatStreamTranslator
+from jackline.dialects.openai_chat import ChatStreamTranslator
 from jackline.dialects.sse import EventSplitter
 from tests.dialects.answers import answered, event, text
 

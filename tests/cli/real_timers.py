@@ -9,7 +9,6 @@ Not here: what is promised of timers (test_timers_for_real.py).
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.debian_packages import installed_program
 
 PATIENCE = 180.0  # only a test that fails ever waits so long
 # A user's systemd wants a machine that was booted by one, and control groups that are its own.
@@ -44,23 +45,10 @@ def needs_root() -> None:
         pytest.skip("needs root on Linux, as in CI")
 
 
-def installed(program: str, package: str) -> str:
-    """The program's path; its package is installed if it is missing."""
-    found = shutil.which(program)
-    if found is None:
-        environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "-y", "--no-install-recommends", package]
-        for words in (["apt-get", "update"], install):
-            subprocess.run(words, env=environ, check=True, capture_output=True, timeout=300)
-        found = shutil.which(program)
-    assert found is not None, f"{package} brought no {program}"
-    return found
-
-
 @contextmanager
 def at_daemon() -> Iterator[None]:
     """The daemon of `at`; the machine's own, if it has one running."""
-    daemon = installed("atd", "at")
+    daemon = installed_program("at", "atd")
     with subprocess.Popen([daemon, "-f"], stderr=subprocess.DEVNULL) as process:
         try:
             yield
@@ -75,7 +63,7 @@ def user_systemd(home: Path) -> Iterator[Mapping[str, str]]:
 
     `systemctl` speaks with it through a socket, whose path has to be short.
     """
-    installed("systemctl", "systemd")
+    installed_program("systemd", "systemctl")
     group = f"jackline-test-{os.getpid()}"
     with tempfile.TemporaryDirectory(prefix="jl") as runtime:
         Path(runtime).chmod(0o700)

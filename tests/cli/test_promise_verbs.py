@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.simulator.reply_script import Say, refusal
+from jackline.simulator.reply_script import Say
 from jackline.testing import Rule
 from tests.cli.flow_world import World, flow_world
 
@@ -24,7 +24,8 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def test_every_verb_prints_json_and_show_shows_each_agents_end(world: World) -> None:
     world.provider.says(
-        Rule(refusal(), prompt="part 1"), Rule(lambda request: Say(request.prompt.split()[-1]))
+        Rule(Say("I can't help with that.", stop="refusal"), prompt="part 1"),
+        Rule(lambda request: Say(request.prompt.split()[-1])),
     )
     first = world.json("run", "flow.py", "--count", "2")
     run = first["run"]

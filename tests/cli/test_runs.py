@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jackline.simulator.client_request import ClientRequest
-from jackline.simulator.reply_script import Say, refusal
+from jackline.simulator.reply_script import Say
 from jackline.testing import Rule
 from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
 
@@ -45,7 +45,8 @@ def test_a_run_prints_its_value_and_can_be_looked_at(world: World) -> None:
 
 def test_some_failed_is_exit_3_and_retry_runs_only_those(world: World) -> None:
     world.provider.says(
-        Rule(refusal(), prompt="part 1"), Rule(lambda request: Say(request.prompt.split()[-1]))
+        Rule(Say("I can't help with that.", stop="refusal"), prompt="part 1"),
+        Rule(lambda request: Say(request.prompt.split()[-1])),
     )
     code, out, err = world.jackline("run", "flow.py", '{"count": 3}')
     assert code == 3
@@ -317,7 +318,8 @@ def test_a_run_whose_output_was_closed_ends_as_any_other(world: World) -> None:
 
 def test_a_reader_who_leaves_early_changes_no_exit_code(world: World) -> None:
     world.provider.says(
-        Rule(refusal(), prompt="part 1"), Rule(lambda request: Say(request.prompt.split()[-1]))
+        Rule(Say("I can't help with that.", stop="refusal"), prompt="part 1"),
+        Rule(lambda request: Say(request.prompt.split()[-1])),
     )
     with world.start("run", "flow.py", "--count", "2", "--json") as process:
         assert process.stdout is not None

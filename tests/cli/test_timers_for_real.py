@@ -16,7 +16,8 @@ import pytest
 
 from jackline.cli.wake_timer import WakeBy
 from tests.cli.flow_world import World, flow_world, wait_for
-from tests.cli.real_timers import at_daemon, installed, needs_root, user_systemd
+from tests.cli.real_timers import at_daemon, needs_root, user_systemd
+from tests.debian_packages import installed_program
 
 # Minutes are all that `at` knows, and it looks once in each of them.
 PATIENCE = 400.0
@@ -119,7 +120,7 @@ def at_jobs() -> set[str]:
 
 
 def test_a_timer_whose_run_could_not_go_on_is_set_anew(world: World) -> None:
-    at = installed("at", "at")
+    at = installed_program("at", "at")
     world.provider.quota_wall(resets_in=40)
     with world.start("run", "flow.py", "--count", "1") as process:
         wait_for(process, "parked until")

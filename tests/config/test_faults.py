@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.config.files import FileText
-from jackline.config.layers import layer_from_file
+from jackline.config.layers import Layer
 from jackline.errors import BadConfigError, UsageError
 from tests.config.places import Machine
 
@@ -211,7 +211,7 @@ TABLES: st.SearchStrategy[dict[str, object]] = st.recursive(
 
 @given(TABLES)
 def test_any_document_is_right_or_has_faults_and_never_crashes(table: dict[str, object]) -> None:
-    layer = layer_from_file(FileText(Path("/x/jackline.toml"), "", table, (), of_project=False))
+    layer = Layer.from_file(FileText(Path("/x/jackline.toml"), "", table, (), of_project=False))
     assert layer.values.keys() == layer.origins.keys()
     for fault in layer.faults:
         assert fault.what

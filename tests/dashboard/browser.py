@@ -7,14 +7,14 @@ console fails the test that opened it, unless the test says that it expects them
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Literal
 
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from tests.debian_packages import installed_program
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "msedge")
 # No look-ups of its maker's hosts, and no sandbox where tests run as root.
@@ -35,7 +35,6 @@ new PerformanceObserver((list) => {
 		frames_seen.push({ took: duration, ...detail });
 }).observe({ type: "measure" });
 """
-PATIENCE = 600
 # Only a test that fails ever waits so long for the page; in milliseconds, as Playwright counts.
 SHOWN_WITHIN = 90_000
 expect.set_options(timeout=SHOWN_WITHIN)
@@ -45,23 +44,7 @@ Scheme = Literal["dark", "light"]
 @cache
 def chromium_path() -> str:
     """Where Chromium is; installed on first use where that can be done."""
-    found = _found()
-    apt = shutil.which("apt-get")
-    if found is None and apt is not None and os.geteuid() == 0:
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for words in (
-            ["update", "-q"],
-            ["install", "-q", "-y", "--no-install-recommends", "chromium"],
-        ):
-            subprocess.run([apt, *words], check=True, env=quiet, timeout=PATIENCE)
-        found = _found()
-    if found is None:
-        raise FileNotFoundError("the page is tested in Chromium: install it (apt install chromium)")
-    return found
-
-
-def _found() -> str | None:
-    return next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
+    return installed_program("chromium", *NAMES)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from jackline.dialects.cache_marks import with_hour_marks
-from jackline.simulator.client_request import ClientRequest, read_prompt
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.exchange import ProviderRefusal
 
 HOUR = {"type": "ephemeral", "ttl": "1h"}
@@ -170,11 +170,11 @@ def test_all_marks_change_so_that_none_of_an_hour_follows_one_of_five_minutes() 
         "tools": [{"name": "t", "input_schema": {}, "cache_control": short}],
         "cache_control": HOUR,
     }
-    assert isinstance(read_prompt(_asked(request), "anthropic"), ProviderRefusal), (
+    assert isinstance(_asked(request).read_prompt("anthropic"), ProviderRefusal), (
         "as the client wrote it"
     )
     rewritten = json.loads(with_hour_marks(json.dumps(request).encode()))
-    prompt = read_prompt(_asked(rewritten), "anthropic")
+    prompt = _asked(rewritten).read_prompt("anthropic")
     assert not isinstance(prompt, ProviderRefusal)
     assert [block.ttl for block in prompt.blocks if block.ttl] == [3600.0, 3600.0, 3600.0]
 

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jackline import event_loop
-from jackline.drills import report
 from jackline.drills.builtin_client import AgentEnd, AgentRecord
 from jackline.drills.cache_spiral import (
     LOAD,
     SpiralFigures,
     cache_spiral,
-    figures_of,
 )
 from jackline.drills.catalogue import all_drills, drill_named
 from jackline.drills.drill import ProgramFigures, ProgramPart
@@ -89,9 +87,9 @@ def test_a_gateway_that_ignores_caches_does_not_pass() -> None:
 
 def test_all_runs_it_and_its_table_has_time_hits_bill_and_failed_agents() -> None:
     assert "cache-spiral" in [drill.name for drill in all_drills()]
-    ours = figures_of(LOAD, RequestLedger(), [AgentRecord("PART-1", LOAD.model)], 60.0)
+    ours = LOAD.figures(RequestLedger(), [AgentRecord("PART-1", LOAD.model)], 60.0)
     part = PartResult(the_part(), ours, ours, tuple(results(ours)))
-    lines = report.as_text(DrillResult(cache_spiral(), "-", 40.0, (part,), complete=True))
+    lines = DrillResult(cache_spiral(), "-", 40.0, (part,), complete=True).to_text()
     text = "\n".join(lines)
     for row in ("agents finished", "gave up", "minutes", "hit the cache, %", "bill, $"):
         assert row in text
@@ -113,7 +111,7 @@ def answered(
 def figures(ledger: RequestLedger, seconds: float = 600.0) -> SpiralFigures:
     done = AgentRecord("PART-1", LOAD.model)
     done.finish(AgentEnd.FINISHED, seconds)
-    return figures_of(LOAD, ledger, [done], seconds)
+    return LOAD.figures(ledger, [done], seconds)
 
 
 def test_warm_conversations_cost_nothing_extra_and_all_their_later_calls_hit() -> None:
@@ -140,5 +138,5 @@ def test_deaths_count_though_the_user_resumed_the_agent() -> None:
     record.resumed()
     assert (record.end, record.died_of, record.ended) == (AgentEnd.WORKING, "", None)
     record.finish(AgentEnd.FINISHED, 20.0)
-    seen = figures_of(LOAD, RequestLedger(), [record], 60.0)
+    seen = LOAD.figures(RequestLedger(), [record], 60.0)
     assert (seen.finished, seen.deaths, seen.left_behind) == (1, 1, 0)

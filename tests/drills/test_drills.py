@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from jackline import event_loop
-from jackline.drills import report
 from jackline.drills.catalogue import drill_named
 from jackline.drills.drill_clock import DrillClock
 from jackline.drills.drill_run import (
@@ -26,6 +25,7 @@ from jackline.drills.drill_run import (
     DrillResult,
     DrillRun,
     Side,
+    all_as_json,
 )
 from jackline.drills.environment import WatchedEndpoint, open_gateway
 from jackline.drills.evaluation import check_requirements
@@ -86,7 +86,7 @@ def test_session_limit_stops_the_fleet_at_once_and_lets_it_finish_after_the_rese
 def test_outage_is_outlived_by_all() -> None:
     options = DrillOptions("the built-in client", BuiltinFleet, open_gateway, speed=60.0)
     result = event_loop.run(DrillRun(drill_named("outage-one-lane"), options).run())
-    lines = list(report.as_text(result))
+    lines = list(result.to_text())
     assert result.passed, "\n".join(lines)
     bare = result.parts[0].bare
     assert bare is not None
@@ -203,10 +203,10 @@ def test_a_gateway_that_does_nothing_does_not_pass() -> None:
     assert not result.passed
     missed = [one.requirement.figure for one in result.parts[0].results if not one.met]
     assert missed == ["left_behind", "errors_seen"]
-    lines = "\n".join(report.as_text(result))
+    lines = "\n".join(result.to_text())
     assert "MISS  every agent finishes (6, at most 0)" in lines
     assert "bare: 6 died of: API Error: 429 Rate limited" in lines
-    whole = report.all_as_json([result, result], passed=False)
+    whole = all_as_json([result, result], passed=False)
     assert (whole["drill"], whole["passed"]) == ("all", False)
     assert json.loads(json.dumps(whole))["drills"][1]["requirements"][0]["met"] is False
 
@@ -215,7 +215,7 @@ def test_a_drill_that_never_began_has_not_passed() -> None:
     options = DrillOptions("the built-in client", BuiltinFleet, no_gateway, speed=100.0)
     result = DrillRun(drill_named("throttle-storm"), options).so_far()
     assert not result.passed
-    assert (result.parts[0].bare, report.as_json(result)["jackline"]) == (None, {})
+    assert (result.parts[0].bare, result.to_json()["jackline"]) == (None, {})
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")

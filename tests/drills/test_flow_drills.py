@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from jackline import event_loop
-from jackline.drills import report
 from jackline.drills.catalogue import drill_named
 from jackline.drills.drill import ProgramFigures, ProgramPart
 from jackline.drills.drill_run import BuiltinFleet, DrillOptions, DrillRun, ProgramRun, Side
@@ -113,7 +112,7 @@ def test_an_interrupted_drill_of_flows_has_not_passed() -> None:
     result = DrillRun(drill_named("lost-subagent"), options).so_far()
     assert not result.passed
     assert (result.client, result.speed) == (PROGRAMS, 120.0)
-    assert "was interrupted" in "\n".join(report.as_text(result))
+    assert "was interrupted" in "\n".join(result.to_text())
 
 
 def answers(text: str) -> list[PaidAnswer]:

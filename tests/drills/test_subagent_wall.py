@@ -23,12 +23,11 @@ from jackline.drills.subagent_wall import (
     QuotaWall,
     SubagentFigures,
     SubagentScript,
-    figures_of,
     step_line,
     subagent_wall,
 )
 from jackline.errors import NothingFoundError
-from jackline.simulator.client_request import ClientRequest, read_client_request
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.ledger import LedgerEntry, RequestOutcome
 from jackline.simulator.reply_script import Say
 
@@ -47,7 +46,7 @@ TOOL_REPORT = (
 
 def request(messages: list[dict[str, Any]], *tools: str, agent: str = "") -> ClientRequest:
     body = {"messages": messages, "tools": [{"name": name} for name in ("Bash", *tools)]}
-    found = read_client_request("/", {"x-claude-code-agent-id": agent}, json.dumps(body).encode())
+    found = ClientRequest.parse("/", {"x-claude-code-agent-id": agent}, json.dumps(body).encode())
     assert found is not None
     return found
 
@@ -173,11 +172,11 @@ def missed(figures: SubagentFigures) -> set[str]:
 
 
 def test_where_all_went_well_every_requirement_is_met() -> None:
-    assert missed(figures_of(*played())) == set()
+    assert missed(SubagentScript.figures(*played())) == set()
 
 
 def test_a_parent_without_a_report_is_counted() -> None:
-    assert missed(figures_of(*played(reported=False))) == {"unreported"}
+    assert missed(SubagentScript.figures(*played(reported=False))) == {"unreported"}
 
 
 def test_a_report_with_a_wrong_reset_does_not_count() -> None:
@@ -185,7 +184,7 @@ def test_a_report_with_a_wrong_reset_does_not_count() -> None:
     playing.received = [
         text.replace("16:08 UTC", "16:08 on 16 November UTC") for text in playing.received
     ]
-    assert figures_of(playing, entries, lines).unreported == 2
+    assert playing.figures(entries, lines).unreported == 2
 
 
 def test_a_step_that_runs_twice_and_a_turn_that_is_paid_twice_are_seen() -> None:
@@ -193,13 +192,13 @@ def test_a_step_that_runs_twice_and_a_turn_that_is_paid_twice_are_seen() -> None
     lines.append(step_line("PART-6", 0))
     playing.steps["again"] = ("PART-6", 0)
     entries.append(entry("again", 102.0))
-    assert missed(figures_of(playing, entries, lines)) == {"turns_repeated", "steps_repeated"}
+    assert missed(playing.figures(entries, lines)) == {"turns_repeated", "steps_repeated"}
 
 
 def test_a_request_into_the_known_wall_is_seen() -> None:
     playing, entries, lines = played()
     entries.append(entry("second into the wall", 60.0, wall=True))
-    assert missed(figures_of(playing, entries, lines)) == {"sent_into_the_wall"}
+    assert missed(playing.figures(entries, lines)) == {"sent_into_the_wall"}
 
 
 def test_an_agent_that_the_wall_missed_is_seen() -> None:
@@ -207,14 +206,14 @@ def test_an_agent_that_the_wall_missed_is_seen() -> None:
     for one in entries:
         if one.body_hash == "PART-6 1":
             one.arrived = 60.0
-    assert missed(figures_of(playing, entries, lines)) == {"not_cut"}
-    assert "not_cut" in missed(figures_of(playing, entries[1:], lines))
+    assert missed(playing.figures(entries, lines)) == {"not_cut"}
+    assert "not_cut" in missed(playing.figures(entries[1:], lines))
 
 
 def test_an_agent_whose_parent_has_no_final_text_is_left_behind() -> None:
     playing, entries, lines = played()
     playing.received.remove(final_text("PART-7"))
-    assert missed(figures_of(playing, entries, lines)) == {"left_behind"}
+    assert missed(playing.figures(entries, lines)) == {"left_behind"}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +230,7 @@ def test_an_error_that_nothing_marks_as_one_passes_for_a_result(
 ) -> None:
     playing, entries, lines = played()
     playing.results = [(text, marked)]
-    assert figures_of(playing, entries, lines).taken_for_results == passes
+    assert playing.figures(entries, lines).taken_for_results == passes
 
 
 # --- the catalogue ---------------------------------------------------------------------------

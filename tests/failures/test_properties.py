@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from jackline.errors import BadArgumentError
 from jackline.failures import Failure, Kind, Observation, Where, classify
-from jackline.failures.evidence import signals_of
-from jackline.failures.observation import from_json
+from jackline.failures.evidence import FailureSignals
 from jackline.failures.waits import LONGEST, header_wait, read_epoch, read_moment, read_wait
 from jackline.failures.wording import fold
 from tests.failures.examples import NOW, load
@@ -223,7 +222,7 @@ def test_of_a_long_error_the_beginning_and_the_end_count(place: str) -> None:
     body = json.dumps({"type": "error", "error": {"type": "x", "message": text}})
     observation = Observation(Where.HTTP, "anthropic", 400, {}, body.encode(), None)
     assert classify(observation, now=NOW).kind is Kind.BILLING
-    reading = signals_of(observation)
+    reading = FailureSignals.of(observation)
     assert len(reading.text) == len(reading.prose) <= 2 * 8192 + 1
 
 
@@ -257,7 +256,7 @@ def test_an_exact_reset_has_the_zone_of_the_text() -> None:
 @pytest.mark.parametrize("digits", ["0" * 5000 + "429", "9" * 5000])
 def test_a_status_of_thousands_of_digits_is_refused_with_a_reason(digits: str) -> None:
     with pytest.raises(BadArgumentError, match="whole number"):
-        from_json({"where": "http", "status": digits, "text": "no"})
+        Observation.from_json({"where": "http", "status": digits, "text": "no"})
 
 
 MANY = 1_000_002
@@ -296,4 +295,4 @@ def test_a_body_of_millions_of_values_is_not_built(body: bytes) -> None:
 def test_no_header_longer_than_a_limit_is_searched(name: str) -> None:
     """A run of digits costs the pattern of durations some hundred tries for each digit."""
     seen = Observation.of_response(429, {name: "1" * 257, "x-short": "1" * 256}, b"")
-    assert list(signals_of(seen).headers) == ["x-short"]
+    assert list(FailureSignals.of(seen).headers) == ["x-short"]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.failures.resets import find_primary_reset, find_reset, find_wait
+from jackline.failures.resets import find_reset, find_wait
 from jackline.failures.wording import fold
 
 KYIV = ZoneInfo("Europe/Kiev")
@@ -84,7 +84,7 @@ def test_what_names_no_time_gives_none(text: str) -> None:
 
 def test_the_reset_of_another_limit_is_not_the_blockers() -> None:
     text = "You've hit your monthly spend limit · your session limit resets 2:40pm (Asia/Jakarta)"
-    assert find_primary_reset(text, NOW) is None
+    assert find_reset(text, NOW, primary=True) is None
     both = "You've hit your weekly limit · resets Nov 20, 9am · your 5-hour limit resets 6pm"
     assert find_reset(both, NOW) == datetime(2026, 11, 20, 9, tzinfo=KYIV)
 

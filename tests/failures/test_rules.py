@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jackline.failures.evidence import signals_of
+from jackline.failures.evidence import FailureSignals
 from jackline.failures.failure import Kind
 from jackline.failures.rules import agents, limits, outages, refusals
 from jackline.failures.rules.rule import KIND_DEFAULTS, FailureRule
@@ -23,7 +23,7 @@ def tables() -> Iterator[tuple[str, tuple[FailureRule, ...]]]:
 
 
 SIGNALS = [
-    signals_of(row.observation)
+    FailureSignals.of(row.observation)
     for name in ("corpus.jsonl", "gathered.jsonl", "examples.jsonl")
     for row in load(name)
 ]

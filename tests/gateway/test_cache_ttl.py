@@ -25,7 +25,7 @@ from jackline.lanes import CacheTtl
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.provider import Provider
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.simulator.client_request import read_client_request, read_prompt
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.exchange import ProviderRefusal
 from jackline.simulator.prompt_cache import Hit, PromptCache
 from jackline.simulator.vendor_facts import price_of
@@ -82,9 +82,9 @@ class CachingVendor(ProvidedUpstream):
 
     def _answer(self, rendered: UpstreamRequest) -> tuple[int, bytes]:
         headers = {name.decode().lower(): value.decode() for name, value in rendered.headers}
-        asked = read_client_request("/v1/messages", headers, bytes(rendered.body))
+        asked = ClientRequest.parse("/v1/messages", headers, bytes(rendered.body))
         assert asked is not None
-        prompt = read_prompt(asked, "anthropic")
+        prompt = asked.read_prompt("anthropic")
         if isinstance(prompt, ProviderRefusal):
             return prompt.status, prompt.body.encode()
         now = self.clock.steady()

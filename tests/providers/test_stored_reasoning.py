@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jackline.dialects.neutral.options import StoredReasoning
-from jackline.dialects.openai_responses.request import without_reasoning
+from jackline.dialects.openai_responses import without_reasoning
 from jackline.providers.provided_upstream import provider_for
 from jackline.providers.provider import Provider
 from jackline.providers.reasoning import ReasoningStore

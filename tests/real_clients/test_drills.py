@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from jackline import event_loop
-from jackline.drills.claude_client import ClaudeFleet, InstalledClaude, claude_at
+from jackline.drills.claude_client import ClaudeFleet, InstalledClaude
 from jackline.drills.conversation import MAIN
 from jackline.drills.drill import CrewPart
 from jackline.drills.drill_run import FIRST, CrewRun, DrillOptions, Side
 from jackline.drills.environment import open_gateway
 from jackline.drills.evaluation import Figures, RequestHistory, check_requirements
 from jackline.errors import UnreadableError
+from jackline.journal import JournalReader
+from jackline.state_dir import StateDir
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.foreign_parts import drilled, part_named
 from tests.real_clients.old_client import VERSION, old_claude_binary
@@ -28,7 +31,7 @@ NEW = "2.1.325"
 
 
 def client(version: str) -> InstalledClaude:
-    found = claude_at(old_claude_binary() if version == VERSION else claude_binary())
+    found = InstalledClaude.named(old_claude_binary() if version == VERSION else claude_binary())
     assert found.version == version
     return found
 
@@ -40,12 +43,21 @@ def run(version: str, part: CrewPart, side: Side = Side.JACKLINE) -> Figures:
 
 
 @pytest.mark.parametrize("version", [VERSION, NEW])
-def test_a_throttle_storm_is_not_noticed_by_any_sub_agent(version: str) -> None:
-    ours = run(version, part_named("throttle-storm"))
+def test_a_throttle_storm_is_not_noticed_by_any_sub_agent(version: str, tmp_path: Path) -> None:
+    part, state = part_named("throttle-storm"), tmp_path / "state"
+    means = DrillOptions(
+        version, partial(ClaudeFleet, client(version)), partial(open_gateway, state=state), SPEED
+    )
+    ours = event_loop.run(CrewRun(part, Side.JACKLINE, means).run())
     assert (ours.finished, ours.errors_seen, ours.misled) == (8, 0, 0)
     assert ours.reasons["429"] > 0, "the storm was met, and not by the client"
-    # Of the storm's 90 s the siblings on another model shall not have waited through.
-    assert ours.bystanders_took < 90
+    with JournalReader(StateDir(state).journal) as journal:
+        calls = journal.calls(0, math.inf, 10_000)
+    throttled, siblings = (
+        [call.waited for call in calls if (part.bystander_model in call.model) is is_sibling]
+        for is_sibling in (False, True)
+    )
+    assert max(siblings) < max(throttled) / 2, "siblings on another model do not wait with them"
 
 
 def test_bare_the_older_client_loses_every_throttled_sub_agent() -> None:
@@ -78,7 +90,7 @@ def test_an_outage_is_outlived_by_every_sub_agent(version: str) -> None:
 
 def test_what_is_no_claude_code_is_told(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="not a Claude Code"):
-        claude_at(tmp_path / "absent")
+        InstalledClaude.named(tmp_path / "absent")
 
 
 def there_and_back(name: str, away: str) -> Figures:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jackline.simulator.reply_script import Rule, Say, fan_out
+from jackline.simulator.reply_script import Rule, Say
+from tests.claude_turns import fan_out
 from tests.real_clients.clients import PATIENCE, claude_binary
 from tests.real_clients.test_hooks import Place, service, written_plugin
 

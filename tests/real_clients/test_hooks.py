@@ -22,8 +22,9 @@ from jackline.assembly import StateDir
 from jackline.clients.plugin import HttpHook, marketplace_files
 from jackline.hooks.hook_input import HEADER, PATH, hook_token
 from jackline.simulator.client_request import ClientRequest
-from jackline.simulator.reply_script import Fail, Reply, ReplyScript, Rule, Say, fan_out
+from jackline.simulator.reply_script import Fail, Reply, ReplyScript, Rule, Say
 from jackline.testing import SimulatedProvider
+from tests.claude_turns import fan_out
 from tests.real_clients.clients import PATIENCE, claude_binary, environment
 from tests.real_clients.old_client import old_claude_binary
 

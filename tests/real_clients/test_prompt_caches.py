@@ -21,9 +21,10 @@ from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.ledger import RequestLedger, RequestOutcome
 from jackline.simulator.limits import BucketSettings, Counts
 from jackline.simulator.provider import ProviderSettings
-from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say, fan_out
+from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say
 from jackline.simulator.server import SimulatorServer
 from jackline.simulator.time_model import ServiceSettings
+from tests.claude_turns import fan_out
 from tests.real_clients.clients import claude_binary, environment
 
 pytestmark = pytest.mark.real_client

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jackline.simulator.reply_script import fan_out, long_answer
+from jackline.simulator.reply_script import long_answer
 from jackline.testing import Effect, Fault, Rule, Say
+from tests.claude_turns import fan_out
 from tests.real_clients.clients import Run, run_claude
 
 pytestmark = pytest.mark.real_client

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.drills.claude_client import claude_at
+from jackline.drills.claude_client import InstalledClaude
 from jackline.drills.drill import ProgramPart
 from jackline.drills.evaluation import check_requirements
 from jackline.drills.subagent_wall import SubagentFigures, subagent_wall
@@ -20,7 +20,7 @@ NEW = "2.1.325"
 
 
 def parts() -> dict[str, ProgramPart]:
-    clients = [claude_at(old_claude_binary()), claude_at(claude_binary())]
+    clients = [InstalledClaude.named(old_claude_binary()), InstalledClaude.named(claude_binary())]
     return {client.version: subagent_wall(client).programs[0] for client in clients}
 
 

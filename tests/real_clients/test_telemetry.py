@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from jackline.simulator.reply_script import ReplyScript, Rule, Say, fan_out
+from jackline.simulator.reply_script import ReplyScript, Rule, Say
 from jackline.testing import SimulatedProvider
+from tests.claude_turns import fan_out
 from tests.cli.gateways import Place, until
 from tests.notifications.webhooks import Receiver, receiver
 from tests.real_clients.clients import claude_binary

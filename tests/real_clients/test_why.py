@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from jackline.simulator.reply_script import Reply, structured, workflow
+from jackline.simulator.reply_script import Reply, structured
 from jackline.testing import Fail, Rule, Say, Vanish
+from tests.claude_turns import workflow
 from tests.cli.commands import jackline
 from tests.real_clients.clients import Run, run_claude
 

@@ -71,6 +71,8 @@ def test_another_clone_built_by_somebody_else_gives_the_same_bytes(
     (clone / "src" / "jackline" / "left_over.py").write_text("x = 1\n")
     for path in (clone / "src").rglob("*.py"):
         os.utime(path, (1_000_000_000, 1_000_000_000))
+    settings = "[core]\n\tautocrlf = true\n[tar]\n\tumask = 0077\n"  # as Git for Windows has it
+    (tmp_path / ".gitconfig").write_text(settings)
     into = tmp_path / "dist"
     environ = {
         **{name: value for name, value in os.environ.items() if not name.startswith("LC_")},

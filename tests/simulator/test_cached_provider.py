@@ -17,7 +17,7 @@ from jackline.simulator.prompt_cache import FIVE_MINUTES, ONE_HOUR, Prompt, Prom
 from jackline.simulator.provider import ProviderModel, ProviderSettings
 from jackline.simulator.reply_script import Say
 from jackline.simulator.time_model import AT_ONCE, seeded_random
-from jackline.simulator.vendor_facts import listed_models, price_of
+from jackline.simulator.vendor_facts import PRICES, price_of
 from jackline.testing import SimulatedProvider
 from tests.simulator.http_client import ask, play, send
 from tests.simulator.vendor_sdks import CLOUDS, OPENAI, run_with
@@ -169,7 +169,7 @@ def test_refused_requests_cost_nothing() -> None:
     assert provider.ledger.bill().tokens["output"] == 100
 
 
-@pytest.mark.parametrize("model", [name for name in listed_models() if name.startswith("claude")])
+@pytest.mark.parametrize("model", [name for name in PRICES if name.startswith("claude")])
 def test_the_providers_prices_are_those_by_which_clients_estimate(model: str) -> None:
     listed, believed = price_of(model), clients_prices.price_of(model)
     assert listed is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jackline.errors import BadArgumentError, UnreadableError
-from jackline.simulator.scenario import MOST_TOKENS, SCENARIO_BYTES, load, parse
+from jackline.simulator.scenario import MOST_TOKENS, SCENARIO_BYTES, Scenario
 from jackline.testing import SimulatedProvider
 from tests.simulator.http_client import ask, send
 
@@ -59,8 +59,8 @@ def test_an_answer_that_would_fill_the_memory_is_refused(
 
 
 def test_the_longest_answer_and_large_quotas_are_accepted() -> None:
-    parse("x", f"answer_tokens = {MOST_TOKENS}")
-    parse("x", '[[window]]\nclaim = "five_hour"\ntokens = 50000000000')
+    Scenario.parse("x", f"answer_tokens = {MOST_TOKENS}")
+    Scenario.parse("x", '[[window]]\nclaim = "five_hour"\ntokens = 50000000000')
 
 
 @pytest.mark.parametrize(
@@ -125,20 +125,20 @@ def test_a_scenario_file_is_read_up_to_a_bound(tmp_path: Path) -> None:
     full = tmp_path / "full.toml"
     full.write_bytes(b"# " + b"x" * SCENARIO_BYTES)
     with pytest.raises(UnreadableError, match="larger"):
-        load(str(full))
+        Scenario.load(str(full))
 
 
 @pytest.mark.skipif(not Path("/dev/null").exists(), reason="has no device files")
 def test_a_device_is_no_scenario() -> None:
     # Not /dev/zero: whoever reads it would take all memory before the test fails.
     with pytest.raises(UnreadableError, match="regular"):
-        load("/dev/null")
+        Scenario.load("/dev/null")
 
 
 def test_a_scenario_in_a_file_is_read_as_ever(tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text('description = "Größe."', encoding="utf-8")
-    assert load(str(mine)).description == "Größe."
+    assert Scenario.load(str(mine)).description == "Größe."
     mine.write_bytes(b"\xff\xfe")
     with pytest.raises(BadArgumentError, match="UTF-8"):
-        load(str(mine))
+        Scenario.load(str(mine))

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from jackline.failures import Kind, classify
 from jackline.failures.observation import Observation
 from jackline.simulator.anthropic_wire import PendingReply, frame
-from jackline.simulator.client_request import ClientRequest, read_client_request
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.ledger import RequestOutcome
 from jackline.simulator.limits import BucketSettings, Counts
 from jackline.simulator.openai_wire import OpenAIChat, OpenAIResponses, go_duration
 from jackline.simulator.reply_script import Fail, Rule, Say, long_answer, structured
-from jackline.simulator.scenario import parse
+from jackline.simulator.scenario import Scenario
 from jackline.testing import SimulatedProvider
 from tests.simulator.http_client import Got, document, send
 from tests.simulator.test_reply_script import CALLS, TEXTS
@@ -229,7 +229,7 @@ def test_a_body_that_cannot_be_read_is_refused_in_the_dialects_format(
 
 
 def request(body: dict[str, Any]) -> ClientRequest:
-    found = read_client_request("/", {}, json.dumps(body).encode())
+    found = ClientRequest.parse("/", {}, json.dumps(body).encode())
     assert found is not None
     return found
 
@@ -365,5 +365,5 @@ def test_durations_are_written_as_openai_does(seconds: float, text: str) -> None
 
 
 def test_scenarios_know_no_dialect_but_may_demand_a_credential() -> None:
-    assert parse("s", "").settings.demands_credential is False
-    assert parse("s", "demands_credential = true").settings.demands_credential is True
+    assert Scenario.parse("s", "").settings.demands_credential is False
+    assert Scenario.parse("s", "demands_credential = true").settings.demands_credential is True

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jackline.simulator.exchange import Accepted, Completed, Rejected, SimRequest
 from jackline.simulator.limits import (
     BucketSettings,
-    ConcurrencySettings,
+    ConcurrencyCap,
     Counts,
     HiddenCapacity,
     HiddenCapacitySettings,
@@ -27,7 +27,7 @@ STEPS = st.lists(
 )
 
 
-def settings_of(*buckets: BucketSettings, **more: ConcurrencySettings) -> ProviderSettings:
+def settings_of(*buckets: BucketSettings, **more: ConcurrencyCap) -> ProviderSettings:
     return ProviderSettings(buckets=buckets, service=AT_ONCE, **more)  # type: ignore[arg-type]
 
 
@@ -139,7 +139,7 @@ def test_a_request_larger_than_the_bucket_is_never_admitted() -> None:
 
 
 def test_one_stream_too_many_is_refused_until_one_finishes() -> None:
-    settings = ProviderSettings(concurrency=ConcurrencySettings(2))
+    settings = ProviderSettings(concurrency=ConcurrencyCap(2))
     provider = ProviderModel(settings, seeded_random(1))
     arrivals = [(0.0, SimRequest(service=10.0)), (0.0, SimRequest(service=20.0))]
     arrivals += [(5.0, SimRequest(service=1.0)), (11.0, SimRequest(service=1.0))]

@@ -10,7 +10,7 @@ import pytest
 
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.limits import BucketSettings, Counts
-from jackline.simulator.reply_script import Rule, Say, refusal, structured
+from jackline.simulator.reply_script import Rule, Say, structured
 from jackline.testing import SimulatedProvider
 from tests.simulator.vendor_sdks import OPENAI, run_with
 
@@ -173,7 +173,8 @@ def test_structured_output_comes_as_text_by_the_schema(provider: SimulatedProvid
 
 def test_stop_reasons_are_those_of_the_dialect(provider: SimulatedProvider) -> None:
     provider.says(
-        Rule(Say("cut", stop="max_tokens"), prompt="long"), Rule(refusal("No."), prompt="bad")
+        Rule(Say("cut", stop="max_tokens"), prompt="long"),
+        Rule(Say("No.", stop="refusal"), prompt="bad"),
     )
     assert [result["finish"] for result in ask_in_all_ways(provider, "hi")] == ["stop"] * 2 + [
         "completed"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.simulator.client_request import ClientRequest, read_client_request, read_prompt
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.exchange import ProviderRefusal
 from jackline.simulator.prompt_cache import FIVE_MINUTES, ONE_DAY, ONE_HOUR, Prompt, PromptCache
 
@@ -33,7 +33,7 @@ def body_of(**changes: Any) -> dict[str, Any]:
 
 
 def asked_of(body: dict[str, Any], headers: dict[str, str] | None = None) -> ClientRequest:
-    sent = read_client_request("/v1/messages", headers or {}, json.dumps(body).encode())
+    sent = ClientRequest.parse("/v1/messages", headers or {}, json.dumps(body).encode())
     assert sent is not None
     return sent
 
@@ -41,13 +41,13 @@ def asked_of(body: dict[str, Any], headers: dict[str, str] | None = None) -> Cli
 def read(
     body: dict[str, Any], dialect: str = "anthropic", headers: dict[str, str] | None = None
 ) -> Prompt:
-    prompt = read_prompt(asked_of(body, headers), dialect)
+    prompt = asked_of(body, headers).read_prompt(dialect)
     assert isinstance(prompt, Prompt)
     return prompt
 
 
 def words_of(body: dict[str, Any]) -> str:
-    refusal = read_prompt(asked_of(body), "anthropic")
+    refusal = asked_of(body).read_prompt("anthropic")
     assert isinstance(refusal, ProviderRefusal)
     assert refusal.status == 400
     message: str = json.loads(refusal.body)["error"]["message"]
@@ -216,7 +216,7 @@ BODIES = st.dictionaries(
 def test_whatever_is_sent_is_read_or_refused_and_never_smaller_than_what_is_counted(
     body: dict[str, Any], dialect: str
 ) -> None:
-    prompt = read_prompt(asked_of(body), dialect)
+    prompt = asked_of(body).read_prompt(dialect)
     if isinstance(prompt, Prompt):
         assert prompt.tokens >= asked_of(body).input_tokens
     else:

@@ -12,7 +12,7 @@ from jackline.providers.settings import UpstreamKind
 from jackline.simulator.endpoints import answer_rate_limits
 from jackline.simulator.limits import BucketSettings, Counts
 from jackline.simulator.provider import ProviderSettings
-from jackline.simulator.scenario import parse
+from jackline.simulator.scenario import Scenario
 
 KEY = "sk-ant-admin-simulated"
 ORGANIZATION = "/v1/organizations/rate_limits?group_type=model_group"
@@ -89,4 +89,4 @@ def test_without_an_admin_key_there_is_no_such_api() -> None:
 
 
 def test_a_scenario_names_the_key() -> None:
-    assert parse("own", f'admin_key = "{KEY}"').settings.admin_key == KEY
+    assert Scenario.parse("own", f'admin_key = "{KEY}"').settings.admin_key == KEY

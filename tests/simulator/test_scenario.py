@@ -9,7 +9,7 @@ import pytest
 from jackline.errors import BadArgumentError, UnreadableError
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.reply_script import Say
-from jackline.simulator.scenario import load, packaged_names, parse
+from jackline.simulator.scenario import Scenario
 from tests.simulator.http_client import document
 from tests.simulator.test_reply_script import client_request
 
@@ -48,7 +48,7 @@ fault = { effect = "cut", at_share = 0.5 }
 
 
 def test_every_part_of_a_scenario_reaches_the_settings() -> None:
-    scenario = parse("mine", EVERYTHING)
+    scenario = Scenario.parse("mine", EVERYTHING)
     settings = scenario.settings
     assert (scenario.description, settings.models) == ("all there is", ("m1",))
     assert settings.service.median == 8
@@ -64,13 +64,13 @@ def test_every_part_of_a_scenario_reaches_the_settings() -> None:
     assert scenario.script.reply(client_request(document("x"))) == Fault(Effect.CUT, at_share=0.5)
 
 
-@pytest.mark.parametrize("name", packaged_names())
+@pytest.mark.parametrize("name", Scenario.packaged_names())
 def test_packaged_scenarios_load_and_describe_themselves(name: str) -> None:
-    assert load(name).description.endswith(".")
+    assert Scenario.load(name).description.endswith(".")
 
 
 def test_the_packaged_scenarios_are_these() -> None:
-    assert packaged_names() == ["healthy", "outage", "quota-wall", "throttle-storm"]
+    assert Scenario.packaged_names() == ["healthy", "outage", "quota-wall", "throttle-storm"]
 
 
 @pytest.mark.parametrize(
@@ -91,15 +91,15 @@ def test_the_packaged_scenarios_are_these() -> None:
 )
 def test_errors_name_the_key(text: str, complaint: str) -> None:
     with pytest.raises(BadArgumentError) as caught:
-        parse("x", text)
+        Scenario.parse("x", text)
     assert caught.value.message.startswith(complaint)
 
 
 def test_a_missing_file_lists_what_there_is(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError) as caught:
-        load(str(tmp_path / "none.toml"))
+        Scenario.load(str(tmp_path / "none.toml"))
     assert "throttle-storm" in caught.value.hint
     odd = tmp_path / "odd.toml"
     odd.write_bytes(b"\xff\xfe")
     with pytest.raises(BadArgumentError):
-        load(str(odd))
+        Scenario.load(str(odd))

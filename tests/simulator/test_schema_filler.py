@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from jackline.simulator.reply_script import filled
+from jackline.simulator.reply_script import SchemaFiller
 
 
 class Leaf(BaseModel):
@@ -31,9 +31,9 @@ class Tree(BaseModel):
 @given(st.text(max_size=30))
 def test_what_is_filled_in_is_valid_and_always_the_same(about: str) -> None:
     schema = Tree.model_json_schema()
-    value = filled(schema, about)
+    value = SchemaFiller(schema, about).filled()
     assert jsonschema_rs.validator_for(schema).is_valid(value), value
-    assert value == filled(schema, about)
+    assert value == SchemaFiller(schema, about).filled()
     Tree.model_validate(value)
 
 
@@ -48,9 +48,9 @@ def test_what_is_filled_in_is_valid_and_always_the_same(about: str) -> None:
     ],
 )
 def test_common_shapes(schema: dict[str, object]) -> None:
-    assert jsonschema_rs.validator_for(schema).is_valid(filled(schema, "x"))
+    assert jsonschema_rs.validator_for(schema).is_valid(SchemaFiller(schema, "x").filled())
 
 
 def test_different_questions_get_different_answers() -> None:
     schema = Leaf.model_json_schema()
-    assert filled(schema, "one") != filled(schema, "two")
+    assert SchemaFiller(schema, "one").filled() != SchemaFiller(schema, "two").filled()

@@ -10,7 +10,7 @@ import pytest
 from jackline.failures import Kind, classify
 from jackline.failures.observation import Observation
 from jackline.simulator.exchange import Accepted, Rejected, SimRequest
-from jackline.simulator.limits import QuotaWindowSettings, WindowClaim, wall_text
+from jackline.simulator.limits import QuotaWindowSettings, WindowClaim
 from jackline.simulator.provider import ProviderModel, ProviderSettings
 from jackline.simulator.time_model import AT_ONCE, Calendar, seeded_random
 from tests.simulator.http_client import play
@@ -67,7 +67,7 @@ def test_the_text_of_a_wall_means_a_quota_with_this_reset(claim: WindowClaim) ->
     resets_at = 3 * HOUR if claim is WindowClaim.FIVE_HOUR else 75 * HOUR
     now = datetime.fromtimestamp(calendar.epoch, UTC)
     for zone in (UTC, ZoneInfo("Europe/Berlin")):
-        text = wall_text(claim, calendar, resets_at, zone)
+        text = claim.wall_text(calendar, resets_at, zone)
         failure = classify(Observation.of_text(text), now=now)
         assert failure.kind is Kind.ACCOUNT_QUOTA, text
         assert failure.resets_at == now + timedelta(seconds=resets_at), text

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jackline.events import AttemptFailed, CallEnded
 from jackline.lane_id import LaneId
-from jackline.telemetry import span_names as names
+from jackline.telemetry import spans as names
 from jackline.telemetry.otlp_export import encode_spans
 from jackline.telemetry.spans import SILENT, Span, SpanKind, Tracer, parent_of
 from tests.telemetry.test_counters import ended

@@ -180,13 +180,12 @@ def stories_of(path: Path, *, shortcuts: bool) -> list[AgentStory]:
     assert written is not None
     with path.open("rb", buffering=0) as file:
         reader = LineReader(file)
-        transcript = claude_code._Transcript(path, reader, written)
+        transcript = claude_code.ClaudeTranscript(path, reader, written)
         if shortcuts:
-            transcript.read()
-        else:
-            for number, line in enumerate(reader, 1):
-                transcript.add_whole(line, number)
-    return transcript.findings().stories
+            return transcript.read().stories
+        for number, line in enumerate(reader, 1):
+            transcript._add_whole(line, number)
+    return transcript._findings().stories
 
 
 @pytest.mark.parametrize(

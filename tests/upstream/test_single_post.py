@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import urllib.error
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -75,3 +76,44 @@ def test_another_machine_is_reached_through_the_proxy(monkeypatch: pytest.Monkey
         monkeypatch.delenv("no_proxy", raising=False)
         post("http://collector.invalid/v1/traces", b"{}", SECRET, 5)
     assert seen == ["POST http://collector.invalid/v1/traces HTTP/1.1 Bearer sk-secret"]
+
+
+# One byte and then another, for far longer than anybody waits; each within a socket's own limit.
+DRIPS = {
+    "head": (b"HTTP/1.1 200 OK\r\n", b"x"),
+    "body": (b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n", b"x"),
+    "tunnel": (b"HTTP/1.1 200 OK\r\n", b"x"),
+}
+
+
+@pytest.mark.parametrize("where", DRIPS)
+def test_an_answer_that_drips_ends_with_its_time(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, more = DRIPS[where]
+    left = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        line, _ = server.accept()
+        with line, suppress(OSError):
+            line.recv(65536)
+            line.sendall(first)
+            for _ in range(6000):
+                line.sendall(more)
+                if left.wait(0.05):
+                    break
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        thread = threading.Thread(target=drip, args=(server,))
+        thread.start()
+        url = f"http://127.0.0.1:{port}/hook"
+        if where == "tunnel":
+            monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
+            url = "https://hooks.example/hook"
+        try:
+            with pytest.raises(TimeoutError, match="no whole answer within"):
+                post(url, b"{}", SECRET, 0.5)
+        finally:
+            left.set()
+            thread.join()

@@ -60,7 +60,7 @@ from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import ControlPaths, OperatorOrders, Reading
 from jackline.gateway.lane_memory import LaneMemory
 from jackline.gateway.lane_registry import LaneRegistry
-from jackline.gateway.listener import Listener
+from jackline.gateway.listener import LACKS_LOCALHOST, Listener
 from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
@@ -144,6 +144,8 @@ class Service:
             await self._listener.open()
         except OSError as error:
             raise CannotListenError(error) from error
+        if self._listener.lacks_localhost:
+            self._notes["localhost"] = LACKS_LOCALHOST.format(port=self._listener.port)
         try:
             await self._open()
         except BaseException:

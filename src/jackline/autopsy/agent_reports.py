@@ -42,27 +42,25 @@ class ReportedOutcome(StrEnum):
         """Whether the reader is misled."""
         return self not in (ReportedOutcome.THE_CAUSE, ReportedOutcome.AN_ERROR)
 
+    @classmethod
+    def of(cls, report: AgentReport | None, kind: Kind | None, now: datetime) -> ReportedOutcome:
+        """What a reader of this report believes about an agent that `kind` stopped."""
+        if report is None:
+            return cls.NOTHING
+        if not report.is_error:
+            # "Completed", with the error as the result: a reader of the status sees a success.
+            return cls.SUCCESS
+        named = reported_failure(report, now=now)
+        if named is None:
+            return cls.AN_ERROR
+        return cls.THE_CAUSE if named.kind is kind else cls.ANOTHER_CAUSE
+
 
 @lru_cache(maxsize=4096)
 def reported_failure(report: AgentReport, *, now: datetime) -> Failure | None:
     """The failure that the report's text names, if it names one."""
     failure = classify(Observation.of_text(report.text), now=report.at or now)
     return None if failure.kind is Kind.NOT_A_FAILURE else failure
-
-
-def reported_outcome(
-    report: AgentReport | None, kind: Kind | None, *, now: datetime
-) -> ReportedOutcome:
-    """What a reader of this report believes about an agent that `kind` stopped."""
-    if report is None:
-        return ReportedOutcome.NOTHING
-    if not report.is_error:
-        # "Completed", with the error as the result: a reader of the status sees a success.
-        return ReportedOutcome.SUCCESS
-    named = reported_failure(report, now=now)
-    if named is None:
-        return ReportedOutcome.AN_ERROR
-    return ReportedOutcome.THE_CAUSE if named.kind is kind else ReportedOutcome.ANOTHER_CAUSE
 
 
 def error_text(report: AgentReport, labels: Iterable[str]) -> str:
@@ -110,6 +108,18 @@ class ReportRow:
         }
         return texts.get(self.outcome, f"stopped by {cause}")
 
+    def to_json(self) -> dict[str, object]:
+        """The row as the JSON document shows it."""
+        return {
+            "times": self.count,
+            "by": self.reporter or None,
+            "claim": self.claim or None,
+            "marked_as_error": self.is_error,
+            "text": self.text,
+            "names": self.names,
+            "suggests": self.outcome.value,
+        }
+
 
 def report_rows(
     agents: Iterable[AgentStory],
@@ -145,7 +155,7 @@ def report_rows(
                 report.claim,
                 None,
                 None if named is None else named.kind,
-                reported_outcome(report, kind, now=now),
+                ReportedOutcome.of(report, kind, now),
                 report.is_error,
             )
             groups.setdefault((row, shape), []).append(text)

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jackline.autopsy.agent_reports import error_text, reported_failure
+from jackline.autopsy.figures import clock, counted, duration, times
 from jackline.failures import Failure, Kind, Scope
 from jackline.failures.sentences import name_of
 from jackline.transcripts.story import AgentStory, Role, SeenFailure, TranscriptEnd
@@ -129,6 +130,47 @@ class Judgement:
     causes: list[Cause] = field(default_factory=list)
     survived: list[Cause] = field(default_factory=list)
     unexplained: list[AgentStory] = field(default_factory=list)
+
+    def verdict(self, stories: Sequence[AgentStory], unexplained: int, silent: int) -> str:
+        """What stopped how many agents, and until when; or that nothing did."""
+        total = len(stories)
+        if not self.causes:
+            return _verdict_without_cause(total, unexplained, silent)
+        stopped = sum(len(cause.agents) for cause in self.causes)
+        if total == 1:
+            subject = "The session was" if stories[0].role is Role.MAIN else "The agent was"
+        elif stopped == total:
+            subject = "Both agents were" if total == 2 else f"All {total:,} agents were"
+        else:
+            subject = f"{stopped:,} of {total:,} agents {'was' if stopped == 1 else 'were'}"
+        first = self.causes[0]
+        phrase = first.name
+        if first.resets_at is not None and not first.failure.retry_same:
+            phrase += f", which resets {clock(first.resets_at, beside=first.first_at)}"
+        if len(self.causes) == 1:
+            return f"{subject} stopped by one cause: {phrase}."
+        return (
+            f"{subject} stopped by {len(self.causes)} causes; the first, {phrase}, "
+            f"stopped {counted(len(first.agents), 'agent')}."
+        )
+
+
+def _verdict_without_cause(total: int, unexplained: int, silent: int) -> str:
+    if total == 0:
+        return "No agent was found in what was read."
+    if not unexplained and not silent:
+        who = "the one agent" if total == 1 else "both agents" if total == 2 else f"all {total:,}"
+        return f"Nothing wrong was found: {who} finished."
+    parts = []
+    if total > 1:
+        parts.append(f"{total - unexplained - silent:,} of {counted(total, 'agent')} finished")
+    for count, how in (
+        (unexplained, "failed without a stated reason"),
+        (silent, "stopped silently"),
+    ):
+        if count:
+            parts.append(f"{count:,} {how}" if total > 1 else f"the one agent {how}")
+    return f"No cause was found: {', '.join(parts)}."
 
 
 def judge(stories: Iterable[AgentStory], *, now: datetime) -> Judgement:
@@ -245,6 +287,17 @@ class RetryPattern:
     def span(self) -> timedelta | None:
         """From the first occurrence to the last."""
         return None if self.first is None or self.last is None else self.last - self.first
+
+    def __str__(self) -> str:
+        """`It occurred 37 times in 34.5 s, every 0.96 s. Nothing waited: …`."""
+        text = f"It occurred {times(self.count)}"
+        if self.span is None or self.median_interval is None or self.longest_pause is None:
+            return f"{text}."
+        text += f" in {duration(self.span)}"
+        if self.count > 2:
+            text += f", every {duration(self.median_interval)}"
+        longest = f"the longest pause was {duration(self.longest_pause)}"
+        return f"{text}. {'Something' if self.waited else 'Nothing'} waited: {longest}."
 
 
 @dataclass(frozen=True, slots=True)

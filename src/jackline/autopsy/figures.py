@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def counted(count: int, singular: str, plural: str | None = None) -> str:
+def counted(count: int, singular: str) -> str:
     """`1 agent`, `2,300 agents`."""
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+    return f"{count:,} {singular}{'' if count == 1 else 's'}"
 
 
 def times(count: int) -> str:
@@ -77,3 +77,8 @@ def size(count: int) -> str:
         if amount >= 1000:
             amount, unit = amount / 1000, larger
     return f"{amount:.1f} {unit}"
+
+
+def iso(moment: datetime | None) -> str | None:
+    """ISO 8601 with the offset, or null."""
+    return None if moment is None else moment.isoformat()

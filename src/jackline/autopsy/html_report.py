@@ -30,6 +30,7 @@ _ROW, _TOP, _BOTTOM = 16, 18, 22
 # More lines would hide the rows.
 _MOST_CAUSE_LINES = 3
 _MOST_CAUSES = 6
+_MOST_MARKS = 7
 # Above this many rows the finished agents are folded away.
 _MOST_ROWS = 150
 # The sign of each fate, and its class in page.css.
@@ -122,12 +123,12 @@ class Axis:
         x = f"{self.at(moment)}%"
         return element("line", x1=x, x2=x, y1=top, y2=bottom, class_=kind)
 
-    def marks(self, most: int = 7) -> list[tuple[datetime, str]]:
+    def marks(self) -> list[tuple[datetime, str]]:
         """Round moments with their labels: seconds or days only where they differ."""
         span = self.end - self.start
-        step = next((s for s in _STEPS if span / s <= most), None)
+        step = next((s for s in _STEPS if span / s <= _MOST_MARKS), None)
         if step is None:
-            step = timedelta(days=-(-span // timedelta(days=most)))
+            step = timedelta(days=-(-span // timedelta(days=_MOST_MARKS)))
         form = "%H:%M:%S" if span < timedelta(minutes=5) else "%H:%M"
         form = f"%m-%d {form}" if span > timedelta(days=1) else form
         start = self.start.astimezone(self.zone)

@@ -5,7 +5,6 @@ in the real incident: 98 transcripts, 37 times HTTP 429 in 34.5 s, 15 lines that
 structured output, 2,077,133 tokens over 97 agents; (3) every name and every text of an agent is
 invented; (4) lines have the form that Claude Code 2.1.197 writes: each block of an answer is its
 own line and repeats the answer's id and usage.
-Not here: reading such lines (transcripts/).
 """
 
 from __future__ import annotations

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING
 
 from jackline.autopsy.agent_reports import ReportedOutcome, ReportRow, report_rows
 from jackline.autopsy.causes import Cause, Miss, RetryPattern, Spending, judge, spenders
-from jackline.autopsy.figures import clock_span, counted
-from jackline.autopsy.lapsed_caches import LapsedWait
+from jackline.autopsy.figures import clock, clock_span, counted, iso
+from jackline.autopsy.lapsed_caches import LapsedWait, WaitTotals
 from jackline.autopsy.next_steps import ResumeOption, advice, resume_options
-from jackline.autopsy.sentences import retry_sentence, spending_sentence, verdict
 from jackline.failures import Kind
 from jackline.transcripts.story import AgentStory, ReadProblem, Role, TranscriptEnd, TranscriptSet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+SCHEMA = "jackline.why/2"
+"""The name of the JSON document; a change that breaks its readers changes it."""
 # A transcript that grew this recently may belong to an agent that still works.
 _RECENT = timedelta(minutes=5)
 
@@ -58,6 +59,44 @@ class AgentFate:
     cause: int | None
     label: str | None
     last_words: str | None
+
+    def to_json(self) -> dict[str, object]:
+        """The agent as the JSON document shows it, with its content where that may be shown."""
+        story = self.story
+        facts: dict[str, object] = {
+            "agent_id": story.agent_id,
+            "session_id": story.session_id,
+            "parent_id": story.parent_id,
+            "run_id": story.run_id,
+            "role": story.role.value,
+            "agent_type": story.agent_type,
+            "client": story.client,
+            "client_version": story.client_version,
+            "model": story.model,
+            "fate": self.fate.value,
+            "cause": self.cause,
+            "started_at": iso(story.started_at),
+            "ended_at": iso(story.ended_at),
+            "turns": story.turns,
+            "tool_calls": story.tool_calls,
+            "tokens_at_least": story.tokens,
+            "result_at": story.result_at,
+            "transcript": str(story.path),
+            "failures": [
+                {
+                    "at": iso(seen.at),
+                    "kind": seen.failure.kind.value,
+                    "sub": seen.failure.sub,
+                    "status": seen.status,
+                    "text": seen.text,
+                    "request_id": seen.request_id,
+                    "fatal": seen.fatal,
+                }
+                for seen in story.failures
+            ],
+        }
+        content = {"label": self.label, "last_words": self.last_words}
+        return {**facts, **{key: value for key, value in content.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +141,79 @@ class CauseReport:
         pairs = []
         if pattern.first is not None and pattern.last is not None:
             pairs.append(("When", clock_span(cause.in_own_zone(pattern.first), pattern.last)))
-        pairs.append(("How often", retry_sentence(pattern)))
-        pairs.append(("Spent", spending_sentence(cause, self.spending)))
+        pairs.append(("How often", str(pattern)))
+        pairs.append(("Spent", self._spending_sentence()))
         for miss, count in self.misses:
             pairs.append(("How missed", f"{counted(count, 'agent')}: {miss}"))
         return pairs
+
+    def _spending_sentence(self) -> str:
+        """What was spent before and after the first refusal, or why that does not matter."""
+        cause, spending = self.cause, self.spending
+        one = len(cause.agents) == 1
+        lost = f"at least {sum(story.tokens for story in cause.agents):,} tokens"
+        if spending is None and cause.failure.retry_same:
+            return (
+                "A retry could succeed, so no moment made all further spending useless; the"
+                f" stopped {'agent' if one else 'agents'} had spent {lost}."
+            )
+        if spending is None:
+            whose = "this agent's own request was" if one else "these agents' own requests were"
+            return f"Only {whose} hopeless; {lost} had been spent before."
+        point = clock(cause.in_own_zone(spending.point), beside=spending.point, seconds=True)
+        late = f"at least {spending.after:,}" if spending.after else "none on record"
+        sentence = (
+            f"From {point} on, success was impossible: at least {spending.before:,} tokens were"
+            f" spent before, and {late} after."
+        )
+        if spending.started_after:
+            were = "was" if spending.started_after == 1 else "were"
+            sentence += (
+                f" {counted(spending.started_after, 'agent')} {were} still started after it."
+            )
+        return sentence
+
+    def to_json(self) -> dict[str, object]:
+        """The cause as the JSON document shows it; durations in seconds."""
+        cause, pattern, spending = self.cause, self.pattern, self.spending
+        durations = {
+            name: None if value is None else round(value.total_seconds(), 3)
+            for name, value in (
+                ("span_s", pattern.span),
+                ("median_interval_s", pattern.median_interval),
+                ("longest_pause_s", pattern.longest_pause),
+            )
+        }
+        return {
+            "rank": self.rank,
+            "name": self.name,
+            "failure": cause.failure.to_json(),
+            "evidence": list(cause.failure.evidence),
+            "status": cause.status,
+            "resets_at": iso(cause.resets_at),
+            "agents_stopped": len(cause.agents),
+            "agents": [story.agent_id for story in cause.agents],
+            "texts": [{"text": text, "count": count} for text, count in self.texts],
+            "occurred": {
+                "times": pattern.count,
+                "first_at": iso(pattern.first),
+                "last_at": iso(pattern.last),
+                **durations,
+                "anything_waited": pattern.waited,
+            },
+            "spending": None
+            if spending is None
+            else {
+                "impossible_from": iso(spending.point),
+                "tokens_before_at_least": spending.before,
+                "tokens_after_at_least": spending.after,
+                "agents_started_after": spending.started_after,
+            },
+            "stopped_agents_tokens_at_least": sum(story.tokens for story in cause.agents),
+            "missed": [{"how": miss.value, "agents": count} for miss, count in self.misses],
+            "reported": [row.to_json() for row in self.reported],
+            "what_to_do": list(self.advice),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +277,44 @@ class WhyReport:
             files[path if line.isdigit() and path else place] += 1
         return files.most_common()
 
+    def to_json(self) -> dict[str, object]:
+        """The document of `jackline why --json`: times in ISO 8601, tokens as lower bounds."""
+        totals = WaitTotals.of(self.lapsed_waits)
+        return {
+            "schema": SCHEMA,
+            "synthetic": self.synthetic,
+            "verdict": self.verdict,
+            "now": iso(self.now),
+            "agents_total": len(self.agents),
+            "agents_by_fate": dict(Counter(agent.fate.value for agent in self.agents)),
+            "tokens_at_least": self.tokens,
+            "main_session_tokens_at_least": self.main_tokens,
+            "causes": [described.to_json() for described in self.causes],
+            "survived": [described.to_json() for described in self.survived],
+            "reported_to_user": [row.to_json() for row in self.reported_to_user],
+            "prompt_caches": None
+            if totals is None
+            else {
+                "calls": totals.calls,
+                "longest_wait_s": round(totals.longest_wait, 3),
+                "tokens_written_again": totals.tokens,
+                "dollars": totals.dollars,
+                "dollars_warm": totals.dollars_warm,
+            },
+            "resume": [
+                {
+                    "command": option.command,
+                    "then": option.then,
+                    "agents": list(option.agents),
+                    "not_before": iso(option.not_before),
+                }
+                for option in self.resume_options
+            ],
+            "agents": [agent.to_json() for agent in self.agents],
+            "looked_at": {"files": self.files_read, "bytes": self.bytes_read},
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
 
 def build(
     evidence: TranscriptSet,
@@ -213,7 +358,7 @@ def build(
         if a.story.role is Role.MAIN and a.cause is None and a.story.session_id in affected
     ]
     return WhyReport(
-        verdict=verdict(judgement.causes, stories, count[Fate.UNEXPLAINED], silent),
+        verdict=judgement.verdict(stories, count[Fate.UNEXPLAINED], silent),
         now=now,
         causes=tuple(
             CauseReport.of(cause, rank, stories, now)

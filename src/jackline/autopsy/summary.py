@@ -11,10 +11,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from jackline.autopsy.agent_reports import ReportedOutcome, reported_outcome
+from jackline.autopsy.agent_reports import ReportedOutcome
 from jackline.autopsy.causes import Cause, judge
-from jackline.autopsy.figures import counted
-from jackline.autopsy.json_report import SCHEMA, Document, iso, problem_documents
+from jackline.autopsy.figures import counted, iso
+from jackline.autopsy.report import SCHEMA
 from jackline.failures.sentences import name_of
 from jackline.transcripts.story import ReadProblem, TranscriptEnd, TranscriptSet
 
@@ -51,7 +51,7 @@ class FailureRow:
         failure = causes[0].failure
         # The last report counts.
         outcomes = Counter(
-            reported_outcome(s.reports[-1] if s.reports else None, failure.kind, now=now)
+            ReportedOutcome.of(s.reports[-1] if s.reports else None, failure.kind, now)
             for s in agents
         )
         success, nothing = outcomes[ReportedOutcome.SUCCESS], outcomes[ReportedOutcome.NOTHING]
@@ -175,7 +175,7 @@ class Summary:
             lines += ["", f"{counted(self.silent, 'more agent')} stopped silently."]
         return "\n".join(lines) + "\n"
 
-    def as_document(self) -> Document:
+    def as_document(self) -> dict[str, object]:
         """The table as one JSON document."""
         return {
             "schema": SCHEMA,
@@ -190,5 +190,5 @@ class Summary:
                 for row in self.rows
             ],
             "looked_at": {"files": self.files_read, "bytes": self.bytes_read},
-            "problems": problem_documents(self.problems),
+            "problems": [problem.to_json() for problem in self.problems],
         }

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from jackline.autopsy.figures import counted, listed, size, times
 from jackline.autopsy.lapsed_caches import LONGER_LIFE_ADVICE, waits_sentence
 from jackline.autopsy.report import CauseReport, Fate, WhyReport
-from jackline.autopsy.sentences import retry_sentence
 
 if TYPE_CHECKING:
     from jackline.transcripts.story import ReadProblem
@@ -65,7 +64,7 @@ def render(report: WhyReport, *, width: int = 100, paint: Paint = unpainted) -> 
     if report.survived:
         page.heading("Survived")
     for described in report.survived:
-        page.prose(f"{described.name}: {retry_sentence(described.pattern)}", indent="  ")
+        page.prose(f"{described.name}: {described.pattern}", indent="  ")
     if report.lapsed_waits:
         page.heading("Prompt caches")
         page.prose(waits_sentence(report.lapsed_waits), indent="  ")

@@ -21,8 +21,8 @@ from jackline.dialects.anthropic_stream import (
     AnthropicStreamReader,
     read_whole_stream,
 )
-from jackline.dialects.openai_chat.answer import ChatStreamReader
-from jackline.dialects.openai_responses.answer import ResponsesStreamReader
+from jackline.dialects.openai_chat import ChatStreamReader
+from jackline.dialects.openai_responses import ResponsesStreamReader
 from jackline.dialects.sse import EventSplitter, event_of
 from jackline.dialects.tokens_used import TokensUsed
 

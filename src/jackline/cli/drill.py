@@ -15,12 +15,17 @@ import click
 
 from jackline import event_loop
 from jackline.cli.arguments import drill_names
-from jackline.drills import report
 from jackline.drills.catalogue import all_drills, drill_named
-from jackline.drills.claude_client import ClaudeFleet, InstalledClaude, claude_at, claude_on_path
-from jackline.drills.drill_run import BuiltinFleet, DrillOptions, DrillResult, DrillRun
+from jackline.drills.claude_client import ClaudeFleet, InstalledClaude
+from jackline.drills.drill_run import (
+    BuiltinFleet,
+    DrillOptions,
+    DrillResult,
+    DrillRun,
+    all_as_json,
+)
 from jackline.drills.environment import open_gateway
-from jackline.drills.live_view import NOT_WATCHED, live_view_at
+from jackline.drills.live_view import NOT_WATCHED, LiveView
 from jackline.errors import NothingFoundError
 
 # The real client's own seconds cannot be scaled, and it needs some to start.
@@ -77,7 +82,7 @@ def drill(
     drills = partial(all_drills, real_client=real, claude=claude)
     chosen = drills() if name == "all" else (drill_named(name, real_client=real, claude=claude),)
     show = partial(click.echo, err=True)
-    watched = live_view_at(port, show) if watch or port else NOT_WATCHED
+    watched = LiveView.at(port, show) if watch or port else NOT_WATCHED
     if claude is None:
         speed = _FAST_BUILTIN if fast else 1.0
         options = DrillOptions("the built-in client", BuiltinFleet, open_gateway, speed, show)
@@ -96,7 +101,7 @@ def drill(
             results.append(run.so_far())
             interrupted = True
         if not as_json:
-            for line in report.as_text(results[-1]):
+            for line in results[-1].to_text():
                 click.echo(line)
             click.echo()
         if interrupted:
@@ -106,8 +111,8 @@ def drill(
     complete = len(results) == len(chosen) and results[-1].complete
     passed = complete and all(result.passed for result in results)
     if as_json:
-        everything = report.all_as_json(results, passed=passed)
-        document = everything if name == "all" else report.as_json(results[0])
+        everything = all_as_json(results, passed=passed)
+        document = everything if name == "all" else results[0].to_json()
         click.echo(json.dumps(document, indent=2))
     if not complete:
         return 130
@@ -119,8 +124,8 @@ def _find_claude(client: str, program: Path | None) -> InstalledClaude | None:
     if client == "builtin":
         return None
     if program is not None:
-        return claude_at(program)
-    found = claude_on_path()
+        return InstalledClaude.named(program)
+    found = InstalledClaude.on_path()
     if found is None and client == "claude":
         raise NothingFoundError(
             "there is no Claude Code on the PATH",

@@ -15,7 +15,7 @@ from jackline.cli.arguments import parse_now_option
 from jackline.clock import SystemClock
 from jackline.errors import BadArgumentError, JacklineError
 from jackline.failures import Kind, classify
-from jackline.failures.observation import from_line, from_paste
+from jackline.failures.observation import Observation
 from jackline.failures.sentences import explain as explain_in_words
 
 _BARE = frozenset(("status 429", 'text "too many requests"'))
@@ -68,7 +68,7 @@ def explain(
         bad = 0
         for data in sys.stdin.buffer:
             try:
-                answer = classify(from_line(data), now=moment).to_json()
+                answer = classify(Observation.from_line(data), now=moment).to_json()
             except JacklineError as error:
                 bad += 1
                 answer = {"error": error.message}
@@ -82,7 +82,8 @@ def explain(
                 f"--header {line!r} has no colon", hint="write it like -H 'retry-after: 30'"
             )
         headers[name.strip().lower()] = value.strip()
-    failure = classify(from_paste(_error_text(text), status=status, headers=headers), now=moment)
+    seen = Observation.from_paste(_error_text(text), status=status, headers=headers)
+    failure = classify(seen, now=moment)
     what, *helps = explain_in_words(failure, moment)
     guessed = failure.kind is Kind.SERVER_THROTTLE and failure.sub is None
     if guessed and _BARE.issuperset(failure.evidence):

@@ -14,7 +14,7 @@ import click
 from jackline import event_loop
 from jackline.agents.prices import in_dollars
 from jackline.errors import BadArgumentError
-from jackline.simulator.scenario import load
+from jackline.simulator.scenario import Scenario
 from jackline.simulator.server import SimulatorServer
 
 
@@ -45,7 +45,7 @@ def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -
 
     Exit codes: 130 ended by Ctrl-C, 2 usage.
     """
-    chosen = load(scenario)
+    chosen = Scenario.load(scenario)
     server = SimulatorServer(chosen.settings, chosen.script, seed=seed, speed=speed, port=port)
 
     async def serve() -> None:

@@ -34,7 +34,7 @@ from jackline.config.files import (
     is_file,
     read_named,
 )
-from jackline.config.project import ConsentRecord, digest, plain_ascii
+from jackline.config.project import ConsentRecord, plain_ascii
 from jackline.config.references import is_reference
 from jackline.errors import BadArgumentError, JacklineError, NothingFoundError, UsageError
 from jackline.outside_names import printable
@@ -347,7 +347,7 @@ def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, obje
     return {
         "schema": "jackline.trust/1",
         "path": str(file.path),
-        "sha256": digest(file),
+        "sha256": file.digest,
         "standing": "agreed" if agreed else shown.consent.value,
         "upstreams": [
             {

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from jackline.autopsy import json_report, report, text_report
+from jackline.autopsy import report, text_report
 from jackline.autopsy.figures import size
 from jackline.autopsy.text_report import Tone
 from jackline.cli.arguments import parse_now_option
@@ -147,7 +147,7 @@ def _show(found: report.WhyReport, *, as_json: bool, html_file: str | None) -> N
             ) from error
         click.echo(f"wrote {html_file}", err=True)
     if as_json:
-        document = msgspec.json.encode(json_report.document(found))
+        document = msgspec.json.encode(found.to_json())
         click.echo(msgspec.json.format(document, indent=2))
     elif html_file is not None:
         click.echo(found.verdict)

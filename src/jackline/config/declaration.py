@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from jackline.agents.prices import Price
+from jackline.config.field_types import duration_text, size_text
 from jackline.config.keys import PREFIX, Key, plain
 from jackline.flows.settings import Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import (
@@ -150,32 +151,59 @@ class Declared:
         inner = get_args(self.kind)[1] if self.has_free_names else None
         return cast("type", inner) if is_dataclass(inner) else None
 
+    def written(self, value: Any) -> object:
+        """This value as one would write it in a file."""
+        if value is None or self.setting.form not in (Form.DURATION, Form.SIZE):
+            return value
+        return duration_text(value) if self.setting.form is Form.DURATION else size_text(value)
+
+    def add_default(self, schema: dict[str, Any]) -> None:
+        """Put the default into this setting's part of the JSON Schema."""
+        schema.pop("default", None)
+        if self.default is not None and self.table is None:
+            schema["default"] = self.written(self.default)
+
+    def from_variable(self, text: str) -> object:
+        """What a variable's text says where something else than text is wanted; else the text."""
+        text = text.strip()
+        if get_origin(self.kind) is tuple:
+            return [part.strip() for part in text.split(",") if part.strip()]
+        if self.kind is bool and text.lower() in _BOOLEANS:
+            return _BOOLEANS[text.lower()]
+        if self.kind is int or self.kind is float:
+            try:
+                return int(text) if self.kind is int else float(text)
+            except ValueError:
+                return text  # the document says what is wrong with it
+        return text
+
+
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True} | {
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+
 
 @cache
 def declared_in(table: type) -> dict[str, Declared]:
     """The settings that this class declares, by name."""
     hints = get_type_hints(table)
-    return {
-        each.name: Declared(
-            each.metadata[SETTING],
-            _without_none(hints[each.name]),
-            None if each.default is MISSING else _as_written(each.default),
-        )
-        for each in fields(table)
-        if SETTING in each.metadata
-    }
-
-
-def _without_none(hint: Any) -> Any:
-    if get_origin(hint) in (Union, UnionType):
-        (hint,) = (each for each in get_args(hint) if each is not type(None))
-    return hint
-
-
-def _as_written(default: Any) -> Any:
-    if isinstance(default, tuple):
-        return [_as_written(each) for each in default]
-    return default.value if isinstance(default, Enum) else default
+    declared = {}
+    for each in fields(table):
+        if SETTING not in each.metadata:
+            continue
+        kind = hints[each.name]
+        if get_origin(kind) in (Union, UnionType):
+            (kind,) = (one for one in get_args(kind) if one is not type(None))
+        default = None if each.default is MISSING else each.default
+        if isinstance(default, tuple):
+            default = [one.value if isinstance(one, Enum) else one for one in default]
+        elif isinstance(default, Enum):
+            default = default.value
+        declared[each.name] = Declared(each.metadata[SETTING], kind, default)
+    return declared
 
 
 _SECTIONS: Mapping[str, Any] = {
@@ -254,19 +282,3 @@ def may_be_reference(key: Key) -> bool:
     """Whether a reference to a secret may be written under this key."""
     found = setting_at(key)
     return found is not None and found[1].setting.form in _REFERENCES
-
-
-def names_beside(key: Key) -> list[str]:
-    """The names that the table of this key may hold."""
-    table: Mapping[str, Declared] = ROOT
-    free: type | None = None
-    for name in plain(key)[:-1]:
-        if free is not None:  # this is a name that the user chose
-            table, free = declared_in(free), None
-            continue
-        one = table.get(name)
-        if one is None:
-            break
-        free = one.named_table
-        table = declared_in(one.table) if one.table is not None else table
-    return list(table)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args, get_origin
 
 from pydantic import (
@@ -25,7 +25,7 @@ from pydantic import (
     create_model,
 )
 
-from jackline.config.declaration import ROOT, SETTINGS, Declared, declared_in, names_beside
+from jackline.config.declaration import ROOT, SETTINGS, Declared, declared_in
 from jackline.config.field_types import (
     LONGEST,
     TEXT_CHECKS,
@@ -33,7 +33,6 @@ from jackline.config.field_types import (
     duration_text,
     read_duration,
     read_size,
-    size_text,
 )
 from jackline.config.keys import Key, dotted, plain
 from jackline.errors import BadConfigError
@@ -54,71 +53,61 @@ class _Table(BaseModel):
 def shown_value(key: Key, value: Any) -> object:
     """The value of this key as one would write it in a file."""
     one = SETTINGS.get(plain(key))
-    return value if one is None else _shown(one.setting, value)
+    return value if one is None else one.written(value)
 
 
-def _shown(setting: Setting, value: Any) -> object:
-    if value is None or setting.form not in (Form.DURATION, Form.SIZE):
-        return value
-    return duration_text(value) if setting.form is Form.DURATION else size_text(value)
-
-
-@cache
-def _model(table: type) -> type[_Table]:
-    about = inspect.getdoc(table) or ""
-    return _made(table.__name__, " ".join(about.split("\n\n")[0].split()), declared_in(table))
-
-
-def _made(name: str, about: str, declared: Mapping[str, Declared]) -> type[_Table]:
-    fields: dict[str, Any] = {name: _field(one) for name, one in declared.items()}
+def _model(name: str, about: str, declared: Mapping[str, Declared]) -> type[_Table]:
+    fields: dict[str, Any] = {
+        name: (
+            _type(one.kind, one.setting),
+            # What was not written is never read from a document, so the default does not count.
+            Field(
+                default=None,
+                description=one.setting.doc or None,
+                json_schema_extra=one.add_default,
+            ),
+        )
+        for name, one in declared.items()
+    }
     return create_model(name, __base__=_Table, __doc__=about, **fields)
-
-
-def _field(one: Declared) -> tuple[Any, Any]:
-    def finish(part: dict[str, Any]) -> None:
-        part.pop("default", None)
-        if one.default is not None and one.table is None:
-            part["default"] = _shown(one.setting, one.default)
-
-    # What was not written is never read from a document, so the default there does not count.
-    info = Field(default=None, description=one.setting.doc or None, json_schema_extra=finish)
-    return _type(one.kind, one.setting), info
 
 
 def _type(kind: Any, setting: Setting) -> Any:
     """The type of a value in the document, with its checks."""
-    inner = get_args(kind)
-    if is_dataclass(kind):
-        return _model(cast("type", kind))
-    if get_origin(kind) is tuple:
-        entries: Any = list[_type(inner[0], setting)]  # type: ignore[misc]
-        return Annotated[entries, BeforeValidator(_listed)] if is_dataclass(inner[0]) else entries
-    if setting.form is Form.HEADERS:
-        return Annotated[dict[str, str], AfterValidator(check_headers)]
-    if get_origin(kind) is Mapping:
-        return dict[str, _type(inner[1], setting)]  # type: ignore[misc]
-    if setting.choices:
-        return Literal[setting.choices]
-    return _number(kind, setting) if kind in (int, float) else _text(kind, setting)
-
-
-def _number(kind: type, setting: Setting) -> Any:
-    if setting.form is Form.DURATION:
-        bounds = AfterValidator(partial(_between, setting))
-        return Annotated[float, BeforeValidator(read_duration), bounds, WithJsonSchema(_DURATION)]
+    inner, form = get_args(kind), setting.form
     limits = Field(ge=setting.least, le=setting.most, gt=setting.above, lt=setting.below)
-    if setting.form is Form.SIZE:
-        return Annotated[int, BeforeValidator(read_size), limits, WithJsonSchema(_SIZE)]
-    return (
-        Annotated[kind, limits, Field(allow_inf_nan=False)]
-        if kind is float
-        else Annotated[kind, limits]
-    )
+    made: Any
+    if is_dataclass(kind):
+        table = cast("type", kind)
+        about = (inspect.getdoc(table) or "").split("\n\n")[0]
+        made = _model(table.__name__, " ".join(about.split()), declared_in(table))
+    elif get_origin(kind) is tuple:
+        made = list[_type(inner[0], setting)]  # type: ignore[misc]
+        if is_dataclass(inner[0]):
+            made = Annotated[made, BeforeValidator(_listed)]
+    elif form is Form.HEADERS:
+        made = Annotated[dict[str, str], AfterValidator(check_headers)]
+    elif get_origin(kind) is Mapping:
+        made = dict[str, _type(inner[1], setting)]  # type: ignore[misc]
+    elif setting.choices:
+        made = Literal[setting.choices]
+    elif form is Form.DURATION:
+        bounds = AfterValidator(partial(_between, setting))
+        made = Annotated[float, BeforeValidator(read_duration), bounds, WithJsonSchema(_DURATION)]
+    elif form is Form.SIZE:
+        made = Annotated[int, BeforeValidator(read_size), limits, WithJsonSchema(_SIZE)]
+    elif kind is int:
+        made = Annotated[int, limits]
+    elif kind is float:
+        made = Annotated[float, limits, Field(allow_inf_nan=False)]
+    else:
+        made = _text_type(kind, form)
+    return made
 
 
-def _text(kind: Any, setting: Setting) -> Any:
-    if setting.form in TEXT_CHECKS:
-        return Annotated[str, Field(min_length=1), AfterValidator(TEXT_CHECKS[setting.form])]
+def _text_type(kind: Any, form: Form) -> Any:
+    if form in TEXT_CHECKS:
+        return Annotated[str, Field(min_length=1), AfterValidator(TEXT_CHECKS[form])]
     if kind is str:
         return Annotated[str, Field(min_length=1)]
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -139,21 +128,9 @@ def _listed(value: object) -> object:
     return value
 
 
-Document = _made(
+Document = _model(
     "Document", "The whole of `jackline.toml`, or of `[tool.jackline]` in `pyproject.toml`.", ROOT
 )
-
-
-def leaves(value: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
-    """Every key in these tables, with its value."""
-    if isinstance(value, dict):
-        for name, one in value.items():
-            yield from leaves(one, (*key, name))
-    elif key == ("upstream",):
-        for place, one in enumerate(value):
-            yield from leaves(one, (*key, place))
-    else:
-        yield key, value
 
 
 _WANTED = {
@@ -187,6 +164,55 @@ class ConfigFault:
     def __str__(self) -> str:
         return f"{self.where}: {self.key + ': ' if self.key else ''}{self.what}"
 
+    @property
+    def line(self) -> int:
+        """The line in the file; 0 if that is not known."""
+        number = self.where.rpartition(":")[2]
+        return int(number) if number.isdecimal() else 0
+
+    @classmethod
+    def from_pydantic(cls, error: ErrorDetails, where: Callable[[Key], str]) -> ConfigFault:
+        """What pydantic found, in our words; `where` finds the line of a key."""
+        place = tuple(part for part in error["loc"] if part != "[key]")
+        kind, context = error["type"], error.get("ctx", {})
+        if kind == "extra_forbidden":
+            what = _unknown_key(place)
+        elif kind == "value_error":
+            what = error["msg"].removeprefix("Value error, ")
+        elif kind == "literal_error":
+            what = f"must be one of {context['expected']}"
+        elif kind in _BOUNDS:
+            name, words = _BOUNDS[kind]
+            what = f"must be {words} {context[name]:g}"
+        elif kind == "list_type" and place == ("upstream",):
+            what = "must be a list: write [[upstream]]"
+        else:
+            what = _WANTED.get(kind, error["msg"])
+        return cls(where(place), dotted(place), what)
+
+
+def _unknown_key(place: Key) -> str:
+    """Offer a key of the same table first, then one that has this name elsewhere."""
+    *path, name = plain(place)
+    table: Mapping[str, Declared] = ROOT
+    free: type | None = None
+    for part in path:
+        if free is not None:  # this is a name that the user chose
+            table, free = declared_in(free), None
+            continue
+        one = table.get(part)
+        if one is None:
+            break
+        free = one.named_table
+        table = declared_in(one.table) if one.table is not None else table
+    close = difflib.get_close_matches(name, table, n=1, cutoff=0.6)
+    if close:
+        return f"there is no such key; did you mean {dotted([*place[:-1], close[0]])}?"
+    elsewhere = sorted(dotted(key) for key in SETTINGS if key[-1] == name)
+    if elsewhere:
+        return f"there is no such key here; did you mean {' or '.join(elsewhere[:2])}?"
+    return f"there is no such key; possible keys: {', '.join(table)}"
+
 
 def config_error(faults: Sequence[ConfigFault]) -> BadConfigError:
     """The error that lists all of them."""
@@ -197,49 +223,3 @@ def config_error(faults: Sequence[ConfigFault]) -> BadConfigError:
         hint="correct what is named, then run: jackline config check",
         faults=lines,
     )
-
-
-def from_validation(
-    errors: Iterable[ErrorDetails], where: Callable[[Key], str]
-) -> tuple[ConfigFault, ...]:
-    """What pydantic found, in our words; `where` finds the line of a key."""
-    return tuple(
-        ConfigFault(where(place), dotted(place), _what(error, place))
-        for error in errors
-        for place in (tuple(part for part in error["loc"] if part != "[key]"),)
-    )
-
-
-def unknown(name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that does not exist, with the one that was probably intended."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"there is no such key{f'; did you mean {close[0]}?' if close else ''}"
-
-
-def _what(error: ErrorDetails, place: Key) -> str:
-    kind = error["type"]
-    context: dict[str, Any] = error.get("ctx", {})
-    if kind == "extra_forbidden":
-        return _unknown_key(place)
-    if kind == "value_error":
-        return error["msg"].removeprefix("Value error, ")
-    if kind == "literal_error":
-        return f"must be one of {context['expected']}"
-    if kind in _BOUNDS:
-        name, words = _BOUNDS[kind]
-        return f"must be {words} {context[name]:g}"
-    if kind == "list_type" and place == ("upstream",):
-        return "must be a list: write [[upstream]]"
-    return _WANTED.get(kind, error["msg"])
-
-
-def _unknown_key(place: Key) -> str:
-    """Offer a key of the same table first, then one that has this name elsewhere."""
-    name, siblings = plain(place)[-1], names_beside(place)
-    close = difflib.get_close_matches(name, siblings, n=1, cutoff=0.6)
-    if close:
-        return f"there is no such key; did you mean {dotted([*place[:-1], close[0]])}?"
-    elsewhere = sorted(dotted(key) for key in SETTINGS if key[-1] == name)
-    if elsewhere:
-        return f"there is no such key here; did you mean {' or '.join(elsewhere[:2])}?"
-    return f"there is no such key; possible keys: {', '.join(siblings)}"

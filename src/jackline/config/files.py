@@ -8,6 +8,7 @@ once: the text that is checked and agreed to is the text that is used; (4) only 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -39,6 +40,17 @@ class UnusableFileError(Exception):
         self.what = what
         self.line = line
 
+    @classmethod
+    def not_toml(cls, path: Path, error: ValueError | RecursionError) -> UnusableFileError:
+        """What the parser of TOML found."""
+        if isinstance(error, RecursionError):
+            return cls(path, _TOO_DEEP)
+        if not isinstance(error, tomllib.TOMLDecodeError):
+            return cls(path, "has a number that is too long")
+        line = re.search(r"at line (\d+)", str(error))
+        what = re.sub(r" \(at line \d+, column \d+\)", "", str(error))
+        return cls(path, f"is not TOML: {what}", int(line[1]) if line else None)
+
 
 @dataclass(frozen=True, slots=True)
 class FileText:
@@ -53,6 +65,11 @@ class FileText:
     of_project: bool
     # What an agreement to this file covers: its bytes, or of a pyproject.toml its table of ours.
     content: bytes = b""
+
+    @property
+    def digest(self) -> str:
+        """The hash of what an agreement to this file covers."""
+        return hashlib.sha256(self.content).hexdigest()
 
 
 def candidates(cwd: Path) -> list[Path]:
@@ -82,29 +99,17 @@ def read_named(path: Path, *, of_project: bool = False) -> FileText | None:
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _not_toml(path, error) from error
-    if path.name != PROJECT_FILE:
-        _check_depth(path, table)
-        return FileText(path, text, table, (), of_project, data)
-    for name in IN_PROJECT_FILE:
+        raise UnusableFileError.not_toml(path, error) from error
+    under = IN_PROJECT_FILE if path.name == PROJECT_FILE else ()
+    for name in under:
         inner = table.get(name)
         if not isinstance(inner, dict):
             return None
         table = inner
     _check_depth(path, table)
-    # The rest of a pyproject.toml changes daily; the order of keys counts, so it stays.
-    content = json.dumps(table, default=lambda value: [type(value).__name__, str(value)]).encode()
-    return FileText(path, text, table, IN_PROJECT_FILE, of_project, content)
-
-
-def _not_toml(path: Path, error: ValueError | RecursionError) -> UnusableFileError:
-    if isinstance(error, RecursionError):
-        return UnusableFileError(path, _TOO_DEEP)
-    if not isinstance(error, tomllib.TOMLDecodeError):
-        return UnusableFileError(path, "has a number that is too long")
-    line = re.search(r"at line (\d+)", str(error))
-    what = re.sub(r" \(at line \d+, column \d+\)", "", str(error))
-    return UnusableFileError(path, f"is not TOML: {what}", int(line[1]) if line else None)
+    if under:  # the rest of a pyproject.toml changes daily; the order of keys counts, so it stays
+        data = json.dumps(table, default=lambda one: [type(one).__name__, str(one)]).encode()
+    return FileText(path, text, table, under, of_project, data)
 
 
 def find_project_file(cwd: Path, users: Path, warnings: list[str]) -> FileText | None:
@@ -120,7 +125,11 @@ def find_project_file(cwd: Path, users: Path, warnings: list[str]) -> FileText |
             continue
         if path.is_symlink():
             # The linked file was written, and perhaps agreed to, for another folder.
-            if path.name != PROJECT_FILE or _says_something(path):
+            try:
+                says_something = path.name != PROJECT_FILE or read_named(path) is not None
+            except UnusableFileError:
+                says_something = True
+            if says_something:
                 warnings.append(
                     f"{printable(str(path))} {_link(path)} and is left aside; to use it:"
                     f" JACKLINE_CONFIG={quoted(str(path))}"
@@ -194,13 +203,6 @@ def _link(path: Path) -> str:
         return f"is a symbolic link to {printable(str(path.readlink()))}"
     except OSError:
         return "is a symbolic link"
-
-
-def _says_something(path: Path) -> bool:
-    try:
-        return read_named(path) is not None
-    except UnusableFileError:
-        return True
 
 
 def _open_no_link(name: str, flags: int) -> int:

@@ -71,7 +71,20 @@ class KeyLines:
         self.tables: list[tuple[int, Key]] = []
         self._lines: dict[Key, int] = {}
         self._counts: Counter[Key] = Counter()
-        self._read(text)
+        table: Key = ()
+        closing = ""
+        for number, line in enumerate(text.splitlines(), 1):
+            if closing:  # inside a text of several lines, whatever it looks like
+                closing = "" if closing in line else closing
+            elif (header := _TABLE.match(line)) is not None:
+                table = self._table(header[1], _parts(header[2]))
+                self._lines.setdefault(table, number)
+                self.tables.append((number, table))
+            elif (assignment := _ASSIGNMENT.match(line)) is not None:
+                self._lines.setdefault((*table, *_parts(assignment[1])), number)
+                value = assignment[2].lstrip()
+                if value.startswith(('"""', "'''")) and value.count(value[:3]) == 1:
+                    closing = value[:3]
 
     def line_of(self, place: Key) -> int | None:
         """The line of this key, or of what holds it."""
@@ -80,25 +93,6 @@ class KeyLines:
                 return self._lines[place]
             place = place[:-1]
         return None
-
-    def _read(self, text: str) -> None:
-        table: Key = ()
-        closing = ""
-        for number, line in enumerate(text.splitlines(), 1):
-            if closing:  # inside a text of several lines, whatever it looks like
-                closing = "" if closing in line else closing
-                continue
-            header = _TABLE.match(line)
-            if header is not None:
-                table = self._table(header[1], _parts(header[2]))
-                self._lines.setdefault(table, number)
-                self.tables.append((number, table))
-                continue
-            assignment = _ASSIGNMENT.match(line)
-            if assignment is None:
-                continue
-            self._lines.setdefault((*table, *_parts(assignment[1])), number)
-            closing = _left_open(assignment[2])
 
     def _table(self, brackets: str, path: Key) -> Key:
         """The path with the places in arrays of tables put in."""
@@ -114,11 +108,3 @@ class KeyLines:
 
 def _parts(path: str) -> tuple[str, ...]:
     return tuple(part.strip("\"'") for part in re.findall(_PART, path))
-
-
-def _left_open(value: str) -> str:
-    """The quotes that must come on a later line, or nothing."""
-    for quotes in ('"""', "'''"):
-        if value.lstrip().startswith(quotes) and value.count(quotes) == 1:
-            return quotes
-    return ""

@@ -9,25 +9,29 @@ replaces them all, since limits, proxy and credentials of one must not stick to 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any
 
 from pydantic import ValidationError
 
 from jackline.config import keys
 from jackline.config.declaration import FLAGS, ROOT, SETTINGS, VARIABLES, may_be_reference
-from jackline.config.document import ConfigFault, Document, from_validation, leaves, unknown
+from jackline.config.document import ConfigFault, Document
 from jackline.config.files import FileText
 from jackline.config.keys import Key, KeyLines, dotted, plain
-from jackline.config.references import anchored, path_from
+from jackline.config.references import exposure, file_of, is_reference, path_from, resolve
 from jackline.settings import Form
 
 # Whoever names one of these names the upstream anew.
 _NAMING = (("upstream", 0, "url"), ("upstream", 0, "preset"))
-_TRUE = ("1", "true", "yes", "on")
-_FALSE = ("0", "false", "no", "off")
+# They steer the command line itself, or name the file.
+_NO_SETTINGS = (keys.FILE_VARIABLE, "JACKLINE_DEBUG")
+_SECTIONS = tuple(f"{keys.PREFIX}{name.upper()}_" for name in ROOT)
+_IN_DOLLARS = (("budget", "dollars"), ("budget", "rolling", "dollars"), ("resume", "spend"))
 
 
 @dataclass(slots=True)
@@ -43,6 +47,94 @@ class Layer:
     wrong_upstreams: set[int] = field(default_factory=set)
     # Whether these are all upstreams, or only say more of the first.
     replaces_upstreams: bool = False
+
+    @classmethod
+    def from_file(cls, file: FileText) -> Layer:
+        """The settings in a file."""
+        lines = KeyLines(file.text)
+
+        def where(place: Key) -> str:
+            line = lines.line_of((*file.under, *place))
+            return str(file.path) if line is None else f"{file.path}:{line}"
+
+        layer = cls._checked(file.table, where, file.path.parent)
+        layer.replaces_upstreams = bool(layer.upstreams)
+        layer.faults.sort(key=attrgetter("line"))
+        return layer
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str], cwd: Path) -> Layer:
+        """The settings in JACKLINE_* variables; an empty one counts as not set."""
+        document: dict[str, Any] = {}
+        origins: dict[tuple[str, ...], str] = {}
+        faults, warnings = [], []
+        for name, text in sorted(environ.items()):
+            if not name.startswith(keys.PREFIX) or not text or name in _NO_SETTINGS:
+                continue
+            key = VARIABLES.get(name)
+            if key is not None:
+                origins[key] = name
+                _put(document, _in_first(key), SETTINGS[key].from_variable(text))
+            elif name.startswith(_SECTIONS):
+                close = difflib.get_close_matches(name, VARIABLES, n=1, cutoff=0.6)
+                offer = f"; did you mean {close[0]}?" if close else ""
+                faults.append(ConfigFault(name, "", f"there is no such key{offer}"))
+            else:
+                warnings.append(f"{name} is not a variable that Jackline knows")
+        layer = cls._checked(document, lambda place: origins.get(plain(place), "environment"), cwd)
+        layer.replaces_upstreams = any(key in layer.values for key in _NAMING)
+        layer.faults += faults
+        layer.warnings += warnings
+        return layer
+
+    @classmethod
+    def from_flags(cls, flags: Mapping[str, object], cwd: Path) -> Layer:
+        """The settings in flags, by short name or dotted key; None counts as not set."""
+        document: dict[str, Any] = {}
+        origins: dict[tuple[str, ...], str] = {}
+        for name, value in flags.items():
+            if value is None or name == keys.FILE_FLAG:
+                continue
+            key = FLAGS.get(name) or keys.undotted(name)
+            origins[key] = f"flag --{name.replace('_', '-')}" if name in FLAGS else f"flag {name}"
+            _put(document, _in_first(key), str(value) if isinstance(value, Path) else value)
+        layer = cls._checked(document, lambda place: origins.get(plain(place), "flags"), cwd)
+        layer.replaces_upstreams = any(key in layer.values for key in _NAMING)
+        return layer
+
+    @classmethod
+    def _checked(cls, table: dict[str, Any], where: Callable[[Key], str], folder: Path) -> Layer:
+        layer = cls()
+        try:
+            document = Document.model_validate(table).model_dump(exclude_unset=True)
+        except ValidationError as error:
+            found = error.errors(include_url=False)
+            layer.faults += [ConfigFault.from_pydantic(each, where) for each in found]
+            wrong = [fault["loc"] for fault in found]
+            document = _what_is_right(table, wrong)
+            layer.wrong_upstreams = {
+                part
+                for place in wrong
+                if place[0] == "upstream"
+                for part in place[1:2]
+                if isinstance(part, int)
+            }
+        layer.values = dict(_leaves(document))
+        layer.origins = {key: where(key) for key in layer.values}
+        layer.upstreams = [
+            where(("upstream", at)) for at, _ in enumerate(document.get("upstream", ()))
+        ]
+        for key, value in layer.values.items():
+            try:
+                one = SETTINGS.get(plain(key))
+                if one is not None and one.setting.form is Form.PATH:
+                    layer.values[key] = str(path_from(folder, value))
+                elif may_be_reference(key) and value.startswith("file:"):
+                    path = path_from(folder, value.removeprefix("file:"))
+                    layer.values[key] = f"file:{path}"
+            except ValueError as error:
+                layer.faults.append(ConfigFault(layer.origins[key], dotted(key), str(error)))
+        return layer
 
     def take(self, layer: Layer) -> None:
         """Merge a stronger source."""
@@ -74,6 +166,11 @@ class Layer:
             return self.upstreams[key[1]]
         return self.origins.get(key, "default")
 
+    @property
+    def limits_dollars(self) -> bool:
+        """Whether one of these settings limits what may be spent, in dollars."""
+        return any(self.values.get(key) is not None for key in _IN_DOLLARS)
+
     def is_filled_in(self, key: Key) -> bool:
         """Whether no source has set this key."""
         origin = self.origins.get(key, "default")
@@ -87,90 +184,21 @@ class Layer:
                 _put(found, key[len(under) :], value)
         return found
 
-
-def layer_from_file(file: FileText) -> Layer:
-    """The settings in a file."""
-    lines = KeyLines(file.text)
-
-    def where(place: Key) -> str:
-        line = lines.line_of((*file.under, *place))
-        return str(file.path) if line is None else f"{file.path}:{line}"
-
-    layer = _checked(file.table, where, file.path.parent)
-    layer.replaces_upstreams = bool(layer.upstreams)
-    layer.faults.sort(key=_line_number)
-    return layer
-
-
-def layer_from_environment(environ: Mapping[str, str], cwd: Path) -> Layer:
-    """The settings in JACKLINE_* variables; an empty one counts as not set."""
-    document: dict[str, Any] = {}
-    origins: dict[tuple[str, ...], str] = {}
-    faults, warnings = [], []
-    for name, text in sorted(environ.items()):
-        if not name.startswith(keys.PREFIX) or not text or name in _NO_SETTINGS:
-            continue
-        key = VARIABLES.get(name)
-        if key is not None:
-            origins[key] = name
-            _put(document, _in_first(key), _typed(text, key))
-        elif name.startswith(_SECTIONS):
-            faults.append(ConfigFault(name, "", unknown(name, VARIABLES)))
-        else:
-            warnings.append(f"{name} is not a variable that Jackline knows")
-    layer = _checked(document, lambda place: origins.get(plain(place), "environment"), cwd)
-    layer.replaces_upstreams = any(key in layer.values for key in _NAMING)
-    layer.faults += faults
-    layer.warnings += warnings
-    return layer
-
-
-def layer_from_flags(flags: Mapping[str, object], cwd: Path) -> Layer:
-    """The settings in flags, by short name or dotted key; None counts as not set."""
-    document: dict[str, Any] = {}
-    origins: dict[tuple[str, ...], str] = {}
-    for name, value in flags.items():
-        if value is None or name == keys.FILE_FLAG:
-            continue
-        key = FLAGS.get(name) or keys.undotted(name)
-        origins[key] = f"flag --{name.replace('_', '-')}" if name in FLAGS else f"flag {name}"
-        _put(document, _in_first(key), str(value) if isinstance(value, Path) else value)
-    layer = _checked(document, lambda place: origins.get(plain(place), "flags"), cwd)
-    layer.replaces_upstreams = any(key in layer.values for key in _NAMING)
-    return layer
-
-
-# They steer the command line itself, or name the file.
-_NO_SETTINGS = (keys.FILE_VARIABLE, "JACKLINE_DEBUG")
-_SECTIONS = tuple(f"{keys.PREFIX}{name.upper()}_" for name in ROOT)
-
-
-def _checked(table: dict[str, Any], where: Callable[[Key], str], folder: Path) -> Layer:
-    layer = Layer()
-    try:
-        document = _parsed(table)
-    except ValidationError as error:
-        found = error.errors(include_url=False)
-        layer.faults += from_validation(found, where)
-        wrong = [fault["loc"] for fault in found]
-        document = _what_is_right(table, wrong)
-        layer.wrong_upstreams = {
-            part
-            for place in wrong
-            if place[0] == "upstream"
-            for part in place[1:2]
-            if isinstance(part, int)
-        }
-    layer.values = dict(leaves(document))
-    layer.origins = {key: where(key) for key in layer.values}
-    layer.upstreams = [where(("upstream", at)) for at, _ in enumerate(document.get("upstream", ()))]
-    _make_absolute(layer, folder)
-    return layer
-
-
-def _parsed(table: dict[str, Any]) -> dict[str, Any]:
-    """What is written in the table, as settings take it."""
-    return Document.model_validate(table).model_dump(exclude_unset=True)
+    def look_up_secrets(self, environ: Mapping[str, str]) -> None:
+        """Put the secrets in the places of their references."""
+        for key, reference in list(self.values.items()):
+            if not may_be_reference(key) or reference is None or not is_reference(reference):
+                continue
+            one = SETTINGS.get(plain(key))
+            if one is None or one.setting.form is not Form.UNRESOLVED:
+                try:
+                    self.values[key] = resolve(reference, environ)
+                except ValueError as error:
+                    self.fault(key, str(error))
+            path = file_of(reference)
+            exposed = None if path is None else exposure(path)
+            if exposed is not None:
+                self.warnings.append(f"{dotted(key)}: {exposed}")
 
 
 def _what_is_right(table: dict[str, Any], wrong: list[Key]) -> dict[str, Any]:
@@ -186,26 +214,9 @@ def _what_is_right(table: dict[str, Any], wrong: list[Key]) -> dict[str, Any]:
         if isinstance(holder, dict):
             holder.pop(place[-1], None)
     try:
-        return _parsed(rest)
+        return Document.model_validate(rest).model_dump(exclude_unset=True)
     except ValidationError:
         return {}  # a fault that cannot be cut out: nothing of this source is judged
-
-
-def _make_absolute(layer: Layer, folder: Path) -> None:
-    for key, value in layer.values.items():
-        try:
-            one = SETTINGS.get(plain(key))
-            if one is not None and one.setting.form is Form.PATH:
-                layer.values[key] = str(path_from(folder, value))
-            elif may_be_reference(key):
-                layer.values[key] = anchored(value, folder)
-        except ValueError as error:
-            layer.faults.append(ConfigFault(layer.origins[key], dotted(key), str(error)))
-
-
-def _line_number(fault: ConfigFault) -> int:
-    number = fault.where.rpartition(":")[2]
-    return int(number) if number.isdecimal() else 0
 
 
 def _in_first(key: tuple[str, ...]) -> Key:
@@ -225,18 +236,13 @@ def _put(table: Any, key: Key, value: object) -> None:
     table[name] = value
 
 
-def _typed(text: str, key: Key) -> object:
-    """What a variable's text means where something else than text is wanted; else the text."""
-    text = text.strip()
-    one = SETTINGS.get(plain(key))
-    annotation = None if one is None else one.kind
-    if get_origin(annotation) is tuple:
-        return [part.strip() for part in text.split(",") if part.strip()]
-    if annotation is bool and text.lower() in (*_TRUE, *_FALSE):
-        return text.lower() in _TRUE
-    if annotation is int or annotation is float:
-        try:
-            return int(text) if annotation is int else float(text)
-        except ValueError:
-            return text  # the document says what is wrong with it
-    return text
+def _leaves(value: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
+    """Every key in these tables, with its value."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _leaves(one, (*key, name))
+    elif key == ("upstream",):
+        for place, one in enumerate(value):
+            yield from _leaves(one, (*key, place))
+    else:
+        yield key, value

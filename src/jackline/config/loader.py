@@ -16,8 +16,8 @@ import msgspec
 
 from jackline.agents.prices import Price
 from jackline.budgets.budget import Budget
-from jackline.config import keys, references, upstreams
-from jackline.config.declaration import DEFAULTS, SETTINGS, may_be_reference
+from jackline.config import Config, HomeFolders, ServicePlace, keys, references
+from jackline.config.declaration import DEFAULTS, may_be_reference
 from jackline.config.document import ConfigFault, config_error
 from jackline.config.files import (
     FILE_NAME,
@@ -28,30 +28,22 @@ from jackline.config.files import (
     is_file,
     read_named,
 )
-from jackline.config.keys import dotted, plain
-from jackline.config.layers import (
-    Layer,
-    layer_from_environment,
-    layer_from_file,
-    layer_from_flags,
-)
+from jackline.config.keys import dotted
+from jackline.config.layers import Layer
 from jackline.config.project import (
     CONSENT_FILE,
     ConsentRecord,
     ConsentStatus,
     IgnoredSettings,
-    has_limit_in_dollars,
     restrict,
 )
-from jackline.config.settings import Config, HomeFolders, ServicePlace
-from jackline.config.upstreams import is_loopback
+from jackline.config.upstreams import Upstreams, is_loopback
 from jackline.flows.settings import Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import GatewaySettings, ListenSettings
 from jackline.journal.store import JournalSettings
 from jackline.mcp_server.permissions import ToolSettings
 from jackline.notifications.settings import NotifySettings
 from jackline.providers.settings import UpstreamSettings
-from jackline.settings import Form
 from jackline.telemetry.settings import OtlpSettings
 
 _T = TypeVar("_T")
@@ -59,9 +51,10 @@ _T = TypeVar("_T")
 
 def load_alone(file: FileText, folders: HomeFolders) -> Config:
     """The configuration that this file makes by itself; no secret is looked up."""
-    merged = Layer()
-    merged.take(layer_from_file(file))
-    return _finished(merged, [file], [], folders, None)
+    loader = Loader(folders)
+    loader.files.append(file)
+    loader.merged.take(Layer.from_file(file))
+    return loader.config(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +78,13 @@ def preview(file: FileText, folders: HomeFolders) -> Preview:
         users = read_named(own) if is_file(own) else None
     except UnusableFileError:
         users = None  # the user's own faults are reported elsewhere
-    holds = {} if users is None else layer_from_file(users).values
+    holds = Layer() if users is None else Layer.from_file(users)
     layer, ignored = restrict(
-        layer_from_file(file),
+        Layer.from_file(file),
         file,
-        holds,
+        holds.values,
         ConsentStatus.AGREED,
-        in_dollars=has_limit_in_dollars(holds),
+        in_dollars=holds.limits_dollars,
     )
     free = tuple(sorted(dotted(key) for key in layer.values if key[0] != "upstream"))
     merged.take(layer)
@@ -99,195 +92,159 @@ def preview(file: FileText, folders: HomeFolders) -> Preview:
     for key, value in DEFAULTS.items():
         if key[0] != "upstream":
             merged.fill(key, value)
-    upstreams.complete(merged)
-    upstreams.check(merged, merged.values["listen", "port"])
+    upstreams = Upstreams(merged)
+    upstreams.check(merged.values["listen", "port"])
     is_sound = listed and not merged.faults
     return Preview(
         ConsentRecord(folders.state).status(file),
         ignored,
-        upstreams.settings(merged) if is_sound else (),
+        upstreams.settings() if is_sound else (),
         free,
         tuple(str(fault) for fault in (*ignored.faults, *merged.faults)),
     )
 
 
-def load_document(
-    *,
-    flags: Mapping[str, object],
-    environ: Mapping[str, str],
-    cwd: Path,
-    folders: HomeFolders,
-    with_secrets: bool,
-    in_dollars: bool,
-) -> Config:
-    """The configuration that holds here and now; BadConfigError lists all that is wrong."""
-    merged = Layer()
-    files, watched = _take_all(
-        merged, flags, environ, cwd.absolute(), folders, in_dollars=in_dollars
-    )
-    return _finished(merged, files, watched, folders, environ if with_secrets else None)
+class Loader:
+    """Reads all sources that hold for one process, and makes its configuration of them."""
 
+    def __init__(self, folders: HomeFolders) -> None:
+        self.folders = folders
+        self.merged = Layer()
+        # Those that count, the strongest first; and every place that could hold one.
+        self.files: list[FileText] = []
+        self.watched: list[Path] = []
 
-def load_place(
-    *, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path, folders: HomeFolders
-) -> ServicePlace:
-    """Where the service lives, as far as that can be read; faults are handed over, not raised."""
-    merged = Layer()
-    _take_all(merged, flags, environ, cwd.absolute(), folders)
-    for key, value in {**DEFAULTS, ("state",): str(folders.state)}.items():
-        if key[0] in ("state", "listen"):
-            merged.fill(key, value)
-    return ServicePlace(
-        Path(merged.values["state",]),
-        _convert(merged.table("listen"), ListenSettings),
-        config_error(merged.faults) if merged.faults else None,
-    )
+    def read(
+        self,
+        flags: Mapping[str, object],
+        environ: Mapping[str, str],
+        cwd: Path,
+        *,
+        in_dollars: bool = False,
+    ) -> None:
+        """Merge all sources; `in_dollars` says that another limit in dollars holds."""
+        cwd, merged = cwd.absolute(), self.merged
+        self._find_files(
+            str(flags.get(keys.FILE_FLAG) or environ.get(keys.FILE_VARIABLE) or ""), cwd
+        )
+        stronger = [Layer.from_environment(environ, cwd), Layer.from_flags(flags, cwd)]
+        in_dollars = in_dollars or any(layer.limits_dollars for layer in stronger)
+        for file in reversed(self.files):
+            layer = Layer.from_file(file)
+            if not file.of_project:
+                merged.take(layer)
+                continue
+            counted, ignored = restrict(
+                layer,
+                file,
+                merged.values,
+                ConsentRecord(self.folders.state).status(file),
+                in_dollars=in_dollars or merged.limits_dollars,
+            )
+            merged.take(counted)
+            warning = ignored.warning(file.path, self.folders.config / FILE_NAME)
+            if warning is not None:
+                merged.warnings.append(warning)
+        for layer in stronger:
+            merged.take(layer)
 
-
-def _take_all(
-    merged: Layer,
-    flags: Mapping[str, object],
-    environ: Mapping[str, str],
-    cwd: Path,
-    folders: HomeFolders,
-    *,
-    in_dollars: bool = False,
-) -> tuple[list[FileText], list[Path]]:
-    """Merge all sources; returns the files that count, and every place that could hold one."""
-    named = str(flags.get(keys.FILE_FLAG) or environ.get(keys.FILE_VARIABLE) or "")
-    files, watched = _files(merged, named, cwd, folders)
-    stronger = [layer_from_environment(environ, cwd), layer_from_flags(flags, cwd)]
-    in_dollars = in_dollars or any(has_limit_in_dollars(layer.values) for layer in stronger)
-    for file in reversed(files):
-        if file.of_project:
-            _take_project(merged, file, folders, in_dollars=in_dollars)
+    def _find_files(self, named: str, cwd: Path) -> None:
+        merged, users = self.merged, self.folders.config / FILE_NAME
+        try:
+            explicit = references.path_from(cwd, named) if named else None
+        except ValueError as error:
+            merged.faults.append(ConfigFault(keys.FILE_VARIABLE, "", str(error)))
+            explicit = None
+        if explicit:
+            self.watched, found = [explicit], []
         else:
-            merged.take(layer_from_file(file))
-    for layer in stronger:
-        merged.take(layer)
-    return files, watched
+            self.watched = [*candidates(cwd), users, self.folders.state / CONSENT_FILE]
+            found = [find_project_file(cwd, users, merged.warnings)]
+        try:
+            if explicit or is_file(users):
+                found.append(read_named(explicit or users))
+        except UnusableFileError as error:
+            place = str(error.path) if error.line is None else f"{error.path}:{error.line}"
+            merged.faults.append(ConfigFault(place, "", error.what))
+        files = {file.path: file for file in reversed(found) if file is not None}
+        self.files = list(reversed(files.values()))
 
-
-def _take_project(merged: Layer, file: FileText, folders: HomeFolders, *, in_dollars: bool) -> None:
-    consent = ConsentRecord(folders.state).status(file)
-    in_dollars = in_dollars or has_limit_in_dollars(merged.values)
-    layer, ignored = restrict(
-        layer_from_file(file), file, merged.values, consent, in_dollars=in_dollars
-    )
-    merged.take(layer)
-    warning = ignored.warning(file.path, folders.config / FILE_NAME)
-    if warning is not None:
-        merged.warnings.append(warning)
-
-
-def _finished(
-    merged: Layer,
-    files: list[FileText],
-    watched: list[Path],
-    folders: HomeFolders,
-    environ: Mapping[str, str] | None,
-) -> Config:
-    """What holds in the end; with an environment, secrets are looked up."""
-    for key, value in {**DEFAULTS, ("state",): str(folders.state)}.items():
-        if key[0] != "upstream":
-            merged.fill(key, value)
-    upstreams.complete(merged)
-    project = next((file.path for file in files if file.of_project), None)
-    upstreams.warn(merged, project)
-    shown = dict(merged.values)
-    secrets = [key for key in shown if may_be_reference(key)]
-    watched = watched + [path for key in secrets if (path := references.file_of(shown[key]))]
-    is_sound = not merged.faults
-    _check_together(merged)
-    if environ is not None and is_sound:
-        _look_up_secrets(merged, environ)
-    if merged.faults:
-        raise config_error(merged.faults)
-    table = merged.table()
-    return Config(
-        gateway=replace(_convert(table, GatewaySettings), upstreams=upstreams.settings(merged)),
-        state_dir=Path(table["state"]),
-        journal=_convert(table["journal"], JournalSettings),
-        runs=_runs(table),
-        prices={pattern: _price(price) for pattern, price in table.get("prices", {}).items()},
-        continue_sessions=table["resume"]["sessions"],
-        tools=_convert(table, ToolSettings),
-        notify=_convert(table["notify"], NotifySettings),
-        otlp=_convert(table["otlp"], OtlpSettings),
-        log_level=table["log"]["level"],
-        origins={dotted(key): origin for key, origin in merged.origins.items()},
-        files=tuple(file.path for file in files),
-        warnings=tuple(merged.warnings),
-        shown=shown,
-        watched=tuple(dict.fromkeys(watched)),
-    )
-
-
-def _files(
-    merged: Layer, named: str, cwd: Path, folders: HomeFolders
-) -> tuple[list[FileText], list[Path]]:
-    """The files that count, the strongest first, and every place that could hold one."""
-    users = folders.config / FILE_NAME
-    try:
-        explicit = references.path_from(cwd, named) if named else None
-    except ValueError as error:
-        merged.faults.append(ConfigFault(keys.FILE_VARIABLE, "", str(error)))
-        explicit = None
-    watched = [explicit] if explicit else [*candidates(cwd), users, folders.state / CONSENT_FILE]
-    found = [] if explicit else [find_project_file(cwd, users, merged.warnings)]
-    path = explicit or users
-    try:
-        if explicit or is_file(users):
-            found.append(read_named(path))
-    except UnusableFileError as error:
-        place = str(error.path) if error.line is None else f"{error.path}:{error.line}"
-        merged.faults.append(ConfigFault(place, "", error.what))
-    files = {file.path: file for file in reversed(found) if file is not None}
-    return list(reversed(files.values())), watched
-
-
-def _look_up_secrets(merged: Layer, environ: Mapping[str, str]) -> None:
-    for key, reference in list(merged.values.items()):
-        if not may_be_reference(key) or reference is None or not references.is_reference(reference):
-            continue
-        one = SETTINGS.get(plain(key))
-        if one is None or one.setting.form is not Form.UNRESOLVED:
-            try:
-                merged.values[key] = references.resolve(reference, environ)
-            except ValueError as error:
-                merged.fault(key, str(error))
-        path = references.file_of(reference)
-        exposed = None if path is None else references.exposure(path)
-        if exposed is not None:
-            merged.warnings.append(f"{dotted(key)}: {exposed}")
-
-
-def _check_together(merged: Layer) -> None:
-    """What no single value can be blamed for."""
-    listen = merged.table("listen")
-    token_is_wrong = any(fault.key == "listen.token" for fault in merged.faults)
-    if not is_loopback(listen["host"]) and "token" not in listen and not token_is_wrong:
-        merged.fault(
-            ("listen", "host"),
-            "listening on another address than loopback lets everyone in who reaches it;"
-            ' set listen.token = "file:PATH" too, or listen on 127.0.0.1',
+    def place(self) -> ServicePlace:
+        """Where the service lives, as far as that can be read; faults are returned, not raised."""
+        merged = self.merged
+        for key, value in {**DEFAULTS, ("state",): str(self.folders.state)}.items():
+            if key[0] in ("state", "listen"):
+                merged.fill(key, value)
+        return ServicePlace(
+            Path(merged.values["state",]),
+            _convert(merged.table("listen"), ListenSettings),
+            config_error(merged.faults) if merged.faults else None,
         )
-    rolling = merged.table("budget", "rolling")
-    if rolling and ("per" not in rolling or not rolling.keys() & {"tokens", "dollars"}):
-        merged.fault(
-            ("budget", "rolling", *list(rolling)[:1]),
-            'a rolling budget needs its span and what is counted: per = "5h" and tokens or dollars',
+
+    def config(self, environ: Mapping[str, str] | None) -> Config:
+        """What holds in the end; with an environment, secrets are looked up."""
+        merged = self.merged
+        for key, value in {**DEFAULTS, ("state",): str(self.folders.state)}.items():
+            if key[0] != "upstream":
+                merged.fill(key, value)
+        upstreams = Upstreams(merged)
+        upstreams.warn(next((file.path for file in self.files if file.of_project), None))
+        shown = dict(merged.values)
+        secrets = [shown[key] for key in shown if may_be_reference(key)]
+        watched = self.watched + [path for each in secrets if (path := references.file_of(each))]
+        is_sound = not merged.faults
+        self._check_together()
+        upstreams.check(merged.values["listen", "port"])
+        if environ is not None and is_sound:
+            merged.look_up_secrets(environ)
+        if merged.faults:
+            raise config_error(merged.faults)
+        table = merged.table()
+        return Config(
+            gateway=replace(_convert(table, GatewaySettings), upstreams=upstreams.settings()),
+            state_dir=Path(table["state"]),
+            journal=_convert(table["journal"], JournalSettings),
+            runs=_runs(table),
+            prices={pattern: _price(price) for pattern, price in table.get("prices", {}).items()},
+            continue_sessions=table["resume"]["sessions"],
+            tools=_convert(table, ToolSettings),
+            notify=_convert(table["notify"], NotifySettings),
+            otlp=_convert(table["otlp"], OtlpSettings),
+            log_level=table["log"]["level"],
+            origins={dotted(key): origin for key, origin in merged.origins.items()},
+            files=tuple(file.path for file in self.files),
+            warnings=tuple(merged.warnings),
+            shown=shown,
+            watched=tuple(dict.fromkeys(watched)),
         )
-    limits = merged.table("budget")
-    if limits.get("strict") and not limits.keys() & {"tokens", "dollars"}:
-        merged.fault(
-            ("budget", "strict"), "a strict budget needs what it limits: tokens or dollars"
-        )
-    for pattern, price in merged.table("prices").items():
-        if not {"input", "output"} <= price.keys():
-            written = next(key for key in merged.values if key[:2] == ("prices", pattern))
-            merged.fault(written, "a price needs both: input and output, for a million tokens")
-    upstreams.check(merged, listen["port"])
+
+    def _check_together(self) -> None:
+        """What no single value can be blamed for."""
+        merged = self.merged
+        listen = merged.table("listen")
+        token_is_wrong = any(fault.key == "listen.token" for fault in merged.faults)
+        if not is_loopback(listen["host"]) and "token" not in listen and not token_is_wrong:
+            merged.fault(
+                ("listen", "host"),
+                "listening on another address than loopback lets everyone in who reaches it;"
+                ' set listen.token = "file:PATH" too, or listen on 127.0.0.1',
+            )
+        rolling = merged.table("budget", "rolling")
+        if rolling and ("per" not in rolling or not rolling.keys() & {"tokens", "dollars"}):
+            merged.fault(
+                ("budget", "rolling", *list(rolling)[:1]),
+                'a rolling budget needs its span and what is counted: per = "5h" and tokens or'
+                " dollars",
+            )
+        limits = merged.table("budget")
+        if limits.get("strict") and not limits.keys() & {"tokens", "dollars"}:
+            merged.fault(
+                ("budget", "strict"), "a strict budget needs what it limits: tokens or dollars"
+            )
+        for pattern, price in merged.table("prices").items():
+            if not {"input", "output"} <= price.keys():
+                written = next(key for key in merged.values if key[:2] == ("prices", pattern))
+                merged.fault(written, "a price needs both: input and output, for a million tokens")
 
 
 def _convert(table: Mapping[str, Any], kind: type[_T]) -> _T:

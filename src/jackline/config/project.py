@@ -12,9 +12,8 @@ entry is signed with the installation's key; a record that cannot be trusted cou
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -78,7 +77,7 @@ class ConsentRecord:
         agreed = [each for each in self.entries() if each.path == path]
         if not agreed:
             return ConsentStatus.UNKNOWN
-        same = agreed[-1].sha256 == digest(file)
+        same = agreed[-1].sha256 == file.digest
         return ConsentStatus.AGREED if same else ConsentStatus.CHANGED
 
     def entries(self) -> list[Consent]:
@@ -99,7 +98,7 @@ class ConsentRecord:
         """Record that the user agrees to this content; OSError when that cannot be private."""
         path = _real_path(file.path)
         others = [each for each in self.entries() if each.path != path]
-        self._write([*others, Consent(path, digest(file), at)])
+        self._write([*others, Consent(path, file.digest, at)])
 
     def revoke(self, path: Path) -> bool:
         """Forget the agreement to this file; whether there was one."""
@@ -120,11 +119,6 @@ class ConsentRecord:
         write_private(self._path, json.dumps(document, indent=2).encode() + b"\n")
 
 
-def digest(file: FileText) -> str:
-    """The hash of what an agreement to this file covers."""
-    return hashlib.sha256(file.content).hexdigest()
-
-
 def _real_path(path: Path) -> str:
     # By its real folder: `file:` references in it are looked up there.
     return str(path.parent.resolve() / path.name)
@@ -137,7 +131,6 @@ def _signed(entry: dict[str, object]) -> tuple[bytes, bytes]:
 _UPSTREAM = "upstream"
 # So many can be looked at before they are agreed to.
 _MOST_UPSTREAMS = 32
-_IN_DOLLARS = (("budget", "dollars"), ("budget", "rolling", "dollars"), ("resume", "spend"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +193,6 @@ def rule_of(key: Key) -> InProject:
     return InProject.NEVER if found is None else found[1].setting.in_project
 
 
-def has_limit_in_dollars(values: Mapping[Key, Any]) -> bool:
-    """Whether one of these settings limits what may be spent, in dollars."""
-    return any(values.get(key) is not None for key in _IN_DOLLARS)
-
-
 def restrict(
     layer: Layer,
     file: FileText,
@@ -227,6 +215,9 @@ def restrict(
         if key[0] == _UPSTREAM:
             continue
         rule = rule_of(key)
+        found = setting_at(key)
+        # Of a table of free names only the table's name is shown, since the rest is the file's.
+        name = dotted(plain(key) if found is None else found[0])
         before = holds.get(key, DEFAULTS.get(plain(key)))
         if rule is InProject.FREE:
             allowed.values[key] = value
@@ -238,14 +229,16 @@ def restrict(
             ):
                 allowed.values[key] = value
             else:
-                unpriced.append(_name(key))
-        elif rule is InProject.MORE and not _is_too_long(value):
+                unpriced.append(name)
+        elif rule is InProject.MORE and (
+            len(value) <= MOST_MORE and all(len(each) <= LONGEST_MORE for each in value)
+        ):
             allowed.values[key] = list(dict.fromkeys([*before, *value]))
         elif rule is InProject.LOWER and (before is None or value <= before):
             allowed.values[key] = value
         else:
             ignored = {InProject.LOWER: looser, InProject.MORE: too_long}.get(rule, closed)
-            ignored.append(_name(key))
+            ignored.append(name)
     allowed.origins = {key: layer.origins[key] for key in allowed.values}
     refused = tuple(_refusals(layer, file.path.parent))
     asks = None
@@ -278,10 +271,6 @@ def plain_ascii(text: str) -> str:
     )
 
 
-def _is_too_long(entries: Sequence[str]) -> bool:
-    return len(entries) > MOST_MORE or any(len(each) > LONGEST_MORE for each in entries)
-
-
 def _refusals(layer: Layer, folder: Path) -> list[str]:
     """What no agreement allows a project's upstreams to do."""
     found = []
@@ -305,9 +294,3 @@ def _refusals(layer: Layer, folder: Path) -> list[str]:
             # Else a repository could have any file of this user sent to its own server.
             found.append(f"{name}: a file outside the project is not sent for a project's file")
     return found
-
-
-def _name(key: Key) -> str:
-    """The setting's name; of a table of free names, the table's, since the rest is the file's."""
-    found = setting_at(key)
-    return dotted(plain(key) if found is None else found[0])

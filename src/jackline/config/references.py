@@ -4,7 +4,6 @@ Rules: (1) a configuration never holds a secret itself, only where it is; (2) no
 secret, the output of a command, or a value that looked like a reference and is none; (3) a
 command does not depend on the working folder: its program is found by the absolute folders of the
 PATH or has its whole path, and it runs in the home folder.
-Not here: which settings are secrets (layers.py).
 """
 
 from __future__ import annotations
@@ -28,13 +27,6 @@ def is_reference(text: str) -> bool:
     return text.startswith(KINDS)
 
 
-def anchored(reference: str, folder: Path) -> str:
-    """The same reference with an absolute path of its file, seen from `folder`."""
-    if not reference.startswith("file:"):
-        return reference
-    return f"file:{path_from(folder, reference.removeprefix('file:'))}"
-
-
 def file_of(reference: object) -> Path | None:
     """The file that holds the secret, if it is one."""
     if isinstance(reference, str) and reference.startswith("file:"):
@@ -56,10 +48,20 @@ def path_from(folder: Path, text: str) -> Path:
 
 def resolve(reference: str, environ: Mapping[str, str]) -> str:
     """The secret; ValueError says why there is none."""
-    if reference.startswith("env:"):
-        secret = _from_variable(reference.removeprefix("env:"), environ)
-    elif reference.startswith("file:"):
-        secret = _from_file(Path(reference.removeprefix("file:")))
+    kind, _, place = reference.partition(":")
+    if kind == "env":
+        secret = environ.get(place, "").strip()
+        if not secret:
+            raise ValueError(f"the environment variable {place} is not set")
+    elif kind == "file":
+        try:
+            secret = Path(place).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ValueError(f"{Path(place)} cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{Path(place)} is not UTF-8 text") from error
+        if not secret:
+            raise ValueError(f"{Path(place)} is empty")
     else:
         secret = _from_command(reference.removeprefix("cmd:"), environ)
     if not secret.isprintable():
@@ -80,36 +82,31 @@ def exposure(path: Path) -> str | None:
     return f"others on this machine can read {path}; chmod 600 {shlex.quote(str(path))}"
 
 
-def _from_variable(name: str, environ: Mapping[str, str]) -> str:
-    secret = environ.get(name, "").strip()
-    if not secret:
-        raise ValueError(f"the environment variable {name} is not set")
-    return secret
-
-
-def _from_file(path: Path) -> str:
-    try:
-        secret = path.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text") from error
-    if not secret:
-        raise ValueError(f"{path} is empty")
-    return secret
-
-
 def _from_command(command: str, environ: Mapping[str, str]) -> str:
     words = shlex.split(command, posix=os.name != "nt")
     if not words:
         raise ValueError("there is no command after cmd:")
-    program = _program(words[0].strip('"') if os.name == "nt" else words[0], environ)
+    word = words[0].strip('"') if os.name == "nt" else words[0]
+    program: str | None = word
+    if not os.path.isabs(word):  # noqa: PTH117 -- a word, not yet a path
+        if os.path.dirname(word):  # noqa: PTH120
+            raise ValueError(
+                f"the command {word} cannot be run: which file that is depends on the working"
+                " folder; write the whole path"
+            )
+        program = find_program(word, environ)
+    if program is None:
+        raise ValueError(
+            f"the command {word} cannot be run: it is in no folder of the PATH"
+            " (relative folders do not count)"
+        )
+    home = os.path.expanduser("~")  # noqa: PTH111 -- HOME counts, also where no user is known
     try:
-        done = subprocess.run(  # noqa: S603 -- the user's own command, never a repository's (layers.py)
+        done = subprocess.run(  # noqa: S603 -- the user's own command, never a repository's (project.py)
             command if os.name == "nt" else words,  # Windows takes a command line apart itself
             executable=program,
             # Not the working folder, which may be a repository: `python -m` imports from there.
-            cwd=_home(),
+            cwd=home if os.path.isdir(home) else os.path.abspath(os.sep),  # noqa: PTH100, PTH112
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_COMMAND_SECONDS,
@@ -128,26 +125,3 @@ def _from_command(command: str, environ: Mapping[str, str]) -> str:
     if not secret:
         raise ValueError(f"the command {words[0]} printed nothing")
     return secret
-
-
-def _program(word: str, environ: Mapping[str, str]) -> str:
-    """The path of the program that a command names; ValueError when it has none to rely on."""
-    if os.path.isabs(word):  # noqa: PTH117 -- a word, not yet a path
-        return word
-    if os.path.dirname(word):  # noqa: PTH120
-        raise ValueError(
-            f"the command {word} cannot be run: which file that is depends on the working folder;"
-            " write the whole path"
-        )
-    found = find_program(word, environ)
-    if found is None:
-        raise ValueError(
-            f"the command {word} cannot be run: it is in no folder of the PATH"
-            " (relative folders do not count)"
-        )
-    return found
-
-
-def _home() -> str:
-    home = os.path.expanduser("~")  # noqa: PTH111 -- HOME counts, also where no user is known
-    return home if os.path.isdir(home) else os.path.abspath(os.sep)  # noqa: PTH100, PTH112

@@ -10,13 +10,13 @@ exactly what was wanted, or nothing is changed.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from jackline.config import Config
 from jackline.config.declaration import ROOT, SETTINGS
 from jackline.config.document import Document, shown_value
 from jackline.config.keys import Key, KeyLines, dotted, plain, quoted
-from jackline.config.settings import Config
 from jackline.errors import UsageError
 from jackline.outside_names import printable
 
@@ -28,7 +28,31 @@ def as_json(config: Config) -> dict[str, object]:
 
 def as_toml(config: Config, *, origins: bool = False) -> str:
     """The whole configuration as a `jackline.toml`; keys without a value stand as comments."""
-    return "\n".join(_lines(config, origins=origins)) + "\n"
+    sections, names = list(ROOT), list(SETTINGS)
+    # Patterns of models stay in the order in which they were written: the first that fits wins.
+    tables = list(dict.fromkeys(key[:-1] for key in config.shown))
+
+    def rank(key: Key) -> tuple[int, int, int, int, int]:
+        """As the document has them: plain keys of a table before the tables inside it."""
+        section = sections.index(str(key[0])) if len(key) > 1 else -1
+        upstream = key[1] if len(key) > 1 and isinstance(key[1], int) else 0
+        name = names.index(plain(key)) if plain(key) in SETTINGS else 0
+        return section, upstream, len(key), tables.index(key[:-1]), name
+
+    lines = []
+    table: Key = ()
+    for key in sorted(config.shown, key=rank):
+        if key[:-1] != table:
+            table = key[:-1]
+            is_upstream = plain(table) == (_NAME,)
+            lines += ["", "[[upstream]]" if is_upstream else f"[{dotted(plain(table))}]"]
+        origin = f"  # {printable(config.origins[dotted(key)])}" if origins else ""
+        value = shown_value(key, config.shown[key])
+        name = dotted(key[-1:])
+        lines.append(
+            f"# {name} is not set" if value is None else f"{name} = {literal(value)}{origin}"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def literal(value: object) -> str:
@@ -40,38 +64,6 @@ def literal(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(literal(one) for one in value)}]"
     return repr(value)
-
-
-def _lines(config: Config, *, origins: bool) -> Iterator[str]:
-    table: Key = ()
-    for key in _in_order(config.shown):
-        if key[:-1] != table:
-            table = key[:-1]
-            yield ""
-            is_upstream = plain(table) == ("upstream",)
-            yield "[[upstream]]" if is_upstream else f"[{dotted(plain(table))}]"
-        origin = f"  # {printable(config.origins[dotted(key)])}" if origins else ""
-        value = shown_value(key, config.shown[key])
-        name = dotted(key[-1:])
-        if value is None:
-            yield f"# {name} is not set"
-        else:
-            yield f"{name} = {literal(value)}{origin}"
-
-
-def _in_order(shown: Mapping[Key, object]) -> list[Key]:
-    """As the document has them: plain keys of a table before the tables inside it."""
-    sections, names = list(ROOT), list(SETTINGS)
-    # Patterns of models stay in the order in which they were written: the first that fits wins.
-    tables = list(dict.fromkeys(key[:-1] for key in shown))
-
-    def rank(key: Key) -> tuple[int, int, int, int, int]:
-        section = sections.index(str(key[0])) if len(key) > 1 else -1
-        upstream = key[1] if len(key) > 1 and isinstance(key[1], int) else 0
-        name = names.index(plain(key)) if plain(key) in SETTINGS else 0
-        return section, upstream, len(key), tables.index(key[:-1]), name
-
-    return sorted(shown, key=rank)
 
 
 def json_schema() -> dict[str, Any]:
@@ -96,10 +88,16 @@ def with_upstream(
     text: str, values: Mapping[str, Any], *, under: tuple[str, ...] = (), first: bool = False
 ) -> str:
     """The text with one more upstream: the last of them, or the first."""
-    unix = text.replace("\r\n", "\n")
-    lines = unix.splitlines()
-    block = _block(values, under)
-    blocks = _blocks(unix, under)
+    document = _Upstreams(text, under)
+    block = [f"[[{dotted((*under, _NAME))}]]"]
+    for name, value in values.items():
+        if not isinstance(value, Mapping):
+            block.append(f"{name} = {literal(value)}")
+            continue
+        pairs = [f"{quoted(str(key))} = {literal(one)}" for key, one in value.items()]
+        line = f"{name} = {{ {', '.join(pairs)} }}"
+        block += [line] if len(line) <= _WIDTH else [f"{name}.{pair}" for pair in pairs]
+    lines, blocks = document.lines, document.blocks
     if not blocks:
         lines += [""] * bool(lines and lines[-1].strip()) + block
     elif first:
@@ -108,90 +106,74 @@ def with_upstream(
     else:
         at = blocks[-1][1]
         lines[at:at] = ["", *block]
-    listed = list(_upstreams(unix, under))
-    listed.insert(0 if first else len(listed), dict(values))
-    return _checked(text, lines, under, listed)
+    document.listed.insert(0 if first else len(document.listed), dict(values))
+    return document.edited()
 
 
 def without_upstream(text: str, place: int, *, under: tuple[str, ...] = ()) -> str:
     """The text without its upstream at this place, and without the comment right above it."""
-    unix = text.replace("\r\n", "\n")
-    lines = unix.splitlines()
-    blocks = _blocks(unix, under)
-    if place >= len(blocks):
+    document = _Upstreams(text, under)
+    if place >= len(document.blocks):
         raise _by_hand()
-    begin, end = blocks[place]
-    while end < len(lines) and not lines[end].strip():
+    begin, end = document.blocks[place]
+    while end < len(document.lines) and not document.lines[end].strip():
         end += 1
-    del lines[begin:end]
-    listed = list(_upstreams(unix, under))
-    del listed[place]
-    return _checked(text, lines, under, listed)
+    del document.lines[begin:end]
+    del document.listed[place]
+    return document.edited()
 
 
-def _block(values: Mapping[str, Any], under: tuple[str, ...]) -> list[str]:
-    block = [f"[[{dotted((*under, _NAME))}]]"]
-    for name, value in values.items():
-        if not isinstance(value, Mapping):
-            block.append(f"{name} = {literal(value)}")
-            continue
-        pairs = [(quoted(str(key)), literal(one)) for key, one in value.items()]
-        line = f"{name} = {{ {', '.join(f'{key} = {one}' for key, one in pairs)} }}"
-        fits = len(line) <= _WIDTH
-        block += [line] if fits else [f"{name}.{key} = {one}" for key, one in pairs]
-    return block
+class _Upstreams:
+    """The upstreams in a file's text: where each is, and what they say; both are to be edited."""
 
+    def __init__(self, text: str, under: tuple[str, ...]) -> None:
+        self._before = text
+        self._under = under
+        unix = text.replace("\r\n", "\n")
+        self.lines = unix.splitlines()
+        # First line and end of each, with the comment above it and the tables inside it.
+        self.blocks: list[tuple[int, int]] = []
+        tables = KeyLines(unix).tables
+        for index, (number, place) in enumerate(tables):
+            if place[:-1] != (*under, _NAME) or not isinstance(place[-1], int):
+                continue
+            inside = index + 1
+            while inside < len(tables) and tables[inside][1][: len(place)] == place:
+                inside += 1
+            end = len(self.lines)
+            if inside < len(tables):
+                end = self._comment_above(tables[inside][0] - 1)
+            while end > number and not self.lines[end - 1].strip():
+                end -= 1
+            self.blocks.append((self._comment_above(number - 1), end))
+        table: Any = tomllib.loads(unix)
+        for name in (*under, _NAME):
+            table = table.get(name, {})
+        self.listed: list[Any] = table if isinstance(table, list) else []
 
-def _blocks(text: str, under: tuple[str, ...]) -> list[tuple[int, int]]:
-    """First line and end of each upstream, with the comment above it and the tables inside it."""
-    lines = text.splitlines()
-    tables = KeyLines(text).tables
-    found = []
-    for index, (number, place) in enumerate(tables):
-        if place[:-1] != (*under, _NAME) or not isinstance(place[-1], int):
-            continue
-        inside = index + 1
-        while inside < len(tables) and tables[inside][1][: len(place)] == place:
-            inside += 1
-        end = tables[inside][0] - 1 if inside < len(tables) else len(lines)
-        if inside < len(tables):
-            end = _above(lines, end)
-        while end > number and not lines[end - 1].strip():
-            end -= 1
-        found.append((_above(lines, number - 1), end))
-    return found
+    def _comment_above(self, line: int) -> int:
+        """Where the comment begins that is right above this line."""
+        while line > 0 and self.lines[line - 1].lstrip().startswith("#"):
+            line -= 1
+        return line
 
-
-def _above(lines: list[str], line: int) -> int:
-    """Where the comment begins that is right above this line."""
-    while line > 0 and lines[line - 1].lstrip().startswith("#"):
-        line -= 1
-    return line
-
-
-def _upstreams(text: str, under: tuple[str, ...]) -> list[Any]:
-    table: Any = tomllib.loads(text)
-    for name in (*under, _NAME):
-        table = table.get(name, {})
-    return table if isinstance(table, list) else []
-
-
-def _checked(before: str, lines: list[str], under: tuple[str, ...], upstreams: list[Any]) -> str:
-    text = "\n".join([*lines, ""]).lstrip("\n") if lines else ""
-    wanted = tomllib.loads(before)
-    holder: Any = wanted
-    for name in under:
-        holder = holder.setdefault(name, {})
-    holder[_NAME] = upstreams
-    if not upstreams:
-        del holder[_NAME]
-    try:
-        is_meant = tomllib.loads(text) == wanted
-    except tomllib.TOMLDecodeError:
-        is_meant = False
-    if not is_meant:
-        raise _by_hand()
-    return text.replace("\n", "\r\n") if "\r\n" in before else text
+    def edited(self) -> str:
+        """The text with the edited lines, once it reads as the edited list."""
+        text = "\n".join([*self.lines, ""]).lstrip("\n") if self.lines else ""
+        wanted = tomllib.loads(self._before)
+        holder: Any = wanted
+        for name in self._under:
+            holder = holder.setdefault(name, {})
+        holder[_NAME] = self.listed
+        if not self.listed:
+            del holder[_NAME]
+        try:
+            is_wanted = tomllib.loads(text) == wanted
+        except tomllib.TOMLDecodeError:
+            is_wanted = False
+        if not is_wanted:
+            raise _by_hand()
+        return text.replace("\n", "\r\n") if "\r\n" in self._before else text
 
 
 def _by_hand() -> UsageError:

@@ -54,64 +54,6 @@ def is_loopback(host: str) -> bool:
 _PLAIN = {key[1:]: value for key, value in DEFAULTS.items() if key[0] == "upstream"}
 
 
-def complete(merged: Layer) -> None:
-    """Fill in what presets, kinds and the order of upstreams say."""
-    merged.upstreams = merged.upstreams or ["default"]
-    drafts = _drafts(merged)
-    for one in drafts:
-        preset = one.preset
-        if preset is not None:
-            one.fill("kind", preset.kind.value, f"preset {preset.name}")
-            if preset.local:
-                one.fill("local", True, f"preset {preset.name}")
-        one.fill("kind", _PLAIN["kind",])
-        one.fill("name", one.kind.value if preset is None else preset.name)
-        one.complete_address()
-    passing = next((each for each in drafts if each.kind is UpstreamKind.ANTHROPIC), None)
-    for one in drafts:
-        one.complete_credential(passes_through=one is passing)
-        for key, value in _PLAIN.items():
-            # Filled in above where there is anything to say.
-            merged.fill(one.key(*key), None if key in (("url",), ("credential",)) else value)
-
-
-def check(merged: Layer, port: int) -> None:
-    """Note what no single value can be blamed for; `port` is the gateway's own."""
-    names: set[str] = set()
-    for one in _drafts(merged):
-        is_right = one.place not in merged.wrong_upstreams
-        has_name = is_right or merged.origins[one.key("name")] != "default"
-        if has_name and one.name in names:
-            one.fault("name", f"another upstream is called {one.name} already; names must differ")
-        names.add(one.name)
-        if is_right:
-            one.check(port)
-
-
-def warn(merged: Layer, project: Path | None) -> None:
-    """Warn of credentials that go where their owner may not expect it.
-
-    `project` is a project's file: no admin key is sent to an upstream that it lists, whoever has
-    set one beside it.
-    """
-    drafts = _drafts(merged)
-    for one in drafts:
-        if one.get("admin_key") is not None and one.is_of(project):
-            merged.warnings.append(
-                f"upstream {one.name}: {merged.origins[one.key('admin_key')]} is ignored, since"
-                f" {one.where} names the upstream: an admin key goes to upstreams of your own file"
-                " alone"
-            )
-            merged.values[one.key("admin_key")] = merged.values[one.key("workspace")] = None
-    for one in drafts:
-        merged.warnings += one.warnings(project)
-
-
-def settings(merged: Layer) -> tuple[UpstreamSettings, ...]:
-    """All upstreams, once nothing is wrong with them."""
-    return tuple(one.settings() for one in _drafts(merged))
-
-
 def with_secrets(upstream: UpstreamSettings, environ: Mapping[str, str]) -> UpstreamSettings:
     """An upstream that was loaded without secrets, with its own looked up."""
     faults: list[ConfigFault] = []
@@ -360,5 +302,60 @@ class _Draft:
         return None
 
 
-def _drafts(merged: Layer) -> list[_Draft]:
-    return [_Draft(merged, place) for place in range(len(merged.upstreams))]
+class Upstreams:
+    """All upstreams of a configuration, filled in with what presets, kinds and their order say."""
+
+    def __init__(self, merged: Layer) -> None:
+        merged.upstreams = merged.upstreams or ["default"]
+        self._merged = merged
+        self._drafts = [_Draft(merged, place) for place in range(len(merged.upstreams))]
+        for one in self._drafts:
+            preset = one.preset
+            if preset is not None:
+                one.fill("kind", preset.kind.value, f"preset {preset.name}")
+                if preset.local:
+                    one.fill("local", True, f"preset {preset.name}")
+            one.fill("kind", _PLAIN["kind",])
+            one.fill("name", one.kind.value if preset is None else preset.name)
+            one.complete_address()
+        passing = next((one for one in self._drafts if one.kind is UpstreamKind.ANTHROPIC), None)
+        for one in self._drafts:
+            one.complete_credential(passes_through=one is passing)
+            for key, value in _PLAIN.items():
+                # Filled in above where there is anything to say.
+                merged.fill(one.key(*key), None if key in (("url",), ("credential",)) else value)
+
+    def check(self, port: int) -> None:
+        """Note what no single value can be blamed for; `port` is the gateway's own."""
+        names: set[str] = set()
+        for one in self._drafts:
+            is_right = one.place not in self._merged.wrong_upstreams
+            has_name = is_right or self._merged.origins[one.key("name")] != "default"
+            if has_name and one.name in names:
+                what = f"another upstream is called {one.name} already; names must differ"
+                one.fault("name", what)
+            names.add(one.name)
+            if is_right:
+                one.check(port)
+
+    def warn(self, project: Path | None) -> None:
+        """Warn of credentials that go where their owner may not expect it.
+
+        `project` is a project's file: no admin key is sent to an upstream that it lists, whoever
+        has set one beside it.
+        """
+        merged = self._merged
+        for one in self._drafts:
+            if one.get("admin_key") is not None and one.is_of(project):
+                merged.warnings.append(
+                    f"upstream {one.name}: {merged.origins[one.key('admin_key')]} is ignored, since"
+                    f" {one.where} names the upstream: an admin key goes to upstreams of your own"
+                    " file alone"
+                )
+                merged.values[one.key("admin_key")] = merged.values[one.key("workspace")] = None
+        for one in self._drafts:
+            merged.warnings += one.warnings(project)
+
+    def settings(self) -> tuple[UpstreamSettings, ...]:
+        """All of them, once nothing is wrong with them."""
+        return tuple(one.settings() for one in self._drafts)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from jackline.clock import Clock
+from jackline.config import Config
 from jackline.config.declaration import SETTINGS
 from jackline.config.keys import dotted
-from jackline.config.settings import Config
 from jackline.errors import BadConfigError
 
 LOOK_EVERY = 1.0
@@ -82,15 +82,11 @@ class ConfigWatcher:
         """Look once; reload if the files changed and keep still."""
         before = self._seen
         self._seen = _fingerprint(self._config.watched)
-        is_new = self._seen != self._loaded
-        if (is_new and self._seen == before) or self._is_time_to_try_again():
+        is_settled = self._seen != self._loaded and self._seen == before
+        if not is_settled and self._looks_since_fault is not None:
+            self._looks_since_fault += 1
+        if is_settled or (self._looks_since_fault or 0) >= _LOOKS_BETWEEN_TRIES:
             await self._load()
-
-    def _is_time_to_try_again(self) -> bool:
-        if self._looks_since_fault is None:
-            return False
-        self._looks_since_fault += 1
-        return self._looks_since_fault >= _LOOKS_BETWEEN_TRIES
 
     async def _load(self) -> None:
         # Before reading: a change during it is then a change since it.
@@ -120,7 +116,23 @@ class ConfigWatcher:
 
     def _take(self, new: Config) -> None:
         old = self._config
-        differing = _differing(old, new)
+        # A reference may lead to another secret now, though it is written as before.
+        keys = {
+            key
+            for key in old.shown.keys() | new.shown.keys()
+            if old.shown.get(key) != new.shown.get(key)
+        }
+        if old.gateway.listen.token != new.gateway.listen.token:
+            keys.add(("listen", "token"))
+        pairs = zip(old.gateway.upstreams, new.gateway.upstreams, strict=False)
+        for place, (was, now) in enumerate(pairs):
+            if was.proxy != now.proxy:
+                keys.add(("upstream", place, "proxy"))
+            if was.secret != now.secret:
+                keys.add(("upstream", place, "credential"))
+            if was.headers != now.headers:
+                keys.add(("upstream", place, "headers"))
+        differing = tuple(sorted(dotted(key) for key in keys))
         needs_restart = tuple(key for key in differing if key in _FIXED)
         listen = replace(
             new.gateway.listen, host=old.gateway.listen.host, port=old.gateway.listen.port
@@ -132,27 +144,6 @@ class ConfigWatcher:
             self._loaded = self._seen = _fingerprint(new.watched)
         if differing:
             self._on_change(Reloaded(self._config, differing, needs_restart))
-
-
-def _differing(old: Config, new: Config) -> tuple[str, ...]:
-    """The keys that now have another value, or whose reference now leads to another secret."""
-    keys = {
-        key
-        for key in old.shown.keys() | new.shown.keys()
-        if old.shown.get(key) != new.shown.get(key)
-    }
-    if old.gateway.listen.token != new.gateway.listen.token:
-        keys.add(("listen", "token"))
-    for place, (was, now) in enumerate(
-        zip(old.gateway.upstreams, new.gateway.upstreams, strict=False)
-    ):
-        if was.proxy != now.proxy:
-            keys.add(("upstream", place, "proxy"))
-        if was.secret != now.secret:
-            keys.add(("upstream", place, "credential"))
-        if was.headers != now.headers:
-            keys.add(("upstream", place, "headers"))
-    return tuple(sorted(dotted(key) for key in keys))
 
 
 def _fingerprint(paths: tuple[Path, ...]) -> _Print:

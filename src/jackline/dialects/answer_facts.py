@@ -7,6 +7,7 @@ of the dialect has is read; a body that cannot be read is no answer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -99,18 +100,30 @@ def is_openai_answer(body: bytes, *, responses: bool) -> bool:
     return True
 
 
-def placeholder_start(model: str) -> bytes:
-    """A message_start that only keeps the client waiting; the real one replaces it later."""
-    message: dict[str, object] = {
-        "id": HOLD_ID,
+def message_document(
+    id: str,  # noqa: A002
+    model: str,
+    usage: Mapping[str, int],
+    content: Sequence[object] = (),
+    stop_reason: str | None = None,
+    stop_sequence: str | None = None,
+) -> dict[str, object]:
+    """A message as Anthropic writes it; without content and reason it has only begun."""
+    return {
+        "id": id,
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": {"input_tokens": 0, "output_tokens": 0},
+        "content": content,
+        "stop_reason": stop_reason,
+        "stop_sequence": stop_sequence,
+        "usage": usage,
     }
+
+
+def placeholder_start(model: str) -> bytes:
+    """A message_start that only keeps the client waiting; the real one replaces it later."""
+    message = message_document(HOLD_ID, model, {"input_tokens": 0, "output_tokens": 0})
     return json_event(MESSAGE_START, {"message": message})
 
 

@@ -11,6 +11,7 @@ written in an unusual way is left to the reader: None, never a guess.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import msgspec
@@ -74,7 +75,7 @@ class StreamBlock(msgspec.Struct):
 
 
 @dataclass(slots=True, eq=False)
-class StreamReader:
+class StreamReader(ABC):
     """What is known about one answer after the events so far.
 
     `whole`: its last event has come, and everything before it was in order.
@@ -91,6 +92,20 @@ class StreamReader:
         """Mark the stream as broken, for a reason outside of its events."""
         self.broken = True
 
+    def feed(self, event: bytes) -> bytes:
+        """Read one raw event, and return its name."""
+        name, data = name_and_data(event)
+        if not self.broken:
+            try:
+                self.read(name, data)
+            except UNREADABLE:
+                self.broken = True
+        return name
+
+    @abstractmethod
+    def read(self, name: bytes, data: bytes) -> None:
+        """Read the data of one event; raises one of `UNREADABLE` when it is out of order."""
+
 
 @dataclass(slots=True, eq=False)
 class AnthropicStreamReader(StreamReader):
@@ -102,16 +117,6 @@ class AnthropicStreamReader(StreamReader):
     blocks: list[StreamBlock] = field(default_factory=list)
     open_block: StreamBlock | None = None
     delta_head: bytes | None = None
-
-    def feed(self, event: bytes) -> bytes:
-        """Read one raw event, and return its name."""
-        name, data = name_and_data(event)
-        if not self.broken:
-            try:
-                self.read(name, data)
-            except UNREADABLE:
-                self.broken = True
-        return name
 
     def read(self, name: bytes, data: bytes) -> None:
         """Read the data of one event; raises one of `UNREADABLE` when it is out of order."""
@@ -178,7 +183,23 @@ def read_whole_stream(data: bytes) -> TokensUsed | None:
     usual = _ONE_BLOCK.fullmatch(data)
     try:
         if usual is not None:
-            return _read_one_block(usual)
+            start, block, delta, _, end = usual.groups()
+            began, opened = _event.decode(start), _event.decode(block)
+            first, ended = _event.decode(delta), _event.decode(end)
+            if (
+                began.message is None
+                or began.type != "message_start"
+                or opened.content_block is None
+                or opened.type != "content_block_start"
+                or opened.index
+                or first.type != "content_block_delta"
+                or first.index
+                or ended.type != "message_delta"
+                or ended.delta is None
+                or not ended.delta.stop_reason
+            ):
+                return None
+            return _NO_TOKENS.updated(began.message.usage).updated(ended.usage)
         reader = AnthropicStreamReader()
         events = _EVENT.findall(data)
         if data.count(b"\n") != 3 * len(events):
@@ -197,23 +218,3 @@ def read_whole_stream(data: bytes) -> TokensUsed | None:
     except UNREADABLE:
         return None
     return reader.usage if reader.whole else None
-
-
-def _read_one_block(usual: re.Match[bytes]) -> TokensUsed | None:
-    decode = _event.decode
-    start, block, delta, _, end = usual.groups()
-    began, opened, first, ended = decode(start), decode(block), decode(delta), decode(end)
-    if (
-        began.message is None
-        or began.type != "message_start"
-        or opened.content_block is None
-        or opened.type != "content_block_start"
-        or opened.index
-        or first.type != "content_block_delta"
-        or first.index
-        or ended.type != "message_delta"
-        or ended.delta is None
-        or not ended.delta.stop_reason
-    ):
-        return None
-    return _NO_TOKENS.updated(began.message.usage).updated(ended.usage)

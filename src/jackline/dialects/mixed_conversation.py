@@ -223,8 +223,8 @@ class _ConversationFitter:
                 self.notes.add(
                     "context_management.edits", "clearing of thinking is refused without thinking"
                 )
-                kept = {**fields, "edits": left} if left or len(fields) > 1 else None
-                changed["context_management"] = msgspec.Raw(msgspec.json.encode(kept))
+                rest = {**fields, "edits": left} if left or len(fields) > 1 else None
+                changed["context_management"] = msgspec.Raw(msgspec.json.encode(rest))
         return changed
 
     def _is_in_turn_without_thinking(self, messages: list[msgspec.Raw]) -> bool:

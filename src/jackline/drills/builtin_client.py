@@ -20,11 +20,10 @@ from typing import Any
 from jackline.drills.conversation import (
     ECHO,
     Block,
+    ClientGaveUpError,
     ErrorEventError,
     ModelAnswer,
     Response,
-    events,
-    from_document,
     posted,
 )
 from jackline.drills.drill_clock import DrillClock
@@ -154,10 +153,6 @@ class AgentPlan:
     """When its user resumes it after it has died; never if None."""
 
 
-class _GaveUpError(Exception):
-    """The client has given up on its call; its user sees the text."""
-
-
 class _StreamUnusableError(Exception):
     """The same request shall be sent without streaming."""
 
@@ -204,7 +199,7 @@ class BuiltinClient:
                 async with asyncio.timeout(None) as self._stall:
                     self._progress()
                     last = await self._converse()
-            except _GaveUpError as error:
+            except ClientGaveUpError as error:
                 died_of = str(error)
             except TimeoutError:
                 died_of = "[Request interrupted by user for tool use]"
@@ -260,14 +255,14 @@ class BuiltinClient:
             if not policy.subscriber and overloads >= policy.overloads_in_a_row:
                 if stream and outcome.in_stream:
                     raise _StreamUnusableError
-                raise _GaveUpError(
+                raise ClientGaveUpError(
                     "API Error: Repeated 529 Overloaded errors. The API is at capacity"
                 )
             wait = policy.delay(retry, outcome.retry_after, self._draw.random())
             if outcome.action is RetryAction.RETRY_WITHOUT_STREAM and stream:
                 raise _StreamUnusableError
             if outcome.action is not RetryAction.RETRY or wait is None or retry > policy.retries:
-                raise _GaveUpError(outcome.text)
+                raise ClientGaveUpError(outcome.text)
             await self._clock.sleep(wait)
         raise AssertionError("the last round returns or raises")
 
@@ -291,7 +286,7 @@ class BuiltinClient:
                     timeout.reschedule(None)
                     return await self._streamed(response, sent_at)
                 else:
-                    answer = from_document(await response.whole())
+                    answer = ModelAnswer.from_document(await response.whole())
                     if answer is not None:
                         self._progress()
                         return answer
@@ -307,7 +302,7 @@ class BuiltinClient:
         answer, broken = ModelAnswer(), ""
         try:
             async with self._clock.timeout(self._policy.no_event) as silence:
-                async for event in events(response.pieces()):
+                async for event in response.events():
                     answer.take(event)
                     self._clock.restart_timeout(silence, self._policy.no_event)
                     self._progress()
@@ -326,7 +321,7 @@ class BuiltinClient:
             if not answer.blocks:
                 raise _StreamUnusableError
             if broken and not answer.calls:
-                raise _GaveUpError(broken)
+                raise ClientGaveUpError(broken)
         return answer
 
     async def _refused(self, response: Response) -> _Failed:

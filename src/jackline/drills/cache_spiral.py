@@ -64,6 +64,51 @@ class Load:
     time_limit: float = 75 * MINUTE
     model: str = OPUS
 
+    def figures(
+        self, ledger: RequestLedger, records: list[AgentRecord], seconds: float
+    ) -> SpiralFigures:
+        """The figures of one side, compared with the same answers when every cache is warm.
+
+        Then each token is written to the cache once, and read afterwards.
+        """
+        conversations: dict[str, list[LedgerEntry]] = {}
+        for entry in ledger:
+            if entry.first_byte is not None:
+                conversations.setdefault(entry.session, []).append(entry)
+        warm_bill, limited_tokens, later_calls, hits = Bill(), 0, 0, 0
+        for answered in conversations.values():
+            first = answered[0]
+            fresh = first.input_tokens - self.shared
+            limited_tokens += fresh
+            warm_bill.add(
+                first.model, read=self.shared, written_5m=fresh, output=first.output_tokens
+            )
+            for before, entry in pairwise(answered):
+                fresh = entry.input_tokens - before.input_tokens
+                limited_tokens += fresh
+                later_calls += 1
+                hits += entry.cache_read_tokens >= _HIT * before.input_tokens
+                read, output = before.input_tokens, entry.output_tokens
+                warm_bill.add(entry.model, read=read, written_5m=fresh, output=output)
+        finished = sum(record.end is AgentEnd.FINISHED for record in records)
+        hits_percent = 100.0 * hits / later_calls if later_calls else 0.0
+        least = max(1.0, 60.0 * limited_tokens / self.per_minute - _BURST)
+        paid = ledger.bill().dollars
+        return SpiralFigures(
+            agents=len(records),
+            finished=finished,
+            requests=len(ledger),
+            left_behind=len(records) - finished,
+            deaths=sum(record.deaths for record in records),
+            minutes=round(seconds / MINUTE, 1),
+            slower_percent=round(100.0 * (seconds / least - 1.0), 1),
+            hits_percent=round(hits_percent, 1),
+            misses_percent=round(100.0 - hits_percent, 1),
+            dollars=round(paid, 2),
+            extra_percent=round(100.0 * (paid / warm_bill.dollars - 1.0), 1) if paid else 0.0,
+            refused=ledger.wasted,
+        )
+
 
 LOAD = Load()
 
@@ -137,51 +182,7 @@ class SpiralSide(ProgramSide):
         except TimeoutError:
             pass  # who is not done by now is counted as left behind
         records = [client.record for client in clients]
-        return figures_of(load, self.provider.ledger, records, self.clock.monotonic())
-
-
-def figures_of(
-    load: Load, ledger: RequestLedger, records: list[AgentRecord], seconds: float
-) -> SpiralFigures:
-    """The figures of one side, compared with the same answers when every cache is warm.
-
-    Then each token is written to the cache once, and read afterwards.
-    """
-    conversations: dict[str, list[LedgerEntry]] = {}
-    for entry in ledger:
-        if entry.first_byte is not None:
-            conversations.setdefault(entry.session, []).append(entry)
-    warm_bill, limited_tokens, later_calls, hits = Bill(), 0, 0, 0
-    for answered in conversations.values():
-        first = answered[0]
-        fresh = first.input_tokens - load.shared
-        limited_tokens += fresh
-        warm_bill.add(first.model, read=load.shared, written_5m=fresh, output=first.output_tokens)
-        for before, entry in pairwise(answered):
-            fresh = entry.input_tokens - before.input_tokens
-            limited_tokens += fresh
-            later_calls += 1
-            hits += entry.cache_read_tokens >= _HIT * before.input_tokens
-            read, output = before.input_tokens, entry.output_tokens
-            warm_bill.add(entry.model, read=read, written_5m=fresh, output=output)
-    finished = sum(record.end is AgentEnd.FINISHED for record in records)
-    hits_percent = 100.0 * hits / later_calls if later_calls else 0.0
-    least = max(1.0, 60.0 * limited_tokens / load.per_minute - _BURST)
-    paid = ledger.bill().dollars
-    return SpiralFigures(
-        agents=len(records),
-        finished=finished,
-        requests=len(ledger),
-        left_behind=len(records) - finished,
-        deaths=sum(record.deaths for record in records),
-        minutes=round(seconds / MINUTE, 1),
-        slower_percent=round(100.0 * (seconds / least - 1.0), 1),
-        hits_percent=round(hits_percent, 1),
-        misses_percent=round(100.0 - hits_percent, 1),
-        dollars=round(paid, 2),
-        extra_percent=round(100.0 * (paid / warm_bill.dollars - 1.0), 1) if paid else 0.0,
-        refused=ledger.wasted,
-    )
+        return load.figures(self.provider.ledger, records, self.clock.monotonic())
 
 
 def cache_spiral(load: Load = LOAD) -> Drill:

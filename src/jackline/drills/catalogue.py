@@ -35,7 +35,7 @@ from jackline.drills.subagent_wall import SUBAGENT_WALL, subagent_wall
 from jackline.errors import BadArgumentError, NothingFoundError
 from jackline.providers.settings import UpstreamKind
 from jackline.simulator.faults import Effect, Fault
-from jackline.simulator.limits import BucketSettings, ConcurrencySettings, Counts
+from jackline.simulator.limits import BucketSettings, ConcurrencyCap, Counts
 
 
 def all_drills(
@@ -239,7 +239,7 @@ def failover_drills(*, real_client: bool = False) -> tuple[Drill, ...]:
     bridge = BackupProvider(
         "bridge",
         buckets=(BucketSettings(Counts.REQUESTS, per_minute=40, burst_seconds=10),),
-        concurrency=ConcurrencySettings(3),
+        concurrency=ConcurrencyCap(3),
     )
     narrow = replace(
         _long_work("narrow_bridge", 10, (SONNET,), rounds=8, real_client=real_client),

@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
@@ -32,7 +31,7 @@ from jackline.drills.processes import stop
 from jackline.errors import UnreadableError
 from jackline.http1.responses import ResponseParser
 from jackline.programs import find_program
-from jackline.simulator.http_wire import reset
+from jackline.simulator.connection import reset
 
 LOOPBACK = "127.0.0.1"
 PROMPT = "TASK: have every part of this project reviewed, all at the same time."
@@ -60,6 +59,23 @@ class InstalledClaude:
         except (OSError, subprocess.SubprocessError):
             return None
         return cls(program, printed.split(maxsplit=1)[0]) if "Claude Code" in printed else None
+
+    @classmethod
+    def on_path(cls) -> Self | None:
+        """The client that a shell would start, or None."""
+        found = find_program("claude")
+        return None if found is None else cls.at(Path(found))
+
+    @classmethod
+    def named(cls, program: Path) -> Self:
+        """The client that the user named; UnreadableError if it does not run here."""
+        found = cls.at(program.absolute())
+        if found is None:
+            raise UnreadableError(
+                f"{program.absolute()} is not a Claude Code that can be run here",
+                hint="give its program with --claude PATH, or use --client builtin",
+            )
+        return found
 
     @staticmethod
     def environment(home: Path) -> dict[str, str]:
@@ -96,23 +112,6 @@ class InstalledClaude:
             await stop(process)
 
 
-def claude_on_path() -> InstalledClaude | None:
-    """The client that a shell would start, or None."""
-    found = find_program("claude")
-    return None if found is None else InstalledClaude.at(Path(found))
-
-
-def claude_at(program: Path) -> InstalledClaude:
-    """The client that was named."""
-    found = InstalledClaude.at(program.absolute())
-    if found is None:
-        raise UnreadableError(
-            f"{program.absolute()} is not a Claude Code that can be run here",
-            hint="give its program with --claude PATH, or use --client builtin",
-        )
-    return found
-
-
 class ProxiedError(NamedTuple):
     """The name of an error, and the real seconds since its request began."""
 
@@ -137,12 +136,7 @@ class CountingProxy:
         self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self._server.close()
         for task in self._tasks:
             task.cancel()

@@ -16,9 +16,10 @@ import re
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 from urllib.parse import urlsplit
 
+from jackline.dialects import EventSplitter, data_of
 from jackline.http1.responses import ResponseParser
 from jackline.simulator.client_request import ClientRequest
 
@@ -76,6 +77,16 @@ class Response:
         """The whole body."""
         return b"".join([piece async for piece in self.pieces()])
 
+    async def events(self) -> AsyncIterator[dict[str, Any]]:
+        """The events of a stream, without pings."""
+        splitter = EventSplitter()
+        async for piece in self.pieces():
+            for raw in splitter.feed(piece):
+                data = data_of(raw)
+                event = json.loads(data) if data else {}
+                if event and event.get("type") != "ping":
+                    yield event
+
 
 @asynccontextmanager
 async def posted(
@@ -107,6 +118,10 @@ async def posted(
             await writer.wait_closed()
 
 
+class ClientGaveUpError(Exception):
+    """A client has given up on its call, and its agent is lost; its user sees the text."""
+
+
 class ErrorEventError(Exception):
     """The stream had an error event; `kind` is the API's name of the error."""
 
@@ -124,6 +139,17 @@ class ModelAnswer:
     begun: bool = False
     _open: Block | None = None
     _parts: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_document(cls, raw: bytes) -> Self | None:
+        """The answer that came in one document, or None if this is no message."""
+        try:
+            document = json.loads(raw)
+        except ValueError:
+            return None
+        if not isinstance(document, dict) or not isinstance(document.get("content"), list):
+            return None
+        return cls(document["content"], document.get("stop_reason"), begun=True)
 
     @property
     def calls(self) -> list[Block]:
@@ -157,31 +183,6 @@ class ModelAnswer:
             self._open = None
         elif kind == "message_delta":
             self.stop_reason = event["delta"].get("stop_reason")
-
-
-def from_document(raw: bytes) -> ModelAnswer | None:
-    """The answer that came in one document, or None if this is no message."""
-    try:
-        document = json.loads(raw)
-    except ValueError:
-        return None
-    if not isinstance(document, dict) or not isinstance(document.get("content"), list):
-        return None
-    return ModelAnswer(document["content"], document.get("stop_reason"), begun=True)
-
-
-async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """The events of a stream, without pings."""
-    rest = b""
-    async for piece in pieces:
-        *whole, rest = (rest + piece).split(b"\n\n")
-        for lines in whole:
-            data = b"".join(
-                line[5:].strip() for line in lines.split(b"\n") if line.startswith(b"data:")
-            )
-            event = json.loads(data) if data else {}
-            if event and event.get("type") != "ping":
-                yield event
 
 
 def label_of(request: ClientRequest) -> str:

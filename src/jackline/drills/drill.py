@@ -35,7 +35,7 @@ from jackline.flows.store import run_store_url
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Fault
-from jackline.simulator.limits import BucketSettings, ConcurrencySettings
+from jackline.simulator.limits import BucketSettings, ConcurrencyCap
 from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say, ToolCall, long_answer
 from jackline.simulator.time_model import ServiceSettings
@@ -75,7 +75,7 @@ class BackupProvider:
     faults: tuple[Fault, ...] = ()
     """They begin together with those of the first provider."""
     buckets: tuple[BucketSettings, ...] = ()
-    concurrency: ConcurrencySettings | None = None
+    concurrency: ConcurrencyCap | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,16 @@ Rules: (1) both sides meet the same provider, replies and faults; (2) whatever i
 stopped, also when the drill is interrupted, and the figures so far can still be read; (3) in real
 time both sides of a crew run at once, in scaled time one after the other, because they would slow
 each other down; (4) each side of a program part has its own folder, deleted afterwards; a side
-that was cut off has no figures; (5) a stopped fleet leaves no task and no connection behind.
+that was cut off has no figures; (5) a stopped fleet leaves no task and no connection behind; (6) a
+result shows the bare side beside Jackline's, in text and in JSON the same figures.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,6 +47,22 @@ from jackline.simulator.time_model import seeded_random
 # The provider that both sides know.
 FIRST = "anthropic"
 _IDS_APART = 10_000
+SCHEMA = "jackline.drill/2"
+# Label, figure, whether it is left out where both sides have none.
+_ROWS = (
+    ("agents finished", "finished", False),
+    ("died", "died", False),
+    ("still at work at the end", "unfinished", True),
+    ("misled by half an answer", "misled", True),
+    ("errors that clients saw", "errors_seen", False),
+    ("requests to the provider", "requests", False),
+    ("of these wasted", "wasted", False),
+    ("sent into a known wall", "sent_into_the_wall", True),
+    ("seconds for unaffected siblings", "bystanders_took", True),
+    ("failed attempts, by the journal", "failed_attempts", True),
+    ("longest wait after a failure", "slowest_move", True),
+    ("seconds in all", "seconds", False),
+)
 
 
 class ClientFleet(Protocol):
@@ -132,6 +149,30 @@ class PartResult:
     jackline: Figures | ProgramFigures | None
     results: tuple[RequirementResult, ...]
 
+    def to_text(self) -> Iterable[str]:
+        """Both sides in lines for people."""
+        rows: Iterable[tuple[str, str, bool]] = _ROWS
+        if isinstance(self.part, ProgramPart):
+            own = ((label, figure, False) for label, figure in self.part.rows)
+            rows = (_ROWS[0], *own, ("requests to the provider", "requests", False))
+        yield f"  {self.part.name.replace('_', ' '):<34}{'bare':>10}{'jackline':>10}"
+        for label, figure, optional in rows:
+            values = []
+            for side in (self.bare, self.jackline):
+                value = None if side is None else getattr(side, figure)
+                if side is None or value is None:
+                    values.append("-")
+                elif figure == "finished":
+                    values.append(f"{value} of {side.agents}")
+                else:
+                    values.append(f"{value:,}" if isinstance(value, int) else f"{value:.4g}")
+            if not (optional and all(value in ("0", "-") for value in values)):
+                yield f"    {label:<32}{values[0]:>10}{values[1]:>10}"
+        for name, side in ((Side.BARE, self.bare), (Side.JACKLINE, self.jackline)):
+            died_of = side.died_of if isinstance(side, Figures) else {}
+            for text, count in list(died_of.items())[:2]:
+                yield f"    {name}: {count} died of: {text}"
+
 
 @dataclass(frozen=True, slots=True)
 class DrillResult:
@@ -148,6 +189,67 @@ class DrillResult:
         """Whether the drill was run to its end and every requirement is met."""
         met = [result.met for part in self.parts for result in part.results]
         return self.complete and bool(met) and all(met)
+
+    def to_json(self) -> dict[str, object]:
+        """The result as one document; figures of further parts are under the part's name."""
+        sides: dict[str, dict[str, object]] = {}
+        for side in Side:
+            sides[side.value] = {}
+            for number, part in enumerate(self.parts):
+                found = part.bare if side is Side.BARE else part.jackline
+                if found is not None:
+                    own = asdict(found)
+                    sides[side.value] |= own if number == 0 else {part.part.name: own}
+        requirements = [
+            {
+                "part": one.part,
+                "text": one.requirement.text,
+                "figure": one.requirement.figure,
+                "measured": one.measured,
+                "at_most": one.allowed,
+                "met": one.met,
+            }
+            for part in self.parts
+            for one in part.results
+        ]
+        return {
+            "schema": SCHEMA,
+            "drill": self.drill.name,
+            "passed": self.passed,
+            "complete": self.complete,
+            "client": self.client,
+            "speed": self.speed,
+            **sides,
+            "requirements": requirements,
+        }
+
+    def to_text(self) -> Iterable[str]:
+        """The result in lines for people."""
+        drill = self.drill
+        speed = "in real time" if self.speed == 1 else f"{self.speed:g} times as fast as real time"
+        yield f"{drill.name}: {drill.about}"
+        yield f"  with {self.client}, {speed}"
+        for part in self.parts:
+            yield ""
+            yield from part.to_text()
+            for one in part.results if self.complete else ():
+                missed = "" if one.met else f" ({one.measured:g}, at most {one.allowed:g})"
+                yield f"    {'ok  ' if one.met else 'MISS'}  {one.requirement.text}{missed}"
+        yield ""
+        if not self.complete:
+            yield f"{drill.name} was interrupted: this is what had happened by then."
+        else:
+            yield f"{drill.name}: {'passed' if self.passed else 'NOT passed'}."
+
+
+def all_as_json(results: Sequence[DrillResult], *, passed: bool) -> dict[str, object]:
+    """Several results as one document."""
+    return {
+        "schema": SCHEMA,
+        "drill": "all",
+        "passed": passed,
+        "drills": [result.to_json() for result in results],
+    }
 
 
 @dataclass(slots=True)

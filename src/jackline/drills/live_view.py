@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 from jackline.drills.drill_clock import DrillClock
 from jackline.errors import UsageError
@@ -52,6 +52,19 @@ class LiveView:
     state: Path | None = None
     """The state folder of the gateway that was opened last."""
 
+    @classmethod
+    def at(cls, port: int | None, progress: ProgressLine) -> Self:
+        """One at this port, or at a free one, until Ctrl-C."""
+        try:
+            with socket.create_server(("127.0.0.1", port or 0)) as probe:
+                found = int(probe.getsockname()[1])
+        except OSError as error:
+            raise UsageError(
+                f"port {port} cannot be used: {error.strerror or error}",
+                hint="name another one with --port, or leave it out to use a free one",
+            ) from error
+        return cls(found, progress)
+
     def opened(self, url: str, state: Path) -> None:
         """A gateway is open: print where to look."""
         if self.watching:
@@ -68,16 +81,3 @@ class LiveView:
 
 
 NOT_WATCHED = LiveView(watching=False)
-
-
-def live_view_at(port: int | None, progress: ProgressLine) -> LiveView:
-    """One at this port, or at a free one, until Ctrl-C."""
-    try:
-        with socket.create_server(("127.0.0.1", port or 0)) as probe:
-            found = int(probe.getsockname()[1])
-    except OSError as error:
-        raise UsageError(
-            f"port {port} cannot be used: {error.strerror or error}",
-            hint="name another one with --port, or leave it out to use a free one",
-        ) from error
-    return LiveView(found, progress)

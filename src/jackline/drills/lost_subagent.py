@@ -11,10 +11,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from jackline.agents.outcome import Ending, Outcome
-from jackline.drills.conversation import Block
+from jackline.agents.outcome import Ending
+from jackline.drills.conversation import Block, ClientGaveUpError
 from jackline.drills.drill import (
     MINUTE,
     Drill,
@@ -33,10 +32,9 @@ from jackline.drills.lost_subagent_flow import (
     Machine,
     set_up,
 )
-from jackline.drills.plain_program import GaveUpError, PlainAgent, each, tool
+from jackline.drills.plain_program import PlainAgent, each, tool
 from jackline.drills.processes import EndedProcess, Programs
-from jackline.errors import InternalError
-from jackline.flows.records import RunState, decode_outcome
+from jackline.flows.records import RunState
 from jackline.flows.store import open_run_store
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
@@ -99,7 +97,7 @@ class LostSide(ProgramSide):
             plain = PlainAgent(self.provider.url, self.clock, seeded_random(0))
             try:
                 answer = await plain.work(PROMPT, [tool("work", hour="integer")], each(work))
-            except GaveUpError:
+            except ClientGaveUpError:
                 # The process is gone, and with it what it knew of the machine.
                 self.provider.playing.clear_faults()
             else:
@@ -117,7 +115,7 @@ class LostSide(ProgramSide):
             first = await programs.ended(*process, "run", flow, arguments)
             run_id, wrong = await self._check_parked(first)
             second = await programs.ended(*process, "resume", run_id)
-        ended = _outcome(second)
+        ended = second.outcome()
         wrong += ended.terminated_by is not Ending.COMPLETION
         wrong += ended.tally.ok != 1
         wrong += ended.parked
@@ -125,7 +123,7 @@ class LostSide(ProgramSide):
 
     async def _check_parked(self, process: EndedProcess) -> tuple[str, int]:
         """The id of the run, and what a parked run must report or save, and did not."""
-        outcome, runs = _outcome(process), open_run_store(self.store_url)
+        outcome, runs = process.outcome(), open_run_store(self.store_url)
         try:
             (run,) = await runs.runs()
             notes = await runs.notes(run.run_id)
@@ -163,12 +161,6 @@ class LostSide(ProgramSide):
             misreported=misreported,
             started_by_hand=started_by_hand,
         )
-
-
-def _outcome(process: EndedProcess) -> Outcome[Any]:
-    if not process.printed:
-        raise InternalError(f"a process of the drill ended with {process.code}: {process.errors}")
-    return decode_outcome(process.printed.encode())
 
 
 LOST_SUBAGENT = Drill(

@@ -10,9 +10,10 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
-from jackline.drills.conversation import Block, ModelAnswer, from_document, posted
+from jackline.drills.conversation import Block, ClientGaveUpError, ModelAnswer, posted
 from jackline.drills.drill_clock import DrillClock
 
 # The SDK's own: two retries, half a second doubling up to eight, a Retry-After up to a minute.
@@ -28,20 +29,16 @@ UseTools: TypeAlias = Callable[[Sequence[Block]], Awaitable[list[Block]]]
 """Returns the results of all calls of one turn."""
 
 
-class GaveUpError(Exception):
-    """The SDK has raised, and the agent is lost."""
-
-
+@dataclass(frozen=True, slots=True)
 class PlainAgent:
     """One agent of such a program."""
 
-    def __init__(self, url: str, clock: DrillClock, draw: random.Random) -> None:
-        self._url = url
-        self._clock = clock
-        self._draw = draw
+    url: str
+    clock: DrillClock
+    draw: random.Random
 
     async def work(self, prompt: str, tools: Sequence[Block], use: UseTools) -> str:
-        """The model's final text; GaveUpError when the SDK raises."""
+        """The model's final text; ClientGaveUpError when the SDK raises."""
         messages: list[Block] = [{"role": "user", "content": prompt}]
         while True:
             answer = await self._ask(messages, tools)
@@ -60,9 +57,9 @@ class PlainAgent:
         raw = json.dumps(body).encode()
         for retry in range(RETRIES + 1):
             try:
-                async with posted(self._url, "/v1/messages", _HEADERS, raw) as response:
+                async with posted(self.url, "/v1/messages", _HEADERS, raw) as response:
                     document = await response.whole()
-                    answer = from_document(document) if response.status == 200 else None
+                    answer = ModelAnswer.from_document(document) if response.status == 200 else None
                     if answer is not None:
                         return answer
                     status, headers = response.status, response.headers
@@ -72,12 +69,12 @@ class PlainAgent:
             if headers.get("x-should-retry") in ("true", "false"):
                 retried = headers["x-should-retry"] == "true"
             if not retried or retry == RETRIES:
-                raise GaveUpError(f"status {status}")
-            wait = min(FIRST_WAIT * 2.0**retry, LONGEST_WAIT) * (1 - 0.25 * self._draw.random())
+                raise ClientGaveUpError(f"status {status}")
+            wait = min(FIRST_WAIT * 2.0**retry, LONGEST_WAIT) * (1 - 0.25 * self.draw.random())
             retry_after = headers.get("retry-after", "")
             if retry_after.isdigit() and 0 < int(retry_after) <= LONGEST_RETRY_AFTER:
                 wait = float(retry_after)
-            await self._clock.sleep(wait)
+            await self.clock.sleep(wait)
         raise AssertionError("the last round returns or raises")
 
 

@@ -15,9 +15,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from jackline.agents.outcome import Outcome
 from jackline.errors import InternalError
+from jackline.flows.records import decode_outcome
 
 _STOP_WAIT_S = 5.0
 # The share of kills that come while the process starts.
@@ -68,6 +70,12 @@ class EndedProcess:
     code: int
     printed: str
     errors: str
+
+    def outcome(self) -> Outcome[Any]:
+        """The outcome of a run that it has printed; InternalError when it printed nothing."""
+        if not self.printed:
+            raise InternalError(f"a process of the drill ended with {self.code}: {self.errors}")
+        return decode_outcome(self.printed.encode())
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
-from jackline.drills.conversation import Block
+from jackline.drills.conversation import Block, ClientGaveUpError
 from jackline.drills.drill import (
     MINUTE,
     ProgramFigures,
@@ -23,7 +23,7 @@ from jackline.drills.drill import (
     final_text,
 )
 from jackline.drills.evaluation import IN_FLIGHT_S, sent_into_the_wall
-from jackline.drills.plain_program import GaveUpError, PlainAgent, each, tool
+from jackline.drills.plain_program import PlainAgent, each, tool
 from jackline.flows.api import run
 from jackline.flows.authoring.calls import agent, parallel
 from jackline.flows.authoring.flow_definition import flow
@@ -134,7 +134,7 @@ class WallSide(ProgramSide):
         prompts = [plan.prompt for plan in crew(self.agents)]
         found = await asyncio.gather(*map(one, prompts), return_exceptions=True)
         for lost in found:
-            if isinstance(lost, BaseException) and not isinstance(lost, GaveUpError):
+            if isinstance(lost, BaseException) and not isinstance(lost, ClientGaveUpError):
                 raise lost
         return [text for text in found if isinstance(text, str)]
 

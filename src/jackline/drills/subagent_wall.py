@@ -194,6 +194,53 @@ class SubagentScript:
             return Say("Going on with them.", tuple(calls))
         return Say("All parts are back.")
 
+    def figures(self, entries: Sequence[LedgerEntry], lines: Sequence[str]) -> SubagentFigures:
+        """The figures of a side, from the ledger's entries and the lines of the steps."""
+        received = "\n".join(self.received)
+        finished = sum(final_text(label) in received for label in LABELS)
+        met = any(entry.wall for entry in entries)
+        turns = [
+            (*self.steps[entry.body_hash], entry.arrived)
+            for entry in entries
+            if entry.outcome is RequestOutcome.COMPLETED and entry.body_hash in self.steps
+        ]
+        until = self.wall.until if self.wall is not None and met else math.inf
+        spared = {label for label, step, arrived in turns if step == 1 and arrived < until}
+        return SubagentFigures(
+            agents=len(LABELS),
+            finished=finished,
+            requests=len(entries),
+            not_cut=len(spared & set(BEFORE_WALL)) if met else len(BEFORE_WALL),
+            left_behind=len(LABELS) - finished,
+            unreported=sum(not self._was_reported(label, received) for label in BEFORE_WALL),
+            taken_for_results=sum(
+                "limit · resets" in text and not marked and "not finish" not in text.lower()
+                for text, marked in self.results
+            ),
+            turns_repeated=len(turns) - len({(label, step) for label, step, _ in turns}),
+            steps_repeated=len(lines) - len(set(lines)),
+            steps_missing=len(LABELS) * STEPS - len(set(lines)),
+            sent_into_the_wall=sent_into_the_wall(entries, 1.0),
+        )
+
+    def _was_reported(self, label: str, received: str) -> bool:
+        """Whether the parent received what cut this agent off, until when, and how to resume it."""
+        if self.wall is None:
+            return False
+        minute = f"{datetime.fromtimestamp(self.wall.resets_at, UTC):%H:%M}"
+        agent = self.agents.get(label)
+        steps = r"(had finished 1 turns|may or may not have run)"
+        by_hook = (
+            rf"Sub-agent {agent} did not finish: terminated_by quota "
+            rf"[^)]*resets {minute}(:\d\d)? UTC\)"
+            rf'[^"]*{steps}[^"]*continue_from_task_id="{agent}"'
+        )
+        by_tool = (
+            rf'"{label}" did not complete: quota\..*It resets at \S+T{minute}\S+.*'
+            r'finished turns are \w+.*agent\(resume="'
+        )
+        return any(re.search(pattern, received, re.DOTALL) for pattern in (by_hook, by_tool))
+
 
 def _texts(value: object) -> Iterator[str]:
     """Every text of users and of results, but none of the model's own."""
@@ -263,7 +310,7 @@ class SubagentSide(ProgramSide):
             async with asyncio.timeout(_TIME_LIMIT_S):
                 await self.claude.run(arguments, self.folder / "project", environment)
         lines = self.lines(f"project/{STEP_LINES}")
-        return figures_of(self.script, list(self.provider.ledger), lines)
+        return self.script.figures(list(self.provider.ledger), lines)
 
     @asynccontextmanager
     async def _service(self) -> AsyncIterator[str]:
@@ -318,56 +365,6 @@ class SubagentSide(ProgramSide):
         )
         until = self.provider.add_fault(wall)
         return QuotaWall(self.provider.unix_time(until), until)
-
-
-def figures_of(
-    script: SubagentScript, entries: Sequence[LedgerEntry], lines: Sequence[str]
-) -> SubagentFigures:
-    """The figures of a side, from the ledger's entries and the lines of the steps."""
-    received = "\n".join(script.received)
-    finished = sum(final_text(label) in received for label in LABELS)
-    met = any(entry.wall for entry in entries)
-    turns = [
-        (*script.steps[entry.body_hash], entry.arrived)
-        for entry in entries
-        if entry.outcome is RequestOutcome.COMPLETED and entry.body_hash in script.steps
-    ]
-    until = script.wall.until if script.wall is not None and met else math.inf
-    spared = {label for label, step, arrived in turns if step == 1 and arrived < until}
-    return SubagentFigures(
-        agents=len(LABELS),
-        finished=finished,
-        requests=len(entries),
-        not_cut=len(spared & set(BEFORE_WALL)) if met else len(BEFORE_WALL),
-        left_behind=len(LABELS) - finished,
-        unreported=sum(not _was_reported(label, script, received) for label in BEFORE_WALL),
-        taken_for_results=sum(
-            "limit · resets" in text and not marked and "not finish" not in text.lower()
-            for text, marked in script.results
-        ),
-        turns_repeated=len(turns) - len({(label, step) for label, step, _ in turns}),
-        steps_repeated=len(lines) - len(set(lines)),
-        steps_missing=len(LABELS) * STEPS - len(set(lines)),
-        sent_into_the_wall=sent_into_the_wall(entries, 1.0),
-    )
-
-
-def _was_reported(label: str, script: SubagentScript, received: str) -> bool:
-    """Whether the parent received what cut this agent off, until when, and how to resume it."""
-    if script.wall is None:
-        return False
-    minute = f"{datetime.fromtimestamp(script.wall.resets_at, UTC):%H:%M}"
-    agent = script.agents.get(label)
-    steps = r"(had finished 1 turns|may or may not have run)"
-    by_hook = (
-        rf"Sub-agent {agent} did not finish: terminated_by quota [^)]*resets {minute}(:\d\d)? UTC\)"
-        rf'[^"]*{steps}[^"]*continue_from_task_id="{agent}"'
-    )
-    by_tool = (
-        rf'"{label}" did not complete: quota\..*It resets at \S+T{minute}\S+.*'
-        r'finished turns are \w+.*agent\(resume="'
-    )
-    return any(re.search(pattern, received, re.DOTALL) for pattern in (by_hook, by_tool))
 
 
 def subagent_wall(claude: InstalledClaude) -> Drill:

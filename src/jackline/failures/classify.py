@@ -15,23 +15,21 @@ import re
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from jackline.failures.evidence import FailureSignals, signals_of
+from jackline.failures.evidence import FailureSignals
 from jackline.failures.failure import Failure, Kind, Scope
 from jackline.failures.observation import Observation, Where
-from jackline.failures.resets import find_primary_reset, find_reset, find_wait
+from jackline.failures.resets import find_reset, find_wait
 from jackline.failures.rules import agents, hints, limits, outages, refusals
 from jackline.failures.rules.rule import KIND_DEFAULTS, FailureRule, Verdict
 from jackline.failures.waits import (
     LONGEST,
     SPEND_CAP_REASONS,
     UNIFIED,
-    announced_window,
+    SpentWindow,
     body_reset,
     body_wait,
-    codex_window,
     header_wait,
     span,
-    spent_window,
 )
 
 _TROUBLE = re.compile(
@@ -87,6 +85,47 @@ class _Decision:
     resets_at: datetime | None = None
     guess: bool = False
 
+    def reset(
+        self, signals: FailureSignals, wait: timedelta | None, now: datetime
+    ) -> datetime | None:
+        """When the window refills: an epoch is exact, but the text has the reader's zone.
+
+        None also for a time further ahead than any window lasts.
+        """
+        printed = find_reset(signals.prose, now, primary=self.verdict.kind is Kind.BILLING)
+        moment = self.resets_at or body_reset(signals.payload.numbers, now)
+        if moment is None:
+            moment = printed or (now + wait if wait is not None else None)
+        elif printed is not None and abs(span(moment, printed)) <= _ROUNDED:
+            moment = moment.astimezone(printed.tzinfo)
+        return None if moment is None or span(now, moment) > LONGEST else moment
+
+    def corrected(self, signals: FailureSignals, wait: timedelta | None) -> _Decision:
+        """Correct the verdict by how long, and whether at all, the source requests to wait."""
+        verdict = self.verdict
+        is_guess = verdict.kind is Kind.SERVER_THROTTLE and self.guess
+        is_long = wait is not None and wait > _LONGEST_BURST
+        if is_long and (verdict.kind is Kind.RATE_LIMIT or is_guess):
+            sub = "daily" if wait is not None and wait >= timedelta(hours=12) else "unknown_window"
+            return _Decision(
+                Verdict(Kind.ACCOUNT_QUOTA, sub, verdict.scope),
+                (*self.evidence, f"asks to wait {wait}: a window, not a burst"),
+                self.resets_at,
+            )
+        if verdict.sub == "unknown_window" and self.resets_at is None:
+            # The smallest window that a wait of this length fits into.
+            if wait is None or wait <= timedelta(hours=24):
+                return self
+            window = "weekly" if wait <= timedelta(days=7.5) else "monthly"
+            return replace(self, verdict=replace(verdict, sub=window))
+        if signals.headers.get("x-should-retry") == "false" and KIND_DEFAULTS[verdict.kind][1]:
+            return _Decision(
+                replace(verdict, retry_same=False, sub=verdict.sub or "declined"),
+                (*self.evidence, "x-should-retry: false"),
+                self.resets_at,
+            )
+        return self
+
 
 _FINE = _Decision(Verdict(Kind.NOT_A_FAILURE), ("a complete answer",))
 
@@ -95,14 +134,14 @@ def classify(observation: Observation, *, now: datetime) -> Failure:
     """What `observation` means; the zone of `now` is the host's, for texts without a zone."""
     if now.tzinfo is None:
         raise ValueError("classify needs an aware now: its zone is the host's")
-    signals = signals_of(observation)
+    signals = FailureSignals.of(observation)
     waits = (
         header_wait(signals.headers, now),
         body_wait(signals.payload.numbers, now),
         find_wait(signals.prose),
     )
     wait = max((each for each in waits if each is not None), default=None)
-    decision = _corrected(_decide(observation, signals, now), signals, wait)
+    decision = _decide(observation, signals, now).corrected(signals, wait)
     verdict = decision.verdict
     scope, retry_same, failover_helps = KIND_DEFAULTS[verdict.kind]
     parks = verdict.kind in _PARKS
@@ -111,7 +150,7 @@ def classify(observation: Observation, *, now: datetime) -> Failure:
     if verdict.failover_helps is not None:
         failover_helps = verdict.failover_helps
     status = () if signals.status is None else (f"status {signals.status}",)
-    resets_at = _reset(decision, signals, wait, now) if parks else None
+    resets_at = decision.reset(signals, wait, now) if parks else None
     is_duration = wait is not None and resets_at is not None and resets_at - now == wait
     return Failure(
         kind=verdict.kind,
@@ -246,7 +285,7 @@ def _by_headers(signals: FailureSignals, now: datetime) -> _Decision | None:
     headers = signals.headers
     reason = headers.get(f"{UNIFIED}overage-disabled-reason", "")
     if reason in SPEND_CAP_REASONS or headers.get(f"{UNIFIED}overage-daily-cap-paused") == "true":
-        window = spent_window(headers, now)
+        window = SpentWindow.of_subscription(headers, now)
         return _Decision(
             Verdict(Kind.BILLING, "spend_cap"),
             (f"{UNIFIED}overage-disabled-reason: {reason}",),
@@ -256,11 +295,11 @@ def _by_headers(signals: FailureSignals, now: datetime) -> _Decision | None:
         return _Decision(
             Verdict(Kind.SERVER_THROTTLE, "limit_check"), (f"{UNIFIED}…: fetch_error",)
         )
-    window = spent_window(headers, now) if signals.status in (None, 429) else None
+    window = SpentWindow.of_subscription(headers, now) if signals.status in (None, 429) else None
     window = (
         window
-        or codex_window(headers, now)
-        or announced_window(signals.codes, signals.payload.numbers, now)
+        or SpentWindow.of_codex(headers, now)
+        or SpentWindow.of_event(signals.codes, signals.payload.numbers, now)
     )
     if window is None or _by_rules((limits.BILLING,), signals) is not None:
         return None
@@ -336,47 +375,3 @@ def _verdict_without_status(signals: FailureSignals) -> Verdict:
     if signals.where is Where.EXCEPTION:
         return Verdict(Kind.TOOL_ERROR, "unrecognised", Scope.CLIENT)
     return Verdict(Kind.NOT_A_FAILURE, "unrecognised")
-
-
-def _corrected(decision: _Decision, signals: FailureSignals, wait: timedelta | None) -> _Decision:
-    """Correct the verdict by how long, and whether at all, the source requests to wait."""
-    verdict = decision.verdict
-    is_guess = verdict.kind is Kind.SERVER_THROTTLE and decision.guess
-    is_long = wait is not None and wait > _LONGEST_BURST
-    if is_long and (verdict.kind is Kind.RATE_LIMIT or is_guess):
-        sub = "daily" if wait is not None and wait >= timedelta(hours=12) else "unknown_window"
-        return _Decision(
-            Verdict(Kind.ACCOUNT_QUOTA, sub, verdict.scope),
-            (*decision.evidence, f"asks to wait {wait}: a window, not a burst"),
-            decision.resets_at,
-        )
-    if verdict.sub == "unknown_window" and decision.resets_at is None:
-        # The smallest window that a wait of this length fits into.
-        if wait is None or wait <= timedelta(hours=24):
-            return decision
-        window = "weekly" if wait <= timedelta(days=7.5) else "monthly"
-        return replace(decision, verdict=replace(verdict, sub=window))
-    if signals.headers.get("x-should-retry") == "false" and KIND_DEFAULTS[verdict.kind][1]:
-        return _Decision(
-            replace(verdict, retry_same=False, sub=verdict.sub or "declined"),
-            (*decision.evidence, "x-should-retry: false"),
-            decision.resets_at,
-        )
-    return decision
-
-
-def _reset(
-    decision: _Decision, signals: FailureSignals, wait: timedelta | None, now: datetime
-) -> datetime | None:
-    """When the window refills: an epoch is exact, but the text has the reader's zone.
-
-    None also for a time further ahead than any window lasts.
-    """
-    find = find_primary_reset if decision.verdict.kind is Kind.BILLING else find_reset
-    printed = find(signals.prose, now)
-    moment = decision.resets_at or body_reset(signals.payload.numbers, now)
-    if moment is None:
-        moment = printed or (now + wait if wait is not None else None)
-    elif printed is not None and abs(span(moment, printed)) <= _ROUNDED:
-        moment = moment.astimezone(printed.tzinfo)
-    return None if moment is None or span(now, moment) > LONGEST else moment

@@ -6,8 +6,6 @@ JSON inside strings, one-element arrays and event streams are unwrapped; (4) of 
 whole chain of causes is used, loops cut; nothing is imported to recognise a class, names are
 enough; (5) everything is folded once, here; (6) the status is the innermost that is known, because
 bridges wrap a 429 in a 400 or a 200; (7) nothing is decided here.
-Not here: what the evidence means (rules/), folding (wording.py), exceptions of other programs,
-which arrive as text.
 """
 
 from __future__ import annotations
@@ -36,82 +34,26 @@ _MAX_CAUSES = 20
 # Of a stream that is no JSON the beginning and the end are used: how it ends matters most.
 _HALF_STREAM = 1 << 19
 
-_CODE_KEYS = frozenset(
-    {
-        "type",
-        "code",
-        "status",
-        "reason",
-        "error_code",
-        "errorcode",
-        "error_type",
-        "__type",
-        "name",
-        "subtype",
-        "terminal_reason",
-        "stop_reason",
-        "finish_reason",
-        "finishreason",
-        "blockreason",
-        "quotaid",
-        "error_name",
-        "error",
-        "exception_type",
-        "limit_source",
-        "stopreason",
-        ":exception-type",
-        "category",
-        "errortype",
-        "apierrortype",
-        "apierrorcode",
-        "ratelimittype",
-    }
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_CODE_KEYS = _words(
+    "type code status reason error_code errorcode error_type __type name subtype"
+    " terminal_reason stop_reason finish_reason finishreason blockreason quotaid error_name"
+    " error exception_type limit_source stopreason :exception-type category errortype"
+    " apierrortype apierrorcode ratelimittype"
 )
-_MESSAGE_KEYS = frozenset(
-    {
-        "message",
-        "detail",
-        "details",
-        "raw",
-        "title",
-        "errormessage",
-        "error_description",
-        "result",
-        "errors",
-        "explanation",
-        "error",
-        "msg",
-        "description",
-        "reason",
-        "error_message",
-        "originalmessage",
-        "quotametric",
-        "text",
-        "content",
-    }
+_MESSAGE_KEYS = _words(
+    "message detail details raw title errormessage error_description result errors"
+    " explanation error msg description reason error_message originalmessage quotametric text"
+    " content"
 )
-_NUMBER_KEYS = frozenset(
-    {
-        "retry_after",
-        "retryafter",
-        "retry_after_seconds",
-        "retrydelay",
-        "resets_at",
-        "resetsat",
-        "resets_in_seconds",
-        "status",
-        "code",
-        "httpstatuscode",
-        "statuscode",
-        "status_code",
-        "api_error_status",
-        "apierrorstatus",
-        "http_status",
-        "originalstatuscode",
-        "error_status",
-        "quota_limit_value",
-        "quotavalue",
-    }
+_NUMBER_KEYS = _words(
+    "retry_after retryafter retry_after_seconds retrydelay resets_at resetsat"
+    " resets_in_seconds status code httpstatuscode statuscode status_code api_error_status"
+    " apierrorstatus http_status originalstatuscode error_status quota_limit_value quotavalue"
 )
 # Below these keys is the output of a model or a tool; quoting an error is not having one.
 _OUTPUT_KEYS = frozenset(
@@ -411,6 +353,41 @@ class FailureSignals:
     prose: str
     body_seen: bool
 
+    @classmethod
+    def of(cls, observation: Observation) -> FailureSignals:
+        """The evidence in `observation`."""
+        headers = {
+            str(name).lower(): str(value).strip()
+            for name, value in observation.headers.items()
+            if len(value) <= _LONGEST_HEADER
+        }
+        payload = Payload()
+        payload.add(observation.text)
+        if observation.exception is not None:
+            payload.add(describe(observation.exception))
+        payload.add(observation.body)
+        prose = fold(" · ".join(dict.fromkeys(payload.messages)))
+        if len(prose) > 2 * _EITHER_END:
+            prose = f"{prose[:_EITHER_END]} {prose[-_EITHER_END:]}"
+        text = prose.lower()
+        codes = {code for code in payload.codes if code}
+        codes.update(_EXCEPTION_NAME.findall(text[:4000]))
+        if "x-amzn-errortype" in headers:
+            codes.add(headers["x-amzn-errortype"].split(":", 1)[0].lower())
+        outer = observation.status
+        return cls(
+            where=observation.where,
+            provider=(observation.provider or "").lower(),
+            status=_status(outer, payload, text),
+            outer_status=outer,
+            headers=headers,
+            payload=payload,
+            codes=frozenset(codes),
+            text=text,
+            prose=prose,
+            body_seen=observation.body is not None,
+        )
+
     @property
     def failed_status(self) -> bool:
         """Whether the request failed by its status alone."""
@@ -420,41 +397,6 @@ class FailureSignals:
     def succeeded(self) -> bool:
         """Whether the answer itself has a status of success."""
         return self.outer_status is not None and 200 <= self.outer_status < 300
-
-
-def signals_of(observation: Observation) -> FailureSignals:
-    """The evidence in `observation`."""
-    headers = {
-        str(name).lower(): str(value).strip()
-        for name, value in observation.headers.items()
-        if len(value) <= _LONGEST_HEADER
-    }
-    payload = Payload()
-    payload.add(observation.text)
-    if observation.exception is not None:
-        payload.add(describe(observation.exception))
-    payload.add(observation.body)
-    prose = fold(" · ".join(dict.fromkeys(payload.messages)))
-    if len(prose) > 2 * _EITHER_END:
-        prose = f"{prose[:_EITHER_END]} {prose[-_EITHER_END:]}"
-    text = prose.lower()
-    codes = {code for code in payload.codes if code}
-    codes.update(_EXCEPTION_NAME.findall(text[:4000]))
-    if "x-amzn-errortype" in headers:
-        codes.add(headers["x-amzn-errortype"].split(":", 1)[0].lower())
-    outer = observation.status
-    return FailureSignals(
-        where=observation.where,
-        provider=(observation.provider or "").lower(),
-        status=_status(outer, payload, text),
-        outer_status=outer,
-        headers=headers,
-        payload=payload,
-        codes=frozenset(codes),
-        text=text,
-        prose=prose,
-        body_seen=observation.body is not None,
-    )
 
 
 def _status(outer: int | None, payload: Payload, text: str) -> int | None:

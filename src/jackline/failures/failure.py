@@ -1,8 +1,6 @@
 """What went wrong, in one value that every other package can act on.
 
 Rules: (1) a `Failure` is made only by `classify`; (2) quota and billing are never `retry_same`.
-Not here: how a failure is recognised (classify.py), how it is explained to a person
-(sentences.py).
 """
 
 from __future__ import annotations

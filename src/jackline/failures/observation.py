@@ -3,8 +3,6 @@
 Rules: (1) building an observation never raises and interprets nothing; anything may be missing;
 (2) a pasted text is never refused; (3) a JSON object that is not an observation is refused with
 the reason, so that a script can find the wrong line.
-Not here: parsing the payload (evidence.py), deciding (classify.py), reading files and standard
-input (cli/).
 """
 
 from __future__ import annotations
@@ -69,14 +67,78 @@ class Observation:
         return cls(Where.SSE, provider, 200, {}, body)
 
     @classmethod
-    def of_exception(cls, exception: BaseException, *, provider: str | None = None) -> Observation:
+    def of_exception(cls, exception: BaseException) -> Observation:
         """An exception raised in this process."""
-        return cls(Where.EXCEPTION, provider, exception=exception)
+        return cls(Where.EXCEPTION, exception=exception)
 
     @classmethod
     def of_text(cls, text: str) -> Observation:
         """What a program printed, or what a person pasted."""
         return cls(Where.CLI_TEXT, text=text)
+
+    @classmethod
+    def from_paste(
+        cls, text: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
+    ) -> Observation:
+        """From anything pasted: a sentence, a JSON error, `curl -i` output, a stream."""
+        response = _RESPONSE_HEAD.match(text)
+        if response is not None:
+            head, _, body = text[response.end() :].replace("\r\n", "\n").partition("\n\n")
+            pairs = (line.partition(":") for line in head.splitlines())
+            found = {name.strip().lower(): value.strip() for name, mark, value in pairs if mark}
+            return cls.of_response(int(response[1]), found, body)
+        if text.lstrip().startswith(("event:", "data:")):
+            return cls(Where.SSE, None, status or 200, headers or {}, text)
+        try:
+            document: Json = msgspec.json.decode(text.strip())
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
+            document = None
+        if (
+            isinstance(document, dict)
+            and "where" in document
+            and document.keys() & {"body", "text"}
+        ):
+            return cls.from_json(document)
+        if isinstance(document, dict) and document.keys() & _TRANSCRIPT_KEYS:
+            return cls(Where.TRANSCRIPT, None, status, headers or {}, document)
+        if isinstance(document, dict | list):
+            return cls(Where.HTTP, None, status, headers or {}, document)
+        return cls(Where.CLI_TEXT, None, status, headers or {}, text=text)
+
+    @classmethod
+    def from_json(cls, document: Json) -> Observation:
+        """An observation from an object with the documented fields; others are ignored."""
+        if not isinstance(document, dict):
+            raise _bad("an observation is a JSON object")
+        fields = {key: document.get(key) for key in _FIELDS}
+        where = fields["where"]
+        if not isinstance(where, str) or where not in list(Where):
+            raise _bad(f"`where` has to be one of {', '.join(Where)}")
+        provider, text = fields["provider"], fields["text"]
+        if not isinstance(provider, str | None) or not isinstance(text, str | None):
+            raise _bad("`provider` and `text` have to be strings or null")
+        status, headers = fields["status"], fields["headers"]
+        if isinstance(status, bool) or not isinstance(status, int | str | None):
+            raise _bad("`status` has to be a whole number or null")
+        if isinstance(status, str) and not (status.isdecimal() and len(status) <= _MOST_DIGITS):
+            raise _bad("`status` has to be a whole number or null")
+        if not isinstance(headers, dict | None):
+            raise _bad("`headers` has to be an object or null")
+        joined = {
+            name: ", ".join(map(str, each)) if isinstance(each, list) else str(each)
+            for name, each in (headers or {}).items()
+        }
+        number = None if status is None else int(status)
+        return cls(Where(where), provider, number, joined, fields["body"], text)
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Observation:
+        """An observation from one line of JSON."""
+        try:
+            document: Json = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise _bad(f"not JSON: {error}") from error
+        return cls.from_json(document)
 
 
 # int() raises for thousands of digits.
@@ -86,66 +148,6 @@ _TRANSCRIPT_KEYS = frozenset(
     {"isApiErrorMessage", "is_error", "sessionId", "session_id", "subtype"}
 )
 _RESPONSE_HEAD = re.compile(r"\s*HTTP/[\d.]{1,3} (\d{3})[^\n]{0,100}\n")
-
-
-def from_paste(
-    text: str, *, status: int | None = None, headers: Mapping[str, str] | None = None
-) -> Observation:
-    """An observation from anything pasted: a sentence, a JSON error, `curl -i` output, a stream."""
-    response = _RESPONSE_HEAD.match(text)
-    if response is not None:
-        head, _, body = text[response.end() :].replace("\r\n", "\n").partition("\n\n")
-        pairs = (line.partition(":") for line in head.splitlines())
-        found = {name.strip().lower(): value.strip() for name, mark, value in pairs if mark}
-        return Observation.of_response(int(response[1]), found, body)
-    if text.lstrip().startswith(("event:", "data:")):
-        return Observation(Where.SSE, None, status or 200, headers or {}, text)
-    try:
-        document: Json = msgspec.json.decode(text.strip())
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        document = None
-    if isinstance(document, dict) and "where" in document and document.keys() & {"body", "text"}:
-        return from_json(document)
-    if isinstance(document, dict) and document.keys() & _TRANSCRIPT_KEYS:
-        return Observation(Where.TRANSCRIPT, None, status, headers or {}, document)
-    if isinstance(document, dict | list):
-        return Observation(Where.HTTP, None, status, headers or {}, document)
-    return Observation(Where.CLI_TEXT, None, status, headers or {}, text=text)
-
-
-def from_json(document: Json) -> Observation:
-    """An observation from an object with the documented fields; others are ignored."""
-    if not isinstance(document, dict):
-        raise _bad("an observation is a JSON object")
-    fields = {key: document.get(key) for key in _FIELDS}
-    where = fields["where"]
-    if not isinstance(where, str) or where not in list(Where):
-        raise _bad(f"`where` has to be one of {', '.join(Where)}")
-    provider, text = fields["provider"], fields["text"]
-    if not isinstance(provider, str | None) or not isinstance(text, str | None):
-        raise _bad("`provider` and `text` have to be strings or null")
-    status, headers = fields["status"], fields["headers"]
-    if isinstance(status, bool) or not isinstance(status, int | str | None):
-        raise _bad("`status` has to be a whole number or null")
-    if isinstance(status, str) and not (status.isdecimal() and len(status) <= _MOST_DIGITS):
-        raise _bad("`status` has to be a whole number or null")
-    if not isinstance(headers, dict | None):
-        raise _bad("`headers` has to be an object or null")
-    joined = {
-        name: ", ".join(map(str, each)) if isinstance(each, list) else str(each)
-        for name, each in (headers or {}).items()
-    }
-    number = None if status is None else int(status)
-    return Observation(Where(where), provider, number, joined, fields["body"], text)
-
-
-def from_line(line: bytes) -> Observation:
-    """An observation from one line of JSON."""
-    try:
-        document: Json = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise _bad(f"not JSON: {error}") from error
-    return from_json(document)
 
 
 def _bad(message: str) -> BadArgumentError:

@@ -195,18 +195,17 @@ _OWN_RETRY = rf"(?i)\bretrying (?:in|after) (?P<duration>{PHRASE})?[^·)]{{0,20}
 _LONGEST_OWN_WAIT = timedelta(seconds=60)
 
 
-def find_reset(text: str, now: datetime) -> datetime | None:
-    """The moment at which the limit ends by `text`, or None."""
+def find_reset(text: str, now: datetime, *, primary: bool = False) -> datetime | None:
+    """The moment at which the limit ends by `text`, or None.
+
+    With `primary` the resets of limits that do not block are left out.
+    """
+    text = compiled(_SECONDARY).sub(" ", text) if primary else text
     pipe = compiled(_PIPE).search(text)
     if pipe is not None:
         return read_epoch(pipe[1], now)
     text = compiled(_OWN_RETRY).sub(_vendor_wait, text)
     return _find(compiled(_SECONDARY).sub(" ", text), now) or _find(text, now)
-
-
-def find_primary_reset(text: str, now: datetime) -> datetime | None:
-    """As `find_reset`, but without the resets of limits that do not block."""
-    return find_reset(compiled(_SECONDARY).sub(" ", text), now)
 
 
 def find_wait(text: str) -> timedelta | None:
@@ -238,87 +237,92 @@ def _duration_after(text: str, position: int) -> timedelta | None:
     return None if match is None else read_phrase(match["duration"])
 
 
+class _PrintedTime:
+    """A date or a clock as it was printed, by the names of its parts."""
+
+    def __init__(self, match: re.Match[str], now: datetime) -> None:
+        self._parts: dict[str, str | None] = match.groupdict()
+        self._now = now
+
+    def dated(self) -> datetime | None:
+        """The nearest such date."""
+        name, day = self._parts.get("name"), int(self._parts.get("day") or 0) or None
+        if name is not None:
+            month = month_number(name)
+        elif self._parts.get("month") is not None:
+            month = int(self._parts["month"] or 0)
+        else:
+            day, month = int(self._parts["first"] or 0), int(self._parts["second_"] or 0)
+            # Slashes with an am/pm clock are American; everyone else writes the day first.
+            american = self._parts["mark"] == "/" and (
+                self._parts.get("half") is not None or month > 12
+            )
+            if american and day <= 12:
+                day, month = month, day
+        if day is None or month is None:
+            return None
+        zone = self._zone()
+        clock = self._clock() or (0, 0, 0)
+        year = self._parts.get("year")
+        here = self._now.astimezone(zone)
+        years = [int(year)] if year else [here.year - 1, here.year, here.year + 1]
+        moments = []
+        for each in years:
+            # Some days are not in every year.
+            with suppress(ValueError):
+                moments.append(datetime(each, month, day, *clock, tzinfo=zone))
+        return min(moments, key=lambda moment: abs(span(self._now, moment)), default=None)
+
+    def next_occurrence(self) -> datetime | None:
+        """The next time of this clock, on this weekday if there is one."""
+        clock = self._clock()
+        if clock is None:
+            return None
+        zone = self._zone()
+        today = self._now.astimezone(zone).date()
+        weekday = self._parts.get("weekday")
+        wanted = None if weekday is None else _WEEKDAYS.index(weekday.lower())
+        is_exact = wanted is not None or self._parts.get("second")
+        for days in range(-1 if wanted is None else 0, 9):
+            date = today + timedelta(days=days)
+            moment = datetime(date.year, date.month, date.day, *clock, tzinfo=zone)
+            is_next = span(self._now, moment) > (timedelta(0) if is_exact else -_JUST_PASSED)
+            if is_next and wanted in (None, date.weekday()):
+                return moment
+        return None
+
+    def _clock(self) -> tuple[int, int, int] | None:
+        if self._parts.get("hour") is None:
+            return None
+        hour, minute = int(self._parts["hour"] or 0), int(self._parts.get("minute") or 0)
+        second = int(self._parts.get("second") or 0)
+        half = (self._parts.get("half") or "").lower()
+        if half and not 1 <= hour <= 12:
+            return None
+        if half:
+            hour = hour % 12 + (12 if half.startswith("p") else 0)
+        if hour > 24 or minute > 59 or second > 59:
+            return None
+        return hour % 24, minute, second
+
+    def _zone(self) -> tzinfo:
+        host = self._now.tzinfo
+        if host is None:
+            raise ValueError("now must be aware")
+        name = self._parts.get("zone")
+        return (read_zone(name) if name else None) or host
+
+
 def _moment_at(text: str, position: int, now: datetime) -> datetime | None:
     for form in _FORMS:
         match = compiled(form).match(text, position)
-        moment = None if match is None else _dated(match.groupdict(), now)
+        moment = None if match is None else _PrintedTime(match, now).dated()
         if moment is not None:
             return moment
     weekday = compiled(_WEEKDAY_CLOCK).match(text, position)
     if weekday is not None:
-        return _next_occurrence(weekday.groupdict(), now)
+        return _PrintedTime(weekday, now).next_occurrence()
     clock = compiled(_CLOCK_ONLY).match(text, position)
     if clock is None or not (clock["half"] or clock["minute"] or clock["zone"]):
         return None
-    return _next_occurrence(clock.groupdict(), now)
-
-
-def _dated(parts: dict[str, str | None], now: datetime) -> datetime | None:
-    day, month = _day_and_month(parts)
-    if day is None or month is None:
-        return None
-    zone = _zone_of(parts, now)
-    clock = _clock_of(parts) or (0, 0, 0)
-    year = parts.get("year")
-    here = now.astimezone(zone)
-    years = [int(year)] if year else [here.year - 1, here.year, here.year + 1]
-    moments = []
-    for each in years:
-        # Some days are not in every year.
-        with suppress(ValueError):
-            moments.append(datetime(each, month, day, *clock, tzinfo=zone))
-    return min(moments, key=lambda moment: abs(span(now, moment)), default=None)
-
-
-def _day_and_month(parts: dict[str, str | None]) -> tuple[int | None, int | None]:
-    name, day = parts.get("name"), parts.get("day")
-    if name is not None:
-        return int(day or 0) or None, month_number(name)
-    if parts.get("month") is not None:
-        return int(day or 0) or None, int(parts["month"] or 0)
-    first, second = int(parts["first"] or 0), int(parts["second_"] or 0)
-    # Slashes with an am/pm clock are American; everyone else writes the day first.
-    american = parts["mark"] == "/" and (parts.get("half") is not None or second > 12)
-    return (second, first) if american and first <= 12 else (first, second)
-
-
-def _clock_of(parts: dict[str, str | None]) -> tuple[int, int, int] | None:
-    if parts.get("hour") is None:
-        return None
-    hour, minute = int(parts["hour"] or 0), int(parts.get("minute") or 0)
-    second = int(parts.get("second") or 0)
-    half = (parts.get("half") or "").lower()
-    if half and not 1 <= hour <= 12:
-        return None
-    if half:
-        hour = hour % 12 + (12 if half.startswith("p") else 0)
-    if hour > 24 or minute > 59 or second > 59:
-        return None
-    return hour % 24, minute, second
-
-
-def _zone_of(parts: dict[str, str | None], now: datetime) -> tzinfo:
-    host = now.tzinfo
-    if host is None:
-        raise ValueError("now must be aware")
-    name = parts.get("zone")
-    return (read_zone(name) if name else None) or host
-
-
-def _next_occurrence(parts: dict[str, str | None], now: datetime) -> datetime | None:
-    """The next time of this clock, on this weekday if there is one."""
-    clock = _clock_of(parts)
-    if clock is None:
-        return None
-    zone = _zone_of(parts, now)
-    today = now.astimezone(zone).date()
-    weekday = parts.get("weekday")
-    wanted = None if weekday is None else _WEEKDAYS.index(weekday.lower())
-    is_exact = wanted is not None or parts.get("second")
-    for days in range(-1 if wanted is None else 0, 9):
-        date = today + timedelta(days=days)
-        moment = datetime(date.year, date.month, date.day, *clock, tzinfo=zone)
-        is_next = span(now, moment) > (timedelta(0) if is_exact else -_JUST_PASSED)
-        if is_next and wanted in (None, date.weekday()):
-            return moment
-    return None
+    return _PrintedTime(clock, now).next_occurrence()

@@ -2,7 +2,6 @@
 
 Rules: (1) every kind has a name, a cause and an advice; a test checks all three; (2) times are
 shown in the zone of the text or the host, and in UTC; (3) nothing here decides anything.
-Not here: recognising failures (classify.py), reports of whole runs (autopsy/).
 """
 
 from __future__ import annotations

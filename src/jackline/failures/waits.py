@@ -5,7 +5,6 @@ has a window longer than a month: a wait longer than `LONGEST` is no wait, and a
 is not known; (3) total: no text raises, also not a date at the end of the calendar; (4) headers
 have lower-case names; the longest of several waits counts, so a longer Retry-After never shortens
 the wait; (5) on an answer that succeeded, limit headers are information, not failures.
-Not here: reset times in texts (resets.py), what follows from a limit (rules/limits.py).
 """
 
 from __future__ import annotations
@@ -155,52 +154,54 @@ class SpentWindow:
     resets_at: datetime | None
     signal: str
 
+    @classmethod
+    def of_subscription(cls, headers: Mapping[str, str], now: datetime) -> SpentWindow | None:
+        """The subscription window that refused the request, as far as the headers name one."""
+        claim = headers.get(f"{UNIFIED}representative-claim", "")
+        status = headers.get(f"{UNIFIED}status", "")
+        overage = headers.get(f"{UNIFIED}overage-status", "")
+        rejected = []
+        for name in ("7d_oi", "7d", "5h"):
+            used = read_phrase(f"{headers.get(f'{UNIFIED}{name}-utilization', '')}s")
+            is_full = used is not None and used >= timedelta(seconds=1)
+            if is_full or headers.get(f"{UNIFIED}{name}-status") == "rejected":
+                rejected.append(name)
+        if not (claim or overage or status == "rejected" or rejected):
+            return None
+        if not claim and rejected:
+            claim = rejected[0]
+        sub, window = _CLAIMS.get(claim, ("session", "5h"))
+        resets = _first_epoch(
+            headers, now, f"{UNIFIED}reset", f"{UNIFIED}{window}-reset", f"{UNIFIED}overage-reset"
+        )
+        signal = (
+            f"{UNIFIED}representative-claim: {claim}" if claim else f"{UNIFIED}status: {status}"
+        )
+        return cls(sub, resets, signal)
 
-def spent_window(headers: Mapping[str, str], now: datetime) -> SpentWindow | None:
-    """The subscription window that refused the request, as far as the headers name one."""
-    claim = headers.get(f"{UNIFIED}representative-claim", "")
-    status = headers.get(f"{UNIFIED}status", "")
-    overage = headers.get(f"{UNIFIED}overage-status", "")
-    rejected = []
-    for name in ("7d_oi", "7d", "5h"):
-        used = read_phrase(f"{headers.get(f'{UNIFIED}{name}-utilization', '')}s")
-        is_full = used is not None and used >= timedelta(seconds=1)
-        if is_full or headers.get(f"{UNIFIED}{name}-status") == "rejected":
-            rejected.append(name)
-    if not (claim or overage or status == "rejected" or rejected):
+    @classmethod
+    def of_event(
+        cls, codes: Set[str], numbers: Mapping[str, str], now: datetime
+    ) -> SpentWindow | None:
+        """The window that a client's own `rate_limit_event` calls rejected."""
+        claim = next((code for code in _CLAIMS if code in codes), None)
+        if claim is None or "rejected" not in codes:
+            return None
+        return cls(_CLAIMS[claim][0], body_reset(numbers, now), f"rate_limit_event: {claim}")
+
+    @classmethod
+    def of_codex(cls, headers: Mapping[str, str], now: datetime) -> SpentWindow | None:
+        """The ChatGPT-plan window that is used up, with its reset."""
+        for seat in ("primary", "secondary"):
+            prefix = f"x-codex-{seat}-"
+            used = read_phrase(f"{headers.get(f'{prefix}used-percent', '')}s")
+            if used is None or used < timedelta(seconds=100):
+                continue
+            minutes = headers.get(f"{prefix}window-minutes", "")
+            resets = _first_epoch(headers, now, f"{prefix}reset-at", f"{prefix}reset-after-seconds")
+            sub = {"300": "session", "10080": "weekly"}.get(minutes, "unknown_window")
+            return cls(sub, resets, f"{prefix}used-percent: 100")
         return None
-    if not claim and rejected:
-        claim = rejected[0]
-    sub, window = _CLAIMS.get(claim, ("session", "5h"))
-    resets = _first_epoch(
-        headers, now, f"{UNIFIED}reset", f"{UNIFIED}{window}-reset", f"{UNIFIED}overage-reset"
-    )
-    signal = f"{UNIFIED}representative-claim: {claim}" if claim else f"{UNIFIED}status: {status}"
-    return SpentWindow(sub, resets, signal)
-
-
-def announced_window(
-    codes: Set[str], numbers: Mapping[str, str], now: datetime
-) -> SpentWindow | None:
-    """The window that a client's own `rate_limit_event` calls rejected."""
-    claim = next((code for code in _CLAIMS if code in codes), None)
-    if claim is None or "rejected" not in codes:
-        return None
-    return SpentWindow(_CLAIMS[claim][0], body_reset(numbers, now), f"rate_limit_event: {claim}")
-
-
-def codex_window(headers: Mapping[str, str], now: datetime) -> SpentWindow | None:
-    """The ChatGPT-plan window that is used up, with its reset."""
-    for seat in ("primary", "secondary"):
-        prefix = f"x-codex-{seat}-"
-        used = read_phrase(f"{headers.get(f'{prefix}used-percent', '')}s")
-        if used is None or used < timedelta(seconds=100):
-            continue
-        minutes = headers.get(f"{prefix}window-minutes", "")
-        resets = _first_epoch(headers, now, f"{prefix}reset-at", f"{prefix}reset-after-seconds")
-        sub = {"300": "session", "10080": "weekly"}.get(minutes, "unknown_window")
-        return SpentWindow(sub, resets, f"{prefix}used-percent: 100")
-    return None
 
 
 def header_wait(headers: Mapping[str, str], now: datetime) -> timedelta | None:

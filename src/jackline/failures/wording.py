@@ -3,7 +3,6 @@
 Rules: (1) folding is linear and idempotent; (2) it removes form, never content: white space,
 quotes, dots, dashes, terminal colours and case; (3) a huge text is cut to its beginning and its
 end; (4) keys and tokens are redacted before a text is shown, and no more of it is searched.
-Not here: what any wording means (rules/).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def foreign(headers: Headers, listen: ListenSettings) -> str | None:
     if not _is_own(host, listen):
         return (
             f"{host} is not a name of this gateway, so requests for it are refused: a web page"
-            " could have sent them. Use 127.0.0.1 or localhost in the client's base URL; or, if"
+            " could have sent them. Use 127.0.0.1 in the client's base URL; or, if"
             f' clients need this name, write names = ["{host}"] under [listen] in your own'
             f" jackline.toml (or set JACKLINE_LISTEN_NAMES={host})."
         )

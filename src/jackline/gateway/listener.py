@@ -6,13 +6,17 @@ reset; (4) without a token, other users of this machine are refused before any o
 read, and their connections take no place of the owner's; (5) freed memory of past requests stays
 with the process, up to `KEPT_BYTES`, where the C library allows that: returning the pages of each
 prompt to the system costs more than all copying; (6) the garbage collector runs rarely while calls
-are served, since they leave it nothing to find; its settings are restored at the end.
+are served, since they leave it nothing to find; its settings are restored at the end; (7) a
+gateway of 127.0.0.1 is that of ::1, too: `localhost` means the one for some clients and the other
+for others, and nobody else shall answer there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
+import logging
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -21,6 +25,8 @@ from jackline.gateway.connection import ClientConnection, Exchange
 from jackline.gateway.peer_users import Peer, PeerUsers
 from jackline.gateway.settings import GatewaySettings
 from jackline.http1.requests import RequestRefusal
+
+_log = logging.getLogger(__name__)
 
 KEPT_BYTES = 64 * 1024 * 1024
 OWN_MAPPING_BYTES = 4 * 1024 * 1024
@@ -89,6 +95,11 @@ _FIRST_SECONDS = 0.01
 _HELD_UP = 1.0
 
 
+LACKS_LOCALHOST = (
+    "another program listens at [::1]:{port}: clients that call the gateway localhost may reach it,"
+    " with their key. Write 127.0.0.1 in their base URL, end that program, then restart the gateway"
+)
+
 _TOO_MANY = RequestRefusal(
     503,
     "Too many connections are open. Try again soon, or raise `limits.connections` in"
@@ -134,6 +145,10 @@ class Listener:
         # Bytes of incomplete requests, of all connections.
         self._unfinished = 0
         self._server: asyncio.Server | None = None
+        # The same port of ::1, where this machine has that address and nobody else the port.
+        self._second: asyncio.Server | None = None
+        self.lacks_localhost = False
+        """Whether another program listens where `localhost` may lead to."""
         self._sweeping: asyncio.TimerHandle | None = None
         self._sweep_due = 0.0
         self._all_left = asyncio.Event()
@@ -159,17 +174,32 @@ class Listener:
         await self._server.start_serving()
         self._peer_users()
         self.port = self._server.sockets[0].getsockname()[1]
+        if self._host == "127.0.0.1":
+            await self._open_second(loop)
         RARE_COLLECTIONS.begin()
         self._sweep_later()
+
+    async def _open_second(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            self._second = await loop.create_server(
+                lambda: ClientConnection(self, loop), "::1", self.port, backlog=_BACKLOG
+            )
+        except OSError as error:
+            # Else this machine has no such address.
+            self.lacks_localhost = error.errno in (errno.EADDRINUSE, errno.EACCES)
+        if self.lacks_localhost:
+            _log.warning("%s", LACKS_LOCALHOST.format(port=self.port))
 
     async def close(self, drain_seconds: float | None = None) -> None:
         """Stop: idle clients at once, running answers within `drain_seconds`, the rest is reset."""
         if self._server is None:
             return
-        server, self._server = self._server, None
+        servers = [each for each in (self._server, self._second) if each is not None]
+        self._server = self._second = None
         RARE_COLLECTIONS.end()
         self.draining = True
-        server.close()
+        for server in servers:
+            server.close()
         for connection in list(self._open):
             if connection.idle:
                 connection.close()
@@ -178,7 +208,8 @@ class Listener:
         await self._wait_for_all(_LAST_TURNS_SECONDS)
         if self._sweeping is not None:
             self._sweeping.cancel()
-        await server.wait_closed()
+        for server in servers:
+            await server.wait_closed()
         if self._users is not None:
             self._users.close()
 

@@ -24,10 +24,12 @@ from jackline.dialects.neutral.conversation import digest
 from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableError
 from jackline.dialects.neutral.options import AnswerOptions, TargetOptions
 from jackline.dialects.neutral.stream import StreamTranslator
-from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
-from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_chat import ChatStreamTranslator, from_chat, to_chat
+from jackline.dialects.openai_responses import (
+    ResponsesStreamTranslator,
+    from_responses,
+    to_responses,
+)
 from jackline.http1.headers import Headers
 from jackline.providers.credential_forms import PassThroughGuard, without_secrets
 from jackline.providers.provider import UnsupportedRequestError

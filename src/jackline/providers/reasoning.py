@@ -20,7 +20,7 @@ from jackline.clock import SystemClock
 from jackline.dialects.mixed_conversation import fit_for_claude
 from jackline.dialects.neutral.fields import TranslatedDocument
 from jackline.dialects.neutral.options import StoredReasoning
-from jackline.dialects.openai_responses.request import without_reasoning
+from jackline.dialects.openai_responses import without_reasoning
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.http1.headers import Headers
 from jackline.providers.translated_answer import NOTES, note_value

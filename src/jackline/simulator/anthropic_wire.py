@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from jackline.simulator.client_request import ClientRequest, JsonObject
-from jackline.simulator.exchange import NO_HEADERS, Rejected, read_error
+from jackline.simulator.exchange import NO_HEADERS, ProviderRefusal, Rejected, read_error
 from jackline.simulator.prompt_cache import Hit
 from jackline.simulator.reply_script import Say
 
@@ -99,14 +99,6 @@ class Answer(NamedTuple):
     closing: int
 
 
-class VendorRefusal(NamedTuple):
-    """A refusal in the format of one vendor."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: str
-
-
 class Dialect(ABC):
     """A wire format: one implementation per family of endpoints. `name` is used in the ledger."""
 
@@ -140,16 +132,18 @@ class Dialect(ABC):
     def announced(self, headers: Mapping[str, str], epoch: float) -> Mapping[str, str]:
         """Anthropic's headers as this vendor writes them; `epoch` is now."""
 
-    def refused(self, refused: Rejected, model: str, epoch: float) -> VendorRefusal:
+    def refused(self, refused: Rejected, model: str, epoch: float) -> ProviderRefusal:
         """A refusal in this vendor's format; pages of an edge stay as they are."""
         error = read_error(refused.body)
         if error is None:
-            return VendorRefusal(refused.status, refused.headers, refused.body)
+            return ProviderRefusal(refused.status, refused.body, refused.headers)
         own = refused._replace(headers=self.announced(refused.headers, epoch))
         return self._refusal(own, *error, model)
 
     @abstractmethod
-    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> VendorRefusal: ...
+    def _refusal(
+        self, refused: Rejected, kind: str, message: str, model: str
+    ) -> ProviderRefusal: ...
 
 
 def sse(event: JsonObject) -> bytes:
@@ -207,22 +201,14 @@ class AnthropicMessages(Dialect):
         """The model's own headers are Anthropic's."""
         return headers
 
-    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> VendorRefusal:  # noqa: ARG002
-        return VendorRefusal(refused.status, refused.headers, refused.body)
-
-    def count_tokens(self, request: ClientRequest) -> bytes:
-        """The reply of `/v1/messages/count_tokens`."""
-        return json.dumps({"input_tokens": request.input_tokens}).encode()
+    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> ProviderRefusal:  # noqa: ARG002
+        return ProviderRefusal(refused.status, refused.body, refused.headers)
 
     def models(self, names: Sequence[str]) -> bytes:
         """The reply of `/v1/models`."""
+        created = "2026-01-01T00:00:00Z"
         data = [
-            {
-                "type": "model",
-                "id": name,
-                "display_name": name,
-                "created_at": "2026-01-01T00:00:00Z",
-            }
+            {"type": "model", "id": name, "display_name": name, "created_at": created}
             for name in names
         ]
         ends = {"first_id": names[0] if names else None, "last_id": names[-1] if names else None}
@@ -323,9 +309,10 @@ class BedrockAnthropic(AnthropicMessages):
         """Nothing."""
         return NO_HEADERS
 
-    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> VendorRefusal:  # noqa: ARG002
+    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> ProviderRefusal:  # noqa: ARG002
         exception, status, text = self._exception(refused, kind, message)
-        return VendorRefusal(status, {"x-amzn-errortype": exception}, json.dumps({"message": text}))
+        body = json.dumps({"message": text})
+        return ProviderRefusal(status, body, {"x-amzn-errortype": exception})
 
     def _exception(self, refused: Rejected, kind: str, message: str) -> tuple[str, int, str]:
         if kind == "rate_limit_error":
@@ -351,7 +338,7 @@ class VertexAnthropic(AnthropicMessages):
         """Nothing."""
         return NO_HEADERS
 
-    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> VendorRefusal:
+    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> ProviderRefusal:
         if kind == "rate_limit_error":
             status, code, text = "RESOURCE_EXHAUSTED", 429, ""
             message = "Resource exhausted, please try again later."
@@ -364,4 +351,4 @@ class VertexAnthropic(AnthropicMessages):
         error: JsonObject = {"code": code, "message": text or message, "status": status}
         if refused.wall:
             error["details"] = [_DAY_USED_UP]
-        return VendorRefusal(code, NO_HEADERS, json.dumps({"error": error}))
+        return ProviderRefusal(code, json.dumps({"error": error}), NO_HEADERS)

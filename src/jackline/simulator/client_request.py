@@ -15,9 +15,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
-from jackline.simulator.exchange import ProviderRefusal, error_body
+from jackline.simulator.exchange import ProviderRefusal
 from jackline.simulator.prompt_cache import (
     FIVE_MINUTES,
     ONE_DAY,
@@ -109,48 +109,126 @@ class ClientRequest:
         """About four bytes to a token."""
         return max(4, self.size // BYTES_PER_TOKEN)
 
+    @property
+    def encrypted_reasoning(self) -> set[str]:
+        """The encrypted reasoning that the client sends back."""
+        items = _objects(self.body.get("input"))
+        reasoning = [item for item in items if item.get("type") == "reasoning"]
+        return {str(item.get("encrypted_content") or "") for item in reasoning}
 
-def read_client_request(
-    path: str,
-    headers: Mapping[str, str],
-    raw: bytes,
-    call: int = 0,
-    path_fields: Mapping[str, Any] | None = None,
-) -> ClientRequest | None:
-    """The request, or None when its body is not a JSON object.
+    @classmethod
+    def parse(
+        cls,
+        path: str,
+        headers: Mapping[str, str],
+        raw: bytes,
+        call: int = 0,
+        path_fields: Mapping[str, Any] | None = None,
+    ) -> Self | None:
+        """The request, or None when its body is not a JSON object.
 
-    `path_fields` are fields that some endpoints have in their path instead of in the body.
-    """
-    try:
-        body = json.loads(raw)
-    except ValueError:
-        return None
-    if not isinstance(body, dict):
-        return None
-    body |= path_fields or {}
-    content = body.get("messages") or body.get("input")
-    is_text = isinstance(content, str)
-    entries = [{"role": "user", "content": content}] if is_text else _objects(content)
-    last = entries[-1] if entries else {}
-    user_texts = [
-        text for entry in entries if entry.get("role") == "user" for text in _texts(entry)
-    ]
-    prompts = [text for text in user_texts if text and not text.lstrip().startswith("<")]
-    # Neighbouring entries of the model count once, so that a batch of calls is one turn.
-    by_model = [_is_from_model(entry) for entry in entries]
-    starts = zip([False, *by_model], by_model, strict=False)
-    return ClientRequest(
-        path=path,
-        headers=headers,
-        body=body,
-        size=len(raw),
-        body_hash=hashlib.sha256(raw).hexdigest()[:16],
-        prompt=prompts[0] if prompts else "",
-        latest="" if last.get("role") == "tool" else "\n".join(_texts(last)),
-        results="\n".join(_results(entries)),
-        turn=sum(now and not before for before, now in starts),
-        call=call,
-    )
+        `path_fields` are fields that some endpoints have in their path instead of in the body.
+        """
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            return None
+        if not isinstance(body, dict):
+            return None
+        body |= path_fields or {}
+        content = body.get("messages") or body.get("input")
+        is_text = isinstance(content, str)
+        entries = [{"role": "user", "content": content}] if is_text else _objects(content)
+        last = entries[-1] if entries else {}
+        from_user = [entry for entry in entries if entry.get("role") == "user"]
+        texts = [text for entry in from_user for text in _texts(entry)]
+        prompts = [text for text in texts if text and not text.lstrip().startswith("<")]
+        # Neighbouring entries of the model count once, so that a batch of calls is one turn.
+        by_model = [_is_from_model(entry) for entry in entries]
+        starts = zip([False, *by_model], by_model, strict=False)
+        return cls(
+            path=path,
+            headers=headers,
+            body=body,
+            size=len(raw),
+            body_hash=hashlib.sha256(raw).hexdigest()[:16],
+            prompt=prompts[0] if prompts else "",
+            latest="" if last.get("role") == "tool" else "\n".join(_texts(last)),
+            results="\n".join(_results(entries)),
+            turn=sum(now and not before for before, now in starts),
+            call=call,
+        )
+
+    # --- its prompt -----------------------------------------------------------------
+
+    def read_prompt(self, dialect: str) -> Prompt | ProviderRefusal:
+        """The prompt of the request, or how the vendor refuses its marks."""
+        headers = self.headers
+        key = next((headers[name] for name in _CREDENTIALS if headers.get(name)), "")
+        signed = _SIGNED_BY.search(key)
+        account = hashlib.sha256((signed[1] if signed else key).encode()).hexdigest()[:16]
+        if dialect in ("openai-chat", "openai-responses"):
+            return self._unmarked_prompt(account)
+        return self._marked_prompt(account)
+
+    def _unmarked_prompt(self, account: str) -> Prompt:
+        """OpenAI's prompt: one text in equal slices."""
+        body = self.body
+        content = body.get("messages") or body.get("input")
+        items = [*_listed(body.get("tools")), body.get("instructions"), *_blocks(content)]
+        text = b"\n".join(_encoded(item) for item in items if item is not None)
+        slices = [text[at : at + _SLICE] for at in range(0, len(text), _SLICE)]
+        blocks = [PromptBlock(part, len(part) // BYTES_PER_TOKEN) for part in slices]
+        rest = max(0, self.input_tokens - sum(block.tokens for block in blocks))
+        return Prompt(
+            self.model,
+            (*blocks, PromptBlock(b"", rest)),
+            account,
+            automatic=True,
+            retention=ONE_DAY if body.get("prompt_cache_retention") == "24h" else FIVE_MINUTES,
+            routing_key=str(body.get("prompt_cache_key") or ""),
+        )
+
+    def _marked_prompt(self, account: str) -> Prompt | ProviderRefusal:
+        """Anthropic's prompt: blocks, and marks on some of them."""
+        pieces = list(self._pieces())
+        automatic = self.body.get(_MARK)
+        if isinstance(automatic, dict):
+            # It marks the last block that can be marked, unless the client has marked it.
+            last = next((piece for piece in reversed(pieces) if piece.can_be_marked), None)
+            if last is not None and last.mark is None:
+                last.mark = automatic
+        marked = [piece for piece in pieces if piece.mark is not None]
+        fault = _fault_in_marks(marked)
+        if fault is not None:
+            return ProviderRefusal.of_api(400, "invalid_request_error", fault)
+        if not marked:
+            return Prompt(self.model, (PromptBlock(b"", self.input_tokens),))
+        blocks: list[PromptBlock] = []
+        size = 0
+        for piece in pieces:
+            content = _encoded(_without_marks(piece.content))
+            before, size = size, size + len(content)
+            tokens = size // BYTES_PER_TOKEN - before // BYTES_PER_TOKEN
+            blocks.append(PromptBlock(piece.context + content, tokens, piece.ttl))
+        rest = max(0, self.input_tokens - size // BYTES_PER_TOKEN)
+        return Prompt(self.model, (*blocks, PromptBlock(b"", rest)), account)
+
+    def _pieces(self) -> Iterator[_Piece]:
+        body = self.body
+        for number, tool in enumerate(_listed(body.get("tools"))):
+            yield _Piece(f"tools.{number}", tool, b"tool:")
+        for number, block in enumerate(_blocks(body.get("system"))):
+            yield _Piece(f"system.{number}", block, b"system:")
+        # A change of these leaves the caches of tools and system alone, and none of the messages'.
+        context = _encoded([body.get("tool_choice"), body.get("thinking")])
+        for number, message in enumerate(_listed(body.get("messages"))):
+            if not isinstance(message, dict):
+                continue
+            context += str(message.get("role")).encode() + b":"
+            for inner, block in enumerate(_blocks(message.get("content"))):
+                yield _Piece(f"messages.{number}.content.{inner}", block, context)
+                context = b""
 
 
 def _is_from_model(entry: JsonObject) -> bool:
@@ -185,48 +263,17 @@ def _objects(value: object) -> list[JsonObject]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def read_prompt(request: ClientRequest, dialect: str) -> Prompt | ProviderRefusal:
-    """The prompt of a request, or how the vendor refuses its marks."""
-    headers = request.headers
-    key = next((headers[name] for name in _CREDENTIALS if headers.get(name)), "")
-    signed = _SIGNED_BY.search(key)
-    account = hashlib.sha256((signed[1] if signed else key).encode()).hexdigest()[:16]
-    if dialect in ("openai-chat", "openai-responses"):
-        return _read_unmarked(request, account)
-    return _read_marked(request, account)
-
-
-def _read_unmarked(request: ClientRequest, account: str) -> Prompt:
-    """OpenAI's prompt: one text in equal slices."""
-    body = request.body
-    content = body.get("messages") or body.get("input")
-    items = [*_listed(body.get("tools")), body.get("instructions"), *_blocks(content)]
-    text = b"\n".join(_encoded(item) for item in items if item is not None)
-    slices = [text[at : at + _SLICE] for at in range(0, len(text), _SLICE)]
-    blocks = [PromptBlock(part, len(part) // BYTES_PER_TOKEN) for part in slices]
-    rest = max(0, request.input_tokens - sum(block.tokens for block in blocks))
-    return Prompt(
-        request.model,
-        (*blocks, PromptBlock(b"", rest)),
-        account,
-        automatic=True,
-        retention=ONE_DAY if body.get("prompt_cache_retention") == "24h" else FIVE_MINUTES,
-        routing_key=str(body.get("prompt_cache_key") or ""),
-    )
-
-
 class _Piece:
     """One block of an Anthropic request and its place; `context` else decides its prefix."""
 
     __slots__ = ("content", "context", "mark", "place")
 
-    def __init__(self, place: str, content: object, context: bytes = b"") -> None:
+    def __init__(self, place: str, content: object, context: bytes) -> None:
         self.place = place
         self.context = context
         self.content = content
-        self.mark: Mapping[str, Any] | None = None
-        if isinstance(content, dict) and isinstance(content.get(_MARK), dict):
-            self.mark = content[_MARK]
+        mark = _inside(content, _MARK)
+        self.mark: Mapping[str, Any] | None = mark if isinstance(mark, dict) else None
 
     @property
     def ttl(self) -> float | None:
@@ -240,47 +287,6 @@ class _Piece:
         kind = self.content.get("type")
         is_empty = kind == "text" and not self.content.get("text")
         return kind not in ("thinking", "redacted_thinking") and not is_empty
-
-
-def _read_marked(request: ClientRequest, account: str) -> Prompt | ProviderRefusal:
-    """Anthropic's prompt: blocks, and marks on some of them."""
-    pieces = list(_pieces(request.body))
-    automatic = request.body.get(_MARK)
-    if isinstance(automatic, dict):
-        # It marks the last block that can be marked, unless the client has marked it.
-        last = next((piece for piece in reversed(pieces) if piece.can_be_marked), None)
-        if last is not None and last.mark is None:
-            last.mark = automatic
-    fault = _fault_in_marks([piece for piece in pieces if piece.mark is not None])
-    if fault is not None:
-        return ProviderRefusal(400, error_body("invalid_request_error", fault))
-    if all(piece.mark is None for piece in pieces):
-        return Prompt(request.model, (PromptBlock(b"", request.input_tokens),))
-    blocks: list[PromptBlock] = []
-    size = 0
-    for piece in pieces:
-        content = _encoded(_without_marks(piece.content))
-        before, size = size, size + len(content)
-        tokens = size // BYTES_PER_TOKEN - before // BYTES_PER_TOKEN
-        blocks.append(PromptBlock(piece.context + content, tokens, piece.ttl))
-    rest = max(0, request.input_tokens - size // BYTES_PER_TOKEN)
-    return Prompt(request.model, (*blocks, PromptBlock(b"", rest)), account)
-
-
-def _pieces(body: Mapping[str, Any]) -> Iterator[_Piece]:
-    for number, tool in enumerate(_listed(body.get("tools"))):
-        yield _Piece(f"tools.{number}", tool, b"tool:")
-    for number, block in enumerate(_blocks(body.get("system"))):
-        yield _Piece(f"system.{number}", block, b"system:")
-    # A change of these leaves the caches of tools and system alone, and none of the messages'.
-    context = _encoded([body.get("tool_choice"), body.get("thinking")])
-    for number, message in enumerate(_listed(body.get("messages"))):
-        if not isinstance(message, dict):
-            continue
-        context += str(message.get("role")).encode() + b":"
-        for inner, block in enumerate(_blocks(message.get("content"))):
-            yield _Piece(f"messages.{number}.content.{inner}", block, context)
-            context = b""
 
 
 def _fault_in_marks(marked: list[_Piece]) -> str | None:

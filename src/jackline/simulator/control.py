@@ -21,9 +21,9 @@ from typing import Any
 
 from jackline.errors import BadArgumentError, JacklineError, RefusedError, UnreadableError
 from jackline.simulator.faults import Fault
-from jackline.simulator.http_wire import HttpRequest
 from jackline.simulator.live_provider import LiveProvider
-from jackline.simulator.scenario import from_document, load_packaged, read_table
+from jackline.simulator.provider import ProviderSettings
+from jackline.simulator.scenario import Scenario, read_table
 
 _THIS_MACHINE = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?")
 # A browser sends `none` when its user typed the address or opened a bookmark.
@@ -56,25 +56,34 @@ def refusal_reason(headers: Mapping[str, str]) -> str | None:
     return None
 
 
-def answer(playing: LiveProvider, request: HttpRequest) -> tuple[int, bytes]:
+def answer(
+    playing: LiveProvider, method: str, path: str, headers: Mapping[str, str], raw: bytes
+) -> tuple[int, bytes]:
     """The status and the JSON body for a request to the control endpoint."""
-    why = refusal_reason(request.headers)
-    path = request.path.partition(PREFIX)[2].strip("/")
+    why = refusal_reason(headers)
+    path = path.partition(PREFIX)[2].strip("/")
     try:
         if why is not None:
             return 403, json.dumps({"error": RefusedError(why).to_json()}).encode()
-        if request.method == "POST":
-            document = _post(playing, path, request.raw)
-        elif request.method == "GET":
+        if method == "POST":
+            document = _post(playing, path, raw)
+        elif method == "GET":
             document = _get(playing, path)
+        elif method == "DELETE":
+            document = _delete(playing, path)
         else:
-            document = _delete(playing, request.method, path)
+            document = None
+        if document is None:
+            raise UnreadableError(
+                f"there is no {method} {PREFIX}/{path}",
+                hint=f"GET {PREFIX}/ lists what there is",
+            )
     except JacklineError as error:
         return error.http_status, json.dumps({"error": error.to_json()}).encode()
     return 200, json.dumps(document, default=str).encode()
 
 
-def _get(playing: LiveProvider, path: str) -> object:
+def _get(playing: LiveProvider, path: str) -> object | None:
     provider = playing.provider
     if path == "ledger":
         return provider.ledger.to_json()
@@ -83,16 +92,14 @@ def _get(playing: LiveProvider, path: str) -> object:
     if path == "faults":
         now = playing.now()
         active = [one for one in provider.faults if not one.over(now)]
-        faults = [{"handle": one.handle, **json_ready(asdict(one.fault))} for one in active]
+        faults = [{"handle": one.handle, **_json_ready(one.fault)} for one in active]
         return {"now": now, "epoch": playing.calendar.epoch, "faults": faults}
     if path == "settings":
-        return json_ready(asdict(playing.settings))
-    if path == "":
-        return {"routes": ROUTES}
-    raise _unknown("GET", path)
+        return _json_ready(playing.settings)
+    return {"routes": ROUTES} if path == "" else None
 
 
-def _post(playing: LiveProvider, path: str, raw: bytes) -> object:
+def _post(playing: LiveProvider, path: str, raw: bytes) -> object | None:
     try:
         document = json.loads(raw or b"{}")
     except ValueError as error:
@@ -107,18 +114,18 @@ def _post(playing: LiveProvider, path: str, raw: bytes) -> object:
     if path == "settings":
         named = document.get("scenario")
         if isinstance(named, str):
-            scenario = load_packaged(named)
+            scenario = Scenario.packaged(named)
         else:
-            scenario = from_document("settings", document)
+            scenario = Scenario.from_document("settings", document)
         playing.restart(scenario.settings, scenario.script)
         return {"scenario": scenario.name, "description": scenario.description}
-    raise _unknown("POST", path)
+    return None
 
 
-def _delete(playing: LiveProvider, method: str, path: str) -> object:
+def _delete(playing: LiveProvider, path: str) -> object | None:
     what, _, handle = path.partition("/")
-    if method != "DELETE" or what != "faults":
-        raise _unknown(method, path)
+    if what != "faults":
+        return None
     if handle and not handle.isdecimal():
         raise BadArgumentError(
             f"{handle!r} is not a handle", hint="GET /_control/faults lists them"
@@ -127,15 +134,8 @@ def _delete(playing: LiveProvider, method: str, path: str) -> object:
     return {"cleared": handle or "all"}
 
 
-def json_ready(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with null instead of infinite numbers, which JSON does not have."""
-    ready: dict[str, Any] = json.loads(
-        json.dumps(document, default=str), parse_constant=lambda _name: None
-    )
+def _json_ready(settings: Fault | ProviderSettings) -> dict[str, Any]:
+    text = json.dumps(asdict(settings), default=str)
+    # Null instead of infinite numbers, which JSON does not have.
+    ready: dict[str, Any] = json.loads(text, parse_constant=lambda _name: None)
     return ready
-
-
-def _unknown(method: str, path: str) -> JacklineError:
-    return UnreadableError(
-        f"there is no {method} {PREFIX}/{path}", hint=f"GET {PREFIX}/ lists what there is"
-    )

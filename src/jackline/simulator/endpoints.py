@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from hmac import compare_digest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
 from jackline.simulator.anthropic_wire import (
@@ -27,12 +27,12 @@ from jackline.simulator.limits import Counts
 from jackline.simulator.openai_wire import OpenAIChat, OpenAIResponses
 from jackline.simulator.provider import ProviderSettings
 
-ANTHROPIC = AnthropicMessages()
+_ANTHROPIC = AnthropicMessages()
 _VERTEX = VertexAnthropic()
 _BEDROCK = BedrockAnthropic()
 _CHAT = OpenAIChat()
 _BY_END: dict[str, Dialect] = {
-    "/messages": ANTHROPIC,
+    "/messages": _ANTHROPIC,
     "/chat/completions": _CHAT,
     "/responses": OpenAIResponses(),
 }
@@ -54,24 +54,25 @@ class Route(NamedTuple):
             return bool(headers.get("authorization"))
         return any(headers.get(name) for name in ("authorization", "x-api-key", "api-key"))
 
+    @classmethod
+    def to_models(cls, headers: Mapping[str, str]) -> Self:
+        """The endpoint that lists models; OpenAI's clients do not send a version."""
+        openai = "authorization" in headers and "anthropic-version" not in headers
+        return cls(_CHAT if openai else _ANTHROPIC, {})
 
-def listing(headers: Mapping[str, str]) -> Route:
-    """The endpoint that lists models; OpenAI's clients do not send a version."""
-    openai = "authorization" in headers and "anthropic-version" not in headers
-    return Route(_CHAT if openai else ANTHROPIC, {})
-
-
-def route(path: str) -> Route | None:
-    """The endpoint of a POST to this path, or None."""
-    if path.endswith(_COUNTING):
-        return Route(_VERTEX if path.endswith("rawPredict") else ANTHROPIC, {}, counts_only=True)
-    for end, dialect in _BY_END.items():
-        if path.endswith(end):
-            return Route(dialect, {})
-    for pattern, cloud in ((_INVOKE, _BEDROCK), (_PREDICT, _VERTEX)):
-        if found := pattern.search(path):
-            return Route(cloud, {"model": unquote(found[1]), "stream": found[2] is not None})
-    return None
+    @classmethod
+    def of_post(cls, path: str) -> Self | None:
+        """The endpoint of a POST to this path, or None."""
+        if path.endswith(_COUNTING):
+            counting = _VERTEX if path.endswith("rawPredict") else _ANTHROPIC
+            return cls(counting, {}, counts_only=True)
+        for end, dialect in _BY_END.items():
+            if path.endswith(end):
+                return cls(dialect, {})
+        for pattern, cloud in ((_INVOKE, _BEDROCK), (_PREDICT, _VERTEX)):
+            if found := pattern.search(path):
+                return cls(cloud, {"model": unquote(found[1]), "stream": found[2] is not None})
+        return None
 
 
 _ORGANIZATION = "/v1/organizations/rate_limits"
@@ -105,18 +106,24 @@ def answer_rate_limits(
                 name, value = _LIMITERS[bucket.counts], round(bucket.per_minute)
                 known[name] = min(value, known.get(name, value))
     if of_openai:
-        document = _openai_limits(limits)
-    else:
-        document = {"data": [] if of_workspace else _model_groups(limits), "next_page": None}
-    return 200, json.dumps(document).encode()
-
-
-def _model_groups(limits: Mapping[str, Mapping[str, int]]) -> list[dict[str, object]]:
+        data = [
+            {
+                "object": "project.rate_limit",
+                "id": f"rl-{model}",
+                "model": model,
+                "max_requests_per_1_minute": known.get("requests_per_minute", 0),
+                "max_tokens_per_1_minute": known.get("input_tokens_per_minute", 0),
+            }
+            for model, known in limits.items()
+        ]
+        ids = [each["id"] for each in data] or [None]
+        ends = {"first_id": ids[0], "last_id": ids[-1], "has_more": False}
+        return 200, json.dumps({"object": "list", "data": data, **ends}).encode()
     groups: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for model, known in limits.items():
-        if known:
+        if known and not of_workspace:
             groups.setdefault(tuple(known.items()), []).append(model)
-    return [
+    data = [
         {
             "type": "rate_limit",
             "group_type": "model_group",
@@ -125,20 +132,4 @@ def _model_groups(limits: Mapping[str, Mapping[str, int]]) -> list[dict[str, obj
         }
         for known, models in groups.items()
     ]
-
-
-def _openai_limits(limits: Mapping[str, Mapping[str, int]]) -> dict[str, object]:
-    data = [
-        {
-            "object": "project.rate_limit",
-            "id": f"rl-{model}",
-            "model": model,
-            "max_requests_per_1_minute": known.get("requests_per_minute", 0),
-            "max_tokens_per_1_minute": known.get("input_tokens_per_minute", 0),
-        }
-        for model, known in limits.items()
-    ]
-    ids = [each["id"] for each in data]
-    first, last = (ids[0], ids[-1]) if ids else (None, None)
-    ends = {"first_id": first, "last_id": last, "has_more": False}
-    return {"object": "list", "data": data, **ends}
+    return 200, json.dumps({"data": data, "next_page": None}).encode()

@@ -2,8 +2,7 @@
 
 Rules: (1) values only; (2) every exchange ends in at most one of completed, rejected or broken;
 one that hangs ends in none of them until its client cancels; (3) the texts of refusals are exactly
-those of real providers; only numbers, dates and ids are filled in; (4) an answer from an
-edge (HTML, Envoy) is marked, since it has no request id.
+those of real providers; only numbers, dates and ids are filled in.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from jackline.simulator.prompt_cache import Hit, Prompt
 
@@ -21,6 +20,7 @@ _HTML = {"content-type": "text/html; charset=UTF-8"}
 _CLOUDFLARE = {**_HTML, "server": "cloudflare", "cf-ray": "a09ddee54e2fbedb-FRA"}
 _ENVOY = {"content-type": "text/plain", "server": "envoy"}
 
+NO_HEADERS: Mapping[str, str] = {}
 QUOTA_MESSAGE = "This request would exceed your account's rate limit. Please try again later."
 
 
@@ -33,14 +33,27 @@ class OverRate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProviderRefusal:
-    """A whole refusing answer; `wall` marks an exhausted window, `edge` one not from the API."""
+    """A whole refusing answer; `wall` marks an exhausted window, `over` names the limit."""
 
     status: int
     body: str
     headers: Mapping[str, str] = field(default_factory=dict)
     wall: bool = False
-    edge: bool = False
     over: OverRate | None = None
+
+    @classmethod
+    def of_api(
+        cls,
+        status: int,
+        kind: str,
+        message: str,
+        headers: Mapping[str, str] = NO_HEADERS,
+        *,
+        wall: bool = False,
+        over: OverRate | None = None,
+    ) -> Self:
+        """The refusal with the API's error document."""
+        return cls(status, error_body(kind, message), headers, wall=wall, over=over)
 
 
 def error_body(kind: str, message: str) -> str:
@@ -62,55 +75,45 @@ def read_error(body: str) -> tuple[str, str] | None:
     return str(error.get("type", "")), str(error.get("message", ""))
 
 
-THROTTLED = ProviderRefusal(429, error_body("rate_limit_error", "Rate limited"))
-OVERLOADED = ProviderRefusal(529, error_body("overloaded_error", "Overloaded"))
-TOO_MANY_CONNECTIONS = ProviderRefusal(
+THROTTLED = ProviderRefusal.of_api(429, "rate_limit_error", "Rate limited")
+OVERLOADED = ProviderRefusal.of_api(529, "overloaded_error", "Overloaded")
+TOO_MANY_CONNECTIONS = ProviderRefusal.of_api(
     429,
-    error_body(
-        "rate_limit_error",
-        "Number of concurrent connections has exceeded your rate limit. Please try again later or"
-        " contact sales at https://www.anthropic.com/contact-sales to discuss your options for a"
-        " rate limit increase.",
-    ),
+    "rate_limit_error",
+    "Number of concurrent connections has exceeded your rate limit. Please try again later or"
+    " contact sales at https://www.anthropic.com/contact-sales to discuss your options for a"
+    " rate limit increase.",
 )
-SERVER_ERROR = ProviderRefusal(500, error_body("api_error", "Internal server error"))
+SERVER_ERROR = ProviderRefusal.of_api(500, "api_error", "Internal server error")
 BAD_GATEWAY = ProviderRefusal(
     502,
     "<html>\n<head><title>502 Bad Gateway</title></head>\n<body>\n<center><h1>502 Bad Gateway</h1>"
     "</center>\n<hr><center>cloudflare</center>\n</body>\n</html>\n",
     _CLOUDFLARE,
-    edge=True,
 )
 ENVOY_UNAVAILABLE = ProviderRefusal(
     503,
     "upstream connect error or disconnect/reset before headers. reset reason: remote connection"
     " failure, transport failure reason: delayed connect error: Connection refused",
     _ENVOY,
-    edge=True,
 )
 ENVOY_OVERFLOW = ProviderRefusal(
     503,
     "upstream connect error or disconnect/reset before headers. reset reason: overflow",
     _ENVOY,
-    edge=True,
 )
 CAPTIVE_PORTAL = ProviderRefusal(
     200,
     "<html><head><title>Sign in to network</title></head>"
     "<body><h1>Internet Access Denied</h1></body></html>",
     _HTML,
-    edge=True,
 )
-NO_CREDENTIAL = ProviderRefusal(
-    401, error_body("authentication_error", "x-api-key header is required")
-)
-UNKNOWN_ENCRYPTED_CONTENT = ProviderRefusal(
+NO_CREDENTIAL = ProviderRefusal.of_api(401, "authentication_error", "x-api-key header is required")
+UNKNOWN_ENCRYPTED_CONTENT = ProviderRefusal.of_api(
     400,
-    error_body(
-        "invalid_encrypted_content",
-        "The encrypted content could not be verified. Reason: Encrypted content could not be"
-        " decrypted or parsed.",
-    ),
+    "invalid_encrypted_content",
+    "The encrypted content could not be verified. Reason: Encrypted content could not be"
+    " decrypted or parsed.",
 )
 
 
@@ -126,15 +129,7 @@ def over_rate(limit: int, unit: str, model: str) -> ProviderRefusal:
         " your options for a rate limit increase."
     )
     over = OverRate(limit, unit)
-    return ProviderRefusal(429, error_body("rate_limit_error", message), over=over)
-
-
-def quota_wall(message: str, headers: Mapping[str, str]) -> ProviderRefusal:
-    """The refusal of a subscription whose window is used up."""
-    return ProviderRefusal(429, error_body("rate_limit_error", message), headers, wall=True)
-
-
-NO_HEADERS: Mapping[str, str] = {}
+    return ProviderRefusal.of_api(429, "rate_limit_error", message, over=over)
 
 
 @dataclass(frozen=True, slots=True)

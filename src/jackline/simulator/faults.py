@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from jackline.simulator.exchange import (
     BAD_GATEWAY,
@@ -28,9 +28,8 @@ from jackline.simulator.exchange import (
     THROTTLED,
     ProviderRefusal,
     SimRequest,
-    quota_wall,
 )
-from jackline.simulator.limits import UNIFIED, WindowClaim, wall_headers, wall_text
+from jackline.simulator.limits import UNIFIED, WindowClaim
 from jackline.simulator.time_model import Calendar, seeded_random
 
 
@@ -178,6 +177,10 @@ class Fault:
             return delay
         return delay * math.pow(2.0, (now - self.start) / self.doubles_every)
 
+    def later(self, seconds: float) -> Self:
+        """The same fault, later."""
+        return replace(self, start=self.start + seconds, until=self.until + seconds)
+
 
 class ActiveFault:
     """A fault in use: its random draws, and its recovery."""
@@ -201,16 +204,6 @@ class ActiveFault:
             recovery = self.fault.recovery if begun else None
             self.recovery = Recovery(recovery, now) if recovery else None
 
-    def refuses_connections(self, now: float) -> bool:
-        """Whether clients cannot even connect now."""
-        fault = self.fault
-        total = fault.effect is Effect.REFUSED and fault.share >= 1.0 and not fault.model
-        return total and fault.start <= now < fault.until
-
-    def covers(self, request: SimRequest) -> bool:
-        """Whether the fault applies to the request's model."""
-        return self.fault.model in request.model
-
     def hit(
         self,
         now: float,
@@ -220,7 +213,7 @@ class ActiveFault:
     ) -> ProviderRefusal | Effect | None:
         """What this fault does to an arriving request, or None."""
         fault = self.fault
-        if now < fault.start or not self.covers(request):
+        if now < fault.start or fault.model not in request.model:
             return None
         if request.is_side_request and fault.effect is Effect.QUOTA_WALL:
             return None  # an account's windows count only model calls
@@ -238,15 +231,20 @@ class ActiveFault:
             return None
         return self.apply(now)
 
-    def break_share(self) -> float:
-        """The share of the answer after which a stream breaks."""
-        return self.draw.random() if self.fault.at_share is None else self.fault.at_share
-
     def apply(self, now: float) -> ProviderRefusal | Effect:
         """What the fault does to a request that it hits."""
         fault = self.fault
         if fault.effect is Effect.QUOTA_WALL:
-            return self._wall(now)
+            resets = fault.until if math.isfinite(fault.until) else now + 5 * 3600.0
+            message, headers = QUOTA_MESSAGE, {}
+            if fault.reset_announced == "headers":
+                headers = fault.claim.wall_headers(self._calendar, now, resets)
+            elif fault.reset_announced == "text":
+                message = fault.claim.wall_text(self._calendar, resets)
+            else:
+                headers[f"{UNIFIED}-status"] = "rejected"
+                headers[f"{UNIFIED}-representative-claim"] = fault.claim.value
+            return ProviderRefusal.of_api(429, "rate_limit_error", message, headers, wall=True)
         refusal = _REFUSALS.get(fault.effect)
         if refusal is None:
             return fault.effect
@@ -256,20 +254,6 @@ class ActiveFault:
             wait = self._calendar.wait(fault.retry_after)
             refusal = replace(refusal, headers={**refusal.headers, "retry-after": wait})
         return refusal
-
-    def _wall(self, now: float) -> ProviderRefusal:
-        fault = self.fault
-        resets = fault.until if math.isfinite(fault.until) else now + 5 * 3600.0
-        if fault.reset_announced == "headers":
-            headers = wall_headers(fault.claim, self._calendar, now, resets)
-            return quota_wall(QUOTA_MESSAGE, headers)
-        if fault.reset_announced == "text":
-            return quota_wall(wall_text(fault.claim, self._calendar, resets), {})
-        claim = {
-            f"{UNIFIED}-status": "rejected",
-            f"{UNIFIED}-representative-claim": fault.claim.value,
-        }
-        return quota_wall(QUOTA_MESSAGE, claim)
 
 
 FaultHit: TypeAlias = tuple[ActiveFault | None, ProviderRefusal | Effect | None]
@@ -328,15 +312,13 @@ class FaultBoard:
 
     def can_connect(self, now: float) -> tuple[bool, float | None]:
         """Whether clients can connect at all, and when that changes by schedule."""
-        refused = any(active.refuses_connections(now) for active in self.faults)
-        edges = [
-            edge
-            for active in self.faults
-            if active.fault.effect is Effect.REFUSED
-            for edge in (active.fault.start, active.fault.until)
-            if now < edge < math.inf
-        ]
-        return not refused, min(edges, default=None)
+        refusing = [one.fault for one in self.faults if one.fault.effect is Effect.REFUSED]
+        refused = any(
+            fault.share >= 1.0 and not fault.model and fault.start <= now < fault.until
+            for fault in refusing
+        )
+        edges = (edge for fault in refusing for edge in (fault.start, fault.until))
+        return not refused, min((at for at in edges if now < at < math.inf), default=None)
 
     def _drop_past(self, now: float) -> None:
         self.faults = [active for active in self.faults if not active.over(now)]

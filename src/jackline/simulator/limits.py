@@ -26,9 +26,8 @@ from jackline.simulator.exchange import (
     ProviderRefusal,
     SimRequest,
     over_rate,
-    quota_wall,
 )
-from jackline.simulator.time_model import Calendar, child_random
+from jackline.simulator.time_model import Calendar, seeded_random
 from jackline.simulator.vendor_facts import reads_count
 
 
@@ -160,24 +159,17 @@ class RateBucket(ProviderLimit):
 
 
 @dataclass(frozen=True, slots=True)
-class ConcurrencySettings:
+class ConcurrencyCap(ProviderLimit):
     """So many streams at once; with `labelled`, the refusal names this limit."""
 
     streams: int
     labelled: bool = True
 
-
-class ConcurrencyCap(ProviderLimit):
-    """Refuses one stream too many."""
-
-    def __init__(self, settings: ConcurrencySettings) -> None:
-        self.settings = settings
-
     def check(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:  # noqa: ARG002
         """Refuse above the cap."""
-        if in_flight < self.settings.streams:
+        if in_flight < self.streams:
             return None
-        return TOO_MANY_CONNECTIONS if self.settings.labelled else THROTTLED
+        return TOO_MANY_CONNECTIONS if self.labelled else THROTTLED
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +195,8 @@ class HiddenCapacity(ProviderLimit):
         self.settings = settings
         self._start = start
         self._shares = list(settings.schedule)
-        self._moves = child_random(draw)
-        self._refusals = child_random(draw)
+        self._moves = seeded_random(draw)
+        self._refusals = seeded_random(draw)
 
     def capacity(self, now: float) -> float:
         """The streams that fit now; at least one, so that work never stops."""
@@ -236,6 +228,29 @@ class WindowClaim(StrEnum):
     SEVEN_DAY_OPUS = "seven_day_opus"
     SEVEN_DAY_SONNET = "seven_day_sonnet"
 
+    def wall_text(self, calendar: Calendar, resets_at: float, zone: tzinfo = UTC) -> str:
+        """How clients report the wall: `You've hit your session limit · resets 3pm`."""
+        far = self is not WindowClaim.FIVE_HOUR
+        when = calendar.day_text(resets_at, zone) if far else calendar.clock_text(resets_at, zone)
+        return f"You've hit your {_KINDS[self][3]} · resets {when}"
+
+    def wall_headers(self, calendar: Calendar, now: float, resets_at: float) -> dict[str, str]:
+        """The headers of a refused subscriber's answer."""
+        reset = str(calendar.epoch_seconds(resets_at))
+        short = _KINDS[self][0]
+        return {
+            "retry-after": calendar.wait(resets_at - now),
+            f"{UNIFIED}-status": "rejected",
+            f"{UNIFIED}-reset": reset,
+            f"{UNIFIED}-representative-claim": self.value,
+            f"{UNIFIED}-{short}-status": "rejected",
+            f"{UNIFIED}-{short}-reset": reset,
+            f"{UNIFIED}-{short}-utilization": "1",
+            f"{UNIFIED}-{short}-surpassed-threshold": "1",
+            f"{UNIFIED}-overage-status": "rejected",
+            f"{UNIFIED}-overage-disabled-reason": "overage_not_provisioned",
+        }
+
 
 # Claim: its short name in headers, its length, the models it is for, its name in the CLI.
 _KINDS: dict[WindowClaim, tuple[str, float, str, str]] = {
@@ -256,34 +271,6 @@ class QuotaWindowSettings:
     announced: bool = True
 
 
-def wall_text(claim: WindowClaim, calendar: Calendar, resets_at: float, zone: tzinfo = UTC) -> str:
-    """The text by which clients report a wall: `You've hit your session limit · resets 3pm`."""
-    name = _KINDS[claim][3]
-    far = claim is not WindowClaim.FIVE_HOUR
-    when = calendar.day_text(resets_at, zone) if far else calendar.clock_text(resets_at, zone)
-    return f"You've hit your {name} · resets {when}"
-
-
-def wall_headers(
-    claim: WindowClaim, calendar: Calendar, now: float, resets_at: float
-) -> dict[str, str]:
-    """The headers of a refused subscriber's answer."""
-    reset = str(calendar.epoch_seconds(resets_at))
-    short = _KINDS[claim][0]
-    return {
-        "retry-after": calendar.wait(resets_at - now),
-        f"{UNIFIED}-status": "rejected",
-        f"{UNIFIED}-reset": reset,
-        f"{UNIFIED}-representative-claim": claim.value,
-        f"{UNIFIED}-{short}-status": "rejected",
-        f"{UNIFIED}-{short}-reset": reset,
-        f"{UNIFIED}-{short}-utilization": "1",
-        f"{UNIFIED}-{short}-surpassed-threshold": "1",
-        f"{UNIFIED}-overage-status": "rejected",
-        f"{UNIFIED}-overage-disabled-reason": "overage_not_provisioned",
-    }
-
-
 class QuotaWindow(ProviderLimit):
     """One window of a subscription."""
 
@@ -302,34 +289,28 @@ class QuotaWindow(ProviderLimit):
             self.resets_at = now + self.length
         return self._used / self.settings.tokens
 
-    def covers(self, request: SimRequest) -> bool:
-        """Whether this window counts the request's model."""
-        return self._model in request.model
-
     def check(self, now: float, request: SimRequest, in_flight: int) -> ProviderRefusal | None:  # noqa: ARG002
         """Refuse until the reset once the window is used up."""
-        if not self.covers(request) or self.utilization(now) < 1.0:
+        if self._model not in request.model or self.utilization(now) < 1.0:
             return None
         headers = {}
         if self.settings.announced:
-            headers = wall_headers(self.claim, self._calendar, now, self.resets_at)
-        return quota_wall(QUOTA_MESSAGE, headers)
+            headers = self.claim.wall_headers(self._calendar, now, self.resets_at)
+        return ProviderRefusal.of_api(429, "rate_limit_error", QUOTA_MESSAGE, headers, wall=True)
 
     def take(self, now: float, request: SimRequest) -> None:
-        """Count the input."""
-        if self.covers(request):
-            self.utilization(now)
-            self._used += request.input_tokens
+        """Count the input, and nothing of the output yet."""
+        self.finished(now, request, request.input_tokens)
 
     def finished(self, now: float, request: SimRequest, output_tokens: int) -> None:
         """Count the output."""
-        if self.covers(request):
-            self.utilization(now)
+        if self._model in request.model:
+            self.utilization(now)  # a window whose time is over begins again
             self._used += output_tokens
 
     def announce(self, now: float, request: SimRequest, headers: dict[str, str]) -> None:
         """This window's part of the unified headers; the fullest window is the claim."""
-        if not self.settings.announced or not self.covers(request):
+        if not self.settings.announced or self._model not in request.model:
             return
         used = self.utilization(now)
         reset = str(self._calendar.epoch_seconds(self.resets_at))
@@ -346,8 +327,10 @@ class QuotaWindow(ProviderLimit):
             short = _KINDS[WindowClaim(fullest)][0]
             announced = float(headers[f"{UNIFIED}-{short}-utilization"])
         if fullest is None or used > announced:
-            headers[f"{UNIFIED}-representative-claim"] = self.claim.value
-            headers[f"{UNIFIED}-reset"] = reset
-            headers[f"{UNIFIED}-status"] = headers[f"{UNIFIED}-{self.short}-status"]
-            headers[f"{UNIFIED}-overage-status"] = "rejected"
-            headers[f"{UNIFIED}-overage-disabled-reason"] = "overage_not_provisioned"
+            headers |= {
+                f"{UNIFIED}-representative-claim": self.claim.value,
+                f"{UNIFIED}-reset": reset,
+                f"{UNIFIED}-status": headers[f"{UNIFIED}-{self.short}-status"],
+                f"{UNIFIED}-overage-status": "rejected",
+                f"{UNIFIED}-overage-disabled-reason": "overage_not_provisioned",
+            }

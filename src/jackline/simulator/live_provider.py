@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -111,7 +112,7 @@ class LiveProvider:
     def add_fault(self, fault: Fault) -> int:
         """Add a fault, its window counted from now."""
         now = self.now()
-        handle = self.provider.add_fault(now, _later(fault, now))
+        handle = self.provider.add_fault(now, fault.later(now))
         self._wake()
         return handle
 
@@ -140,7 +141,7 @@ class LiveProvider:
             self.settings,
             service=replace(self.settings.service, bytes_every=SMOOTH * self.speed),
             calendar=self.calendar,
-            faults=tuple(_later(fault, now) for fault in self.settings.faults),
+            faults=tuple(fault.later(now) for fault in self.settings.faults),
         )
         return ProviderModel(settings, seeded_random(self._seed), now)
 
@@ -160,31 +161,22 @@ class LiveProvider:
         try:
             while True:
                 self._changed.clear()
-                await self._deliver(set_listening)
+                now = self.now()
+                for event in self.provider.advance(now):
+                    queue = self._waiting.get(event.id)
+                    if queue is not None:
+                        queue.put_nowait(event)
+                can_connect, changes_at = self.provider.can_connect(now)
+                await set_listening(can_connect)
+                upcoming = (self.provider.next_at(), changes_at)
+                if not self._changed.is_set():
+                    self._settled.set()
+                at = min((each for each in upcoming if each is not None), default=None)
+                seconds = None if at is None else max(0.0, (at - self.now()) / self.speed)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._changed.wait()
         finally:
             # Nothing may wait for a driver that has stopped.
             self._over = True
             self._settled.set()
-
-    async def _deliver(self, set_listening: Callable[[bool], Awaitable[None]]) -> None:
-        now = self.now()
-        for event in self.provider.advance(now):
-            queue = self._waiting.get(event.id)
-            if queue is not None:
-                queue.put_nowait(event)
-        can_connect, changes_at = self.provider.can_connect(now)
-        await set_listening(can_connect)
-        upcoming = [each for each in (self.provider.next_at(), changes_at) if each is not None]
-        if not self._changed.is_set():
-            self._settled.set()
-        at = min(upcoming, default=None)
-        seconds = None if at is None else max(0.0, (at - self.now()) / self.speed)
-        try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            return
-
-
-def _later(fault: Fault, seconds: float) -> Fault:
-    return replace(fault, start=fault.start + seconds, until=fault.until + seconds)

@@ -19,13 +19,12 @@ from jackline.simulator.anthropic_wire import (
     Answer,
     Dialect,
     PendingReply,
-    VendorRefusal,
     in_parts,
     request_id,
     sse,
 )
-from jackline.simulator.client_request import ClientRequest, JsonObject
-from jackline.simulator.exchange import Rejected, read_error
+from jackline.simulator.client_request import JsonObject
+from jackline.simulator.exchange import ProviderRefusal, Rejected, read_error
 
 CREATED = 1_767_225_600
 """2026-01-01: replies have a date, always the same."""
@@ -114,7 +113,7 @@ class _OpenAIDialect(Dialect):
             own[f"x-ratelimit-reset-{unit}"] = go_duration(resets - epoch)
         return own
 
-    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> VendorRefusal:
+    def _refusal(self, refused: Rejected, kind: str, message: str, model: str) -> ProviderRefusal:
         headers = dict(refused.headers)
         if refused.wall:
             # A quota that was paid for and used up has no reset that could be announced.
@@ -141,7 +140,7 @@ class _OpenAIDialect(Dialect):
             message = text or message
         error = {"message": message, "type": kind, "param": None, "code": code}
         status = 503 if refused.status == 529 else refused.status
-        return VendorRefusal(status, headers, json.dumps({"error": error}))
+        return ProviderRefusal(status, json.dumps({"error": error}), headers)
 
     def _stream_error(self, body: str) -> JsonObject:
         kind = (read_error(body) or ("", ""))[0]
@@ -238,14 +237,6 @@ class OpenAIChat(_OpenAIDialect):
 
 def _data(document: JsonObject) -> bytes:
     return f"data: {json.dumps(document)}\n\n".encode()
-
-
-def encrypted_reasoning_in(request: ClientRequest) -> Iterable[str]:
-    """The encrypted reasoning that a client sends back."""
-    items = request.body.get("input")
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, dict) and item.get("type") == "reasoning":
-            yield str(item.get("encrypted_content") or "")
 
 
 def encrypted_reasoning_of(serial: int) -> str:

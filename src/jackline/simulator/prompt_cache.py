@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from jackline.simulator.vendor_facts import smallest_cached
+from jackline.simulator.vendor_facts import price_of
 
 FIVE_MINUTES = 300.0
 ONE_HOUR = 3600.0
@@ -36,6 +36,7 @@ _PER_MACHINE = 15
 """Requests per minute with one start and one routing key before another machine takes over."""
 
 _MINUTE = 60.0
+_USUAL_SMALLEST = 1024
 
 
 class PromptBlock(NamedTuple):
@@ -67,6 +68,21 @@ class Prompt:
     def tokens(self) -> int:
         """The size of the whole prompt."""
         return sum(block.tokens for block in self.blocks)
+
+    @property
+    def smallest_cached(self) -> int:
+        """The tokens that a prefix must have to be cached; a smaller one is silently not cached."""
+        price = price_of(self.model)
+        return _USUAL_SMALLEST if price is None else price.smallest_cached
+
+    def prefixes(self, count: int) -> list[bytes]:
+        """The identity of so many prefixes: that of the one before, and the block that it adds."""
+        keys = []
+        seed = _digest(self.account.encode(), self.model.encode())
+        for block in self.blocks[:count]:
+            seed = _digest(seed, block.tokens.to_bytes(8, "big") + block.content)
+            keys.append(seed)
+        return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +145,18 @@ class PromptCache:
         """Make readable what a request has written: the first byte of its answer is sent."""
         for key, ttl in hit.made:
             self._store(key, ttl, hit.started, now)
-        self._drop_surplus(now)
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)
+        if now < self._next_sweep:
+            return
+        self._next_sweep = now + _MINUTE
+        for key in [key for key, entry in self._entries.items() if entry.lapses <= now]:
+            del self._entries[key]
+        for route, recent in list(self._routed.items()):
+            while recent and recent[0] <= now - _MINUTE:
+                recent.popleft()
+            if not recent:
+                del self._routed[route]
 
     # --- caching at marks -----------------------------------------------------------
 
@@ -139,10 +166,13 @@ class PromptCache:
             return Hit(plain=prompt.tokens, started=now)
         blocks = prompt.blocks[: marks[-1] + 1]
         sizes = list(accumulate(block.tokens for block in blocks))
-        keys = _prefixes(prompt, blocks)
-        found = {self._nearest(keys, place, now) for place in marks} - {-1}
+        keys = prompt.prefixes(len(blocks))
+        # For each mark the last position that has an entry within its reach.
+        reach = (range(mark, max(-1, mark - LOOKBACK), -1) for mark in marks)
+        nearest = (next((at for at in back if self._live(keys[at], now)), -1) for back in reach)
+        found = set(nearest) - {-1}
         read = max((sizes[place] for place in found), default=0)
-        least = smallest_cached(prompt.model)
+        least = prompt.smallest_cached
         # What is read anyway is not written again, but a mark inside it gets its entry back.
         made = [place for place in marks if sizes[place] >= least and place not in found]
         until_1h = max(
@@ -161,25 +191,19 @@ class PromptCache:
             made=tuple((keys[place], blocks[place].ttl or FIVE_MINUTES) for place in made),
         )
 
-    def _nearest(self, keys: Sequence[bytes], place: int, now: float) -> int:
-        """The last position up to this mark that has an entry within its reach, or -1."""
-        for back in range(place, max(-1, place - LOOKBACK), -1):
-            if self._live(keys[back], now):
-                return back
-        return -1
-
     # --- caching without marks ------------------------------------------------------
 
     def _automatic(self, prompt: Prompt, now: float) -> Hit:
         sizes = list(accumulate(block.tokens for block in prompt.blocks))
         whole = sizes[-1] if sizes else 0
-        least = smallest_cached(prompt.model)
+        least = prompt.smallest_cached
         if whole < least:
             return Hit(plain=whole, started=now)
-        starts = _prefixes(prompt, prompt.blocks)
+        starts = prompt.prefixes(len(sizes))
         start = next(place for place, size in enumerate(sizes) if size >= _ROUTED_BY)
         route = _digest(starts[start], prompt.routing_key.encode())
-        machine = _digest(route, str(self._machine(route, now)).encode())
+        recent = sum(now - _MINUTE < at <= now for at in self._routed.get(route, ()))
+        machine = _digest(route, str(recent // _PER_MACHINE).encode())
         cacheable = [place for place, size in enumerate(sizes) if size >= least]
         keys = {place: _digest(machine, starts[place]) for place in cacheable}
         last = next((at for at in reversed(cacheable) if self._live(keys[at], now)), -1)
@@ -192,10 +216,6 @@ class PromptCache:
             made=tuple((keys[place], prompt.retention) for place in cacheable if place > last),
             route=route,
         )
-
-    def _machine(self, route: bytes, now: float) -> int:
-        recent = self._routed.get(route, ())
-        return sum(now - _MINUTE < at <= now for at in recent) // _PER_MACHINE
 
     # --- entries --------------------------------------------------------------------
 
@@ -211,30 +231,6 @@ class PromptCache:
             ttl, lapses = max(ttl, before.ttl), max(lapses, before.lapses)
         self._entries[key] = _Entry(ttl, lapses)
         self._entries.move_to_end(key)
-
-    def _drop_surplus(self, now: float) -> None:
-        while len(self._entries) > self._most:
-            self._entries.popitem(last=False)
-        if now < self._next_sweep:
-            return
-        self._next_sweep = now + _MINUTE
-        for key in [key for key, entry in self._entries.items() if entry.lapses <= now]:
-            del self._entries[key]
-        for route, recent in list(self._routed.items()):
-            while recent and recent[0] <= now - _MINUTE:
-                recent.popleft()
-            if not recent:
-                del self._routed[route]
-
-
-def _prefixes(prompt: Prompt, blocks: Iterable[PromptBlock]) -> list[bytes]:
-    """The identity of each prefix: that of the one before it, and the block that it adds."""
-    keys = []
-    seed = _digest(prompt.account.encode(), prompt.model.encode())
-    for block in blocks:
-        seed = _digest(seed, block.tokens.to_bytes(8, "big") + block.content)
-        keys.append(seed)
-    return keys
 
 
 def _digest(before: bytes, content: bytes) -> bytes:

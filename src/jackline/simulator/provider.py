@@ -36,7 +36,6 @@ from jackline.simulator.ledger import LedgerEntry, RequestLedger, RequestOutcome
 from jackline.simulator.limits import (
     BucketSettings,
     ConcurrencyCap,
-    ConcurrencySettings,
     HiddenCapacity,
     HiddenCapacitySettings,
     ProviderLimit,
@@ -45,13 +44,7 @@ from jackline.simulator.limits import (
     RateBucket,
 )
 from jackline.simulator.prompt_cache import Hit, PromptCache
-from jackline.simulator.time_model import (
-    Calendar,
-    ServiceSettings,
-    child_random,
-    healthy_course,
-    refusal_latency,
-)
+from jackline.simulator.time_model import Calendar, ServiceSettings, seeded_random
 
 MODELS = ("claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5-20251001")
 
@@ -65,7 +58,7 @@ class ProviderSettings:
     """
 
     buckets: tuple[BucketSettings, ...] = ()
-    concurrency: ConcurrencySettings | None = None
+    concurrency: ConcurrencyCap | None = None
     hidden: HiddenCapacitySettings | None = None
     windows: tuple[QuotaWindowSettings, ...] = ()
     faults: tuple[Fault, ...] = ()
@@ -85,7 +78,7 @@ class Admission:
         self.buckets = [RateBucket(one, calendar, start) for one in settings.buckets]
         self._limits: list[ProviderLimit] = [*self.windows, *self.buckets]
         if settings.concurrency is not None:
-            self._limits.append(ConcurrencyCap(settings.concurrency))
+            self._limits.append(settings.concurrency)
         if settings.hidden is not None:
             self._limits.append(HiddenCapacity(settings.hidden, draw, start))
 
@@ -168,11 +161,6 @@ class OpenExchange:
         return max(0.0, (now - self.begins) / (self.ends - self.begins))
 
 
-_BREAKS = {
-    Effect.CUT: How.CUT,
-    Effect.CLEAN_END: How.CLEAN_END,
-    Effect.ERROR_EVENT: How.ERROR_EVENT,
-}
 # Error events by status; without one it is an overload.
 _EVENTS = {429: THROTTLED, 500: SERVER_ERROR}
 
@@ -188,9 +176,9 @@ class ProviderModel:
         self.cache = PromptCache()
         self.in_flight = 0
         self.now = start
-        self._service_draw = child_random(draw)
-        self._latency_draw = child_random(draw)
-        self._board = FaultBoard(settings.calendar, child_random(draw))
+        self._service_draw = seeded_random(draw)
+        self._latency_draw = seeded_random(draw)
+        self._board = FaultBoard(settings.calendar, seeded_random(draw))
         self.admission = Admission(settings, draw, start)
         self._ticket = 0
         self._heap: list[tuple[float, int, PlannedStep, OpenExchange | None]] = []
@@ -223,17 +211,23 @@ class ProviderModel:
             active, effect = self._board.hit(now, request, self.in_flight, self._on_fault_start)
         else:
             active, effect = self._board.force(now, forced)
-        if isinstance(effect, Effect):
-            if self._cut_off(now, exchange, effect):
-                return id
-            effect = None
-        refusal = effect
+        if effect is Effect.HANG:
+            return id
+        if effect is Effect.REFUSED or effect is Effect.RESET:
+            exchange.how = How(effect)
+            self._plan(now + 0.05 * self._latency_draw.random(), exchange, PlannedStep.BREAK)
+            return id
+        refusal = None if isinstance(effect, Effect) else effect
         if refusal is None and not request.is_side_request:
             refusal = self.admission.refusal(now, request, self.in_flight)
         if refusal is None:
             self._admit(now, exchange, active)
-        else:
-            self._refuse(now, exchange, refusal)
+            return id
+        exchange.refusal = refusal
+        if refusal.wall:
+            self._ledger_of(request).met_wall(exchange.entry)
+        latency = self.settings.service.refusal_latency(refusal.status, self._latency_draw)
+        self._plan(now + latency, exchange, PlannedStep.REFUSAL)
         return id
 
     def next_at(self) -> float | None:
@@ -259,21 +253,13 @@ class ProviderModel:
         now = self._settle(now)
         exchange = self._open.get(id)
         if exchange is not None:
-            self._close(
-                now, exchange, RequestOutcome.CANCELLED, "cancelled", self._spent(now, exchange)
-            )
+            spent = self._spent(now, exchange)
+            self._close(now, exchange, RequestOutcome.CANCELLED, "cancelled", spent)
 
     def hit(self, id: int) -> Hit | None:  # noqa: A002
         """What the prompt caches hold of an open request; None for one without a prompt."""
         exchange = self._open.get(id)
         return None if exchange is None else exchange.request.hit
-
-    def last_byte(self, now: float, id: int) -> float | None:  # noqa: A002
-        """When an open stream last sent anything, for drivers that ignore `Bytes`."""
-        exchange = self._open.get(id)
-        if exchange is None or not exchange.begun:
-            return None
-        return now if exchange.silent_since is None else exchange.silent_since
 
     # --- faults at run time ---------------------------------------------------------
 
@@ -309,7 +295,7 @@ class ProviderModel:
             return  # it was cleared before it began
         fault = active.fault
         for exchange in list(self._open.values()):
-            if not exchange.admitted or not active.covers(exchange.request):
+            if not exchange.admitted or fault.model not in exchange.request.model:
                 continue
             if fault.freezes_in_flight:
                 exchange.ticket = NO_STEP
@@ -321,23 +307,6 @@ class ProviderModel:
 
     # --- deciding -------------------------------------------------------------------
 
-    def _refuse(self, now: float, exchange: OpenExchange, refusal: ProviderRefusal) -> None:
-        exchange.refusal = refusal
-        if refusal.wall:
-            self._ledger_of(exchange.request).met_wall(exchange.entry)
-        latency = refusal_latency(self.settings.service, refusal.status, self._latency_draw)
-        self._plan(now + latency, exchange, PlannedStep.REFUSAL)
-
-    def _cut_off(self, now: float, exchange: OpenExchange, effect: Effect) -> bool:
-        """Whether the effect ends the exchange before any limit sees it."""
-        if effect is Effect.HANG:
-            return True
-        if effect is Effect.REFUSED or effect is Effect.RESET:
-            exchange.how = How.REFUSED if effect is Effect.REFUSED else How.RESET
-            self._plan(now + 0.05 * self._latency_draw.random(), exchange, PlannedStep.BREAK)
-            return True
-        return False
-
     def _admit(self, now: float, exchange: OpenExchange, active: ActiveFault | None) -> None:
         request = exchange.request
         if request.is_side_request:
@@ -348,15 +317,16 @@ class ProviderModel:
             self.ledger.admitted(exchange.entry, request.hit)
             if request.hit is not None:
                 self.cache.admitted(request.hit)
-            course = healthy_course(self.settings.service, request, self._service_draw)
+            service = self.settings.service
+            first_byte, last_byte, tokens = service.course(request, self._service_draw)
             exchange.admitted = True
-            exchange.output_tokens = course.output_tokens
+            exchange.output_tokens = tokens
             if self._loaded is None:
                 # The first request lets the model load.
-                self._loaded = now + self.settings.service.cold_start
+                self._loaded = now + service.cold_start
             loaded = max(0.0, self._loaded - now)
-            exchange.begins = now + loaded + course.first_byte
-            exchange.ends = exchange.stops = now + loaded + course.last_byte
+            exchange.begins = now + loaded + first_byte
+            exchange.ends = exchange.stops = now + loaded + last_byte
         if active is not None:
             self._distort(now, exchange, active)
         # An answer in one piece is not sent before it is whole.
@@ -375,13 +345,15 @@ class ProviderModel:
             exchange.ends = exchange.stops = exchange.begins + length * fault.slowness
             return
         exchange.at_byte = fault.at_byte
-        share = 0.0 if fault.at_byte is not None else active.break_share()
-        exchange.stops = exchange.begins + length * share
+        share = fault.at_share if fault.at_byte is None else 0.0
+        exchange.stops = exchange.begins + length * (
+            active.draw.random() if share is None else share
+        )
         if fault.effect is Effect.SILENCE:
             exchange.last_step = PlannedStep.SILENCE
         else:
             exchange.last_step = PlannedStep.BREAK
-            exchange.how = _BREAKS[fault.effect]
+            exchange.how = How(fault.effect)
             exchange.failure = _EVENTS.get(fault.status or 0, OVERLOADED)
 
     # --- playing it out -------------------------------------------------------------
@@ -466,14 +438,11 @@ class ProviderModel:
         self._ready.append(Rejected(exchange.id, at, *parts))
 
     def _break(self, at: float, exchange: OpenExchange) -> None:
+        how, spent = exchange.how, self._spent(at, exchange)
         share = exchange.share(at) if exchange.begun else 0.0
-        self._close(
-            at, exchange, RequestOutcome.BROKEN, exchange.how.value, self._spent(at, exchange)
-        )
-        body = exchange.failure.body if exchange.how is How.ERROR_EVENT else ""
-        self._ready.append(
-            ConnectionBroken(exchange.id, at, exchange.how, share, body, exchange.at_byte)
-        )
+        self._close(at, exchange, RequestOutcome.BROKEN, how.value, spent)
+        body = exchange.failure.body if how is How.ERROR_EVENT else ""
+        self._ready.append(ConnectionBroken(exchange.id, at, how, share, body, exchange.at_byte))
 
     def _spent(self, now: float, exchange: OpenExchange) -> int:
         """The output that was generated in vain."""

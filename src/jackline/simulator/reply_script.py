@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -24,26 +24,33 @@ _DEEPEST = 8
 _WORDS = ("harbour", "lantern", "current", "anchor", "beacon", "tide", "mast", "chart", "rope")
 
 
-def filled(schema: Mapping[str, Any], about: str) -> JsonObject:
-    """An object that fits the schema; `about` decides its values."""
-    value = _SchemaFiller(schema, about).value(schema, "$", 0)
-    return value if isinstance(value, dict) else {}
+class SchemaFiller:
+    """Makes up values that fit a schema; `about` decides them."""
 
-
-class _SchemaFiller:
     def __init__(self, root: Mapping[str, Any], about: str) -> None:
         self._root = root
         self._about = about
 
-    def value(self, schema: Any, place: str, depth: int) -> Any:
+    def filled(self) -> JsonObject:
+        """An object that fits the schema."""
+        value = self._value(self._root, "$", 0)
+        return value if isinstance(value, dict) else {}
+
+    def _value(self, schema: Any, place: str, depth: int) -> Any:
         schema = self._resolved(schema)
         if "const" in schema:
             return schema["const"]
         if schema.get("enum"):
             return schema["enum"][self._drawn(place) % len(schema["enum"])]
-        for choice in ("anyOf", "oneOf", "allOf"):
-            if schema.get(choice):
-                return self._of_choice(schema, choice, place, depth)
+        for choice in ("anyOf", "oneOf"):
+            if options := schema.get(choice):
+                shown = [each for each in options if self._resolved(each).get("type") != "null"]
+                return self._value((shown or options)[0], place, depth)
+        if schema.get("allOf"):
+            whole: dict[str, Any] = {name: v for name, v in schema.items() if name != "allOf"}
+            for part in schema["allOf"]:
+                whole |= self._resolved(part)
+            return self._value(whole, place, depth)
         kind = schema.get("type")
         if isinstance(kind, list):
             kind = next((each for each in kind if each != "null"), "null")
@@ -52,58 +59,38 @@ class _SchemaFiller:
             kind = "object" if "properties" in schema else "array" if is_list else "string"
         return self._of_kind(kind, schema, place, depth)
 
-    def _of_choice(self, schema: Mapping[str, Any], choice: str, place: str, depth: int) -> Any:
-        if choice == "allOf":
-            whole: dict[str, Any] = {name: v for name, v in schema.items() if name != choice}
-            for part in schema[choice]:
-                whole |= self._resolved(part)
-            return self.value(whole, place, depth)
-        shown = [each for each in schema[choice] if self._resolved(each).get("type") != "null"]
-        return self.value((shown or schema[choice])[0], place, depth)
-
     def _of_kind(self, kind: str, schema: Mapping[str, Any], place: str, depth: int) -> Any:
-        if kind == "object":
-            return self._object(schema, place, depth)
-        if kind == "array":
-            return self._array(schema, place, depth)
-        if kind == "string":
-            return self._text(schema, place)
-        if kind in ("integer", "number"):
-            return self._number(schema, place, whole=kind == "integer")
-        return self._drawn(place) % 2 == 0 if kind == "boolean" else None
-
-    def _object(self, schema: Mapping[str, Any], place: str, depth: int) -> JsonObject:
-        properties = schema.get("properties") or {}
-        required = set(schema.get("required") or ())
-        return {
-            name: self.value(inner, f"{place}.{name}", depth + 1)
-            for name, inner in properties.items()
-            # Deep down only what is required, or a schema that contains itself would never end.
-            if name in required or depth < _DEEPEST
-        }
-
-    def _array(self, schema: Mapping[str, Any], place: str, depth: int) -> list[Any]:
-        least = int(schema.get("minItems") or 0)
-        count = max(least, 0 if depth >= _DEEPEST else _ITEMS)
-        count = min(count, int(schema.get("maxItems", count)))
-        items = schema.get("items", {})
-        return [self.value(items, f"{place}[{n}]", depth + 1) for n in range(count)]
-
-    def _text(self, schema: Mapping[str, Any], place: str) -> str:
         draw = self._drawn(place)
-        words = [_WORDS[(draw >> (4 * n)) % len(_WORDS)] for n in range(3)]
-        text = f"{' '.join(words)} {draw % 1000}"
-        text += " " + _WORDS[0] * (int(schema.get("minLength") or 0) // len(_WORDS[0]) + 1)
-        longest = schema.get("maxLength")
-        text = text if longest is None else text[: int(longest)]
-        return text.rstrip() if longest is None else text
-
-    def _number(self, schema: Mapping[str, Any], place: str, *, whole: bool) -> float:
-        low: float = schema.get("minimum", schema.get("exclusiveMinimum", 0))
-        high: float = schema.get("maximum", schema.get("exclusiveMaximum", low + 100))
-        share = (self._drawn(place) % 97 + 1) / 99
-        number = low + (high - low) * share
-        return round(number) if whole else round(number, 3)
+        match kind:
+            case "object":
+                required = set(schema.get("required") or ())
+                return {
+                    name: self._value(inner, f"{place}.{name}", depth + 1)
+                    for name, inner in (schema.get("properties") or {}).items()
+                    # Deep down only what is required, or a schema that contains itself would
+                    # never end.
+                    if name in required or depth < _DEEPEST
+                }
+            case "array":
+                least = int(schema.get("minItems") or 0)
+                count = max(least, 0 if depth >= _DEEPEST else _ITEMS)
+                count = min(count, int(schema.get("maxItems", count)))
+                items = schema.get("items", {})
+                return [self._value(items, f"{place}[{n}]", depth + 1) for n in range(count)]
+            case "string":
+                words = [_WORDS[(draw >> (4 * n)) % len(_WORDS)] for n in range(3)]
+                text = f"{' '.join(words)} {draw % 1000}"
+                text += " " + _WORDS[0] * (int(schema.get("minLength") or 0) // len(_WORDS[0]) + 1)
+                longest = schema.get("maxLength")
+                return text.rstrip() if longest is None else text[: int(longest)]
+            case "integer" | "number":
+                low: float = schema.get("minimum", schema.get("exclusiveMinimum", 0))
+                high: float = schema.get("maximum", schema.get("exclusiveMaximum", low + 100))
+                share = (draw % 97 + 1) / 99
+                number = low + (high - low) * share
+                return round(number) if kind == "integer" else round(number, 3)
+            case _:
+                return draw % 2 == 0 if kind == "boolean" else None
 
     def _resolved(self, schema: Any) -> Mapping[str, Any]:
         if not isinstance(schema, dict):
@@ -152,6 +139,16 @@ class Say:
     def stop_reason(self) -> Stop:
         """The stop reason of the answer."""
         return self.stop or ("tool_use" if self.calls else "end_turn")
+
+    def as_requested(self, request: ClientRequest) -> Say:
+        """The same, with structured output as text when the request wants that and has no tool."""
+        if not request.wants_json or _STRUCTURED in request.tools:
+            return self
+        values = [value for name, value in self.calls if name == _STRUCTURED]
+        if not values:
+            return self
+        rest = tuple(call for call in self.calls if call[0] != _STRUCTURED)
+        return replace(self, text=self.text + json.dumps(values[0]), calls=rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,47 +231,13 @@ class ReplyScript:
             if isinstance(tool, dict) and tool.get("name") == _STRUCTURED:
                 schema = tool.get("input_schema")
                 if isinstance(schema, dict):
-                    return structured(filled(schema, request.prompt))
+                    return structured(SchemaFiller(schema, request.prompt).filled())
         return self.fallback
-
-
-def fan_out(prompts: Iterable[str], text: str = "Splitting.", *, background: bool = True) -> Say:
-    """One `Agent` call per prompt, all in one turn, as Claude Code's sub-agents are started."""
-    calls = []
-    for number, prompt in enumerate(prompts, 1):
-        value: JsonObject = {
-            "description": f"Part {number}",
-            "prompt": prompt,
-            "subagent_type": "general-purpose",
-        }
-        calls.append(("Agent", value if background else {**value, "run_in_background": False}))
-    return Say(text, tuple(calls))
-
-
-def workflow(script: str, text: str = "Starting.") -> Say:
-    """A call of Claude Code's `Workflow` tool with this script."""
-    return Say(text, (("Workflow", {"script": script}),))
 
 
 def structured(value: JsonObject) -> Say:
     """Structured output, as a schema requests it."""
     return Say("", ((_STRUCTURED, value),))
-
-
-def as_requested(say: Say, request: ClientRequest) -> Say:
-    """The same, with structured output as text when the request wants that and has no tool."""
-    if not request.wants_json or _STRUCTURED in request.tools:
-        return say
-    values = [value for name, value in say.calls if name == _STRUCTURED]
-    if not values:
-        return say
-    rest = tuple(call for call in say.calls if call[0] != _STRUCTURED)
-    return replace(say, text=say.text + json.dumps(values[0]), calls=rest)
-
-
-def refusal(text: str = "I can't help with that.") -> Say:
-    """An answer in which the model declines; it is no error on the wire."""
-    return Say(text, stop="refusal")
 
 
 def long_answer(tokens: int, tokens_per_second: float | None = None) -> Say:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from importlib import resources
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -21,7 +21,7 @@ from jackline.foreign_files import read_foreign
 from jackline.simulator.faults import Fault
 from jackline.simulator.limits import (
     BucketSettings,
-    ConcurrencySettings,
+    ConcurrencyCap,
     HiddenCapacitySettings,
     QuotaWindowSettings,
 )
@@ -36,20 +36,11 @@ SCENARIO_BYTES = 4 << 20
 MOST_TOKENS = 10_000_000
 """The most tokens of filler in all answers of a scenario together: 40 MB of text."""
 
-_SHARES = {
-    "share",
-    "kills_in_flight",
-    "at_share",
-    "first",
-    "low",
-    "high",
-    "overloaded_share",
-}
+_PACKAGED = resources.files("jackline.simulator") / "scenarios"
+_SHARES = {"share", "kills_in_flight", "at_share", "first", "low", "high", "overloaded_share"}
 _ABOVE_ZERO = {"per_minute", "burst_seconds", "every", "tokens_per_second", "slowness"}
 _ABOVE_ZERO |= {"doubles_every", "median", "seconds", "herd_window", "mean_service", "streams"}
 _ABOVE_ZERO |= {"tokens"}
-
-
 _CONDITIONS = ("prompt", "latest", "results", "offers", "model", "sub_agent", "turn", "call")
 
 
@@ -98,7 +89,7 @@ class ScenarioTable:
     admin_key: str = ""
     service: ServiceSettings = field(default_factory=ServiceSettings)
     bucket: tuple[BucketSettings, ...] = ()
-    concurrency: ConcurrencySettings | None = None
+    concurrency: ConcurrencyCap | None = None
     hidden: HiddenCapacitySettings | None = None
     window: tuple[QuotaWindowSettings, ...] = ()
     fault: tuple[Fault, ...] = ()
@@ -114,78 +105,77 @@ class Scenario:
     settings: ProviderSettings
     script: ReplyScript
 
+    @staticmethod
+    def packaged_names() -> list[str]:
+        """The scenarios that come with Jackline."""
+        return sorted(file.name[:-5] for file in _PACKAGED.iterdir() if file.name.endswith(".toml"))
 
-def packaged_names() -> list[str]:
-    """The scenarios that come with Jackline."""
-    folder = resources.files("jackline.simulator") / "scenarios"
-    return sorted(file.name[:-5] for file in folder.iterdir() if file.name.endswith(".toml"))
+    @classmethod
+    def packaged(cls, name: str) -> Self:
+        """The packaged scenario of this name."""
+        names = cls.packaged_names()
+        if name not in names:
+            raise UnreadableError(
+                "there is no packaged scenario of this name", hint=f"name one of {', '.join(names)}"
+            )
+        return cls.parse(name, (_PACKAGED / f"{name}.toml").read_text(encoding="utf-8"))
 
+    @classmethod
+    def load(cls, named: str) -> Self:
+        """The scenario in this file, or the packaged one of this name."""
+        names = cls.packaged_names()
+        if named in names:
+            return cls.packaged(named)
+        try:
+            return cls.parse(named, read_foreign(named, SCENARIO_BYTES).decode())
+        except OSError as error:
+            raise UnreadableError(
+                f"the scenario {named} cannot be read: {error.strerror}",
+                hint=f"name a TOML file, or one of {', '.join(names)}",
+            ) from error
+        except UnicodeDecodeError as error:
+            raise BadArgumentError(f"the scenario {named} is not UTF-8 text") from error
 
-def load_packaged(name: str) -> Scenario:
-    """The packaged scenario of this name."""
-    names = packaged_names()
-    if name not in names:
-        raise UnreadableError(
-            "there is no packaged scenario of this name", hint=f"name one of {', '.join(names)}"
+    @classmethod
+    def parse(cls, name: str, text: str) -> Self:
+        """The scenario that a TOML text describes."""
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise BadArgumentError(f"the scenario {name} is not TOML: {error}") from error
+        return cls.from_document(name, document)
+
+    @classmethod
+    def from_document(cls, name: str, document: Mapping[str, Any]) -> Self:
+        """The scenario that a parsed document describes."""
+        table = read_table(ScenarioTable, document, "")
+        filler = table.answer_tokens + sum(rule.tokens for rule in table.rule)
+        if filler > MOST_TOKENS:
+            raise BadArgumentError(
+                f"answer_tokens and the tokens of all rules are {filler:,} together",
+                hint=f"request {MOST_TOKENS:,} at most",
+            )
+        settings = ProviderSettings(
+            buckets=table.bucket,
+            concurrency=table.concurrency,
+            hidden=table.hidden,
+            windows=table.window,
+            faults=table.fault,
+            service=table.service,
+            models=table.models,
+            demands_credential=table.demands_credential,
+            admin_key=table.admin_key,
         )
-    place = resources.files("jackline.simulator") / "scenarios" / f"{name}.toml"
-    return parse(name, place.read_text(encoding="utf-8"))
-
-
-def load(named: str) -> Scenario:
-    """The scenario in this file, or the packaged one of this name."""
-    if named in packaged_names():
-        return load_packaged(named)
-    try:
-        return parse(named, read_foreign(named, SCENARIO_BYTES).decode())
-    except OSError as error:
-        raise UnreadableError(
-            f"the scenario {named} cannot be read: {error.strerror}",
-            hint=f"name a TOML file, or one of {', '.join(packaged_names())}",
-        ) from error
-    except UnicodeDecodeError as error:
-        raise BadArgumentError(f"the scenario {named} is not UTF-8 text") from error
-
-
-def parse(name: str, text: str) -> Scenario:
-    """The scenario that a TOML text describes."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadArgumentError(f"the scenario {name} is not TOML: {error}") from error
-    return from_document(name, document)
-
-
-def from_document(name: str, document: Mapping[str, Any]) -> Scenario:
-    """The scenario that a parsed document describes."""
-    table = read_table(ScenarioTable, document, "")
-    filler = table.answer_tokens + sum(rule.tokens for rule in table.rule)
-    if filler > MOST_TOKENS:
-        raise BadArgumentError(
-            f"answer_tokens and the tokens of all rules are {filler:,} together",
-            hint=f"request {MOST_TOKENS:,} at most",
-        )
-    settings = ProviderSettings(
-        buckets=table.bucket,
-        concurrency=table.concurrency,
-        hidden=table.hidden,
-        windows=table.window,
-        faults=table.fault,
-        service=table.service,
-        models=table.models,
-        demands_credential=table.demands_credential,
-        admin_key=table.admin_key,
-    )
-    fallback = long_answer(table.answer_tokens) if table.answer_tokens else UNDERSTOOD
-    rules = []
-    for rule in table.rule:
-        text = long_answer(rule.tokens).text if rule.tokens else rule.text
-        calls = tuple((call.name, call.input) for call in rule.calls)
-        say = Say(text, calls, rule.delay, rule.tokens_per_second)
-        conditions = {name: getattr(rule, name) for name in _CONDITIONS}
-        rules.append(Rule(rule.fault or say, **conditions))
-    script = ReplyScript(tuple(rules), fallback, obliging=True)
-    return Scenario(name, table.description, settings, script)
+        fallback = long_answer(table.answer_tokens) if table.answer_tokens else UNDERSTOOD
+        rules = []
+        for rule in table.rule:
+            text = long_answer(rule.tokens).text if rule.tokens else rule.text
+            calls = tuple((call.name, call.input) for call in rule.calls)
+            say = Say(text, calls, rule.delay, rule.tokens_per_second)
+            conditions = {name: getattr(rule, name) for name in _CONDITIONS}
+            rules.append(Rule(rule.fault or say, **conditions))
+        script = ReplyScript(tuple(rules), fallback, obliging=True)
+        return cls(name, table.description, settings, script)
 
 
 def read_table(kind: type[T], table: object, where: str) -> T:
@@ -210,23 +200,18 @@ def _check_keys(kind: type[Any], table: object, where: str) -> None:
             raise BadArgumentError(
                 f"{place}: there is no such key", hint=f"use one of {', '.join(sorted(hints))}"
             )
-        _check_range(str(key), value, place)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if key in _SHARES and not 0 <= value <= 1:
+                raise BadArgumentError(f"{place}: {value} is not a share between 0 and 1")
+            if key in _ABOVE_ZERO and not value > 0:
+                raise BadArgumentError(f"{place}: {value} is not above zero")
+            if not value >= 0:
+                raise BadArgumentError(f"{place}: {value} is below zero")
         inner = _table_class(hints[key])
         if inner is not None:
             many = value if isinstance(value, list) else [value]
             for number, one in enumerate(many):
                 _check_keys(inner, one, f"{place}[{number}]" if value is many else place)
-
-
-def _check_range(key: str, value: object, place: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return
-    if key in _SHARES and not 0 <= value <= 1:
-        raise BadArgumentError(f"{place}: {value} is not a share between 0 and 1")
-    if key in _ABOVE_ZERO and not value > 0:
-        raise BadArgumentError(f"{place}: {value} is not above zero")
-    if not value >= 0:
-        raise BadArgumentError(f"{place}: {value} is below zero")
 
 
 def _table_class(hint: object) -> type[Any] | None:

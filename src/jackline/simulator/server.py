@@ -13,12 +13,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeVar
 
 from jackline import event_loop
-from jackline.simulator.connection import SimConnection
-from jackline.simulator.http_wire import ClientReader, reset
+from jackline.simulator.connection import ClientReader, SimConnection, reset
 from jackline.simulator.live_provider import LiveProvider, RecordedRequest
 from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.reply_script import ReplyScript
@@ -65,12 +63,7 @@ class SimulatorServer:
         self._driving = asyncio.create_task(self.playing.drive(self._set_listening))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         self._stop_listening()
         driving = self._driving
         for task in (*self._tasks, driving):
@@ -147,12 +140,7 @@ class ServerThread:
         self._listening.result()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()

@@ -13,18 +13,13 @@ import math
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import NamedTuple
 
 from jackline.simulator.exchange import SimRequest
 
 
-def child_random(draw: random.Random) -> random.Random:
-    """A random generator of its own, seeded by one draw."""
-    return seeded_random(draw.getrandbits(64))
-
-
-def seeded_random(seed: int) -> random.Random:
-    """The random generator of this seed."""
+def seeded_random(seed: int | random.Random) -> random.Random:
+    """The random generator of this seed, or of one that another generator draws."""
+    seed = seed if isinstance(seed, int) else seed.getrandbits(64)
     return random.Random(seed)  # noqa: S311 -- a simulation needs repeatable draws, not secret ones
 
 
@@ -94,6 +89,34 @@ class ServiceSettings:
     throttle_latency: tuple[float, float] = (0.2, 0.5)
     error_latency: tuple[float, float] = (0.5, 2.5)
 
+    def course(self, request: SimRequest, draw: random.Random) -> tuple[float, float, int]:
+        """When a healthy answer begins and ends, counted from arrival, and its tokens.
+
+        It takes one draw for the first byte, and one for an unknown length.
+        """
+        first = self.first_byte
+        if self.first_byte_spread:
+            first *= math.exp(self.first_byte_spread * draw.gauss(0.0, 1.0))
+        fresh = request.input_tokens - request.read_tokens
+        first += self.first_byte_per_kilotoken * fresh / 1000.0
+        tokens = request.output_tokens
+        if request.service is not None:
+            last = request.service
+        elif tokens:
+            last = first + tokens / self.tokens_per_second
+        else:
+            drawn = self.median * math.exp(self.spread * draw.gauss(0.0, 1.0))
+            last = min(self.longest, max(self.shortest, drawn))
+        first = min(first, last)
+        tokens = tokens or max(1, round((last - first) * self.tokens_per_second))
+        return first + request.delay, last + request.delay, tokens
+
+    def refusal_latency(self, status: int, draw: random.Random) -> float:
+        """How long a refusal with this status takes to arrive."""
+        slow = status >= 500 and status != 529
+        low, high = self.error_latency if slow else self.throttle_latency
+        return low + (high - low) * draw.random()
+
 
 # For tests that are not about time: everything is answered at once.
 AT_ONCE = ServiceSettings(
@@ -105,38 +128,3 @@ AT_ONCE = ServiceSettings(
     throttle_latency=(0.0, 0.0),
     error_latency=(0.0, 0.0),
 )
-
-
-class Course(NamedTuple):
-    """When a healthy answer begins and ends, counted from arrival, and its length."""
-
-    first_byte: float
-    last_byte: float
-    output_tokens: int
-
-
-def healthy_course(settings: ServiceSettings, request: SimRequest, draw: random.Random) -> Course:
-    """The course of an answer; one draw for the first byte, one for an unknown length."""
-    first = settings.first_byte
-    if settings.first_byte_spread:
-        first *= math.exp(settings.first_byte_spread * draw.gauss(0.0, 1.0))
-    fresh = request.input_tokens - request.read_tokens
-    first += settings.first_byte_per_kilotoken * fresh / 1000.0
-    tokens = request.output_tokens
-    if request.service is not None:
-        last = request.service
-    elif tokens:
-        last = first + tokens / settings.tokens_per_second
-    else:
-        drawn = settings.median * math.exp(settings.spread * draw.gauss(0.0, 1.0))
-        last = min(settings.longest, max(settings.shortest, drawn))
-    first = min(first, last)
-    tokens = tokens or max(1, round((last - first) * settings.tokens_per_second))
-    return Course(first + request.delay, last + request.delay, tokens)
-
-
-def refusal_latency(settings: ServiceSettings, status: int, draw: random.Random) -> float:
-    """How long a refusal with this status takes to arrive."""
-    slow = status >= 500 and status != 529
-    low, high = settings.error_latency if slow else settings.throttle_latency
-    return low + (high - low) * draw.random()

@@ -66,7 +66,7 @@ def fit_export(body: bytes, *, with_words: bool = False) -> Generator[int, None,
 
     `with_words` leaves all in: what is no object of OTLP remains as the bytes that came.
     """
-    return _rebuild(body, _EXPORT, with_words)
+    return _EXPORT.rebuild(body, with_words=with_words)
 
 
 def fit_attributes(attributes: object) -> list[Document]:
@@ -151,47 +151,50 @@ class _Nested(NamedTuple):
     fields: Mapping[str, _Check | _Nested]
     is_list: bool = False
 
+    @classmethod
+    def one(cls, **fields: _Check | _Nested) -> _Nested:
+        return cls(fields)
 
-def _object(**fields: _Check | _Nested) -> _Nested:
-    return _Nested(fields)
+    @classmethod
+    def many(cls, **fields: _Check | _Nested) -> _Nested:
+        return cls(fields, is_list=True)
 
+    @classmethod
+    def by_scope(cls, scopes: str, items: str, check: _Nested) -> _Nested:
+        """Resources, each with its scopes, each with the items that it made."""
+        url = _matching(_SCHEMA)
+        inner = cls({"scope": _SCOPE, items: check, "schemaUrl": url}, is_list=True)
+        return cls({"resource": _RESOURCE, scopes: inner, "schemaUrl": url}, is_list=True)
 
-def _objects(**fields: _Check | _Nested) -> _Nested:
-    return _Nested(fields, is_list=True)
-
-
-def _first_byte(value: msgspec.Raw) -> bytes:
-    return bytes(memoryview(value)[:1])
-
-
-def _rebuild(
-    data: bytes | msgspec.Raw, fields: Mapping[str, _Check | _Nested], with_words: bool
-) -> Generator[int, None, Document]:
-    found = _fields_of(data)
-    yield memoryview(data).nbytes + _PER_OBJECT
-    made: Document = dict(found) if with_words else {}
-    for name, check in fields.items():
-        value = found.get(name)
-        if value is None:
-            continue
-        fit: object = None
-        begin = _first_byte(value)
-        if not isinstance(check, _Nested):
-            if not with_words and count_values(bytes(value)) <= _MAX_VALUES:
-                fit = check(msgspec.json.decode(value))
-        elif check.is_list and begin == b"[":
-            yield memoryview(value).nbytes
-            rows: list[Document] = []
-            for each in _items_of(value):
-                if _first_byte(each) == b"{":
-                    row = yield from _rebuild(each, check.fields, with_words)
-                    rows.append(row)
-            fit = rows
-        elif not check.is_list and begin == b"{":
-            fit = yield from _rebuild(value, check.fields, with_words)
-        if fit is not None:
-            made[name] = fit
-    return made
+    def rebuild(
+        self, data: bytes | msgspec.Raw, *, with_words: bool
+    ) -> Generator[int, None, Document]:
+        """One object with these fields, made of what fits them."""
+        found = _fields_of(data)
+        yield memoryview(data).nbytes + _PER_OBJECT
+        made: Document = dict(found) if with_words else {}
+        for name, check in self.fields.items():
+            value = found.get(name)
+            if value is None:
+                continue
+            fit: object = None
+            begin = bytes(memoryview(value)[:1])
+            if not isinstance(check, _Nested):
+                if not with_words and count_values(bytes(value)) <= _MAX_VALUES:
+                    fit = check(msgspec.json.decode(value))
+            elif check.is_list and begin == b"[":
+                yield memoryview(value).nbytes
+                rows: list[Document] = []
+                for each in _items_of(value):
+                    if bytes(memoryview(each)[:1]) == b"{":
+                        row = yield from check.rebuild(each, with_words=with_words)
+                        rows.append(row)
+                fit = rows
+            elif not check.is_list and begin == b"{":
+                fit = yield from check.rebuild(value, with_words=with_words)
+            if fit is not None:
+                made[name] = fit
+        return made
 
 
 def _list(check: _Check) -> _Check:
@@ -219,8 +222,8 @@ _WHERE: Mapping[str, _Check | _Nested] = {
     "droppedAttributesCount": fit_integer,
     "flags": fit_integer,
 }
-_BUCKETS = _object(offset=fit_integer, bucketCounts=_list(fit_integer))
-_POINTS = _objects(
+_BUCKETS = _Nested.one(offset=fit_integer, bucketCounts=_list(fit_integer))
+_POINTS = _Nested.many(
     **_BETWEEN,
     asInt=fit_integer,
     asDouble=_figure,
@@ -235,10 +238,10 @@ _POINTS = _objects(
     zeroThreshold=_figure,
     positive=_BUCKETS,
     negative=_BUCKETS,
-    quantileValues=_objects(quantile=_figure, value=_figure),
+    quantileValues=_Nested.many(quantile=_figure, value=_figure),
 )
-_DATA = _object(dataPoints=_POINTS, aggregationTemporality=_code, isMonotonic=_flag)
-_RECORDS = _objects(
+_DATA = _Nested.one(dataPoints=_POINTS, aggregationTemporality=_code, isMonotonic=_flag)
+_RECORDS = _Nested.many(
     **_WHERE,
     timeUnixNano=fit_integer,
     observedTimeUnixNano=fit_integer,
@@ -247,20 +250,20 @@ _RECORDS = _objects(
     eventName=_kind,
     body=_body,
 )
-_SPANS = _objects(
+_SPANS = _Nested.many(
     **_WHERE,
     parentSpanId=_id,
     name=_sender_name,
     kind=_code,
     startTimeUnixNano=fit_integer,
     endTimeUnixNano=fit_integer,
-    events=_objects(**_BETWEEN, name=_sender_name, droppedAttributesCount=fit_integer),
+    events=_Nested.many(**_BETWEEN, name=_sender_name, droppedAttributesCount=fit_integer),
     droppedEventsCount=fit_integer,
-    links=_objects(**_WHERE),
+    links=_Nested.many(**_WHERE),
     droppedLinksCount=fit_integer,
-    status=_object(code=_code, message=_kind),
+    status=_Nested.one(code=_code, message=_kind),
 )
-_METRICS = _objects(
+_METRICS = _Nested.many(
     name=_sender_name,
     unit=_matching(_UNIT),
     sum=_DATA,
@@ -269,8 +272,8 @@ _METRICS = _objects(
     exponentialHistogram=_DATA,
     summary=_DATA,
 )
-_RESOURCE = _object(attributes=fit_attributes, droppedAttributesCount=fit_integer)
-_SCOPE = _object(
+_RESOURCE = _Nested.one(attributes=fit_attributes, droppedAttributesCount=fit_integer)
+_SCOPE = _Nested.one(
     name=_matching(_LIBRARY),
     version=_matching(_VERSION),
     attributes=fit_attributes,
@@ -278,14 +281,8 @@ _SCOPE = _object(
 )
 
 
-def _groups(scopes: str, items: str, check: _Nested) -> _Nested:
-    url = _matching(_SCHEMA)
-    inner = _Nested({"scope": _SCOPE, items: check, "schemaUrl": url}, is_list=True)
-    return _Nested({"resource": _RESOURCE, scopes: inner, "schemaUrl": url}, is_list=True)
-
-
-_EXPORT: Mapping[str, _Nested] = {
-    "resourceLogs": _groups("scopeLogs", "logRecords", _RECORDS),
-    "resourceSpans": _groups("scopeSpans", "spans", _SPANS),
-    "resourceMetrics": _groups("scopeMetrics", "metrics", _METRICS),
-}
+_EXPORT = _Nested.one(
+    resourceLogs=_Nested.by_scope("scopeLogs", "logRecords", _RECORDS),
+    resourceSpans=_Nested.by_scope("scopeSpans", "spans", _SPANS),
+    resourceMetrics=_Nested.by_scope("scopeMetrics", "metrics", _METRICS),
+)

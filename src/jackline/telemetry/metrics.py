@@ -43,6 +43,23 @@ class Metric:
     help: str
     labels: tuple[str, ...] = ()
 
+    def sample(self, values: Values, value: Value) -> Iterator[str]:
+        """The lines of one sample."""
+        pairs = []
+        for name, label in zip(self.labels, values, strict=True):
+            escaped = label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+            pairs.append(f'{name}="{escaped}"')
+        labels = f"{{{','.join(pairs)}}}" if pairs else ""
+        if isinstance(value, Histogram):
+            for bound, count in value.cumulative():
+                bucket = ",".join([*pairs, f'le="{number(bound)}"'])
+                yield f"{self.name}_bucket{{{bucket}}} {count}"
+        if isinstance(value, Histogram | Mean):
+            yield f"{self.name}_sum{labels} {number(value.sum)}"
+            yield f"{self.name}_count{labels} {value.count}"
+        else:
+            yield f"{self.name}{labels} {number(value)}"
+
 
 @dataclass(frozen=True, slots=True)
 class Mean:
@@ -63,7 +80,7 @@ def render(metrics: Mapping[Metric, Samples]) -> bytes:
         text = metric.help.replace("\\", "\\\\").replace("\n", "\\n")
         lines += [f"# HELP {metric.name} {text}", f"# TYPE {metric.name} {metric.kind.value}"]
         for values, value in samples.items():
-            lines.extend(_sample(metric, values, value))
+            lines.extend(metric.sample(values, value))
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -74,23 +91,6 @@ def number(value: float) -> str:
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(float(value))
-
-
-def _sample(metric: Metric, values: Values, value: Value) -> Iterator[str]:
-    pairs = []
-    for name, label in zip(metric.labels, values, strict=True):
-        escaped = label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        pairs.append(f'{name}="{escaped}"')
-    labels = f"{{{','.join(pairs)}}}" if pairs else ""
-    if isinstance(value, Histogram):
-        for bound, count in value.cumulative():
-            bucket = ",".join([*pairs, f'le="{number(bound)}"'])
-            yield f"{metric.name}_bucket{{{bucket}}} {count}"
-    if isinstance(value, Histogram | Mean):
-        yield f"{metric.name}_sum{labels} {number(value.sum)}"
-        yield f"{metric.name}_count{labels} {value.count}"
-    else:
-        yield f"{metric.name}{labels} {number(value)}"
 
 
 BUILD_INFO = Metric("jackline_build_info", GAUGE, "Always 1; the version.", ("version",))

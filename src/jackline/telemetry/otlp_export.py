@@ -24,9 +24,15 @@ from jackline.clock import Clock
 from jackline.control.observatory import Observatory
 from jackline.events import AttemptFailed, CallEnded, Event
 from jackline.providers.settings import UpstreamSettings
-from jackline.telemetry import span_names as names
 from jackline.telemetry.settings import OtlpSettings
-from jackline.telemetry.spans import Attribute, Span, ToolRan, Tracer
+from jackline.telemetry.spans import (
+    SERVICE_NAME,
+    SERVICE_VERSION,
+    Attribute,
+    Span,
+    ToolRan,
+    Tracer,
+)
 from jackline.upstream.single_post import post
 
 _log = logging.getLogger(__name__)
@@ -41,7 +47,7 @@ _ERROR_STATUS = 2
 
 def encode_spans(spans: Iterable[Span], version: str) -> bytes:
     """The body of one export."""
-    service = {names.SERVICE_NAME: "jackline", names.SERVICE_VERSION: version}
+    service = {SERVICE_NAME: "jackline", SERVICE_VERSION: version}
     scope = {"name": "jackline", "version": version}
     encoded = []
     for span in spans:

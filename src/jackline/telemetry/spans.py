@@ -17,7 +17,35 @@ from enum import IntEnum
 from typing import TypeAlias, TypeVar
 
 from jackline.events import AttemptFailed, CallEnded
-from jackline.telemetry import span_names as names
+
+# OpenTelemetry's names of attributes for generative AI, and ours. They are written here, not
+# imported: the conventions are not stable yet, and a change there shall be a decision here.
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+REQUEST_MODEL = "gen_ai.request.model"
+RESPONSE_MODEL = "gen_ai.response.model"
+CONVERSATION = "gen_ai.conversation.id"
+AGENT = "gen_ai.agent.id"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+CACHE_READ_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+TOOL = "gen_ai.tool.name"
+TOOL_CALL = "gen_ai.tool.call.id"
+CACHE_WRITE_TOKENS = "gen_ai.usage.cache_creation.input_tokens"
+
+ERROR_TYPE = "error.type"
+STATUS_CODE = "http.response.status_code"
+SERVICE_NAME = "service.name"
+SERVICE_VERSION = "service.version"
+
+CALL = "jackline.call"
+RUN = "jackline.run"
+LANE = "jackline.lane"
+OUTCOME = "jackline.outcome"
+ATTEMPTS = "jackline.attempts"
+HELD = "jackline.held_seconds"
+REPORTED_BY = "jackline.reported_by"
+REQUEST_ID = "jackline.upstream_request_id"
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -113,24 +141,24 @@ class Tracer:
         cached = event.cache_read_tokens + event.cache_write_tokens
         about = _known(
             {
-                names.OPERATION: "chat",
-                names.PROVIDER: self._provider_of("" if lane is None else lane.upstream),
-                names.REQUEST_MODEL: event.model,
-                names.RESPONSE_MODEL: None if lane is None else lane.model or None,
-                names.CONVERSATION: event.session,
-                names.AGENT: event.agent,
+                OPERATION: "chat",
+                PROVIDER: self._provider_of("" if lane is None else lane.upstream),
+                REQUEST_MODEL: event.model,
+                RESPONSE_MODEL: None if lane is None else lane.model or None,
+                CONVERSATION: event.session,
+                AGENT: event.agent,
                 # The conventions count cached tokens as input, and list them besides.
-                names.INPUT_TOKENS: event.input_tokens + cached,
-                names.OUTPUT_TOKENS: event.output_tokens,
-                names.CACHE_READ_TOKENS: event.cache_read_tokens,
-                names.CACHE_WRITE_TOKENS: event.cache_write_tokens,
-                names.CALL: event.call,
-                names.RUN: event.tag,
-                names.LANE: None if lane is None else lane.label,
-                names.OUTCOME: event.outcome,
-                names.ATTEMPTS: event.attempts,
-                names.HELD: round(event.waited, 6),
-                names.STATUS_CODE: event.status,
+                INPUT_TOKENS: event.input_tokens + cached,
+                OUTPUT_TOKENS: event.output_tokens,
+                CACHE_READ_TOKENS: event.cache_read_tokens,
+                CACHE_WRITE_TOKENS: event.cache_write_tokens,
+                CALL: event.call,
+                RUN: event.tag,
+                LANE: None if lane is None else lane.label,
+                OUTCOME: event.outcome,
+                ATTEMPTS: event.attempts,
+                HELD: round(event.waited, 6),
+                STATUS_CODE: event.status,
             }
         )
         error = "" if event.outcome in _GOOD else event.outcome
@@ -146,10 +174,10 @@ class Tracer:
         for number, each in enumerate(self._failed.pop(event.call, []), 1):
             about = _known(
                 {
-                    names.LANE: each.lane.label,
-                    names.ERROR_TYPE: each.kind,
-                    names.STATUS_CODE: each.status,
-                    names.REQUEST_ID: each.request_id,
+                    LANE: each.lane.label,
+                    ERROR_TYPE: each.kind,
+                    STATUS_CODE: each.status,
+                    REQUEST_ID: each.request_id,
                 }
             )
             span = _span_id("attempt", event.call, str(number), repr(each.at))
@@ -159,7 +187,7 @@ class Tracer:
             span = _span_id("attempt", event.call, "last", repr(event.at))
             begins = min(event.at, event.at - event.took + event.waited)
             lane = None if event.lane is None else event.lane.label
-            about = _known({names.LANE: lane, names.REQUEST_ID: event.request_id or None})
+            about = _known({LANE: lane, REQUEST_ID: event.request_id or None})
             yield Span(trace, span, call, "attempt", SpanKind.CLIENT, begins, event.at, about)
 
     def tool_ran(self, tool: ToolRan) -> None:
@@ -171,13 +199,13 @@ class Tracer:
         error = "" if tool.ok else tool.error or "failed"
         about = _known(
             {
-                names.OPERATION: "execute_tool",
-                names.TOOL: tool.name,
-                names.TOOL_CALL: tool.call_id or None,
-                names.CONVERSATION: tool.session or None,
-                names.AGENT: tool.agent or None,
-                names.REPORTED_BY: tool.reported_by,
-                names.ERROR_TYPE: error or None,
+                OPERATION: "execute_tool",
+                TOOL: tool.name,
+                TOOL_CALL: tool.call_id or None,
+                CONVERSATION: tool.session or None,
+                AGENT: tool.agent or None,
+                REPORTED_BY: tool.reported_by,
+                ERROR_TYPE: error or None,
             }
         )
         where = (trace, span, agent, f"execute_tool {tool.name}", SpanKind.INTERNAL)
@@ -210,13 +238,13 @@ class Tracer:
             trace = _trace_id(event.tag or event.session or event.call)
             place = (trace, "")
             if event.tag:
-                about: dict[str, Attribute] = {names.RUN: event.tag}
+                about: dict[str, Attribute] = {RUN: event.tag}
                 flow = Span(trace, "", "", "flow", SpanKind.INTERNAL, begins, event.at, about)
                 place = (trace, self._extend(flow, event.tag))
             if event.session or event.agent:
-                about = {names.OPERATION: "invoke_agent"}
-                about |= {names.CONVERSATION: event.session} if event.session else {}
-                about |= {names.AGENT: event.agent} if event.agent else {}
+                about = {OPERATION: "invoke_agent"}
+                about |= {CONVERSATION: event.session} if event.session else {}
+                about |= {AGENT: event.agent} if event.agent else {}
                 where = (trace, "", place[1], "invoke_agent", SpanKind.INTERNAL)
                 place = (trace, self._extend(Span(*where, begins, event.at, about), *who))
         if who != ("", ""):

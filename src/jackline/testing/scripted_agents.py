@@ -38,7 +38,7 @@ from jackline.clock import Clock, SystemClock
 from jackline.errors import InternalError
 from jackline.failures import Failure, Kind, Observation, Scope, classify
 from jackline.failures.sentences import name_of
-from jackline.simulator.client_request import ClientRequest, read_client_request
+from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.reply_script import Fail, Reply, ReplyScript, Rule, Say
 
 
@@ -88,32 +88,28 @@ class ScriptedModel:
             "x-claude-code-session-id": caller.session_id,
             "x-claude-code-agent-id": caller.task_id,
         }
-        request = read_client_request("/v1/messages", headers, raw, call=len(self.ledger))
+        request = ClientRequest.parse("/v1/messages", headers, raw, call=len(self.ledger))
         if request is None:
             raise InternalError("The body of a model call is not a JSON object.")
         reply = self._script.reply(request)
         place = len(self.ledger)
         self.ledger.append(ModelRequest(raw, caller, None))
-        if isinstance(reply, Say):
-            if reply.delay:
-                await self._clock.sleep(reply.delay)
-            answer = _answer(reply, request)
-            self.ledger[place] = ModelRequest(raw, caller, answer)
-            return answer
-        raise _failed(reply, self._clock.now())
-
-
-def _answer(say: Say, request: ClientRequest) -> WholeAnswer:
-    # The same conversation always gets the same ids.
-    mark = hashlib.sha256(f"{request.session} {request.turn}".encode()).hexdigest()[:10]
-    content: list[JsonObject] = [{"type": "text", "text": say.text}] if say.text else []
-    for number, (name, arguments) in enumerate(say.calls, 1):
-        call_id = f"toolu_{mark}_{number}"
-        content.append({"type": "tool_use", "id": call_id, "name": name, "input": arguments})
-    # A model without a provider has no caches: later turns have most of their input cached.
-    cached = request.input_tokens * 9 // 10 if request.turn else 0
-    usage = TokenUsage(request.input_tokens - cached, say.output_tokens, cached, 0)
-    return WholeAnswer(content, say.stop_reason, usage, request.model, f"req_{mark}")
+        if not isinstance(reply, Say):
+            raise _failed(reply, self._clock.now())
+        if reply.delay:
+            await self._clock.sleep(reply.delay)
+        # The same conversation always gets the same ids.
+        mark = hashlib.sha256(f"{request.session} {request.turn}".encode()).hexdigest()[:10]
+        content: list[JsonObject] = [{"type": "text", "text": reply.text}] if reply.text else []
+        for number, (name, arguments) in enumerate(reply.calls, 1):
+            call_id = f"toolu_{mark}_{number}"
+            content.append({"type": "tool_use", "id": call_id, "name": name, "input": arguments})
+        # A model without a provider has no caches: later turns have most of their input cached.
+        cached = request.input_tokens * 9 // 10 if request.turn else 0
+        usage = TokenUsage(request.input_tokens - cached, reply.output_tokens, cached, 0)
+        answer = WholeAnswer(content, reply.stop_reason, usage, request.model, f"req_{mark}")
+        self.ledger[place] = ModelRequest(raw, caller, answer)
+        return answer
 
 
 def _failed(reply: Reply, now: datetime) -> ModelFailedError:

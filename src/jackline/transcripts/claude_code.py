@@ -189,14 +189,9 @@ def read_run_state(path: Path, lines: LineReader, *, written: datetime) -> Findi
     return findings
 
 
-def read_transcript(path: Path, lines: LineReader, *, written: datetime) -> Findings:
-    """The story of the agent with this transcript, and what it received about others."""
-    transcript = _Transcript(path, lines, written)
-    transcript.read()
-    return transcript.findings()
+class ClaudeTranscript:
+    """Reads one saved transcript; `written` is when the file was last changed."""
 
-
-class _Transcript:
     def __init__(self, path: Path, lines: LineReader, written: datetime) -> None:
         self._path = path
         self._lines = lines
@@ -205,8 +200,8 @@ class _Transcript:
         self._request: TranscriptLine | None = None
         self._skipped: memoryview | None = None
 
-    def read(self) -> None:
-        """Add all lines, each with no more effort than needed."""
+    def read(self) -> Findings:
+        """The story of the agent with this transcript, and what it received about others."""
         story = self._builder.story
         started = self._conversation.received.started
         add_common = self._conversation.add_common
@@ -232,10 +227,11 @@ class _Transcript:
                 except INVALID:
                     # It is no common line: decoding it as a whole shows what it is.
                     pass
-            self.add_whole(line, number)
+            self._add_whole(line, number)
         self._add_skipped()
+        return self._findings()
 
-    def add_whole(self, line: memoryview, number: int) -> None:
+    def _add_whole(self, line: memoryview, number: int) -> None:
         """Decode a line as a whole, and add it to the story."""
         record = decode(LINES, line)
         if record is None:
@@ -273,7 +269,7 @@ class _Transcript:
         line, self._skipped = self._skipped, None
         if line is not None:
             self._conversation.paused().ending = TranscriptEnd.CUT
-            self.add_whole(line, 0)
+            self._add_whole(line, 0)
 
     def _identify(self, record: TranscriptLine) -> None:
         story = self._builder.story
@@ -309,7 +305,7 @@ class _Transcript:
             fatal=False,
         )
 
-    def findings(self) -> Findings:
+    def _findings(self) -> Findings:
         """Everything in the transcript; no story when it has no conversation."""
         received = self._conversation.received
         findings = Findings(reports=received.reports, launches=received.launches)
@@ -337,19 +333,9 @@ class _Transcript:
         return findings
 
 
-def read_log(path: Path, lines: LineReader, *, written: datetime) -> Findings:
-    """The stories of all agents whose lines were printed into this log."""
-    log = _Log(path, written)
-    for number, line in enumerate(lines, 1):
-        record = decode(PRINTED_LINES, line)
-        if record is None:
-            lines.count_invalid()
-        else:
-            log.add(record, number)
-    return log.findings()
+class ClaudeLog:
+    """Reads what `claude -p` printed; `written` is when the file was last changed."""
 
-
-class _Log:
     def __init__(self, path: Path, written: datetime) -> None:
         self._path = path
         self._written = written
@@ -361,7 +347,17 @@ class _Log:
         self._session = ""
         self._result: tuple[str, str, bool, str | None] | None = None
 
-    def add(self, record: PrintedLine, number: int) -> None:
+    def read(self, lines: LineReader) -> Findings:
+        """The stories of all agents whose lines were printed into this log."""
+        for number, line in enumerate(lines, 1):
+            record = decode(PRINTED_LINES, line)
+            if record is None:
+                lines.count_invalid()
+            else:
+                self._add(record, number)
+        return self._findings()
+
+    def _add(self, record: PrintedLine, number: int) -> None:
         """Add one printed line to the story it belongs to."""
         self._now = record.timestamp or self._now
         if record.session_id is None:
@@ -475,8 +471,7 @@ class _Log:
         elif main.ending is not TranscriptEnd.FAILED:
             main.add_failure(text, stamp=self._now, status=record.api_error_status, body=body)
 
-    def findings(self) -> Findings:
-        """Everything in the log."""
+    def _findings(self) -> Findings:
         findings = Findings()
         if self._result is not None:
             # A run with background work prints a result for each turn; people act on the last.

@@ -140,27 +140,29 @@ class CodexLine(msgspec.Struct):
 ROLLOUT_LINES = msgspec.json.Decoder(CodexLine)
 
 
-def read_rollout(path: Path, lines: LineReader, *, written: datetime) -> Findings:
-    """The story of the session that the rollout records."""
-    rollout = _Rollout(path, written)
-    for number, line in enumerate(lines, 1):
-        record = decode(ROLLOUT_LINES, line)
-        if record is None:
-            lines.count_invalid()
-        elif record.payload is not None:
-            rollout.add(record.type, record.timestamp, record.payload, number)
-    return rollout.findings()
+class CodexRollout:
+    """Reads one rollout; `written` is when the file was last changed."""
 
-
-class _Rollout:
     def __init__(self, path: Path, written: datetime) -> None:
         self._builder = StoryBuilder(path, client="codex", provider="openai", written=written)
         self._spent = 0
         self._has_records = False
         self._limits = RateLimits()
 
-    def add(self, kind: str, stamp: str | None, payload: CodexPayload, number: int) -> None:
-        """Add one line to the story."""
+    def read(self, lines: LineReader) -> Findings:
+        """The story of the session that the rollout records; none when it records none."""
+        for number, line in enumerate(lines, 1):
+            record = decode(ROLLOUT_LINES, line)
+            if record is None:
+                lines.count_invalid()
+            elif record.payload is not None:
+                self._add(record.type, record.timestamp, record.payload, number)
+        story = self._builder.finish()
+        if story.ending is not TranscriptEnd.FINISHED:
+            story.result_at = None
+        return Findings(stories=[story] if story.session_id else [])
+
+    def _add(self, kind: str, stamp: str | None, payload: CodexPayload, number: int) -> None:
         builder = self._builder
         story = builder.story
         builder.saw_line(stamp)
@@ -229,10 +231,3 @@ class _Rollout:
         )
         if fatal:
             self._builder.add_report("codex", "error", text, is_error=True, stamp=stamp)
-
-    def findings(self) -> Findings:
-        """The story, or nothing when no session was recorded."""
-        story = self._builder.finish()
-        if story.ending is not TranscriptEnd.FINISHED:
-            story.result_at = None
-        return Findings(stories=[story] if story.session_id else [])

@@ -33,7 +33,7 @@ SYNTHETIC = "<synthetic>"
 STRUCTURED_OUTPUT_TOOL = "StructuredOutput"
 _LONGEST_REMINDER = 2_000
 
-# The client wraps what its own commands print in these tags; no model is asked to answer them.
+# The client wraps what its own commands print in these tags; no model answers them.
 _LOCAL_COMMAND_TAGS = (b'"<command-', b'"<local-command-', b'"<bash-')
 # The results of these tools matter, so their lines are decoded as a whole.
 _SPECIAL_TOOLS = STARTING_TOOLS | {STRUCTURED_OUTPUT_TOOL}

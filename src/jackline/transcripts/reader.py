@@ -29,8 +29,13 @@ import msgspec
 from jackline.events import Announce, TranscriptsRead, to_nobody
 from jackline.failures import Kind, Observation, classify
 from jackline.foreign_files import open_foreign
-from jackline.transcripts.claude_code import read_journal, read_log, read_run_state, read_transcript
-from jackline.transcripts.codex import read_rollout
+from jackline.transcripts.claude_code import (
+    ClaudeLog,
+    ClaudeTranscript,
+    read_journal,
+    read_run_state,
+)
+from jackline.transcripts.codex import CodexRollout
 from jackline.transcripts.findings import Findings, ReceivedReport, WorkflowRun
 from jackline.transcripts.records import LineReader, decode
 from jackline.transcripts.sources import Source
@@ -198,11 +203,11 @@ def _read_lines(path: Path, lines: LineReader) -> Findings | None:
             if marks.workflowProgress and marks.runId is not None:
                 return read_run_state(path, lines, written=written)
             if marks.payload and marks.timestamp is not None and marks.type is not None:
-                return read_rollout(path, lines, written=written)
+                return CodexRollout(path, written).read(lines)
             if marks.sessionId is not None and marks.type is not None:
-                return read_transcript(path, lines, written=written)
+                return ClaudeTranscript(path, lines, written).read()
             if marks.session_id is not None and marks.type is not None:
-                return read_log(path, lines, written=written)
+                return ClaudeLog(path, written).read(lines)
             is_entry = marks.type in ("started", "result", "failed")
             if is_entry and marks.agentId is not None and marks.key is not None:
                 return read_journal(path, lines)
@@ -242,12 +247,6 @@ class _KnownReports:
 def _moment(at: datetime | None) -> int | None:
     """Which of the pieces of time it falls in, of which each is as long as the same moment."""
     return None if at is None else int(at.timestamp() // _SAME_MOMENT.total_seconds())
-
-
-def _labels_before(text: str) -> list[str]:
-    """Each beginning of a report that may be the label of its agent in brackets."""
-    start = text[:_LONGEST_LABEL] if text.startswith("[") else ""
-    return [start[: at + 1] for at, sign in enumerate(start) if sign == "]"]
 
 
 class _Joiner:
@@ -404,7 +403,10 @@ class _Joiner:
                 if without_result and receiver is not None:
                     self._add_report(receiver, report)
                 continue
-            found = (labelled.get(label) for label in _labels_before(report.text))
+            # Each beginning that may be the label of the agent in brackets.
+            start = report.text[:_LONGEST_LABEL] if report.text.startswith("[") else ""
+            ends = (at + 1 for at, sign in enumerate(start) if sign == "]")
+            found = (labelled.get(start[:end]) for end in ends)
             if of_label := next(filter(None, found), None):
                 story = of_label.pop()
                 self._add_report(story, report)

@@ -20,7 +20,7 @@ import msgspec
 from jackline.dialects.tokens_used import TokensUsed
 from jackline.errors import UnreadableError
 from jackline.foreign_files import open_foreign
-from jackline.transcripts.claude_code import read_transcript
+from jackline.transcripts.claude_code import ClaudeTranscript
 from jackline.transcripts.codex import CALL_OUTPUTS, CALLS, ROLLOUT_LINES, CodexPayload, CodexUsage
 from jackline.transcripts.conversation import SYNTHETIC
 from jackline.transcripts.records import (
@@ -143,11 +143,11 @@ class SavedConversation:
                 self.answers += 1
         elif kind == "response_item" and payload.call_id is not None:
             if payload.type in CALLS:
-                given = payload.arguments or payload.input or ""
+                sent = payload.arguments or payload.input or ""
                 self.calls[payload.call_id] = TranscriptToolCall(
                     payload.call_id,
                     str(payload.name or ""),
-                    given if isinstance(given, str) else "",
+                    sent if isinstance(sent, str) else "",
                 )
             elif payload.type in CALL_OUTPUTS:
                 self.results[payload.call_id] = ""
@@ -208,7 +208,7 @@ def read_dead_agent(path: Path) -> DeadAgent:
     try:
         written = time_of_epoch(path.stat().st_mtime) or datetime.now(UTC)
         with open_foreign(path) as file:
-            found = read_transcript(path, LineReader(file), written=written)
+            found = ClaudeTranscript(path, LineReader(file), written).read()
         with open_foreign(path) as file:
             for line in LineReader(file):
                 record = decode(LINES, line)

@@ -66,6 +66,19 @@ class StoredSession:
             except OSError:
                 continue
 
+    def parts(self, prefix: str) -> Iterator[tuple[str, list[Path]]]:
+        """Its runs and agents whose ids begin so, each with the main file: it has the reports."""
+        main = [self.main] if self.main is not None else []
+        runs: dict[str, list[Path]] = {}
+        for path in self.files():
+            agent = path.stem.removeprefix(_AGENT)
+            if path.name.startswith(_AGENT) and agent.startswith(prefix):
+                yield agent, [*main, path]
+            for run in {path.parent.name, path.stem}:
+                if run.startswith(prefix) and "workflows" in path.parts:
+                    runs.setdefault(run, [*main]).append(path)
+        yield from runs.items()
+
     def modified(self) -> float:
         """When anything in the session last changed, in seconds since 1970."""
         return max((_modified(path) for path in (self.main, *self._inside()) if path), default=0.0)
@@ -164,7 +177,19 @@ def find(
 ) -> list[Source]:
     """The files for these ids and paths; without any, those of the newest session."""
     if wanted:
-        found = [source for name in wanted for source in _find_named(name, stores)]
+        found: list[Source] = []
+        for name in wanted:
+            path = Path(name).expanduser()
+            try:
+                found += find_path(path)
+            except UnreadableError:
+                if path.suffix or len(path.parts) > 1:
+                    raise UnreadableError(
+                        f"There is no file or folder {name}.",
+                        hint="Check the path; `jackline why` alone takes the newest session of this"
+                        " machine.",
+                    ) from None
+                found += find_id(name, stores=stores)
         start = -inf if since is None else since.timestamp()
         return _once(s for s in found if s.problem or _modified(s.path) >= start)
     if since is not None:
@@ -177,19 +202,6 @@ def find(
             hint="Name a transcript, a log or a folder: jackline why PATH",
         )
     return _once(map(Source.of, newest.files()))
-
-
-def _find_named(name: str, stores: ClientFolders) -> list[Source]:
-    path = Path(name).expanduser()
-    try:
-        return find_path(path)
-    except UnreadableError:
-        if not path.suffix and len(path.parts) <= 1:
-            return find_id(name, stores=stores)
-        raise UnreadableError(
-            f"There is no file or folder {name}.",
-            hint="Check the path; `jackline why` alone takes the newest session of this machine.",
-        ) from None
 
 
 def find_path(path: Path, *, most: float = inf) -> list[Source]:
@@ -207,7 +219,7 @@ def find_id(prefix: str, *, stores: ClientFolders) -> list[Source]:
     sessions = stores.sessions()
     found = {s.session_id: s.files() for s in sessions if s.session_id.startswith(prefix)}
     if not found:
-        found = dict(_runs_and_agents(prefix, sessions))
+        found = {name: paths for session in sessions for name, paths in session.parts(prefix)}
     if len(found) == 1:
         return _once(map(Source.of, next(iter(found.values()))))
     if not found:
@@ -220,23 +232,6 @@ def find_id(prefix: str, *, stores: ClientFolders) -> list[Source]:
         f"{len(found)} ids start with {prefix}: {shown}.",
         hint="Write more of the id.",
     )
-
-
-def _runs_and_agents(
-    prefix: str, sessions: Iterable[StoredSession]
-) -> Iterator[tuple[str, list[Path]]]:
-    """Runs and agents by id, each with its session's main file, which contains the reports."""
-    for session in sessions:
-        main = [session.main] if session.main is not None else []
-        runs: dict[str, list[Path]] = {}
-        for path in session.files():
-            agent = path.stem.removeprefix(_AGENT)
-            if path.name.startswith(_AGENT) and agent.startswith(prefix):
-                yield agent, [*main, path]
-            for run in {path.parent.name, path.stem}:
-                if run.startswith(prefix) and "workflows" in path.parts:
-                    runs.setdefault(run, [*main]).append(path)
-        yield from runs.items()
 
 
 class _FolderWalk:

@@ -117,6 +117,10 @@ class ReadProblem:
     what: str
     count: int = 1
 
+    def to_json(self) -> dict[str, object]:
+        """The problem as every document shows it."""
+        return {"path": str(self.path), "what": self.what, "count": self.count}
+
 
 @dataclass(slots=True)
 class TranscriptSet:

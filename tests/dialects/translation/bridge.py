@@ -19,10 +19,12 @@ from jackline.dialects.neutral.answer import to_anthropic_error
 from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableError
 from jackline.dialects.neutral.options import AnswerOptions
 from jackline.dialects.neutral.stream import StreamTranslator
-from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
-from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_chat import ChatStreamTranslator, from_chat, to_chat
+from jackline.dialects.openai_responses import (
+    ResponsesStreamTranslator,
+    from_responses,
+    to_responses,
+)
 
 
 @dataclass(frozen=True)

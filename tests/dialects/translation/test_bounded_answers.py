@@ -16,8 +16,8 @@ from jackline.dialects.neutral.answer import MOST_CALLS, is_object
 from jackline.dialects.neutral.fields import TranslationNotes
 from jackline.dialects.neutral.options import AnswerOptions
 from jackline.dialects.neutral.stream import StreamTranslator
-from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
-from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
+from jackline.dialects.openai_chat import ChatStreamTranslator, from_chat
+from jackline.dialects.openai_responses import ResponsesStreamTranslator, from_responses
 from jackline.dialects.sse import event_of
 
 Json = dict[str, object]

@@ -12,8 +12,8 @@ from jackline.calls.continuation import prefilled
 from jackline.dialects.json_bounds import MOST_OBJECTS
 from jackline.dialects.mixed_conversation import fit_for_claude
 from jackline.dialects.neutral.fields import UntranslatableError
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.request import to_responses, without_reasoning
+from jackline.dialects.openai_chat import to_chat
+from jackline.dialects.openai_responses import to_responses, without_reasoning
 
 Json = dict[str, object]
 EMPTY: Json = {"role": "assistant", "content": ""}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from jackline.dialects.mixed_conversation import fit_for_claude
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_chat import to_chat
+from jackline.dialects.openai_responses import to_responses
 from tests.dialects.translation.oracles import Oracle
 
 SAMPLES = sorted((Path(__file__).parent / "data" / "claude_code").glob("*.json"))

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 
 from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableError
-from jackline.dialects.neutral.options import TargetOptions
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_chat import to_chat
+from jackline.dialects.openai_responses import to_responses
 from tests.dialects.translation.leaves import all_values, keys, leaves, names, numbered
 from tests.dialects.translation.requests import Alien, alien_requests, requests
 
@@ -94,10 +93,3 @@ def test_a_body_that_is_no_request_is_refused_and_nothing_else_is_raised(
 ) -> None:
     with pytest.raises(UntranslatableError):
         translate(body, "gpt-x")
-
-
-@BOTH
-def test_a_field_may_be_left_out_when_the_settings_allow_it(translate: Any) -> None:
-    body = b'{"warp_drive": 1, "messages": [{"role": "user", "content": "Hi"}]}'
-    result = translate(body, "gpt-x", TargetOptions(forgo=frozenset({"warp_drive"})))
-    assert result.notes == ("warp_drive: left out, as the settings allow",)

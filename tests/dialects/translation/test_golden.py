@@ -10,10 +10,12 @@ import pytest
 
 from jackline.dialects.neutral.fields import UntranslatableError
 from jackline.dialects.neutral.options import AnswerOptions
-from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
-from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_chat import ChatStreamTranslator, from_chat, to_chat
+from jackline.dialects.openai_responses import (
+    ResponsesStreamTranslator,
+    from_responses,
+    to_responses,
+)
 
 DATA = Path(__file__).parent / "data"
 REQUESTS = sorted((DATA / "requests").glob("*.json"))

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from jackline.dialects.neutral.conversation import ToolIds, message_id, tool_name
 from jackline.dialects.neutral.options import AnswerOptions
-from jackline.dialects.openai_chat.answer import from_chat
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_chat import from_chat, to_chat
+from jackline.dialects.openai_responses import to_responses
 from tests.dialects.translation.foreign_answers import Answer, answers, chat_whole
 from tests.dialects.translation.requests import requests
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jackline.dialects.mixed_conversation import fit_for_claude
 from jackline.dialects.neutral.options import AnswerOptions
-from jackline.dialects.openai_chat.answer import from_chat
+from jackline.dialects.openai_chat import from_chat
 from tests.dialects.translation.foreign_answers import Answer, answers, chat_whole
 from tests.dialects.translation.requests import requests
 

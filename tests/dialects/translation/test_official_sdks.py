@@ -9,10 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from jackline.dialects.neutral.options import AnswerOptions
-from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
-from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_chat import ChatStreamTranslator, from_chat, to_chat
+from jackline.dialects.openai_responses import (
+    ResponsesStreamTranslator,
+    from_responses,
+    to_responses,
+)
 from tests.dialects.translation.foreign_answers import (
     Answer,
     answers,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.dialects import RequestFacts, TokensUsed
-from jackline.dialects.openai_chat.answer import ChatStreamReader
-from jackline.dialects.openai_responses.answer import ResponsesStreamReader
+from jackline.dialects.openai_chat import ChatStreamReader
+from jackline.dialects.openai_responses import ResponsesStreamReader
 from jackline.dialects.request_facts import (
     continues_openai_turn,
     read_openai_request,

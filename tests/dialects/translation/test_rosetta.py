@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jackline.dialects.neutral.options import AnswerOptions
-from jackline.dialects.openai_chat.answer import ChatStreamTranslator, from_chat
-from jackline.dialects.openai_chat.request import to_chat
-from jackline.dialects.openai_responses.answer import ResponsesStreamTranslator, from_responses
-from jackline.dialects.openai_responses.request import to_responses
+from jackline.dialects.openai_chat import ChatStreamTranslator, from_chat, to_chat
+from jackline.dialects.openai_responses import (
+    ResponsesStreamTranslator,
+    from_responses,
+    to_responses,
+)
 from jackline.dialects.sse import EventSplitter, data_of
 from tests.dialects.answers import ANSWERS, Answered
 from tests.dialects.strict_client import StrictClient

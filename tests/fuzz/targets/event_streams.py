@@ -12,8 +12,8 @@ from typing import Any
 
 from jackline.agents.gateway_model import AnswerStreamReader
 from jackline.dialects.anthropic_stream import AnthropicStreamReader, read_whole_stream
-from jackline.dialects.openai_chat.answer import ChatStreamReader
-from jackline.dialects.openai_responses.answer import ResponsesStreamReader
+from jackline.dialects.openai_chat import ChatStreamReader
+from jackline.dialects.openai_responses import ResponsesStreamReader
 from jackline.dialects.sse import EventSplitter, name_and_data
 from tests.fuzz.cutting import in_packets, one_by_one
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from jackline.autopsy import html_report, json_report, text_report
+from jackline.autopsy import html_report, text_report
 from jackline.autopsy.report import build
 from tests.transcripts.transcript_data import DATA, read_place
 
@@ -81,7 +81,7 @@ def check(data: bytes) -> None:
     report = build(evidence, now=NOW)
     shown = text_report.render(report)
     assert not _CONTROLS.search(shown), "a control character reaches the terminal"
-    json.dumps(json_report.document(report))
+    json.dumps(report.to_json())
     html_report.page(report)
 
 

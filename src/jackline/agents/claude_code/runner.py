@@ -4,7 +4,8 @@ Rules: (1) neither prompts nor secrets are in the command line: they go through 
 through files that are deleted afterwards; (2) all calls go to the gateway; (3) tools are allowed by
 name, and where names are set no other tool is offered; (4) the model is always named, or a resumed
 session would lose its context options; (5) only the user's own settings are followed, never those
-of a folder, and git starts nothing that a look at the folder could start.
+of a folder, and git starts nothing that a look at the folder could start; (6) a prompt is text: its
+words come from models, answers and file names, and neither attach a file nor run a command.
 """
 
 from __future__ import annotations
@@ -36,6 +37,13 @@ from jackline.transcripts.sources import ClientFolders
 _RETRIES = "CLAUDE_CODE_MAX_RETRIES", "4"
 # Else 2.1.197 asks git for the state of the folder, which runs filters that the repository names.
 _NO_GIT_STATE = "CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS", "1"
+# Else `@path` in a prompt attaches any file of the user, whatever tools and folders are allowed.
+_NO_ATTACHMENTS = "CLAUDE_CODE_DISABLE_ATTACHMENTS", "1"
+# Tools that are to be searched for are listed in an attachment.
+_NO_TOOL_SEARCH = "ENABLE_TOOL_SEARCH", "false"
+# Before a prompt that could be a command: `/config` writes the user's own settings.
+_TEXT_FOLLOWS = "The task:\n\n"
+_SWITCHES = (_NO_GIT_STATE, _NO_ATTACHMENTS, _NO_TOOL_SEARCH)
 # By these a Claude Code would take itself for a part of the one that it was started from.
 _OF_A_PARENT = (
     "CLAUDECODE",
@@ -60,6 +68,10 @@ class ClaudeCodeRunner(ProgramRunner):
     def reask_prompt(self, fault: str | None) -> str:
         """See `ProgramRunner`."""
         return reask_prompt(fault)
+
+    def as_text(self, prompt: str) -> str:
+        """See `ProgramRunner`."""
+        return prompt if prompt[:1].isalnum() else _TEXT_FOLLOWS + prompt
 
     def why_not(self, task: AgentTask) -> str | None:
         """See `ProgramRunner`."""
@@ -114,7 +126,7 @@ class ClaudeCodeRunner(ProgramRunner):
         chosen = client_environment(
             self._setup.base_url, afk=False, environ=own, token=self._setup.token
         )
-        environ = {_RETRIES[0]: _RETRIES[1], **own, **chosen, _NO_GIT_STATE[0]: _NO_GIT_STATE[1]}
+        environ = dict([_RETRIES]) | own | chosen | dict(_SWITCHES)
         known = environ.get(CUSTOM_HEADERS, "")
         # We may ourselves be run by an agent of a flow, and inherit the name of its task.
         lines = [line for line in known.splitlines() if not line.startswith(f"{_TASK_HEADER}:")]

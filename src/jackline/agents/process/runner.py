@@ -131,6 +131,10 @@ class ProgramRunner(ABC):
     def reask_prompt(self, fault: str | None) -> str:
         """What to say to an agent without a structured answer, or with one that has this fault."""
 
+    def as_text(self, prompt: str) -> str:
+        """The prompt so that the program takes no part of it for a command."""
+        return prompt
+
     @abstractmethod
     def why_not(self, task: AgentTask) -> str | None:
         """Why it cannot do this task at all, and what to do instead; None when it can."""
@@ -423,7 +427,7 @@ class _ProcessRun:
                 return self._cannot_start(start.command[0], error), None, ProcessCost()
             before = None if output.counted is None else output.counted.to_json()
             await self._write(STARTED, {**asdict(child.mark), "counted": before})
-            child.send(prompt)
+            child.send(self._runner.as_text(prompt))
             try:
                 await within(self._gate.time_limit, self._follow(child, output))
             except StopAgentError as stop:

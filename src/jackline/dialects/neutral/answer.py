@@ -4,10 +4,9 @@ Rules: (1) text and calls stay in their order; arguments that are no JSON object
 that Anthropic's guide names for them, never repaired; no thinking block is written, because it
 could not be signed; (2) nothing in an answer raises: what is no answer becomes an error document;
 (3) an answer with calls that ended by itself waits for their results, whatever the server calls
-it; an early end is never reported as a normal one; (4) cached input is counted apart, as Anthropic
-does, and never twice; an unreadable usage changes nothing; (5) failures/ alone decides what an
-error means; the vendor's message is preserved, without keys, and a prompt that is too long gets
-the message by which Claude Code compacts.
+it; an early end is never reported as a normal one; (4) failures/ alone decides what an error means;
+the vendor's message is preserved, without keys, and a prompt that is too long gets the message by
+which Claude Code compacts.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from jackline.dialects.answer_facts import message_document
 from jackline.dialects.json_bounds import MOST_VALUES, UNREADABLE, has_too_many_values
 from jackline.dialects.neutral.conversation import ToolIds
 from jackline.dialects.neutral.fields import (
@@ -25,11 +25,10 @@ from jackline.dialects.neutral.fields import (
     TranslatedDocument,
     TranslationNotes,
     UntranslatableError,
-    read_document,
     shown,
 )
 from jackline.dialects.neutral.options import AnswerOptions, ReasoningBinder
-from jackline.dialects.tokens_used import TokensUsed, bounded_count
+from jackline.dialects.tokens_used import TokensUsed
 from jackline.failures import Kind, Observation, classify
 from jackline.failures.wording import redact
 
@@ -74,23 +73,6 @@ _CONTEXT_USED = re.compile(
 )
 
 
-class _UsageDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    """Both dialects' names for the same counts, and one of a server with its own."""
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _UsageDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _UsageDetails | None = None
-
-
 class _Error(msgspec.Struct):
     message: str | None = None
 
@@ -100,43 +82,9 @@ class _ErrorDocument(msgspec.Struct):
     message: str | None = None
 
 
-_usage = msgspec.json.Decoder(_Usage)
 _error_document = msgspec.json.Decoder(_ErrorDocument)
 # Checks a value without building it.
 _value = msgspec.json.Decoder(msgspec.Raw)
-
-
-def foreign_usage(known: TokensUsed, raw: msgspec.Raw | None) -> TokensUsed:
-    """The counts after a `usage` object of either dialect."""
-    if raw is None:
-        return known
-    try:
-        usage = _usage.decode(raw)
-    except UNREADABLE:
-        # The answer is still good when its usage is unreadable.
-        return known
-    chat, responses = usage.prompt_tokens, usage.input_tokens
-    whole = chat if chat is not None else responses
-    chat, responses = usage.completion_tokens, usage.output_tokens
-    written = chat if chat is not None else responses
-    details = usage.prompt_tokens_details or usage.input_tokens_details or _UsageDetails()
-    cache_read = bounded_count(details.cached_tokens or usage.prompt_cache_hit_tokens or 0)
-    cache_written = bounded_count(details.cache_write_tokens or 0)
-    output = known.output if written is None else bounded_count(written)
-    if whole is None:
-        return TokensUsed(known.input, output)
-    fresh = bounded_count(whole - cache_read - cache_written)
-    return TokensUsed(fresh, output, cache_read, cache_written)
-
-
-def anthropic_usage(usage: TokensUsed) -> dict[str, int]:
-    """The counts as Anthropic's `usage` object."""
-    return {
-        "input_tokens": usage.input,
-        "cache_creation_input_tokens": usage.cache_creation,
-        "cache_read_input_tokens": usage.cache_read,
-        "output_tokens": usage.output,
-    }
 
 
 def stop_reason(foreign: str | None, *, calls: bool, refused: bool, notes: TranslationNotes) -> str:
@@ -216,10 +164,8 @@ class MessageBuilder:
         self.text(text)
 
     def reasoning(self, text: str, at: str) -> None:
-        """Add reasoning, where the options allow it."""
-        if self._options.show_reasoning:
-            self.text(text)
-        elif text:
+        """Leave reasoning out with a note: without Claude's signature it would be refused later."""
+        if text:
             self._notes.add(at, NO_REASONING)
 
     def call(self, foreign_id: str, name: str, arguments: str, at: str) -> None:
@@ -243,16 +189,10 @@ class MessageBuilder:
         reason = stop_reason(ended, calls=self._calls > 0, refused=self.refused, notes=self._notes)
         if stop is not None and reason == "end_turn":
             reason = "stop_sequence"
-        message = {
-            "id": self._id,
-            "type": "message",
-            "role": "assistant",
-            "model": self._options.model,
-            "content": self._content,
-            "stop_reason": reason,
-            "stop_sequence": stop if reason == "stop_sequence" else None,
-            "usage": anthropic_usage(usage),
-        }
+        sequence = stop if reason == "stop_sequence" else None
+        message = message_document(
+            self._id, self._options.model, usage.to_anthropic(), self._content, reason, sequence
+        )
         return TranslatedDocument(msgspec.json.encode(message), self._notes.sentences())
 
 
@@ -267,7 +207,7 @@ def read_whole_answer(
     why = f"more than {MOST_VALUES:,} values"
     if not has_too_many_values(body):
         try:
-            top = read_document(body, notes)
+            top = Fields.of_document(body, notes)
             if "error" not in top.names():
                 return read(top, body, options)
         except UntranslatableError as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -115,6 +115,17 @@ class Fields:
         notes.count_objects(1 + len(fields) // _FIELDS_PER_OBJECT)
         self._left = {name: value for name, value in fields.items() if bytes(value) != b"null"}
 
+    @classmethod
+    def of_document(cls, body: bytes | bytearray, notes: TranslationNotes) -> Self:
+        """The fields of a whole document."""
+        whole = bytes(body)
+        try:
+            # Values that are only copied are not decoded, so broken characters would pass unseen.
+            whole.decode()
+        except UnicodeDecodeError:
+            raise UntranslatableError("", "is not written in UTF-8") from None
+        return cls(whole, "", notes)
+
     def path(self, name: str) -> str:
         """The path of a field of this object."""
         return f"{self.at}.{shown(name)}" if self.at else shown(name)
@@ -152,6 +163,11 @@ class Fields:
     def items(self, name: str) -> list[msgspec.Raw]:
         """The items of a list; none when it is missing."""
         return self._decoded(name, _list, "a list") or []
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """The items of a list of strings; none when it is missing."""
+        at = self.path(name)
+        return tuple(_decoded(_text, item, at, "a string") for item in self.items(name))
 
     def inner(self, name: str) -> Fields | None:
         """The fields of an object inside of this one."""
@@ -193,30 +209,14 @@ class Fields:
             raise UntranslatableError(self.path(name), f"is not {kind}") from None
 
 
-def read_document(body: bytes | bytearray, notes: TranslationNotes) -> Fields:
-    """The fields of a whole document."""
-    whole = bytes(body)
-    try:
-        # Values that are only copied are not decoded, so broken characters would pass unseen.
-        whole.decode()
-    except UnicodeDecodeError:
-        raise UntranslatableError("", "is not written in UTF-8") from None
-    return Fields(whole, "", notes)
-
-
 def read_items(raw: msgspec.Raw, at: str) -> list[msgspec.Raw]:
     """The items of a list at a path."""
     return _decoded(_list, raw, at, "a list")
 
 
-def read_text(raw: msgspec.Raw, at: str) -> str:
-    """The string at a path."""
-    return _decoded(_text, raw, at, "a string")
-
-
-def is_text(raw: msgspec.Raw) -> bool:
-    """Whether a value is a string."""
-    return bytes(raw)[:1] == b'"'
+def read_text(raw: msgspec.Raw, at: str) -> str | None:
+    """The string at a path; None for a value of another kind."""
+    return _decoded(_text, raw, at, "a string") if bytes(raw)[:1] == b'"' else None
 
 
 def _decoded(decoder: msgspec.json.Decoder[_T], raw: bytes | msgspec.Raw, at: str, kind: str) -> _T:

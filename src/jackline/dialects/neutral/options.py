@@ -2,10 +2,10 @@
 
 Rules: (1) immutable options; the defaults fit the vendors' own endpoints, everything else is for
 other servers; (2) a limit that the target cannot grant is lowered with a note, numbers stay as
-written; (3) by default no user id is sent; a long one is sent as a digest, always the same; (4) a
-level of effort that the target does not know becomes the nearest one below, or the lowest, with a
-note; (5) encrypted reasoning belongs to the next tool call of the same answer and is dropped when
-no call follows; it goes back to its server unchanged and never to a client.
+written; (3) no user id is sent; (4) a level of effort that the target does not know becomes the
+nearest one below, or the lowest, with a note; (5) encrypted reasoning belongs to the next tool call
+of the same answer and is dropped when no call follows; it goes back to its server unchanged and
+never to a client.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from jackline.dialects.neutral.conversation import ToolDefinition, digest, tool_name
+from jackline.dialects.neutral.conversation import (
+    LEVELS,
+    ConversationTurn,
+    ToolDefinition,
+    digest,
+    read_conversation,
+    tool_name,
+)
 from jackline.dialects.neutral.fields import TranslatedDocument, TranslationNotes
-from jackline.dialects.neutral.request import LEVELS, read_conversation
 
 # Of one answer, until a call follows. A reasoning item has some kilobytes.
 _MOST_WAITING = 1_000
 _MOST_BYTES = 8 * 1024 * 1024
-_LONGEST_USER = 64
 
 
 class StoredReasoning(NamedTuple):
@@ -81,27 +86,17 @@ class TargetOptions:
 
     `efforts` are the levels of reasoning it knows, lowest first; empty when it knows none.
     `sampling` is false for models that refuse temperature and top_p. `mid_system` is the role of
-    system messages inside of the conversation: many chat templates refuse them.
-    `reasoning_field` is where a chat server wants earlier reasoning back; `reasoning_items` is for
-    Responses servers that accept reasoning of other models. `user_field` sends the vendor the user
-    id; by default it is not sent. `forgo` names request fields that may be left out with a note.
-    `recall` returns what a Responses server reasoned before a call, to be sent to it again; with
-    it, encrypted reasoning is requested.
+    system messages inside of the conversation: many chat templates refuse them. `recall` returns
+    what a Responses server reasoned before a call, to be sent to it again; with it, encrypted
+    reasoning is requested.
     """
 
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     longest_answer: int | None = None
     efforts: tuple[str, ...] = ("low", "medium", "high")
     sampling: bool = True
-    images: bool = True
-    files: bool = True
-    system_role: Literal["system", "developer"] = "system"
     mid_system: Literal["keep", "user"] = "keep"
-    reasoning_field: Literal["reasoning_content", "reasoning"] | None = None
-    reasoning_items: bool = False
-    user_field: Literal["user", "safety_identifier"] | None = None
     prompt_cache_key: str | None = None
-    forgo: frozenset[str] = frozenset()
     recall: Recall | None = None
 
 
@@ -112,15 +107,12 @@ VENDOR = TargetOptions()
 class AnswerOptions:
     """How an answer is written: `model` as the client requested it, tools by their real names.
 
-    `show_reasoning` turns reasoning into plain text; otherwise it is left out with a note, because
-    a thinking block without Claude's own signature is refused when the conversation returns.
     `remember` receives encrypted reasoning, by the id of the call that followed.
     """
 
     model: str
     tool_names: Mapping[str, str] = field(default_factory=dict)
     stop_sequences: tuple[str, ...] = ()
-    show_reasoning: bool = False
     remember: Remember | None = None
 
 
@@ -132,7 +124,7 @@ class RequestWriter(ABC):
     def __init__(self, body: bytes | bytearray, target: TargetOptions) -> None:
         self.target = target
         self.notes = TranslationNotes()
-        self.request = read_conversation(body, target.forgo, self.notes)
+        self.request = read_conversation(body, self.notes)
         self._real_names: dict[str, str] = {}
 
     def document(self, fields: Mapping[str, object]) -> TranslatedDocument:
@@ -173,15 +165,10 @@ class RequestWriter(ABC):
                 fields[name] = value
             else:
                 notes.add(name, "this model accepts no sampling settings")
-        fields |= self._tool_fields()
-        user, user_at = request.user, "metadata.user_id"
-        if user and len(user) > _LONGEST_USER and target.user_field is not None:
-            notes.add(user_at, "sent as a digest, because it is longer than the target accepts")
-            user = digest(user)
-        if user and target.user_field is not None:
-            fields[target.user_field] = user
-        elif user:
-            notes.add(user_at, "the user id is not sent to another vendor")
+        if request.tools:
+            fields |= self._tool_fields()
+        if request.user:
+            notes.add("metadata.user_id", "the user id is not sent to another vendor")
         if target.prompt_cache_key is not None:
             fields["prompt_cache_key"] = target.prompt_cache_key
         if request.stream:
@@ -190,17 +177,21 @@ class RequestWriter(ABC):
 
     def _tool_fields(self) -> dict[str, object]:
         request = self.request
-        if not request.tools:
-            return {}
         fields: dict[str, object] = {"tools": [self._tool(tool) for tool in request.tools]}
-        choice = request.choice
-        if choice is not None and choice.kind == "tool":
-            fields["tool_choice"] = self._tool_choice(choice.name)
-        elif choice is not None:
-            fields["tool_choice"] = "required" if choice.kind == "any" else choice.kind
+        if request.choice == "tool":
+            fields["tool_choice"] = self._tool_choice(request.chosen_tool)
+        elif request.choice is not None:
+            fields["tool_choice"] = "required" if request.choice == "any" else request.choice
         if request.one_call_at_a_time:
             fields["parallel_tool_calls"] = False
         return fields
+
+    def role(self, turn: ConversationTurn) -> str:
+        """The role that a turn has in the target."""
+        if turn.role == "system" and self.target.mid_system == "user":
+            self.notes.add(f"{turn.at}.role", "sent as the user's, as the settings say")
+            return "user"
+        return turn.role
 
     def effort(self) -> str | None:
         """The level of effort to send."""

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
 
-from jackline.dialects.answer_facts import PING
+from jackline.dialects.answer_facts import PING, message_document
 from jackline.dialects.anthropic_stream import (
     BLOCK_DELTA,
     BLOCK_START,
@@ -28,7 +28,6 @@ from jackline.dialects.json_bounds import UNREADABLE, count_values
 from jackline.dialects.neutral.answer import (
     MOST_CALLS,
     NO_REASONING,
-    anthropic_usage,
     error_of,
     is_object,
     stop_reason,
@@ -58,29 +57,61 @@ _DEEPEST = 1_000
 _MARK = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
-class _ObjectEnd:
-    """Finds where arguments that come in pieces close their object, or gives up."""
+@dataclass(slots=True)
+class _Block:
+    """One content block; `pieces` is all that came for it, `sent` how many were written."""
 
-    __slots__ = ("_depth", "_is_escaped", "_is_in_string", "_marks", "has_given_up", "is_found")
+    start: dict[str, object]
+    is_text: bool
+    pieces: list[str] = field(default_factory=list)
+    sent: int = 0
+    started: bool = False
+    ended: bool = False
+    is_object: bool | None = None
+    # The search for the place where its arguments close their object: how many pieces and marks
+    # were searched, and whether the last piece ended between a backslash and what it escapes.
+    _searched: int = 0
+    _marks: int = 0
+    _depth: int = 0
+    _is_in_string: bool = False
+    _is_escaped: bool = False
+    _is_found: bool = False
+    _has_given_up: bool = False
 
-    def __init__(self) -> None:
-        self._depth = 0
-        self._marks = 0
-        self._is_in_string = False
-        # The last piece ended between a backslash and what it escapes.
-        self._is_escaped = False
-        self.is_found = False
-        self.has_given_up = False
+    @property
+    def whole(self) -> str:
+        return "".join(self.pieces)
 
-    def search(self, piece: str) -> None:
-        """Search the next piece; what comes after the end changes nothing."""
-        if not piece or self.is_found or self.has_given_up:
+    def is_whole_object(self) -> bool:
+        """Whether its arguments are known to be a whole object.
+
+        They are checked once, where their outermost bracket closes: if they are no object there,
+        nothing that follows makes them one.
+        """
+        if self.is_object is None:
+            for piece in self.pieces[self._searched :]:
+                self._search(piece)
+            self._searched = len(self.pieces)
+            if self._is_found:
+                self.is_object = is_object(self.whole)
+        return bool(self.is_object)
+
+    def is_malformed(self) -> bool:
+        """Whether the arguments of a call that has ended are no object."""
+        if self.is_object is None:
+            whole = self.whole
+            self.is_object = not whole or whole.isspace() or is_object(whole)
+        return not self.is_object
+
+    def _search(self, piece: str) -> None:
+        """Search the next piece for the end of the object; what comes after it changes nothing."""
+        if not piece or self._is_found or self._has_given_up:
             return
         start, self._is_escaped = int(self._is_escaped), False
         for mark in _MARK.finditer(piece, start):
             self._marks += 1
             if self._marks > _MOST_MARKS or self._depth > _DEEPEST:
-                self.has_given_up = True
+                self._has_given_up = True
                 return
             sign = mark[0]
             if sign == '"':
@@ -94,49 +125,8 @@ class _ObjectEnd:
             else:
                 self._depth -= 1
                 if self._depth <= 0:
-                    self.is_found = True
+                    self._is_found = True
                     return
-
-
-@dataclass(slots=True)
-class _Block:
-    """One content block; `pieces` is all that came for it, `sent` how many were written."""
-
-    start: dict[str, object]
-    is_text: bool
-    pieces: list[str] = field(default_factory=list)
-    sent: int = 0
-    started: bool = False
-    ended: bool = False
-    # Where its object ends, how many pieces were searched for that, and what was found there.
-    end: _ObjectEnd = field(default_factory=_ObjectEnd)
-    searched: int = 0
-    is_object: bool | None = None
-
-    @property
-    def whole(self) -> str:
-        return "".join(self.pieces)
-
-    def is_whole_object(self) -> bool:
-        """Whether its arguments are known to be a whole object.
-
-        They are checked once, where their outermost bracket closes: if they are no object there,
-        nothing that follows makes them one.
-        """
-        if self.is_object is None:
-            for piece in self.pieces[self.searched :]:
-                self.end.search(piece)
-            self.searched = len(self.pieces)
-            if self.end.is_found:
-                self.is_object = is_object(self.whole)
-        return bool(self.is_object)
-
-    def is_malformed(self) -> bool:
-        """Whether the arguments of a call that has ended are no object."""
-        if self.is_object is None:
-            whole = self.whole
-            self.is_object = not whole or whole.isspace() or is_object(whole)
-        return not self.is_object
 
 
 class MessageWriter:
@@ -184,16 +174,7 @@ class MessageWriter:
         """Start the message; its usage comes at the end."""
         self.started = True
         self._ids = ToolIds(message_id)
-        message: dict[str, object] = {
-            "id": message_id,
-            "type": "message",
-            "role": "assistant",
-            "model": self._options.model,
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": anthropic_usage(TokensUsed()),
-        }
+        message = message_document(message_id, self._options.model, TokensUsed().to_anthropic())
         self._write(MESSAGE_START, {"message": message})
 
     def text(self, text: str) -> None:
@@ -276,7 +257,7 @@ class MessageWriter:
         """End the answer."""
         self.close_blocks()
         delta = {"stop_reason": reason, "stop_sequence": sequence}
-        self._write(MESSAGE_DELTA, {"delta": delta, "usage": anthropic_usage(usage)})
+        self._write(MESSAGE_DELTA, {"delta": delta, "usage": usage.to_anthropic()})
         self._write(MESSAGE_STOP, {})
         self.over = True
 
@@ -304,7 +285,19 @@ class MessageWriter:
         """Write all that can be written in order."""
         while self._blocks:
             head = self._blocks[0]
-            self._write_new(head)
+            if not head.started:
+                self._write(BLOCK_START, {"index": self._index, "content_block": head.start})
+                head.started = True
+            new = "".join(head.pieces[head.sent :])
+            head.sent = len(head.pieces)
+            kind, field_name = "input_json_delta", "partial_json"
+            if head.is_text:
+                kind, field_name = "text_delta", "text"
+                # Text is not needed again; a call's arguments are checked as a whole.
+                head.pieces, head.sent = [], 0
+            if new:
+                delta = {"type": kind, field_name: new}
+                self._write(BLOCK_DELTA, {"index": self._index, "delta": delta})
             if len(self._blocks) > 1 and not head.ended:
                 # Nothing can follow a whole object, and text ends where something else begins.
                 head.ended = head.is_text or head.is_whole_object()
@@ -317,22 +310,6 @@ class MessageWriter:
             # Its call stays known, so that nothing is added after its end.
             head.pieces = []
             self._index += 1
-
-    def _write_new(self, head: _Block) -> None:
-        if not head.started:
-            self._write(BLOCK_START, {"index": self._index, "content_block": head.start})
-            head.started = True
-        new = "".join(head.pieces[head.sent :])
-        head.sent = len(head.pieces)
-        if not new:
-            return
-        if head.is_text:
-            delta = {"type": "text_delta", "text": new}
-            # Text is not needed again; a call's arguments are checked as a whole.
-            head.pieces, head.sent = [], 0
-        else:
-            delta = {"type": "input_json_delta", "partial_json": new}
-        self._write(BLOCK_DELTA, {"index": self._index, "delta": delta})
 
     def _write(self, name: bytes, fields: dict[str, object]) -> None:
         self._out += json_event(name, fields)
@@ -406,9 +383,7 @@ class StreamTranslator(ABC):
     def _read_end(self) -> None: ...
 
     def _reasoning(self, text: str, at: str) -> None:
-        if self.options.show_reasoning:
-            self.writer.text(text)
-        elif text:
+        if text:
             self.notes.add(at, NO_REASONING)
 
     def _finish(self, ended: str, stop: str | None = None) -> None:

@@ -2,5 +2,4 @@
 
 Rules: (1) no message text is matched outside this folder and `resets.py`; (2) order inside a table
 is meaning: the first rule that holds decides.
-Not here: the order of the tables among each other (classify.py).
 """

@@ -3,10 +3,11 @@
 Rules: (1) a warning that names a limit is not a failure; (2) a tool that failed is not a model
 call that failed, even when it quotes one; (3) a missing answer is only blamed on the model when
 no API error is beside it.
-Not here: which agent was meant (autopsy/).
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from jackline.failures.failure import Kind
 from jackline.failures.observation import Where
@@ -16,10 +17,7 @@ _NOTICE = Verdict(Kind.NOT_A_FAILURE)
 _CANCEL = Verdict(Kind.CLIENT_CANCEL)
 _TOOL = Verdict(Kind.TOOL_ERROR)
 
-
-def _missing(sub: str, *, retry_same: bool | None = None) -> Verdict:
-    return Verdict(Kind.MISSING_STRUCTURED_OUTPUT, sub, retry_same=retry_same)
-
+_missing = partial(Verdict, Kind.MISSING_STRUCTURED_OUTPUT)
 
 NOTICES = (
     when(

@@ -2,7 +2,6 @@
 
 Rules: (1) checked last, so that a guess never overrules a sign; (2) a guess errs towards not
 retrying.
-Not here: any wording that a client or vendor is known to print (the other tables).
 """
 
 from __future__ import annotations

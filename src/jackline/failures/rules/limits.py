@@ -10,6 +10,8 @@ them).
 
 from __future__ import annotations
 
+from functools import partial
+
 from jackline.failures.failure import Kind, Scope
 from jackline.failures.rules.rule import Verdict, when
 
@@ -125,18 +127,9 @@ BILLING = (
 
 _NO_CREDITS = Verdict(Kind.BILLING, "credits")
 
-
-def _quota(sub: str, scope: Scope | None = None) -> Verdict:
-    return Verdict(Kind.ACCOUNT_QUOTA, sub, scope)
-
-
-def _rate(sub: str | None, scope: Scope | None = None) -> Verdict:
-    return Verdict(Kind.RATE_LIMIT, sub, scope)
-
-
-def _throttle(sub: str | None = None, scope: Scope | None = None) -> Verdict:
-    return Verdict(Kind.SERVER_THROTTLE, sub, scope)
-
+_quota = partial(Verdict, Kind.ACCOUNT_QUOTA)
+_rate = partial(Verdict, Kind.RATE_LIMIT)
+_throttle = partial(Verdict, Kind.SERVER_THROTTLE)
 
 _MODEL_NAMES = r"(?:opus|sonnet|haiku|fable|mythos)(?: \d[\d.]{0,3})?"
 _HIT = r"(?:hit|reached|exceeded|used up|exhausted)"

@@ -4,10 +4,11 @@ Rules: (1) an overload is known by its code before its text; (2) what a proxy re
 backend is the provider's fault, not the network's; a fault on this machine or its network is
 distinguished from the provider's; (3) a broken stream is distinguished from a late one; (4) a
 page where an answer should be comes from the network, whatever its status.
-Not here: limits (limits.py).
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from jackline.failures.failure import Kind, Scope
 from jackline.failures.rules.rule import Verdict, when
@@ -26,10 +27,7 @@ _A_MODEL_IS = (
     r" (?:is|are)(?: currently| temporarily)?"
 )
 
-
-def _cut(sub: str) -> Verdict:
-    return Verdict(Kind.TRUNCATED_STREAM, sub)
-
+_cut = partial(Verdict, Kind.TRUNCATED_STREAM)
 
 OVERLOAD = (
     when(codes="overloaded_error server_is_overloaded overloadederror", then=_OVERLOADED),
@@ -242,12 +240,7 @@ TIMEOUT = (
     when(status=(408, 504), then=_LATE),
 )
 
-
-def _edge(
-    sub: str, *, retry_same: bool | None = None, failover_helps: bool | None = None
-) -> Verdict:
-    return Verdict(Kind.NETWORK_EDGE, sub, retry_same=retry_same, failover_helps=failover_helps)
-
+_edge = partial(Verdict, Kind.NETWORK_EDGE)
 
 _TLS = _edge("tls", retry_same=False, failover_helps=False)
 _REGION = _edge("region_block", retry_same=False)

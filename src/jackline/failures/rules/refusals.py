@@ -8,13 +8,12 @@ Not here: money (limits.py), borders that answer 403 (outages.py).
 
 from __future__ import annotations
 
+from functools import partial
+
 from jackline.failures.failure import Kind, Scope
 from jackline.failures.rules.rule import Verdict, when
 
-
-def _auth(sub: str, *, scope: Scope | None = None, retry_same: bool | None = None) -> Verdict:
-    return Verdict(Kind.AUTH, sub, scope, retry_same)
-
+_auth = partial(Verdict, Kind.AUTH)
 
 TRANSIENT_AUTH = (
     when(
@@ -139,16 +138,8 @@ AUTH = (
     ),
 )
 
-
-def _invalid(
-    sub: str, *, retry_same: bool | None = None, failover_helps: bool | None = None
-) -> Verdict:
-    return Verdict(Kind.INVALID_REQUEST, sub, retry_same=retry_same, failover_helps=failover_helps)
-
-
-def _policy(sub: str, *, retry_same: bool | None = None) -> Verdict:
-    return Verdict(Kind.CONTENT_POLICY, sub, retry_same=retry_same)
-
+_invalid = partial(Verdict, Kind.INVALID_REQUEST)
+_policy = partial(Verdict, Kind.CONTENT_POLICY)
 
 _TOO_LONG = _invalid("context_too_long", failover_helps=True)
 _NO_MODEL = Verdict(Kind.MODEL_NOT_FOUND)

@@ -3,7 +3,6 @@
 Rules: (1) a rule applies when all of its conditions are true; (2) the first rule of the table that
 applies decides; (3) patterns match folded lower-case text and have bounded repeats, so matching is
 linear; (4) every rule has at least one example in the tests.
-Not here: the tables (the other files of this folder), times (resets.py).
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from jackline.autopsy import json_report, report, text_report
+from jackline.autopsy import report, text_report
 from jackline.batches.threads import SharedPlaces, in_shared_place, places_in_all
 from jackline.clock import Clock
 from jackline.errors import NothingFoundError, UnreadableError
@@ -226,7 +226,7 @@ def _autopsy(
     evidence = reader.read(found, announce=go_on)
     told = report.build(evidence, now=clock.now())
     text = text_report.render(told, width=_WIDTH, paint=text_report.unpainted)
-    document = cast("JsonObject", msgspec.to_builtins(json_report.document(told)))
+    document = cast("JsonObject", msgspec.to_builtins(told.to_json()))
     # Of a success, Claude Code shows its model the data alone, and cuts what is long: so the words,
     # and what can be acted upon; `jackline why --json` has all of it.
     return ToolReply(text, {"says": text} | {name: document[name] for name in _ACTED_UPON})

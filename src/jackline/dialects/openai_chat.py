@@ -1,41 +1,215 @@
-"""Read chat completions, whole or streamed: translated to Anthropic's format, or passed on.
+"""OpenAI's Chat Completions in place of Anthropic's dialect: requests, answers, streams.
 
-Rules: (1) nothing in an answer raises: what is no answer becomes an error document, and a stream
-that cannot be read is broken and stays so; (2) what has no counterpart is noted by name; (3) calls
-of a stream are distinguished by their index, and by their id where a server uses one index for
-all; (4) blocks end with the finish reason, the message with `[DONE]`, because usage may come
-between; (5) a stream that is passed on is whole only when every choice has its finish reason and
-`[DONE]` has come after it.
+Rules: (1) what a request or an answer has that the other side cannot express is refused by name or
+noted; calls and results keep matching ids; (2) the results of calls directly follow the message
+that made the calls; what came before follows them; an image in a result becomes text in the result
+and an image of the user right after; (3) nothing in an answer raises: what is no answer becomes an
+error document, and a stream that cannot be read is broken and stays so; (4) calls of a stream are
+distinguished by their index, and by their id where a server uses one index for all; (5) blocks end
+with the finish reason, the message with `[DONE]`, because usage may come between; a stream that is
+passed on is whole only when every choice has its finish reason and `[DONE]` has come after it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from jackline.dialects.anthropic_stream import StreamReader
-from jackline.dialects.json_bounds import UNREADABLE, has_too_many_values
+from jackline.dialects.json_bounds import has_too_many_values
 from jackline.dialects.neutral.answer import (
     MOST_CALLS,
     NO_COUNTERPART,
     MessageBuilder,
-    foreign_usage,
     read_whole_answer,
 )
-from jackline.dialects.neutral.conversation import message_id
+from jackline.dialects.neutral.conversation import (
+    FAILED,
+    ConversationTurn,
+    DocumentPart,
+    ImagePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolDefinition,
+    ToolResultPart,
+    VisiblePart,
+    message_id,
+)
 from jackline.dialects.neutral.fields import (
     Fields,
     TranslatedDocument,
     UntranslatableError,
-    is_text,
     read_items,
     read_text,
 )
-from jackline.dialects.neutral.options import AnswerOptions
+from jackline.dialects.neutral.options import VENDOR, AnswerOptions, RequestWriter, TargetOptions
 from jackline.dialects.neutral.stream import StreamTranslator, UnreadableStreamError
-from jackline.dialects.sse import name_and_data
 from jackline.dialects.tokens_used import TokensUsed
+
+_MOST_STOPS = 4
+_BETWEEN = "\n\n"
+_IMAGE_FOLLOWS = "The result holds what only a user can show here; it follows as a message."
+
+
+def to_chat(
+    body: bytes | bytearray, model: str, options: TargetOptions = VENDOR
+) -> TranslatedDocument:
+    """The request for `POST /v1/chat/completions`; UntranslatableError for what it cannot say."""
+    return _ChatWriter(body, options).write(model)
+
+
+class _ChatWriter(RequestWriter):
+    longest_id = 40
+
+    def __init__(self, body: bytes | bytearray, target: TargetOptions) -> None:
+        super().__init__(body, target)
+        self._messages: list[dict[str, object]] = []
+        # Calls without a result so far, and what has to wait for those results.
+        self._open_calls: set[str] = set()
+        self._waiting: list[dict[str, object]] = []
+
+    def write(self, model: str) -> TranslatedDocument:
+        request = self.request
+        if request.system:
+            content = _joined_text(request.system)
+            self._add({"role": "system", "content": content}, "system")
+        for turn in request.turns:
+            match turn.role:
+                case "assistant":
+                    self._write_assistant(turn)
+                case "system":
+                    text = _joined_text(turn.parts)
+                    self._add({"role": self.role(turn), "content": text}, turn.at)
+                case "user":
+                    self._write_user(turn)
+        fields = {
+            "messages": [*self._messages, *self._waiting],
+            **self.shared_fields(model, self.target.max_tokens_field),
+        }
+        if len(request.stops) > _MOST_STOPS:
+            raise UntranslatableError("stop_sequences", f"more than {_MOST_STOPS} of them")
+        if request.stops:
+            fields["stop"] = request.stops
+        effort = self.effort()
+        if effort is not None:
+            fields["reasoning_effort"] = effort
+        if request.schema is not None:
+            schema = {"name": "answer", "schema": request.schema, "strict": True}
+            fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if request.stream:
+            fields["stream_options"] = {"include_usage": True}
+        return self.document(fields)
+
+    def _write_assistant(self, turn: ConversationTurn) -> None:
+        self._end_waiting()
+        text = _joined_text(turn.parts)
+        calls = [part for part in turn.parts if isinstance(part, ToolCallPart)]
+        message: dict[str, object] = {"role": "assistant", "content": text or None}
+        for part in turn.parts:
+            if isinstance(part, ThinkingPart):
+                self.notes.add(part.at, "thinking of another model is not sent")
+        if calls:
+            for late in turn.parts[turn.parts.index(calls[0]) :]:
+                if isinstance(late, TextPart):
+                    self.notes.add(late.at, "sent before the tool calls, not after them")
+            message["tool_calls"] = [
+                {
+                    "id": self.call_id(call.id, f"{call.at}.id"),
+                    "type": "function",
+                    "function": {
+                        "name": self.tool_name(call.name, f"{call.at}.name"),
+                        "arguments": call.arguments,
+                    },
+                }
+                for call in calls
+            ]
+            self._open_calls = {self.call_id(call.id, f"{call.at}.id") for call in calls}
+        elif not text:
+            message["content"] = ""
+        self._messages.append(message)
+
+    def _write_user(self, turn: ConversationTurn) -> None:
+        visible: list[VisiblePart] = []
+        moved: list[VisiblePart] = []
+        noted = 0
+        for part in turn.parts:
+            if isinstance(part, ToolResultPart):
+                for early in visible[noted:]:
+                    self.notes.add(early.at, "sent after the results of tools")
+                noted = len(visible)
+                moved += self._write_result(part)
+            elif isinstance(part, TextPart | ImagePart | DocumentPart):
+                visible.append(part)
+        if not self._open_calls:
+            self._end_waiting()
+        parts = [*moved, *visible]
+        if parts and all(isinstance(part, TextPart) for part in parts):
+            self._add({"role": "user", "content": _joined_text(parts)}, turn.at)
+        elif parts:
+            self._add({"role": "user", "content": [self._content(part) for part in parts]}, turn.at)
+
+    def _write_result(self, result: ToolResultPart) -> Sequence[VisiblePart]:
+        """Write the text of a result, and return the parts that are not text."""
+        others = [part for part in result.parts if not isinstance(part, TextPart)]
+        texts = [part.text for part in result.parts if isinstance(part, TextPart)]
+        if result.failed:
+            self.notes.add(f"{result.at}.is_error", "sent as text before the result")
+            texts.insert(0, FAILED)
+        sent = self.call_id(result.id, f"{result.at}.tool_use_id")
+        if others:
+            texts.append(_IMAGE_FOLLOWS)
+        for part in others:
+            self.notes.add(part.at, "a tool cannot return it here; the user shows it instead")
+        content = _BETWEEN.join(texts)
+        self._messages.append({"role": "tool", "tool_call_id": sent, "content": content})
+        self._open_calls.discard(sent)
+        if not others:
+            return others
+        return [TextPart(result.at, f"From the result of the tool call {sent}:"), *others]
+
+    def _content(self, part: VisiblePart) -> dict[str, object]:
+        match part:
+            case TextPart():
+                return {"type": "text", "text": part.text}
+            case ImagePart():
+                return {"type": "image_url", "image_url": {"url": part.url}}
+            case DocumentPart():
+                if not part.inline:
+                    raise UntranslatableError(part.at, "a document that cannot be sent here")
+                return {"type": "file", "file": {"filename": part.name, "file_data": part.url}}
+
+    def _add(self, message: dict[str, object], at: str) -> None:
+        if self._open_calls:
+            self.notes.add(at, "sent after the results of tools")
+            self._waiting.append(message)
+        else:
+            self._messages.append(message)
+
+    def _end_waiting(self) -> None:
+        self._messages += self._waiting
+        self._waiting = []
+        self._open_calls = set()
+
+    def _tool(self, tool: ToolDefinition) -> dict[str, object]:
+        function: dict[str, object] = {"name": self.tool_name(tool.name, f"{tool.at}.name")}
+        if tool.description is not None:
+            function["description"] = tool.description
+        function["parameters"] = tool.schema
+        if tool.strict:
+            function["strict"] = True
+        return {"type": "function", "function": function}
+
+    def _tool_choice(self, name: str) -> dict[str, object]:
+        function = {"name": self.tool_name(name, "tool_choice.name")}
+        return {"type": "function", "function": function}
+
+
+def _joined_text(parts: Iterable[object]) -> str:
+    return _BETWEEN.join(part.text for part in parts if isinstance(part, TextPart))
+
 
 # Fields that a client of Anthropic could not use.
 _FRAME = ("object", "created", "model", "system_fingerprint", "service_tier")
@@ -95,7 +269,7 @@ def _read(top: Fields, body: bytes, options: AnswerOptions) -> TranslatedDocumen
     message.note_rest(NO_COUNTERPART)
     stop = _matched_stop(choice, options)
     ended = choice.text("finish_reason")
-    usage = foreign_usage(TokensUsed(), top.raw("usage"))
+    usage = TokensUsed().updated_from_openai(top.raw("usage"))
     choice.note_rest(NO_COUNTERPART)
     top.note_rest(NO_COUNTERPART)
     return builder.done(ended, stop, usage)
@@ -106,8 +280,8 @@ def _arguments(function: Fields) -> str:
     raw = function.raw("arguments")
     if raw is None:
         return ""
-    is_string = is_text(raw)
-    return read_text(raw, function.path("arguments")) if is_string else bytes(raw).decode()
+    text = read_text(raw, function.path("arguments"))
+    return bytes(raw).decode() if text is None else text
 
 
 def _content_text(fields: Fields, name: str) -> str:
@@ -116,8 +290,8 @@ def _content_text(fields: Fields, name: str) -> str:
     if content is None:
         return ""
     at = fields.path(name)
-    if is_text(content):
-        return read_text(content, at)
+    if (text := read_text(content, at)) is not None:
+        return text
     texts = []
     for place, item in enumerate(read_items(content, at)):
         part = Fields(item, f"{at}[{place}]", fields.notes)
@@ -130,21 +304,17 @@ def _content_text(fields: Fields, name: str) -> str:
 def _matched_stop(choice: Fields, options: AnswerOptions) -> str | None:
     """The stop sequence that ended the answer, where the server reports it (vLLM does)."""
     raw = choice.raw("stop_reason")
-    if raw is None or not is_text(raw):
-        return None
-    sequence = read_text(raw, "stop_reason")
+    sequence = None if raw is None else read_text(raw, "stop_reason")
     return sequence if sequence in options.stop_sequences else None
 
 
+@dataclass(slots=True)
 class _Call:
     """A call of a stream, whose name may not have come yet."""
 
-    __slots__ = ("early", "id", "name")
-
-    def __init__(self, foreign_id: str) -> None:
-        self.id = foreign_id
-        self.name = ""
-        self.early: list[str] = []
+    id: str
+    name: str = ""
+    early: list[str] = field(default_factory=list)
 
 
 class ChatStreamTranslator(StreamTranslator):
@@ -170,7 +340,7 @@ class ChatStreamTranslator(StreamTranslator):
             return
         for framing in (*_FRAME, "obfuscation"):
             chunk.raw(framing)
-        self.usage = foreign_usage(self.usage, chunk.raw("usage"))
+        self.usage = self.usage.updated_from_openai(chunk.raw("usage"))
         foreign_id = chunk.text("id") or ""
         for raw in chunk.items("choices"):
             self._read_choice(raw, foreign_id, data)
@@ -291,17 +461,10 @@ class ChatStreamReader(StreamReader):
     _seen: set[int] = field(default_factory=set)
     _finished: set[int] = field(default_factory=set)
 
-    def feed(self, event: bytes) -> bytes:
-        """Read one raw event, and return its name, which is empty for nearly all."""
-        name, data = name_and_data(event)
-        if data and not self.broken:
-            try:
-                self._read(name, data)
-            except UNREADABLE:
-                self.broken = True
-        return name
-
-    def _read(self, name: bytes, data: bytes) -> None:
+    def read(self, name: bytes, data: bytes) -> None:
+        """Read the data of one event; nearly all are without a name."""
+        if not data:
+            return
         if data.strip() == b"[DONE]":
             self.whole = self.started and self._seen == self._finished
             self.broken = not self.whole
@@ -314,7 +477,7 @@ class ChatStreamReader(StreamReader):
             self.error_event = data
             self.broken = True
             return
-        self.usage = foreign_usage(self.usage, chunk.usage)
+        self.usage = self.usage.updated_from_openai(chunk.usage)
         for choice in chunk.choices or ():
             self.started = True
             self._seen.add(choice.index)
