@@ -17,8 +17,9 @@ import time
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+from jackline.dialects import TokensUsed
 from jackline.lane_id import LaneId
-from jackline.lanes import Call, CallUsage, KnownLimits, LaneController, LaneDecision, LaneSettings
+from jackline.lanes import Call, KnownLimits, LaneController, LaneDecision, LaneSettings
 
 LANES = 20
 PARALLEL_PER_LANE = 8
@@ -75,7 +76,7 @@ class Fleet:
         permit = self._flying.pop(self._draw.randrange(len(self._flying)))
         self._obey(self._controller.first_byte(self._now, permit, {}))
         self._controller.heard(self._now, permit)
-        self._obey(self._controller.finished(self._now, permit, CallUsage(3_000, 900)))
+        self._obey(self._controller.finished(self._now, permit, TokensUsed(3_000, 900)))
 
     def _submit(self) -> LaneDecision:
         self._calls += 1

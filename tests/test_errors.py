@@ -34,6 +34,13 @@ def test_each_error_has_its_code_statuses_and_a_place_in_the_docs(
     assert error.to_json()["hint"] == "do this"
 
 
+def test_each_leaf_of_the_tree_is_raised() -> None:
+    sources = Path(errors.__file__).parent.rglob("*.py")
+    code = "\n".join(file.read_text("utf-8") for file in sources if file.name != "errors.py")
+    leaves = {kind.__name__ for kind in LEAVES if not kind.__subclasses__()}
+    assert {name for name in leaves if not re.search(rf"\b{name}\(", code)} == set()
+
+
 def test_codes_are_unique() -> None:
     codes = [kind.code for kind in LEAVES]
     assert len(codes) == len(set(codes))

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
 
+from jackline.dialects import TokensUsed
 from jackline.failures import Failure, Observation, classify
 from jackline.lane_id import LaneId
 from jackline.lanes import Call as LaneCall
 from jackline.lanes import (
-    CallUsage,
     ControllerSettings,
     LaneController,
     LaneDecision,
@@ -97,13 +97,13 @@ class Jackline(Policy):
         usage = self._usage(attempt, output_tokens)
         self._obey(self.controller.finished(self._now(), permit, usage))
 
-    def _usage(self, attempt: Attempt, output_tokens: int) -> CallUsage:
+    def _usage(self, attempt: Attempt, output_tokens: int) -> TokensUsed:
         hit = attempt.hit
         if hit is None:
-            return CallUsage(attempt.call.plan.input_tokens, output_tokens)
+            return TokensUsed(attempt.call.plan.input_tokens, output_tokens)
         if not self.knows_caches:
-            return CallUsage(hit.plain + hit.written, output_tokens)
-        return CallUsage(hit.plain, output_tokens, hit.read, hit.written, hit.written_1h)
+            return TokensUsed(hit.plain + hit.written, output_tokens)
+        return TokensUsed(hit.plain, output_tokens, hit.read, hit.written, hit.written_1h)
 
     def troubled(self, attempt: Attempt, trouble: Trouble) -> None:
         """Classify it and report it."""
@@ -132,7 +132,7 @@ class Jackline(Policy):
 
     def _obey(self, decision: LaneDecision) -> None:
         ended = [each.permit for each in decision.aborts]
-        for permit in (*ended, *(each.permit for each in decision.hang_ups)):
+        for permit in (*ended, *decision.hang_ups):
             attempt = self._attempts.pop(permit, None)
             if attempt is not None:
                 self.desk.cancel(attempt)

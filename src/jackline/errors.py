@@ -11,26 +11,18 @@
     │   └── UnreachableError      no gateway answers
     │       └── UntrustedGatewayError   one answers that cannot prove to be this user's
     ├── RefusedError          we declined; nothing was sent
-    │   ├── BudgetError           the budget would be passed
-    │   ├── QueueFullError        more is waiting than may wait
-    │   └── BreakerOpenError      the same failure came too often
-    ├── UpstreamError         the vendor answered badly or not at all
-    │   ├── RejectedError         it refused this request
-    │   ├── LimitedError          a rate limit or quota
-    │   ├── UnavailableError      5xx, overload, unreachable
-    │   ├── StalledError          it went silent
-    │   └── StreamBrokenError     the answer began and did not end
     ├── GaveUpError           every attempt was made; the story is in `attempts`
     ├── FlowError             a run did not get to its end
     │   ├── StepFailedError       one of its steps failed for good
-    │   ├── ParkedError           it waits for `retry_at` and goes on by itself
     │   ├── LeaseLostError        another process carries the run now
     │   └── JournalError          its record cannot be read or written
     │       └── StoreLockedError      another program holds it; the run is paused
     └── InternalError         our bug
 
 Rules: (1) every leaf has a code, an HTTP status, a CLI exit code and an anchor in docs/errors.md;
-(2) `hint` says the command or change that fixes it; (3) no message holds a prompt, key or token.
+(2) `hint` says the command or change that fixes it; (3) no message holds a prompt, key or token;
+(4) each leaf is raised somewhere. What an agent meets (a limit, an outage, a budget) is no exception
+but the `terminated_by` and the evidence of its `Outcome`.
 """
 
 from __future__ import annotations
@@ -172,73 +164,6 @@ class RefusedError(JacklineError):
     http_status = 429
 
 
-class BudgetError(RefusedError):
-    """The call would pass the budget."""
-
-    code = "budget"
-    http_status = 402
-
-
-class QueueFullError(RefusedError):
-    """More calls wait than may wait."""
-
-    code = "queue_full"
-    http_status = 503
-    exit_code = 75
-
-
-class BreakerOpenError(RefusedError):
-    """The same failure came too often in a row."""
-
-    code = "breaker_open"
-    http_status = 503
-    exit_code = 75
-
-
-class UpstreamError(JacklineError):
-    """The vendor answered badly or not at all."""
-
-    code = "upstream"
-    http_status = 502
-
-
-class RejectedError(UpstreamError):
-    """The vendor refused this request; sending it again would be refused again."""
-
-    code = "rejected"
-    http_status = 400
-
-
-class LimitedError(UpstreamError):
-    """A rate limit or quota holds until `retry_at`."""
-
-    code = "limited"
-    http_status = 429
-    exit_code = 75
-
-
-class UnavailableError(UpstreamError):
-    """The vendor is down, overloaded or out of reach."""
-
-    code = "unavailable"
-    http_status = 503
-    exit_code = 75
-
-
-class StalledError(UpstreamError):
-    """The vendor went silent."""
-
-    code = "stalled"
-    http_status = 504
-
-
-class StreamBrokenError(UpstreamError):
-    """The answer began and did not end."""
-
-    code = "stream_broken"
-    http_status = 502
-
-
 class GaveUpError(JacklineError):
     """Every attempt was made; `attempts` lists them."""
 
@@ -258,14 +183,6 @@ class StepFailedError(FlowError):
 
     code = "step_failed"
     exit_code = 3
-
-
-class ParkedError(FlowError):
-    """The run waits for `retry_at` and goes on by itself."""
-
-    code = "parked"
-    http_status = 503
-    exit_code = 75
 
 
 class LeaseLostError(FlowError):

@@ -9,8 +9,6 @@ from jackline.agents.messages import MessagesRunner
 from jackline.agents.messages.conversation import (
     AgentConversation,
     MessagesSettings,
-    next_call,
-    request_body,
 )
 from jackline.simulator.reply_script import Say
 from jackline.testing.scripted_agents import ScriptedModel
@@ -45,7 +43,7 @@ def test_the_upper_bound_is_at_least_a_token_for_each_byte(prompt: str, system: 
     talk = AgentConversation()
     talk.add("prompt", {"text": prompt})
     asked = task(prompt=prompt, system=system)
-    call = next_call(request_body(asked, talk, MessagesSettings(), ()), 10, talk)
+    call = talk.next_call(talk.request_body(asked, MessagesSettings(), ()), 10)
     assert call.most_input() >= len((prompt + system).encode("utf-8", "surrogatepass"))
 
 
@@ -53,7 +51,7 @@ def test_a_picture_is_counted_at_its_most_and_not_by_its_bytes() -> None:
     talk = AgentConversation()
     source = {"type": "base64", "media_type": "image/png", "data": "A" * 1_000_000}
     talk.unanswered.append({"type": "image", "source": source})
-    call = next_call(request_body(task(), talk, MessagesSettings(), ()), 10, talk)
+    call = talk.next_call(talk.request_body(task(), MessagesSettings(), ()), 10)
     assert 4_784 < call.most_input() < 10_000
 
 
@@ -65,5 +63,5 @@ def test_after_a_shortening_the_vendors_count_is_no_bound_any_more() -> None:
     talk.add("answer", {"content": said, "stop_reason": "end_turn", "usage": usage})
     assert talk.counted == 9_005
     talk.add("shortened", {"results_before": 1, "turns_before": 0, "context": 10})
-    call = next_call(request_body(task(), talk, MessagesSettings(), ()), 10, talk)
+    call = talk.next_call(talk.request_body(task(), MessagesSettings(), ()), 10)
     assert call.most_input() > 25_000

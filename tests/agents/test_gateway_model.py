@@ -23,7 +23,7 @@ from jackline.simulator.reply_script import Fail, Rule, Say, long_answer
 from jackline.testing import SimulatedProvider
 from tests.agents.world import run
 from tests.assembly.world import gateway, http, provider, until
-from tests.upstream.loopback import Server, Wire
+from tests.upstream.loopback import Server, Wire, open_connections
 
 CALLER = ModelCaller("session-1", "task-1", "run-1")
 STREAM = (b"content-type", b"text/event-stream")
@@ -382,7 +382,7 @@ def test_one_connection_serves_one_call_after_the_other(tmp_path: Path) -> None:
             async with asked_through(tmp_path, simulated.url) as (model, _):
                 for _ in range(5):
                     await model.ask(question(), CALLER)
-                return int(model._upstream.open_connections)
+                return open_connections(model._upstream)
 
     assert run(main()) == 1
 

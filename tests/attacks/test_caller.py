@@ -22,7 +22,7 @@ from jackline.dialects.json_bounds import MOST_VALUES
 from jackline.events import CallEnded
 from jackline.gateway import lane_registry, status_report
 from jackline.gateway.settings import HoldSettings, LimitSettings
-from jackline.gateway.status_picture import picture
+from jackline.gateway.status_report import picture
 from jackline.hooks.hook_input import HookInput
 from jackline.lane_id import LaneId
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings

@@ -22,7 +22,7 @@ from jackline.events import (
 )
 from jackline.gateway.control_plane import OperatorOrders
 from jackline.gateway.settings import GatewaySettings, HoldSettings
-from jackline.gateway.status_picture import picture
+from jackline.gateway.status_report import picture
 from jackline.journal import JournalHealth
 from jackline.lanes import LaneController, LaneSettings, export, restore
 from jackline.lanes.settings import KnownLimits

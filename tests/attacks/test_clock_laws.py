@@ -9,10 +9,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jackline.dialects import TokensUsed
 from jackline.events import AttemptFailed, CallEnded
 from jackline.failures import Failure, Observation, classify
 from jackline.gateway.settings import GatewaySettings, HoldSettings
-from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings
+from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.settings import KnownLimits
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
@@ -93,7 +94,7 @@ class Oracle:
             return
         permit, self.permit = self.permit, None
         if how == "good":
-            self.heed(self.controller.finished(self.line, permit, CallUsage(10, 10)))
+            self.heed(self.controller.finished(self.line, permit, TokensUsed(10, 10)))
             return
         failure = self.failure(how, seconds)
         self.free_since = None

@@ -18,7 +18,7 @@ from jackline.batches.files import EditTool, WriteTool
 from jackline.batches.permission import is_in_git, permit
 from jackline.batches.policy import Allowed, Denied, Policy
 from jackline.batches.tool import BatchCall, Tool
-from jackline.flows.actions import denial
+from jackline.flows.cleanup.action_runner import denial
 from jackline.mcp_server.model_tool import ToolCaller
 from jackline.mcp_server.permissions import BatchSettings, ToolSettings
 from jackline.mcp_server.tools.batch import batch_tools

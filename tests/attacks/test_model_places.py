@@ -22,9 +22,9 @@ from mcp import ClientSession
 from jackline.clock import SystemClock
 from jackline.errors import RefusedError, UnreadableError
 from jackline.mcp_server.model_tool import ToolCaller
-from jackline.mcp_server.permissions import AgentSettings, check_nested, sight_of
+from jackline.mcp_server.permissions import AgentSettings, check_nested
 from jackline.mcp_server.tools import status
-from jackline.mcp_server.tools.status import SeenStores, seen_target
+from jackline.mcp_server.tools.status import SeenStores
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.reply_script import Reply, Say
 from jackline.transcripts.saved_conversation import folder_of_thread
@@ -413,9 +413,9 @@ def test_a_client_that_tells_no_folder_sees_those_of_the_configuration_alone(
     tmp_path: Path,
 ) -> None:
     project = tmp_path / "project"
-    assert not sight_of(None, AgentSettings())(str(project))
-    assert sight_of(None, AgentSettings(folders=(tmp_path,)))(str(project))
-    sees = sight_of(project, AgentSettings())
+    assert not AgentSettings().sight_of(None)(str(project))
+    assert AgentSettings(folders=(tmp_path,)).sight_of(None)(str(project))
+    sees = AgentSettings().sight_of(project)
     assert sees(str(project / "part"))
     for folder in (None, "", "project", str(tmp_path), str(tmp_path / "project-2")):
         assert not sees(folder)
@@ -441,10 +441,10 @@ def test_why_reads_no_file_and_no_session_of_others(tmp_path: Path) -> None:
     log.write_text(own.read_text())
     (project / "link").symlink_to(other)
     (other / "log.jsonl").write_text(theirs.read_text())
-    stores = SeenStores.of_user(home, {}, sight_of(project, AgentSettings()))
+    stores = SeenStores.of_user(home, {}, AgentSettings().sight_of(project))
 
     def found(word: str | None) -> list[Path]:
-        target = None if word is None else seen_target(word, project, stores)
+        target = None if word is None else stores.target(word, project)
         return [source.path for source in stores.found(target)]
 
     assert found(None) == [own]
@@ -477,7 +477,7 @@ def test_a_word_that_is_no_path_is_an_id_wherever_the_service_runs(
     (project / "plain").write_text(own.read_text())
     (project / "logs" / "inner").mkdir()
     monkeypatch.chdir(project / "logs" / "inner")
-    stores = SeenStores.of_user(home, {}, sight_of(project, AgentSettings()))
+    stores = SeenStores.of_user(home, {}, AgentSettings().sight_of(project))
     walked: list[str] = []
     scandir = os.scandir
 
@@ -488,9 +488,9 @@ def test_a_word_that_is_no_path_is_an_id_wherever_the_service_runs(
     monkeypatch.setattr(os, "scandir", noted)
     for word in (".", "..", "", "./", "logs", "plain", "inner", "~nobody"):
         with pytest.raises(UnreadableError):
-            stores.found(seen_target(word, project, stores))
+            stores.found(stores.target(word, project))
     assert not any(Path(at).absolute().is_relative_to(project) for at in walked)
-    target = seen_target("logs/one.jsonl", project, stores)
+    target = stores.target("logs/one.jsonl", project)
     assert [source.path for source in stores.found(target)] == [project / "logs" / "one.jsonl"]
 
 

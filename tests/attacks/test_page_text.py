@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.batches import fetch, page_text
-from jackline.batches.page_text import MOST_READ
-from jackline.batches.page_text import page_text as text_of
+from jackline.batches import fetch
+from jackline.batches.fetch import MOST_READ
+from jackline.batches.fetch import page_text as text_of
 from jackline.batches.tool import ToolContext, ToolOutput
 
 _PIECES = (
@@ -29,9 +29,9 @@ _PIECES = (
 def _work_of(page: str, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many characters are passed to read the page."""
     passed = 0
-    plain = page_text._Reading._pass
+    plain = fetch._Page._pass
 
-    def counted(self: page_text._Reading, what: re.Pattern[str]) -> re.Match[str] | None:
+    def counted(self: fetch._Page, what: re.Pattern[str]) -> re.Match[str] | None:
         nonlocal passed
         begin = self._at
         found = plain(self, what)
@@ -39,7 +39,7 @@ def _work_of(page: str, monkeypatch: pytest.MonkeyPatch) -> int:
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(page_text._Reading, "_pass", counted)
+        patch.setattr(fetch._Page, "_pass", counted)
         text_of(page)
     return passed
 

@@ -27,7 +27,7 @@ from jackline.agents.process.resume import changes_on_disk
 from jackline.assembly import RunningGateway, StateDir
 from jackline.config import HomeFolders, load
 from jackline.flows.cleanup.action_runner import remove_if_clean
-from jackline.mcp_server.agent_definitions import read_definition
+from jackline.mcp_server.agent_definitions import AgentDefinition
 from jackline.mcp_server.permissions import AgentSettings, offered_to
 from jackline.programs import find_program
 from jackline.providers.settings import UpstreamSettings
@@ -916,7 +916,7 @@ def test_a_definition_in_the_repository_gives_no_agent_more_than_the_user_allowe
     listed: str,
 ) -> None:
     """Claude Code takes a list of rules apart at every comma outside of brackets, not nested."""
-    definition = read_definition(f"---\nname: x\ntools: {listed}\n---\nDo it.\n")
+    definition = AgentDefinition.parse(f"---\nname: x\ntools: {listed}\n---\nDo it.\n")
     assert definition is not None
     assert definition.tools is not None
     for names in (definition.tools, [listed.removesuffix(", Bash"), "Bash"], ["Read(x),Bash(*)"]):
@@ -929,7 +929,7 @@ def test_a_definition_in_the_repository_gives_no_agent_more_than_the_user_allowe
 
 def test_brackets_of_a_definition_in_the_repository_open_nothing_outside_of_it() -> None:
     listed = "Read, Write(~/.bashrc), Read(//root/.ssh/**), Bash(git log, git show)"
-    definition = read_definition(f"---\nname: x\ntools: {listed}\n---\nDo it.\n")
+    definition = AgentDefinition.parse(f"---\nname: x\ntools: {listed}\n---\nDo it.\n")
     assert definition is not None
     for allowed in ((), ("Bash",), ("Read", "Write")):
         given = offered_to(definition, "claude-code", AgentSettings(tools=allowed))

@@ -170,7 +170,7 @@ def test_a_flow_of_the_user_with_the_name_of_ours_is_not_taken_for_it(tmp_path: 
             desk = service._agents.desk
             await desk.look_after()
             assert not desk.wakes(before)
-            assert await desk.gone_on_with(["anything"]) == []
+            assert await desk.continuations_of(["anything"]) == []
             assert await project.kept(service) == before
 
     run(main())

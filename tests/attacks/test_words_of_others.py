@@ -13,13 +13,15 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from jackline.calls import CallAnswer, CallRequest, HoldLimits, complete_call
+from jackline.calls import CallRequest, HoldLimits
 from jackline.calls.request import Dialect
 from jackline.errors import GaveUpError
+from jackline.lanes import Call
 from jackline.states import LaneState
 from jackline.testing import Step
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import START, World, play
+from tests.calls.whole_answer import CallAnswer, complete_call
 from tests.lane_ids import lane_id
 
 WALL_TEXT = "You've hit your limit, resets in 39 days"
@@ -32,10 +34,8 @@ def _ask(
     request = CallRequest(
         "jl_words",
         UpstreamRequest(b"POST", b"/v1/messages", (), json.dumps(body).encode()),
-        (lane_id("first"),),
-        stream=stream,
+        Call(0, (lane_id("first"),), stream=stream, max_tokens=100),
         dialect=dialect,
-        max_tokens=100,
         hold=HoldLimits(quota=1e9, other=1e9),
     )
     return asyncio.create_task(complete_call(world.carrier, request))
@@ -97,7 +97,8 @@ def test_no_form_of_repeated_words_parks_a_lane(status: int, text: str, packed: 
     message = UpstreamRequest(
         b"POST", b"/v1/messages", headers, gzip.compress(body) if packed else body
     )
-    request = CallRequest("jl_words", message, (lane_id("first"),), stream=False, max_tokens=100)
+    call = Call(0, (lane_id("first"),), stream=False, max_tokens=100)
+    request = CallRequest("jl_words", message, call)
 
     async def scene(world: World) -> None:
         task = asyncio.create_task(complete_call(world.carrier, request))
@@ -139,7 +140,8 @@ def test_repeated_words_of_the_target_or_a_header_park_no_lane(
 ) -> None:
     pairs = tuple((name.encode(), value.encode()) for name, value in headers.items())
     message = UpstreamRequest(b"POST", target.encode(), pairs, b'{"model":"claude","messages":[]}')
-    request = CallRequest("jl_words", message, (lane_id("first"),), stream=False, max_tokens=100)
+    call = Call(0, (lane_id("first"),), stream=False, max_tokens=100)
+    request = CallRequest("jl_words", message, call)
 
     async def scene(world: World) -> None:
         task = asyncio.create_task(complete_call(world.carrier, request))
@@ -154,7 +156,8 @@ def test_repeated_words_of_the_target_or_a_header_park_no_lane(
 def test_a_header_of_every_sdk_does_not_hide_a_vendors_time_out() -> None:
     headers = ((b"X-Stainless-Timeout", b"600"), (b"x-stainless-read-timeout", b"600"))
     message = UpstreamRequest(b"POST", b"/v1/messages?beta=true", headers, b'{"model":"claude"}')
-    request = CallRequest("jl_words", message, (lane_id("first"),), stream=False, max_tokens=100)
+    call = Call(0, (lane_id("first"),), stream=False, max_tokens=100)
+    request = CallRequest("jl_words", message, call)
 
     async def scene(world: World) -> None:
         task = asyncio.create_task(complete_call(world.carrier, request))

@@ -18,14 +18,11 @@ from jackline.batches.batch import (
     AGAIN_EMPTY,
     AT_FIRST_EMPTY,
     NOT_REPEATED,
-    BatchCall,
-    BatchReport,
-    CallResult,
     OutputHistory,
     run_batch,
 )
 from jackline.batches.shell import ShellTool
-from jackline.batches.tool import MissingTool, ToolContext
+from jackline.batches.tool import BatchCall, BatchReport, CallResult, MissingTool, ToolContext
 from jackline.clock import VirtualClock
 from tests.batches.scripted_tools import Scripted
 

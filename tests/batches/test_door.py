@@ -9,8 +9,8 @@ import pytest
 
 from jackline import event_loop
 from jackline.batches.api import Item, batch
-from jackline.batches.batch import BatchCall
 from jackline.batches.shell import ShellTool
+from jackline.batches.tool import BatchCall
 from jackline.errors import UsageError
 
 

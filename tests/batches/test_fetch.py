@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from jackline import event_loop
-from jackline.batches.batch import BatchCall, CallResult, run_batch
-from jackline.batches.fetch import FetchTool
-from jackline.batches.page_text import page_text
+from jackline.batches.batch import run_batch
+from jackline.batches.fetch import FetchTool, page_text
 from jackline.batches.policy import Allowed, Denied, Policy
-from jackline.batches.tool import ToolContext
+from jackline.batches.tool import BatchCall, CallResult, ToolContext
 
 PAGE = (
     b"<!doctype html><title>T</title><style>p{}</style><p>Hello <b>you</b><script>x()</script></p>"

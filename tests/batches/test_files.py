@@ -8,7 +8,6 @@ import os
 import re
 import stat
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,10 +18,17 @@ from hypothesis import strategies as st
 from jackline import event_loop
 from jackline.batches import files as search
 from jackline.batches.arguments import inside
-from jackline.batches.batch import BatchCall, CallResult, run_batch
+from jackline.batches.batch import run_batch
 from jackline.batches.files import EditTool, ReadTool, SearchTool, WriteTool
 from jackline.batches.processes import FinishedCommand, ProcessCommand
-from jackline.batches.tool import JsonObject, Tool, ToolContext, ToolFailedError
+from jackline.batches.tool import (
+    BatchCall,
+    CallResult,
+    JsonObject,
+    Tool,
+    ToolContext,
+    ToolFailedError,
+)
 
 
 def use(tool: Tool, folder: Path, **arguments: object) -> CallResult:
@@ -234,7 +240,7 @@ def test_a_batch_of_searches_without_end_leaves_room_for_others(
         release = asyncio.Event()
         filled = asyncio.Event()
 
-        async def run(command: ProcessCommand, heard: Callable[[str], None]) -> FinishedCommand:  # noqa: ARG001
+        async def run(command: ProcessCommand) -> FinishedCommand:
             nonlocal most
             pattern = json.loads(command.stdin or b"")["pattern"]
             running.append(pattern)

@@ -16,9 +16,16 @@ import pytest
 from pydantic import BaseModel, Field
 
 from jackline import event_loop
-from jackline.batches.batch import BatchCall, CallResult, run_batch
+from jackline.batches.batch import run_batch
 from jackline.batches.function_tool import FunctionTool, function_tool
-from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
+from jackline.batches.tool import (
+    BatchCall,
+    CallResult,
+    Tool,
+    ToolContext,
+    ToolFailedError,
+    ToolOutput,
+)
 from jackline.errors import UsageError
 
 HERE = ToolContext(Path("somewhere"))

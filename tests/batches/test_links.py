@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from jackline.batches.batch import BatchCall
 from jackline.batches.files import EditTool, WriteTool
 from jackline.batches.permission import permit
 from jackline.batches.policy import Allowed, Denied, Policy
 from jackline.batches.shell import ShellTool
-from jackline.batches.tool import Tool
+from jackline.batches.tool import BatchCall, Tool
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="links need a right of their own there")
 

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.batches.batch import BatchCall
 from jackline.batches.fetch import FetchTool
 from jackline.batches.files import ReadTool, SearchTool, WriteTool
 from jackline.batches.policy import Allowed, CallPermission, Denied, Policy
 from jackline.batches.shell import ShellTool
-from jackline.batches.tool import JsonObject, Tool
+from jackline.batches.tool import BatchCall, JsonObject, Tool
 
 FOLDER = Path("/home/me/project")
 POLICY = Policy(

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 
 from jackline import event_loop
-from jackline.batches.batch import BatchCall, BatchReport, run_batch
-from jackline.batches.orphan_guard import _SCRIPT
-from jackline.batches.processes import is_secret, without_secrets
+from jackline.batches.batch import run_batch
+from jackline.batches.processes import _SCRIPT, is_secret, without_secrets
 from jackline.batches.shell import ShellTool
-from jackline.batches.tool import ClippedOutput, JsonObject, ToolContext
+from jackline.batches.tool import BatchCall, BatchReport, ClippedOutput, JsonObject, ToolContext
 from jackline.clock import VirtualClock
 from tests.batches.scripted_tools import gone, is_alive, written
 
@@ -320,7 +319,7 @@ def test_a_command_that_is_empty_at_first_is_heard_the_second_time(tmp_path: Pat
 PARENT_WITHOUT_GUARD = """
 import asyncio, os, sys
 from jackline.batches.api import batch
-from jackline.batches.orphan_guard import guard
+from jackline.batches.processes import guard
 
 async def main():
     unmarked = "echo $$ > before; exec env -i sleep 300"

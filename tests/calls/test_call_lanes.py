@@ -12,11 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jackline.calls import CallAnswer, CallRequest, HoldLimits, complete_call
+from jackline.calls import CallRequest, HoldLimits
 from jackline.errors import GaveUpError
+from jackline.lanes import Call
 from jackline.testing import Step
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import BROKEN, GOOD, START, WALL, World, play
+from tests.calls.whole_answer import CallAnswer, complete_call
 from tests.lane_ids import lane_id
 
 NO_SUCH_MODEL = Step(
@@ -42,7 +44,7 @@ def _call(
     request = CallRequest(
         "jl_lanes",
         UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-        tuple(map(lane_id, lanes)),
+        Call(0, tuple(map(lane_id, lanes))),
         tuple(map(lane_id, last_resorts)),
         hold=HOLD,
     )
@@ -198,7 +200,7 @@ def test_lanes_that_are_withheld_from_a_call_are_not_closed_meanwhile() -> None:
         message = UpstreamRequest(b"POST", b"/v1/messages", (), b"{}")
         first, second = lane_id("first"), lane_id("second")
         request = CallRequest(
-            "jl_lanes", message, (first, second), own_key=(second,), unproven=True
+            "jl_lanes", message, Call(0, (first, second)), own_key=(second,), unproven=True
         )
         task = asyncio.create_task(complete_call(world.carrier, request))
         await world.clock.advance(2)

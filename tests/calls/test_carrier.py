@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.calls import CallAnswer, CallManager, CallRequest, Cap, HoldLimits, complete_call
+from jackline.calls import CallManager, CallRequest, Cap, HoldLimits
 from jackline.calls.request import CallCompletion
-from jackline.calls.whole_answer import _Collector
 from jackline.clock import VirtualClock
 from jackline.errors import GaveUpError
 from jackline.lane_id import LaneId
@@ -22,6 +21,7 @@ from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.testing import ScriptedUpstream, Step
 from jackline.testing.scripted_upstream import ScriptedAttempt
 from jackline.upstream.interface import ResponseHandler, UpstreamRequest
+from tests.calls.whole_answer import CallAnswer, _Collector, complete_call, in_words
 from tests.lane_ids import lane_id
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -71,9 +71,7 @@ class World:
         request = CallRequest(
             "jl_test",
             UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-            tuple(map(lane_id, lanes or ("first",))),
-            input_tokens=100,
-            max_tokens=100,
+            Call(0, tuple(map(lane_id, lanes or ("first",))), input_tokens=100, max_tokens=100),
             hold=hold or HoldLimits(),
         )
         return asyncio.create_task(complete_call(self.carrier, request))
@@ -126,7 +124,7 @@ def test_trouble_that_passes_is_never_seen_by_the_caller(trouble: list[Step]) ->
         answer = task.result()
         assert answer.body == GOOD.says
         assert len(answer.attempts) == len(trouble)
-        assert all(told.in_words(1) for told in answer.attempts)
+        assert all(in_words(told, 1) for told in answer.attempts)
 
     play({"first": [*trouble, GOOD]}, scene)
 
@@ -264,7 +262,8 @@ def test_a_cap_lets_only_so_many_of_its_key_be_under_way() -> None:
             cap = ((("session", key), 2),)
             return asyncio.create_task(
                 complete_call(
-                    world.carrier, CallRequest("jl_test", message, (lane_id("first"),), caps=cap)
+                    world.carrier,
+                    CallRequest("jl_test", message, Call(0, (lane_id("first"),)), caps=cap),
                 )
             )
 
@@ -343,7 +342,7 @@ def test_a_call_that_cannot_be_taken_on_leaves_nothing_behind(
         request = CallRequest(
             "jl_test",
             UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-            (lane_id("first"),),
+            Call(0, (lane_id("first"),)),
             caps=caps,
         )
         async with carrier:
@@ -372,7 +371,7 @@ def test_a_receiver_that_fails_costs_no_permit() -> None:
     async def scene(world: World) -> None:
         message = UpstreamRequest(b"POST", b"/v1/messages", (), b"{}")
         failing = Failing(asyncio.get_running_loop().create_future())
-        world.carrier.submit(CallRequest("jl_test", message, (lane_id("first"),)), failing)
+        world.carrier.submit(CallRequest("jl_test", message, Call(0, (lane_id("first"),))), failing)
         for _ in range(20):
             await world.clock.advance(0.5)
         assert world.carrier.under_way == 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.calls.continuation import prefill_of, prefilled, takes_prefill
+from jackline.calls.continuation import prefilled, takes_prefill
 
 ASKED: dict[str, Any] = {
     "model": "claude-sonnet-4-5-20250929",
@@ -88,9 +88,9 @@ def test_the_words_are_appended_and_nothing_else_is_changed(words: str) -> None:
     before, after = json.loads(allowed), json.loads(body)
     assert list(after) == list(before)
     added = after["messages"].pop()
-    assert added == {"role": "assistant", "content": prefill_of(words)}
+    assert added == {"role": "assistant", "content": words.rstrip()}
     assert after == before
-    assert words.startswith(prefill_of(words))
+    assert words.startswith(words.rstrip())
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"model":"claude-3-x"}', b"[" * 100_000])

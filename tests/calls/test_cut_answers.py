@@ -6,12 +6,14 @@ import asyncio
 
 import pytest
 
-from jackline.calls import CallAnswer, CallRequest, HoldLimits, complete_call
+from jackline.calls import CallRequest, HoldLimits
 from jackline.errors import GaveUpError
+from jackline.lanes import Call
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import GOOD, World, by_lane, play
+from tests.calls.whole_answer import CallAnswer, complete_call
 from tests.lane_ids import lane_id
 
 PROMPT = 100_000
@@ -34,11 +36,14 @@ def ask(
     request = CallRequest(
         "jl_test",
         UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-        tuple(map(lane_id, lanes or ("first",))),
+        Call(
+            0,
+            tuple(map(lane_id, lanes or ("first",))),
+            stream=stream,
+            input_tokens=PROMPT,
+            max_tokens=100,
+        ),
         last_resorts=tuple(map(lane_id, last)),
-        stream=stream,
-        input_tokens=PROMPT,
-        max_tokens=100,
         hold=HoldLimits(other=hold),
     )
     return asyncio.create_task(complete_call(world.carrier, request))

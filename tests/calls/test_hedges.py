@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.calls import CallRequest, complete_call
+from jackline.calls import CallRequest
 from jackline.errors import JacklineError
+from jackline.lanes import Call
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import BROKEN, GOOD, World, play
+from tests.calls.whole_answer import complete_call
 from tests.lane_ids import lane_id
 
 OTHER = STREAMED.replace(b"Hello", b"Other")
@@ -122,7 +124,7 @@ def test_who_is_refused_with_a_credential_of_its_own_is_not_served_with_ours_bes
         request = CallRequest(
             "jl_test",
             UpstreamRequest(b"POST", b"/v1/messages", (), b"{}"),
-            (lane_id("first"), lane_id("second")),
+            Call(0, (lane_id("first"), lane_id("second"))),
             own_key=(lane_id("second"),),
         )
         task = asyncio.create_task(complete_call(world.carrier, request))

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.calls.continuation import prefill_of
 from jackline.calls.stitch import (
     KEPT_BACK,
     AnthropicStitch,
@@ -107,7 +106,7 @@ def repaired(
                 assert client.stop_reason == answer.stop_reason
         case Continue(told):
             assert words(client.blocks) == told
-            prefill = prefill_of(told)
+            prefill = told.rstrip()
             stitch.continue_with(prefill)
             stitch.attempt_began()
             client.read(stitch.feed(rest_of(answer, prefill).stream))
@@ -174,7 +173,7 @@ def test_an_undisturbed_answer_passes_byte_for_byte(name: str, mode: Mode) -> No
     assert stitch.usage.input == 11
     assert stitch.usage.output == 42
     assert stitch.usage.cache_read == 5
-    assert stitch.stop_reason == answer.stop_reason
+    assert stitch._reader.stop_reason == answer.stop_reason
 
 
 @given(name=names, mode=modes, data=st.data())
@@ -217,7 +216,7 @@ def test_no_content_cut_several_times_makes_a_false_turn(
             case AskAgain():
                 assert client.id is None
             case Continue(told):
-                prefill = prefill_of(told)
+                prefill = told.rstrip()
                 stitch.continue_with(prefill)
                 attempt = rest_of(answer, prefill)
             case Close(closing, shortened):

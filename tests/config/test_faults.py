@@ -110,6 +110,15 @@ def test_such_a_number_of_a_projects_file_stops_nothing(machine: Machine) -> Non
         path.unlink()
 
 
+def test_of_very_many_faults_the_first_are_reported(machine: Machine) -> None:
+    """Each costs a search for its line and for keys like it; a clone can have 27,000 of them."""
+    path = machine.write_own("\n".join(f"k{number} = 1" for number in range(5_000)))
+    faults = faults_of(machine)
+    assert len(faults) == 101
+    assert faults[0].startswith(f"{path}:1: k0: there is no such key")
+    assert faults[-1] == f"{path}: and 4,900 more"
+
+
 def test_a_file_that_is_not_text_is_told(machine: Machine) -> None:
     path = machine.write_own("")
     path.write_bytes(b"\xff\xfe\x00")

@@ -129,3 +129,20 @@ def test_a_secrets_file_is_watched_too(machine: Machine) -> None:
     kept.chmod(0o600)
     machine.write_own('[listen]\ntoken = "file:token"\n')
     assert kept in machine.load().watched
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
+def test_a_pipe_keeps_no_secret(machine: Machine) -> None:
+    """It would be waited for without end: an agent that edits a project can put one there."""
+    kept = machine.folders.config / "token"
+    os.mkfifo(kept, 0o600)
+    own_token(machine, "file:token")
+    assert fault_of(machine).endswith("cannot be read: is not a regular file")
+
+
+def test_a_file_of_many_bytes_keeps_no_secret(machine: Machine) -> None:
+    kept = machine.folders.config / "token"
+    with kept.open("wb") as file:
+        file.truncate(3 << 30)  # takes no place on the disk
+    own_token(machine, "file:token")
+    assert fault_of(machine).endswith("cannot be read: is larger than 65,536 bytes")

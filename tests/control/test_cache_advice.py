@@ -8,8 +8,9 @@ import pytest
 
 from jackline.agents.prices import Price
 from jackline.control.forecast import CacheAdvice, CacheRewriteCost
+from jackline.dialects import TokensUsed
 from jackline.lane_id import LaneId
-from jackline.lanes import Call, CallUsage, ControllerSettings, KnownLimits, LaneSettings
+from jackline.lanes import Call, ControllerSettings, KnownLimits, LaneSettings
 from jackline.lanes.lane import Lane
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE
 from jackline.states import LaneState
@@ -37,7 +38,7 @@ def lane(
         AT,
     )
     for number in range(conversations):
-        usage = CallUsage(3, 10, 0, tokens, tokens if long else 0)
+        usage = TokensUsed(3, 10, 0, tokens, tokens if long else 0)
         one.caches.answered(Call(number, (), conversation=f"s/{number}"), AT + sent, 0.0, usage)
     return one
 
@@ -79,7 +80,7 @@ def test_who_has_lost_its_cache_is_distinguished_from_who_will() -> None:
     for number in range(7, 11):
         sent_at = AT - 60 + 60 * (number % 2)
         call = Call(number, (), conversation=f"s/{number}")
-        one.caches.answered(call, sent_at, 0.0, CallUsage(3, 10, 0, 64_000))
+        one.caches.answered(call, sent_at, 0.0, TokensUsed(3, 10, 0, 64_000))
     advice = shown(parked(one, 1800.0), waiting(11))
     assert advice is not None
     assert (advice.lost, advice.losing) == (7, 4)
@@ -199,7 +200,9 @@ def test_a_model_without_a_known_price_is_reported_in_tokens_alone() -> None:
 def test_where_cached_tokens_count_like_any_others_there_is_nothing_to_say() -> None:
     given = LaneSettings(LaneId("openai", "gpt", "1"), cached_counts=True)
     one = Lane(given, ControllerSettings(), lambda: 0.5, AT)
-    one.caches.answered(Call(1, (), conversation="s/0"), AT - 60, 0.0, CallUsage(3, 10, 0, 900_000))
+    one.caches.answered(
+        Call(1, (), conversation="s/0"), AT - 60, 0.0, TokensUsed(3, 10, 0, 900_000)
+    )
     assert shown(parked(one, 1800.0), waiting(1)) is None
 
 

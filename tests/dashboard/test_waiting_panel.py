@@ -9,10 +9,11 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect
 
 from jackline.assembly import Service
+from jackline.dialects import TokensUsed
 from jackline.events import CallEnded
 from jackline.gateway.caller import conversation_of
 from jackline.lane_id import LaneId
-from jackline.lanes import Call, CallUsage
+from jackline.lanes import Call
 from jackline.lanes.lane import Lane
 from jackline.testing.simulated_provider import SimulatedProvider
 from tests.dashboard.browser import opened
@@ -33,7 +34,7 @@ def remember(service: Service) -> None:
         lane.caches.conversations.pop(name, None)
         if age is not None:
             call = Call(0, (), conversation=name)
-            lane.caches.answered(call, now - age, 0.0, CallUsage(3, 10, 0, 120_000))
+            lane.caches.answered(call, now - age, 0.0, TokensUsed(3, 10, 0, 120_000))
     service.desk.carrier.controller._caches_seen = True
     service.desk.carrier.pause_lane(lane.id, paused=True)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from jackline.clock import SystemClock
-from jackline.flows.actions import denial
-from jackline.flows.cleanup.reaper import Reaped, reap
+from jackline.flows.cleanup.action_runner import denial
+from jackline.flows.cleanup.ledger import Reaped, reap
 from jackline.flows.records import (
     AllowedCommand,
     ResourceRecord,

@@ -21,7 +21,7 @@ from jackline.clock import SystemClock, VirtualClock
 from jackline.errors import LeaseLostError
 from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.cleanup.action_runner import release_of_worktree, remove_if_clean, run_command
-from jackline.flows.cleanup.reaper import reap
+from jackline.flows.cleanup.ledger import reap
 from jackline.flows.lifecycle import cancel_run, claim_run
 from jackline.flows.records import ResourceRecord, ResourceState, RunRecord, RunState
 from jackline.flows.run_events import CleanupEnded

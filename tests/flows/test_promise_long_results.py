@@ -7,7 +7,6 @@ from contextlib import closing
 from pathlib import Path
 
 from jackline import agent, flow, parallel, step
-from jackline.flows.records import outcome_of
 from jackline.flows.store import open_run_store, run_store_url
 from tests.flows.world import played, world
 
@@ -62,7 +61,7 @@ def test_a_long_answer_in_words_is_kept_once_and_is_the_outcomes_text_again(
         finally:
             await w.engine.close()
         (call,) = calls
-        assert outcome_of(call).text == "answer to " + "word " * 20_000
+        assert call.decoded_outcome().text == "answer to " + "word " * 20_000
 
     played(test)
     with closing(sqlite3.connect(tmp_path / "flows.db")) as file:

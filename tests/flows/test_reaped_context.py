@@ -17,7 +17,7 @@ from jackline import ctx, event_loop
 from jackline.clock import VirtualClock
 from jackline.errors import UsageError
 from jackline.flows.cleanup.action_runner import CLEANUP_SCOPE, CleanupScope, OwnerlessRun
-from jackline.flows.cleanup.reaper import Reaped, is_overdue, reap
+from jackline.flows.cleanup.ledger import Reaped, is_overdue, reap
 from jackline.flows.lifecycle import module_of
 from jackline.flows.records import NoteRecord, RunRecord
 from jackline.flows.store import open_run_store, run_store_url

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from jackline.flows.actions import find_function
-from jackline.flows.cleanup.reaper import reap
+from jackline.flows.cleanup.action_runner import find_function
+from jackline.flows.cleanup.ledger import reap
 from jackline.flows.flow_sources import UserCodeError, no_user_code
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import (

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from jackline.calls import CallManager, Dialect
 from jackline.clock import VirtualClock
 from jackline.events import CallEnded, Event
-from jackline.gateway.call_intake import CallIntake, look_after
+from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.connection import Bytes, Exchange
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.settings import GatewaySettings
@@ -262,7 +262,7 @@ def play(
     async def whole() -> World:
         world = World(script, settings)
         async with world.carrier:
-            keeper = asyncio.create_task(look_after(world.desk, world.clock))
+            keeper = asyncio.create_task(world.desk.look_after())
             await scene(world)
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)

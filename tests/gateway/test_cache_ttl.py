@@ -16,7 +16,7 @@ from jackline.calls import CallManager
 from jackline.clock import VirtualClock
 from jackline.dialects.cache_marks import with_hour_marks
 from jackline.events import CallEnded
-from jackline.gateway.call_intake import CallIntake, look_after
+from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.connection import Exchange
 from jackline.gateway.settings import CacheSettings, GatewaySettings
 from jackline.http1.requests import parse_head
@@ -179,7 +179,7 @@ def play(
         )
         world = CachedWorld(settings)
         async with world.carrier:
-            keeper = asyncio.create_task(look_after(world.desk, world.clock))
+            keeper = asyncio.create_task(world.desk.look_after())
             await scene(world)
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)

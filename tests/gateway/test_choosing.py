@@ -14,7 +14,7 @@ from jackline.gateway.caller import Client, Identity
 from jackline.gateway.control_plane import OperatorOrders
 from jackline.gateway.placement import RouteChooser, RouteOverride
 from jackline.gateway.settings import GatewaySettings
-from jackline.gateway.status_picture import picture
+from jackline.gateway.status_report import picture
 from jackline.journal import JournalHealth
 from jackline.lane_id import LaneId
 from jackline.providers.settings import CostClass, Credential, UpstreamKind, UpstreamSettings

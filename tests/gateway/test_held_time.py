@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,18 +36,6 @@ def test_the_time_of_a_slow_answer_is_not_held() -> None:
     play([Step(after=20)], scene)
 
 
-@dataclass
-class Waits:
-    """What `HeldTime` sees of a call."""
-
-    task: str | None
-    waiting: bool
-
-    @property
-    def identity(self) -> SimpleNamespace:
-        return SimpleNamespace(task=self.task)
-
-
 @given(st.lists(st.lists(st.tuples(st.sampled_from([None, "a", "b"]), st.booleans()))))
 def test_a_task_is_held_while_all_its_calls_wait(
     looks: list[list[tuple[str | None, bool]]],
@@ -59,7 +44,7 @@ def test_a_task_is_held_while_all_its_calls_wait(
     held.look([], 0.0)
     expected = {"a": 0.0, "b": 0.0}
     for number, calls in enumerate(looks, start=1):
-        held.look([Waits(task, waiting) for task, waiting in calls], float(number))
+        held.look([(task, waits) for task, waits in calls if task is not None], float(number))
         for task in expected:
             own = [waiting for whose, waiting in calls if whose == task]
             expected[task] += bool(own) and all(own)
@@ -70,6 +55,6 @@ def test_no_more_tasks_are_remembered_than_the_limit() -> None:
     held = HeldTime()
     held.look([], 0.0)
     for number in range(MOST_TASKS + 5):
-        held.look([Waits(f"t{number}", True)], float(number + 1))
+        held.look([(f"t{number}", True)], float(number + 1))
     assert len(held.by_task) == MOST_TASKS
     assert "t0" not in held.by_task

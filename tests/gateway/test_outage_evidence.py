@@ -16,12 +16,12 @@ from jackline.clock import VirtualClock
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.lane_id import LaneId
-from jackline.lanes import LaneController
+from jackline.lanes import Call, LaneController
 from jackline.lanes.lane import Lane
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import UpstreamSettings
-from jackline.upstream.dialler import Dialler
 from jackline.upstream.interface import UpstreamRequest
+from jackline.upstream.origin import Dialler
 from tests.assembly.world import http, provider, run
 from tests.gateway.jumping_loop import JumpingLoop, on_jumping_loop
 from tests.upstream.loopback import Handler, Server, Wire
@@ -59,7 +59,8 @@ class World:
     def fails(self, credential: bytes, times: int = 1, model: str = MODEL) -> None:
         headers = ((b"x-api-key", credential),)
         mine = LaneId("theirs", model, "mine")
-        request = CallRequest("c", UpstreamRequest(b"POST", b"/v1/messages", headers), (mine,))
+        message = UpstreamRequest(b"POST", b"/v1/messages", headers)
+        request = CallRequest("c", message, Call(0, (mine,)))
         for _ in range(times):
             self.evidence.failed(request, mine, self.clock.steady())
 

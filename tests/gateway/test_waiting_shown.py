@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from jackline.control import GatewayStatus
-from jackline.gateway.status_picture import picture
+from jackline.gateway.status_report import picture
 from jackline.journal import JournalHealth
 from jackline.testing import Step
 from tests.gateway.desk_world import MODEL, WHOLE, ClientOnPaper, World, play

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from jackline.journal import Journal, JournalSettings
-from jackline.journal.store import connect
+from jackline.journal.sqlite_file import connect
 from tests.journal import made
 
 SETTINGS = {

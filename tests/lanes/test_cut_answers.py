@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jackline.dialects import TokensUsed
 from jackline.failures import Failure
 from jackline.lane_id import LaneId
-from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings, Send
+from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings, Send
 from jackline.lanes.breaker import LaneHealth
 from jackline.lanes.settings import ControllerSettings
 from jackline.states import LaneState
@@ -100,7 +101,7 @@ class World:
     def _end(self, send: Send, failure: Callable[[], Failure] | None) -> LaneDecision:
         if failure is None:
             self.answered[send.call] = self.now - made.START
-            return self.controller.finished(self.now, send.permit, CallUsage(1000, 100))
+            return self.controller.finished(self.now, send.permit, TokensUsed(1000, 100))
         self.lost[send.call].append(self.now)
         self.lost_on[send.call].append(send.lane)
         return self.controller.failed(self.now, send.permit, failure(), tokens=1000)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from jackline.dialects import TokensUsed
 from jackline.failures import Failure
 from jackline.lane_id import LaneId
 from jackline.lanes import LaneController, LaneSettings
-from jackline.lanes.call import Call, CallUsage
+from jackline.lanes.call import Call
 from jackline.states import LaneState
 from tests.lanes.failures_made import START, server_error, throttled, wall
 
@@ -31,7 +32,7 @@ def test_one_waiting_call_goes_out_at_once_and_its_answer_opens_the_lane() -> No
     (send,) = controller.probe(START + 61, LANE).sends
     assert send.probe
     assert controller.tick(START + 70).sends == [], "one call, and no other, finds out"
-    controller.finished(START + 71, send.permit, CallUsage(1, 1))
+    controller.finished(START + 71, send.permit, TokensUsed(1, 1))
     lane = controller.lanes[LANE]
     assert (lane.state, lane.reset_at) == (LaneState.RECOVERING, None)
 

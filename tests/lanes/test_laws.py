@@ -10,9 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from jackline.dialects import TokensUsed
 from jackline.failures import Failure, Kind
 from jackline.lane_id import LaneId
-from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings
+from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
 from jackline.states import LaneState
@@ -79,9 +80,9 @@ class Lanes(RuleBasedStateMachine):
             assert self.flying.pop(abort.permit)[0] == abort.call
             self.closed.append(abort.permit)
             assert abort.why
-        for hang_up in decision.hang_ups:
-            call, _ = self.flying.pop(hang_up.permit)
-            self.closed.append(hang_up.permit)
+        for permit in decision.hang_ups:
+            call, _ = self.flying.pop(permit)
+            self.closed.append(permit)
             others = [p for p, (c, _) in self.flying.items() if c == call]
             assert others or call in self.ended or call in {send.call for send in decision.sends}, (
                 "hung up on the only attempt of a call"
@@ -182,7 +183,7 @@ class Lanes(RuleBasedStateMachine):
         self.closed.append(permit)
         self.alive.discard(call)
         self.ended.add(call)
-        self.follow(self.controller.finished(self.now, permit, CallUsage(1000, output)))
+        self.follow(self.controller.finished(self.now, permit, TokensUsed(1000, output)))
 
     @precondition(lambda self: self.flying)
     @rule(
@@ -226,7 +227,7 @@ class Lanes(RuleBasedStateMachine):
         self.controller.heard(self.now, permit)
         for decision in (
             self.controller.first_byte(self.now, permit),
-            self.controller.finished(self.now, permit, CallUsage()),
+            self.controller.finished(self.now, permit, TokensUsed()),
             self.controller.failed(self.now, permit, FAILURES[name](self.now)),
         ):
             assert not decision.sends
@@ -290,7 +291,7 @@ class Lanes(RuleBasedStateMachine):
                 self.flying.pop(permit)
                 self.alive.discard(call)
                 self.ended.add(call)
-                self.follow(self.controller.finished(self.now, permit, CallUsage(10, 10)))
+                self.follow(self.controller.finished(self.now, permit, TokensUsed(10, 10)))
             decision = self.controller.tick(self.now)
             self.follow(decision)
             if not self.flying and self.alive:

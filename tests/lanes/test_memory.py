@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jackline.dialects import TokensUsed
 from jackline.failures import Json
-from jackline.lanes import Call, CallUsage, LaneController, LaneSettings, export, restore
+from jackline.lanes import Call, LaneController, LaneSettings, export, restore
 from jackline.states import LaneState
 from tests.lane_ids import lane_id
 from tests.lanes import failures_made as made
@@ -56,7 +57,7 @@ def test_limits_are_known_before_the_first_call() -> None:
     old = controller()
     (send,) = old.submit(NOW, Call(1, (OPUS,))).sends
     old.first_byte(NOW + 1, send.permit, HEADERS)
-    old.finished(NOW + 2, send.permit, CallUsage(10, 10))
+    old.finished(NOW + 2, send.permit, TokensUsed(10, 10))
     fresh = controller()
     restore(fresh, export(old, NOW + 2), NOW + 2)
     sends = [fresh.submit(NOW + 2, Call(n, (OPUS,))).sends for n in range(1, 10)]

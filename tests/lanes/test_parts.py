@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jackline.dialects import TokensUsed
 from jackline.failures import Kind
 from jackline.lane_id import LaneId
-from jackline.lanes import Call, CallUsage, LaneController, LaneSettings
-from jackline.lanes.breaker import FLOWING, TRANSITIONS, LaneEvent, after, diagram
+from jackline.lanes import Call, LaneController, LaneSettings
+from jackline.lanes.breaker import FLOWING, TRANSITIONS, LaneEvent, after
 from jackline.lanes.queue import Queue, QueueEntry
 from jackline.lanes.rate_limits import LimitBucket
 from jackline.lanes.reactions import _BY_KIND
@@ -51,7 +52,9 @@ def test_a_transition_that_is_not_in_the_table_is_a_bug() -> None:
 
 def test_the_diagram_in_the_docs_is_drawn_from_the_table() -> None:
     docs = (Path(__file__).parents[2] / "docs" / "lanes.md").read_text("utf-8")
-    assert diagram() in docs
+    lines = ["stateDiagram-v2", "    [*] --> open"]
+    lines += [f"    {old} --> {new}: {event}" for (old, event), new in TRANSITIONS.items()]
+    assert "\n".join(lines) + "\n" in docs
 
 
 def test_every_kind_of_failure_has_a_reaction() -> None:
@@ -151,12 +154,12 @@ def test_more_remaining_work_goes_first_and_waiting_long_overtakes() -> None:
     first = [world.submit(NOW, Call(n, (lane_id("opus"),))).sends[0] for n in range(8)]
     world.submit(NOW, Call(100, (lane_id("opus"),), remaining=10))
     world.submit(NOW, Call(101, (lane_id("opus"),), remaining=500))
-    sent = world.finished(NOW + 1, first[0].permit, CallUsage()).sends
+    sent = world.finished(NOW + 1, first[0].permit, TokensUsed()).sends
     assert [send.call for send in sent] == [101, 100], "one place came free, and the window grew"
     world.submit(NOW + 2, Call(103, (lane_id("opus"),), remaining=10))
     late = NOW + 100_000
     world.submit(late, Call(102, (lane_id("opus"),), remaining=400))
-    sent = world.finished(late, first[1].permit, CallUsage()).sends
+    sent = world.finished(late, first[1].permit, TokensUsed()).sends
     assert sent[0].call == 103
 
 
@@ -189,7 +192,7 @@ def test_output_that_comes_in_while_answers_are_written_may_be_promised() -> Non
 
 def test_nothing_is_sent_while_the_output_bucket_holds_less_than_an_answer() -> None:
     world, permits = promising()
-    sent = world.finished(NOW + 1, permits[0], CallUsage(0, 600)).sends
+    sent = world.finished(NOW + 1, permits[0], TokensUsed(0, 600)).sends
     assert not sent, "700 tokens and a second's refill, less 600"
     for second in range(2, 4):
         assert not world.tick(NOW + second).sends
@@ -204,7 +207,7 @@ def test_what_was_promised_is_what_is_in_flight(steps: list[tuple[int, int, floa
         now += pause
         if permit := next(iter(lane.attempts), 0):
             if what == 0:
-                world.finished(now, permit, CallUsage(0, output))
+                world.finished(now, permit, TokensUsed(0, output))
             elif what == 1:
                 world.first_byte(now, permit, OUTPUT_HEADERS)
             elif what == 2:

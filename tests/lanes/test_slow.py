@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jackline.dialects import TokensUsed
 from jackline.lane_id import LaneId
-from jackline.lanes import Call, CallUsage, LaneController, LaneDecision, LaneSettings
+from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.settings import ControllerSettings, PatienceSettings
 from jackline.states import LaneState
 from tests.lane_ids import lane_id
@@ -66,7 +67,7 @@ class World:
 
     def follow(self, decision: LaneDecision) -> None:
         ended = [each.permit for each in decision.aborts]
-        for permit in (*ended, *(each.permit for each in decision.hang_ups)):
+        for permit in (*ended, *decision.hang_ups):
             self._flying.pop(permit, None)
         self.aborts += len(decision.aborts)
         assert not decision.refusals
@@ -119,7 +120,7 @@ class World:
         else:
             call, _ = self._flying.pop(permit)
             self.completed.append((call, self.now - NOW))
-            self.follow(self.controller.finished(self.now, permit, CallUsage(10, 10)))
+            self.follow(self.controller.finished(self.now, permit, TokensUsed(10, 10)))
 
     def _heard(self, permit: int) -> None:
         decision = self.controller.heard(self.now, permit)

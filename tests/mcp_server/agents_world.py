@@ -19,7 +19,9 @@ import httpx2
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
+from jackline.agents.prices import Price
 from jackline.assembly import Service, StateDir
+from jackline.budgets.budget import Budget
 from jackline.clock import Clock, SystemClock
 from jackline.gateway.settings import HoldSettings
 from jackline.mcp_server.permissions import AgentSettings, BatchSettings, ToolSettings
@@ -47,6 +49,8 @@ class AgentsWorld:
     folders: tuple[Path, ...] = ()
     tools: tuple[str, ...] = ()
     runners: tuple[str, ...] = ("claude-code", "codex")
+    budgets: tuple[Budget, ...] = ()
+    prices: dict[str, Price] = field(default_factory=dict)
     wait: float = 30.0
     long_wait: float = 1500.0
     clock: Clock | None = None
@@ -90,7 +94,9 @@ class AgentsWorld:
             long_wait=self.long_wait,
         )
         tools = ToolSettings(agents, BatchSettings(self.allow))
-        async with Service(replace(config, tools=tools), clock=self.clock) as service:
+        runs = replace(config.runs, budgets=self.budgets)
+        config = replace(config, tools=tools, runs=runs, prices=self.prices)
+        async with Service(config, clock=self.clock) as service:
             yield service
 
     @asynccontextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jackline.errors import UsageError
-from jackline.mcp_server.agent_orders import resume_point_of_agent, resume_point_of_session
+from jackline.mcp_server.agent_orders import ResumePoint
 from tests.assembly.world import run
 from tests.mcp_server.agents_world import AgentsWorld, call, refused
 
@@ -71,7 +71,7 @@ def of(home: Path) -> dict[str, str]:
 
 def test_who_goes_on_is_told_the_task_and_what_was_finished(tmp_path: Path) -> None:
     written(tmp_path, *WORKED, DIED)
-    found = resume_point_of_agent("dead01", of(tmp_path), NOW, in_w)
+    found = ResumePoint.of_agent("dead01", of(tmp_path), NOW, in_w)
     assert found is not None
     assert (found.cwd, found.model) == ("/w", "claude-haiku-4-5")
     for words in ("THE SUB-TASK", "session limit", "I build.", "make", "BUILT", "Do not run them"):
@@ -81,31 +81,31 @@ def test_who_goes_on_is_told_the_task_and_what_was_finished(tmp_path: Path) -> N
 @pytest.mark.parametrize("named", ["unknown", "..", "*", "dead0*", "", "a/b"])
 def test_other_ids_find_nothing(tmp_path: Path, named: str) -> None:
     written(tmp_path, *WORKED, DIED)
-    assert resume_point_of_agent(named, of(tmp_path), NOW, in_w) is None
-    assert resume_point_of_session(named, of(tmp_path), NOW, in_w) is None
+    assert ResumePoint.of_agent(named, of(tmp_path), NOW, in_w) is None
+    assert ResumePoint.of_session(named, of(tmp_path), NOW, in_w) is None
 
 
 def test_one_that_may_be_alive_or_has_finished_is_left_alone(tmp_path: Path) -> None:
     written(tmp_path, *WORKED, age=5.0)
     with pytest.raises(UsageError, match="may be alive"):
-        resume_point_of_agent("dead01", of(tmp_path), NOW, in_w)
+        ResumePoint.of_agent("dead01", of(tmp_path), NOW, in_w)
     written(tmp_path, *WORKED)
-    assert resume_point_of_agent("dead01", of(tmp_path), NOW, in_w) is not None
+    assert ResumePoint.of_agent("dead01", of(tmp_path), NOW, in_w) is not None
     written(tmp_path, *WORKED, DONE, age=5.0)
     with pytest.raises(UsageError, match="finished"):
-        resume_point_of_agent("dead01", of(tmp_path), NOW, in_w)
+        ResumePoint.of_agent("dead01", of(tmp_path), NOW, in_w)
     written(tmp_path, *WORKED, age=5.0, main=True)
     with pytest.raises(UsageError, match="may be alive"):
-        resume_point_of_session(SESSION, of(tmp_path), NOW, in_w)
+        ResumePoint.of_session(SESSION, of(tmp_path), NOW, in_w)
     written(tmp_path, *WORKED, DIED, age=5.0, main=True)
-    assert resume_point_of_session(SESSION, of(tmp_path), NOW, in_w) is not None
+    assert ResumePoint.of_session(SESSION, of(tmp_path), NOW, in_w) is not None
 
 
 def test_one_of_another_project_is_unknown_however_it_stands(tmp_path: Path) -> None:
     for lines, age in (((*WORKED, DIED), 3600.0), (WORKED, 5.0), ((*WORKED, DONE), 5.0)):
         for main in (False, True):
             written(tmp_path, *lines, age=age, main=main)
-        for find, named in ((resume_point_of_agent, "dead01"), (resume_point_of_session, SESSION)):
+        for find, named in ((ResumePoint.of_agent, "dead01"), (ResumePoint.of_session, SESSION)):
             assert find(named, of(tmp_path), NOW, lambda _folder: False) is None
 
 

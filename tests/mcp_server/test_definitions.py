@@ -19,7 +19,6 @@ from jackline.mcp_server.agent_definitions import (
     definition_folders,
     definition_of,
     definitions_of_plugins,
-    read_definition,
 )
 
 WHOLE = """---
@@ -38,7 +37,7 @@ And more.
 
 
 def test_a_definition_is_its_front_matter_and_its_words() -> None:
-    assert read_definition(WHOLE) == AgentDefinition(
+    assert AgentDefinition.parse(WHOLE) == AgentDefinition(
         "reviewer",
         "Reviews: all of it",
         "You review.\n\n---\nAnd more.",
@@ -57,26 +56,28 @@ def test_a_definition_is_its_front_matter_and_its_words() -> None:
     ],
 )
 def test_tools_are_read_however_they_are_listed(tools: str) -> None:
-    found = read_definition(f"---\nname: x\n{tools}\n---\n")
+    found = AgentDefinition.parse(f"---\nname: x\n{tools}\n---\n")
     assert found is not None
     assert found.tools == ("Read", "Grep")
     assert found.system is None
 
 
 def test_a_description_may_follow_on_lines_of_its_own() -> None:
-    found = read_definition("---\nname: x\ndescription: >\n  one\n  two\nmodel: inherit\n---\nHi.")
+    found = AgentDefinition.parse(
+        "---\nname: x\ndescription: >\n  one\n  two\nmodel: inherit\n---\nHi."
+    )
     assert found == AgentDefinition("x", "one two", "Hi.")
 
 
 @pytest.mark.parametrize("text", ["", "no front matter", "---\nname: x\n", "---\nmodel: y\n---\n"])
 def test_what_is_no_definition_is_none(text: str) -> None:
-    assert read_definition(text) is None
+    assert AgentDefinition.parse(text) is None
 
 
 @given(st.text())
 def test_any_text_is_read_without_a_fault(text: str) -> None:
-    read_definition(text)
-    read_definition(f"---\n{text}\n---\n{text}")
+    AgentDefinition.parse(text)
+    AgentDefinition.parse(f"---\n{text}\n---\n{text}")
 
 
 def test_the_projects_definition_goes_before_the_users(tmp_path: Path) -> None:

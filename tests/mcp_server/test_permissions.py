@@ -19,7 +19,7 @@ from jackline.agents.runner import AgentTask
 from jackline.clock import SystemClock
 from jackline.errors import BadArgumentError, RefusedError
 from jackline.flows.agent_spec import toolbox
-from jackline.mcp_server.agent_definitions import AgentDefinition, read_definition
+from jackline.mcp_server.agent_definitions import AgentDefinition
 from jackline.mcp_server.agent_manager import AgentManager
 from jackline.mcp_server.agent_orders import OrderIntake
 from jackline.mcp_server.model_tool import ToolCaller
@@ -29,7 +29,6 @@ from jackline.mcp_server.permissions import (
     ToolSettings,
     offered,
     offered_to,
-    working_folder,
 )
 from jackline.mcp_server.tools.agents import longest_wait
 
@@ -105,7 +104,7 @@ def test_a_definition_of_whose_tools_none_is_left_gives_none(
 
 
 def test_a_definition_with_every_tool_leaves_it_to_the_client() -> None:
-    defined = read_definition('---\nname: one\ntools: "*"\n---\nDo it.')
+    defined = AgentDefinition.parse('---\nname: one\ntools: "*"\n---\nDo it.')
     assert defined is not None
     assert offered_to(defined, "claude-code", AgentSettings()).tools is None
 
@@ -213,19 +212,19 @@ def test_a_call_works_in_the_folder_of_its_client_or_below_or_in_a_configured_on
     other.mkdir()
     (project / "link").symlink_to(other)
     settings = AgentSettings()
-    assert working_folder(None, project, settings) == project.resolve()
-    assert working_folder("part", project, settings) == (project / "part").resolve()
+    assert settings.working_folder(None, project) == project.resolve()
+    assert settings.working_folder("part", project) == (project / "part").resolve()
     for outside in ("..", "link", str(other), "part/../../other"):
         with pytest.raises(BadArgumentError) as refusal:
-            working_folder(outside, project, settings)
+            settings.working_folder(outside, project)
         assert "agents.folders" in refusal.value.hint
     wider = AgentSettings(folders=(other,))
-    assert working_folder("link", project, wider) == other.resolve()
-    assert working_folder(str(other), None, wider) == other.resolve()
+    assert wider.working_folder("link", project) == other.resolve()
+    assert wider.working_folder(str(other), None) == other.resolve()
     with pytest.raises(BadArgumentError, match="did not tell"):
-        working_folder(None, None, wider)
+        wider.working_folder(None, None)
     with pytest.raises(BadArgumentError, match="absolute"):
-        working_folder("part", None, wider)
+        wider.working_folder("part", None)
 
 
 def test_nobody_is_kept_waiting_beyond_the_clients_patience() -> None:

@@ -13,9 +13,10 @@ import pytest
 
 from jackline.errors import UsageError
 from jackline.event_loop import run
-from jackline.providers.bedrock import AwsCredentials, AwsKeys, UnsignedRequest, signed_headers
+from jackline.providers.bedrock import AwsCredentials, AwsKeys
 from jackline.providers.provided_upstream import provider_for
-from jackline.providers.provider import Provider, UnsupportedRequestError
+from jackline.providers.provider import Provider
+from jackline.providers.sent_request import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.providers.exchanges import answer, call, exchange, replying
 
@@ -76,10 +77,8 @@ def test_keys_of_the_environment_sign_what_is_sent(monkeypatch: pytest.MonkeyPat
         stored = ("Content-Type", "Accept", "X-Amzn-Bedrock-Trace")
         path = head[0].split(" ")[1]
         assert path == "/prefix/model/us.anthropic.claude-opus-4-8/invoke"
-        request = UnsignedRequest(
-            "POST", sent["Host"], path, {name: sent[name] for name in stored}, reported.request_body
-        )
-        again = signed_headers(request, keys, "us-east-1", stamp)
+        headers, body = {name: sent[name] for name in stored}, reported.request_body
+        again = keys.sign((sent["Host"], path), headers, body, "us-east-1", stamp)
         assert again["Authorization"] == sent["Authorization"]
         assert sent["X-Amz-Security-Token"] == "a-token"
         assert sent["X-Team"] == "ours"

@@ -49,7 +49,7 @@ def test_however_the_bytes_are_cut_the_frames_are_the_same(
     found, decoder = read(bytes_of(frames), cuts)
     assert found == frames
     assert not decoder.is_damaged
-    assert not decoder.has_rest
+    assert not decoder._buffer
 
 
 @given(frames=FRAMES)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from jackline.providers.bedrock import AwsKeys, UnsignedRequest, signed_headers
+from jackline.providers.bedrock import AwsKeys
 
 BODY = b'{"anthropic_version":"bedrock-2023-05-31","max_tokens":1,"messages":[]}'
 MODELS = [
@@ -62,8 +62,7 @@ def test_the_same_request_at_the_same_moment_has_botocores_signature(
     added = {"host", "x-amz-date", "x-amz-security-token"}
     signed = {n: v for n, v in headers.items() if n.lower() in set(names) - added}
     url = urlsplit(theirs.url)
-    request = UnsignedRequest("POST", url.netloc, url.path, signed, BODY)
-    ours = signed_headers(request, keys, "eu-west-1", stamp)
+    ours = keys.sign((url.netloc, url.path), signed, BODY, "eu-west-1", stamp)
     assert ours["Authorization"] == headers["Authorization"]
     assert ours.get("X-Amz-Security-Token") == token
     assert theirs.body == BODY

@@ -14,7 +14,7 @@ from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
 from jackline.http1.responses import CutShortError, GarbledError
 from jackline.providers.provided_upstream import provider_for
-from jackline.providers.provider import UnsupportedRequestError
+from jackline.providers.sent_request import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.providers.exchanges import (
     BODY_OF_CLIENT,

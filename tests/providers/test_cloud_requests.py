@@ -13,7 +13,7 @@ from jackline.providers.clouds import (
     cloud_request,
     known_betas,
 )
-from jackline.providers.provider import UnsupportedRequestError
+from jackline.providers.sent_request import UnsupportedRequestError
 from jackline.upstream import UpstreamRequest
 from tests.providers.exchanges import call
 

@@ -17,8 +17,9 @@ from jackline.failures import Kind, Observation, classify
 from jackline.http1.compression import DecompressionError
 from jackline.http1.responses import CutShortError, GarbledError
 from jackline.providers.bedrock import BedrockStream
+from jackline.providers.credential_forms import WrongVendorError
 from jackline.providers.provided_upstream import provider_for
-from jackline.providers.provider import UnsupportedRequestError, WrongVendorError
+from jackline.providers.sent_request import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.translated_answer import NOTES, TranslatingHandler, as_stream
 from jackline.upstream import UpstreamRequest

@@ -11,8 +11,8 @@ import pytest
 from jackline.errors import JacklineError, UsageError
 from jackline.event_loop import run
 from jackline.lane_id import LaneId
-from jackline.providers.anthropic import AnthropicProvider
 from jackline.providers.provided_upstream import ProvidedUpstream
+from jackline.providers.provider import AnthropicProvider
 from jackline.providers.settings import UpstreamSettings
 from jackline.upstream import Origin, UpstreamRequest
 from tests.providers.exchanges import call

@@ -18,7 +18,8 @@ from jackline.event_loop import run
 from jackline.failures import Kind, Observation, classify
 from jackline.http1.responses import CutShortError
 from jackline.providers.provided_upstream import provider_for
-from jackline.providers.provider import Provider, UnsupportedRequestError
+from jackline.providers.provider import Provider
+from jackline.providers.sent_request import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from tests.providers.exchanges import (
     NOW,

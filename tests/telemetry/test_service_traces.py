@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jackline.assembly import Service
-from jackline.gateway.traced_intake import TracedIntake
+from jackline.gateway.call_intake import TracedIntake
 from jackline.telemetry.settings import OtlpSettings
 from tests.assembly.world import (
     answered,

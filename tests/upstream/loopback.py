@@ -185,8 +185,18 @@ class Asking(HttpUpstream):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-        assert self.open_connections == 0
-        assert self.idle_connections == 0
+        assert open_connections(self) == 0
+        assert idle_connections(self) == 0
+
+
+def open_connections(upstream: HttpUpstream) -> int:
+    """How many connections there are, busy or idle."""
+    return sum(len(pool.all) for pool in upstream._all())
+
+
+def idle_connections(upstream: HttpUpstream) -> int:
+    """How many of them wait for a request."""
+    return sum(len(pool.idle) for pool in upstream._all())
 
 
 async def until(condition: Callable[[], bool]) -> None:

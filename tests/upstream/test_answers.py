@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.http1.responses import FRAMING_BYTES, CutShortError, GarbledError, NotHttpError
-from jackline.upstream.http_upstream import Connection, HttpAttempt
+from jackline.upstream.http_upstream import Connection, ConnectionPool, HttpAttempt
+from jackline.upstream.origin import Origin
 from tests.upstream.loopback import Recorder
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -95,10 +96,11 @@ class Paper(asyncio.Transport):
         pass
 
 
-@dataclass(slots=True)
-class Keeping:
-    freed: list[Connection] = field(default_factory=list)
-    resent: list[HttpAttempt] = field(default_factory=list)
+class Keeping(ConnectionPool):
+    def __init__(self) -> None:
+        super().__init__(Origin("http://127.0.0.1"))
+        self.freed: list[Connection] = []
+        self.resent: list[HttpAttempt] = []
 
     def free(self, connection: Connection) -> None:
         self.freed.append(connection)
@@ -109,7 +111,7 @@ class Keeping:
     def lost(self, connection: Connection) -> None:
         pass
 
-    def resend(self, attempt: HttpAttempt) -> None:
+    def dial(self, attempt: HttpAttempt) -> None:
         self.resent.append(attempt)
 
 

@@ -10,8 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.http1.headers import Headers
-from jackline.upstream.blanked_errors import Blanker
-from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, DecompressionTurns
+from jackline.upstream.bounded_answers import (
+    AnswerLimits,
+    Blanker,
+    BoundedAnswer,
+    DecompressionTurns,
+)
 from tests.planted import KEY
 from tests.upstream.loopback import Recorder
 

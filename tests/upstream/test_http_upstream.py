@@ -21,6 +21,8 @@ from tests.upstream.loopback import (
     answering,
     ask,
     get,
+    idle_connections,
+    open_connections,
     post,
     until,
 )
@@ -36,7 +38,7 @@ def test_one_request_after_the_other_uses_one_connection(run: Run) -> None:
                 ear = await ask(upstream)
                 assert (ear.words, ear.body) == (["began", "heard", "ended"], b"ok")
             assert server.connections == 1
-            assert (upstream.open_connections, upstream.idle_connections) == (1, 1)
+            assert (open_connections(upstream), idle_connections(upstream)) == (1, 1)
 
     run(main())
 
@@ -69,7 +71,7 @@ def test_the_connection_used_last_is_used_first(run: Run) -> None:
                 upstream.start(post(), LaneId("a", "model"), ear)
             for ear in ears:
                 await ear.last_word()
-            assert upstream.idle_connections == 3
+            assert idle_connections(upstream) == 3
             used = {(await ask(upstream)).body for _ in range(5)}
             assert len(used) == 1
 
@@ -139,8 +141,8 @@ def test_an_answer_before_the_whole_request_was_taken_ends_the_connection(run: R
         async with Server(handler) as server, Asking(server.url) as upstream:
             ear = await ask(upstream, post(bytes(32_000_000)))
             assert (ear.status, ear.words[-1]) == (413, "ended")
-            assert upstream.idle_connections == 0
-            await until(lambda: upstream.open_connections == 0)
+            assert idle_connections(upstream) == 0
+            await until(lambda: open_connections(upstream) == 0)
 
     run(main())
 
@@ -152,7 +154,7 @@ def test_a_connection_that_the_server_closes_is_not_kept(run: Run) -> None:
         async with Server(answering(closing)) as server, Asking(server.url) as upstream:
             for number in range(1, 4):
                 assert (await ask(upstream)).words[-1] == "ended"
-                assert upstream.idle_connections == 0
+                assert idle_connections(upstream) == 0
                 assert server.connections == number
 
     run(main())
@@ -169,8 +171,8 @@ def test_bytes_that_nobody_asked_for_end_an_idle_connection(run: Run) -> None:
     async def main() -> None:
         async with Server(handler) as server, Asking(server.url) as upstream:
             await ask(upstream)
-            await until(lambda: upstream.open_connections == 0)
-            assert upstream.idle_connections == 0
+            await until(lambda: open_connections(upstream) == 0)
+            assert idle_connections(upstream) == 0
             assert (await ask(upstream)).words[-1] == "ended"
             assert server.connections == 2
 
@@ -186,7 +188,7 @@ def test_an_idle_connection_that_the_server_closes_is_forgotten(run: Run) -> Non
     async def main() -> None:
         async with Server(handler) as server, Asking(server.url) as upstream:
             await ask(upstream)
-            await until(lambda: upstream.open_connections == 0)
+            await until(lambda: open_connections(upstream) == 0)
             assert (await ask(upstream)).words[-1] == "ended"
             assert server.connections == 2
 
@@ -267,8 +269,8 @@ def test_idle_connections_are_dropped_after_their_time(run: Run) -> None:
                 upstream.start(post(), LaneId("a", "model"), ear)
             for ear in ears:
                 await ear.last_word()
-            await until(lambda: upstream.open_connections == 0)
-            assert upstream.idle_connections == 0
+            await until(lambda: open_connections(upstream) == 0)
+            assert idle_connections(upstream) == 0
             assert (await ask(upstream)).words[-1] == "ended"
 
     run(main())
@@ -292,7 +294,7 @@ def test_after_hanging_up_nothing_is_heard_and_the_server_knows(run: Run) -> Non
             attempt.hang_up()
             attempt.hang_up()
             await asyncio.wait_for(gone.wait(), 10)
-            await until(lambda: upstream.open_connections == 0)
+            await until(lambda: open_connections(upstream) == 0)
             attempt.pause()
             attempt.resume()
             assert ear.words == before
@@ -318,7 +320,7 @@ def test_an_ear_may_hang_up_in_the_middle_of_what_it_is_told(run: Run, when: str
             ear = Impatient()
             attempt = upstream.start(post(), LaneId("a", "model"), ear)
             await ear.begun.wait()
-            await until(lambda: upstream.open_connections == 0)
+            await until(lambda: open_connections(upstream) == 0)
             assert ear.words == (["began"] if when == "began" else ["began", "heard"])
 
     run(main())
@@ -338,7 +340,7 @@ def test_hanging_up_at_any_turn_of_connecting_leaves_nothing(run: Run, host: str
                     words = list(ear.words)
                     attempt.hang_up()
                     if turns % 2 and "ended" not in words:
-                        await until(lambda: upstream.open_connections == 0)
+                        await until(lambda: open_connections(upstream) == 0)
                 assert ear.words == words
         assert asyncio.all_tasks() == before
 
@@ -395,7 +397,7 @@ def test_an_attempt_paused_before_it_is_connected_hears_nothing_until_resumed(ru
             ear = Recorder()
             attempt = upstream.start(post(), LaneId("a", "model"), ear)
             attempt.pause()
-            await until(lambda: upstream.open_connections == 1)
+            await until(lambda: open_connections(upstream) == 1)
             await asyncio.sleep(0.05)
             assert ear.words == []
             attempt.resume()
@@ -465,7 +467,7 @@ def test_closing_breaks_off_everything_and_leaves_no_task(run: Run) -> None:
             for ear in upstream_ears[2:]:  # still connecting
                 upstream.start(post(), LaneId("a", "model"), ear)
             await upstream.close()
-            assert upstream.open_connections == 0
+            assert open_connections(upstream) == 0
             late = Recorder()
             upstream.start(post(), LaneId("a", "model"), late)
             assert late.words == []

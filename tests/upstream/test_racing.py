@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.upstream.dialler import (
+from jackline.upstream.origin import (
     SocketAddress,
     first_connected,
     interleave_families,

@@ -20,6 +20,7 @@ from tests.upstream.loopback import (
     answering,
     ask,
     get,
+    open_connections,
     post,
     until,
 )
@@ -115,7 +116,7 @@ def test_hanging_up_on_tls_leaves_nothing(run: Run, certified: Certified) -> Non
                 for _ in range(turns):
                     await asyncio.sleep(0.001)
                 started.hang_up()
-            await until(lambda: upstream.open_connections == 0)
+            await until(lambda: open_connections(upstream) == 0)
 
     run(main())
 

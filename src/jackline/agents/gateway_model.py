@@ -16,6 +16,7 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import TracebackType
@@ -48,8 +49,6 @@ _PATH = "/v1/messages"
 _VERSION = "2023-06-01"
 # A gateway that is restarted is back within seconds; one that is upgraded within a minute or two.
 _PATIENCE = 120.0
-_GONE = "the gateway does not answer; the call is repeated"
-_LATER = "the gateway wants the call later"
 _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 5.0
 # A stream that the gateway had begun and could not end, though it has tried to.
@@ -131,7 +130,12 @@ class GatewayModel:
                     raise reply.error(self._clock.now())
                 if wait and not waited:
                     waited = True
-                    caller.waits(_GONE if reply.gone else _LATER, None)
+                    caller.waits(
+                        "the gateway does not answer; the call is repeated"
+                        if reply.gone
+                        else "the gateway wants the call later",
+                        None,
+                    )
                 await self._clock.sleep(wait)
         finally:
             if waited:
@@ -208,7 +212,9 @@ class _Reply:
         failure = classify(self.seen, now=now)
         if failure.resets_at is None:
             # The gateway may know it from an earlier answer.
-            failure = replace(failure, resets_at=self._resets_at())
+            with suppress(ValueError):
+                at = datetime.fromisoformat(self.headers.get("x-jackline-resets-at", ""))
+                failure = replace(failure, resets_at=None if at.tzinfo is None else at)
         number = self.headers.get("x-jackline-attempts", "")
         attempts = max(1, int(number)) if number.isdigit() else 1
         request_id = self.headers.get("request-id")
@@ -224,13 +230,6 @@ class _Reply:
             failure, says=says, status=self.status, attempts=attempts, request_id=request_id
         )
         return ModelFailedError(failure, evidence, self.text)
-
-    def _resets_at(self) -> datetime | None:
-        try:
-            at = datetime.fromisoformat(self.headers.get("x-jackline-resets-at", ""))
-        except ValueError:
-            return None
-        return None if at.tzinfo is None else at
 
     def _vendor_message(self, failure: Failure) -> str:
         """The vendor's own words, only where a person has to act on them."""
@@ -283,14 +282,12 @@ class _ReplyReader:
         self._body = bytearray()
 
     def began(self, status: int, headers: Headers) -> None:
-        """The head of the response."""
         self._status = status
         self._headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in headers}
         if self._headers.get("content-type", "").startswith("text/event-stream"):
             self._stream = AnswerStreamReader()
 
     def heard(self, data: bytes) -> None:
-        """Bytes of the body."""
         stream = self._stream
         if stream is None:
             self._body += data[: _LARGEST_BODY - len(self._body)]
@@ -300,7 +297,6 @@ class _ReplyReader:
             self._end_stream(stream)
 
     def ended(self) -> None:
-        """The HTTP message is complete."""
         if self._stream is not None:
             self._end_stream(self._stream)
             return
@@ -309,7 +305,6 @@ class _ReplyReader:
         self._finish(_Reply(self._identified(answer_from_body(body)), seen, status, self._headers))
 
     def broke(self, error: OSError) -> None:
-        """The connection failed."""
         self._finish_early(error)
 
     def _end_stream(self, stream: AnswerStreamReader) -> None:
@@ -375,7 +370,6 @@ class _Block:
 
     @property
     def text(self) -> str:
-        """Its text so far."""
         return str(self.start.get(self.grows or "text", "")) + "".join(self.pieces)
 
 

@@ -7,9 +7,10 @@ in `text`, and counts as no answer.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from operator import add, sub
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jackline.autopsy.figures import counted
@@ -75,36 +76,29 @@ class TokenUsage:
 
     def to_json(self) -> dict[str, object]:
         """The counts by short names, for logs."""
-        return dict(zip(_JSON_NAMES, astuple(self), strict=True))
+        return dict(zip(_JSON_NAMES, self._counts, strict=True))
+
+    @property
+    def _counts(self) -> tuple[int, ...]:
+        return (
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_tokens,
+            self.cache_write_tokens,
+            self.cache_write_1h_tokens,
+        )
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
-        return TokenUsage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.cache_write_1h_tokens + other.cache_write_1h_tokens,
-        )
+        return TokenUsage(*map(add, self._counts, other._counts))
 
     def __sub__(self, other: TokenUsage) -> TokenUsage:
         # What of each kind goes beyond the other: never below zero.
-        return TokenUsage(
-            max(0, self.input_tokens - other.input_tokens),
-            max(0, self.output_tokens - other.output_tokens),
-            max(0, self.cache_read_tokens - other.cache_read_tokens),
-            max(0, self.cache_write_tokens - other.cache_write_tokens),
-            max(0, self.cache_write_1h_tokens - other.cache_write_1h_tokens),
-        )
+        return TokenUsage(*(max(0, count) for count in map(sub, self._counts, other._counts)))
 
     @property
     def total(self) -> int:
         """All tokens, of whatever price."""
-        return (
-            self.input_tokens
-            + self.output_tokens
-            + self.cache_read_tokens
-            + self.cache_write_tokens
-        )
+        return sum(self._counts[:4])
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ _NAME = re.compile(
 )
 # Routers write 4.8 where the vendor writes 4-8.
 _VERSION_DOT = re.compile(r"(?<=\d)\.(?=\d)")
+_ALIAS = re.compile(r"(?:default|sonnet|opus|haiku|opusplan)(?:\[1m\])?")
 _NONE: Mapping[str, Price] = {}
 
 
@@ -83,6 +84,11 @@ def price_of(model: str, own: Mapping[str, Price] = _NONE) -> Price | None:
         if fnmatchcase(model, pattern):
             return price
     return _listed(model)
+
+
+def is_alias(model: str) -> bool:
+    """Whether Claude Code itself finds a listed model by this name."""
+    return _ALIAS.fullmatch(model) is not None
 
 
 def cache_prices(model: str) -> tuple[float, float] | None:

@@ -72,8 +72,7 @@ def build_validator(schema: dict[str, Any]) -> Validator:
             " put what that defines into the schema itself"
         )
     raise BadArgumentError(
-        f"The schema of the answer is not valid JSON Schema: {why}.",
-        hint="Correct the schema.",
+        f"The schema of the answer is not valid JSON Schema: {why}.", hint="Correct the schema."
     )
 
 

@@ -21,7 +21,6 @@ from jackline.events import Announce, ServiceNoted
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.listener import Listener
-from jackline.gateway.settings import LimitSettings
 from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.vendor_limits import VendorLimits
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
@@ -39,11 +38,6 @@ def status_pages(upstreams: Sequence[UpstreamSettings]) -> dict[str, str]:
 def foreign_upstreams(upstreams: Sequence[UpstreamSettings]) -> frozenset[str]:
     """The upstreams that must be translated for."""
     return frozenset(each.name for each in upstreams if not each.kind.facts.serves_claude)
-
-
-def answer_limits(limits: LimitSettings) -> AnswerLimits:
-    """How large an upstream's answer may be, and how long it may take."""
-    return AnswerLimits(limits.answer, limits.answer_time)
 
 
 def limit_lanes(book: LaneRegistry, carrier: CallManager) -> None:
@@ -71,7 +65,7 @@ class ReloadableParts:
         made = {each.name: provider_for(each, os.environ) for each in changed}
         self.desk.use(after)
         self.listener.limits = after.limits
-        self.upstream.limits = answer_limits(after.limits)
+        self.upstream.limits = AnswerLimits(after.limits.answer, after.limits.answer_time)
         if after.upstreams == before.upstreams and after.cache.ttl == before.cache.ttl:
             return
         for name, provider in made.items():

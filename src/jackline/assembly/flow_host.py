@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -56,33 +56,31 @@ async def open_flow_host(
         stack.push_async_callback(engine.close)
         if first is not None:
             await first(engine)
-        url = await _gateway(config, stack, in_background=in_background)
+        state, listen = StateDir(config.state_dir), config.gateway.listen
+        in_folder = ("--state", str(state.folder.absolute()))
+        running = await asyncio.to_thread(find_lasting, state, listen)
+        if running is None and in_background:
+            running = await asyncio.to_thread(start_in_background, state, listen, in_folder)
+        if running is not None:
+            url = running.url
+            watching = asyncio.create_task(_keep_alive(state, listen, url, in_folder))
+            stack.push_async_callback(_end, watching)
+        else:
+            # A folder of its own: a gateway that is started meanwhile must find its own as it left
+            # it.
+            folder = stack.enter_context(TemporaryDirectory(prefix="jackline-"))
+            gateway = replace(config.gateway, listen=replace(listen, host="127.0.0.1", port=0))
+            own = replace(config, gateway=gateway, state_dir=Path(folder))
+            service = await stack.enter_async_context(Service(own, beside_flows=True))
+            url = service.url
         yield await host_through(url, config, engine, clock, stack, listener)
 
 
-async def _gateway(config: Config, stack: AsyncExitStack, *, in_background: bool) -> str:
-    state = StateDir(config.state_dir)
-    running = await asyncio.to_thread(find_lasting, state, config.gateway.listen)
-    if running is None and in_background:
-        running = await asyncio.to_thread(
-            start_in_background, state, config.gateway.listen, _in_folder(state)
-        )
-    if running is not None:
-        watching = asyncio.create_task(_keep_alive(state, config.gateway.listen, running.url))
-        stack.push_async_callback(_end, watching)
-        return running.url
-    # A folder of its own: a gateway that is started meanwhile must find its own as it left it.
-    folder = stack.enter_context(TemporaryDirectory(prefix="jackline-"))
-    listen = replace(config.gateway.listen, host="127.0.0.1", port=0)
-    gateway = replace(config.gateway, listen=listen)
-    own = replace(config, gateway=gateway, state_dir=Path(folder))
-    service = await stack.enter_async_context(Service(own, beside_flows=True))
-    return service.url
-
-
-async def _keep_alive(state: StateDir, listen: ListenSettings, url: str) -> None:
+async def _keep_alive(
+    state: StateDir, listen: ListenSettings, url: str, in_folder: Sequence[str]
+) -> None:
     """Start the gateway again where it was, whenever it was killed: our agents wait there."""
-    again = (*_in_folder(state), "--port", str(urlsplit(url).port))
+    again = (*in_folder, "--port", str(urlsplit(url).port))
     while True:
         await asyncio.sleep(_LOOK_EVERY)
         try:
@@ -90,10 +88,6 @@ async def _keep_alive(state: StateDir, listen: ListenSettings, url: str) -> None
                 await asyncio.to_thread(start_in_background, state, listen, again)
         except JacklineError as error:
             _log.warning("the gateway was killed, and cannot be started again: %s", error.message)
-
-
-def _in_folder(state: StateDir) -> tuple[str, str]:
-    return "--state", str(state.folder.absolute())
 
 
 async def _end(task: asyncio.Task[None]) -> None:

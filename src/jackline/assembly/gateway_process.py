@@ -22,12 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from jackline.errors import (
-    JacklineError,
-    UnreachableError,
-    UntrustedGatewayError,
-    UsageError,
-)
+from jackline.errors import JacklineError, UnreachableError, UntrustedGatewayError, UsageError
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway_proof import (
     UnprovenError,
@@ -77,40 +72,45 @@ def find(state: StateDir, listen: ListenSettings, *, by_port: bool = True) -> Ru
     One that could leave no record in its folder is found by its port. UntrustedGatewayError for one
     that seems to be the gateway of this folder, and cannot prove it.
     """
-    running = state.running()
+    running, folder = state.running(), str(state.folder.absolute())
     if running is not None:
-        _check_host(running, listen)
+        host, _ = host_and_port(running.url)
+        if not is_loopback(host) and host != listen.host:
+            raise UntrustedGatewayError(
+                f"the gateway at {running.url} is at an address that is neither of this machine's"
+                " loopback nor the configured one",
+                hint=f"if you started it there: JACKLINE_LISTEN_HOST={host} jackline status",
+            )
         try:
             greeted = hello(running.url, running.token)
         except UnprovenError as error:
-            if _seems_ours(running, state):
+            # It may be the gateway of this record, or another program that has its port since.
+            if os.name != "nt":
+                seems_ours = is_own_gateway(running.pid)
+            else:  # processes cannot be looked at there
+                greeted = greeting(running.url)
+                seems_ours = greeted is not None and greeted.get("state") == folder
+            if seems_ours:
                 raise _unproven(running.url, error) from error
-            greeted = None  # it has died, and another program has its port
-        if greeted is not None and _is_the_same(greeted, running):
+            greeted = None
+        # Another gateway may have the port of one that was killed and left its record behind; one
+        # that does not name its process is recognised by the record in its folder.
+        if greeted is not None and greeted.get("process") in (None, running.pid):
             return running
     if not by_port or listen.port == 0:
         return None
-    return _found_at(local_url(listen.host, listen.port), state)
+    return _found_at(local_url(listen.host, listen.port), folder)
 
 
-def _seems_ours(running: RunningGateway, state: StateDir) -> bool:
-    """Whether an unproven listener may be the gateway of this record, and not a successor."""
-    if os.name != "nt":
-        return is_own_gateway(running.pid)
-    greeted = greeting(running.url)  # processes cannot be looked at there
-    return greeted is not None and greeted.get("state") == str(state.folder.absolute())
-
-
-def _found_at(url: str, state: StateDir) -> RunningGateway | None:
-    wanted = str(state.folder.absolute())
+def _found_at(url: str, folder: str) -> RunningGateway | None:
     try:
         greeted = hello(url, patience=_KNOCK_SECONDS)
     except UnprovenError as error:
         greeted = greeting(url)
-        if greeted is None or greeted.get("state") != wanted:
+        if greeted is None or greeted.get("state") != folder:
             return None
         raise _unproven(url, error) from error
-    if greeted is None or greeted.get("state") != wanted:
+    if greeted is None or greeted.get("state") != folder:
         return None
     pid = greeted.get("process")
     return RunningGateway(
@@ -118,35 +118,21 @@ def _found_at(url: str, state: StateDir) -> RunningGateway | None:
     )
 
 
-def _check_host(running: RunningGateway, listen: ListenSettings) -> None:
-    host, _ = host_and_port(running.url)
-    if is_loopback(host) or host == listen.host:
-        return
-    raise _untrusted(
-        running.url,
-        "is at an address that is neither of this machine's loopback nor the configured one",
-        f"if you started it there: JACKLINE_LISTEN_HOST={host} jackline status",
-    )
-
-
 def _unproven(url: str, error: UnprovenError) -> UntrustedGatewayError:
     if error.status in _UNKNOWN_PATH:
         why = "was started by an older version, which cannot prove that it is yours"
-        return _untrusted(url, why, "jackline down, then jackline up -d")
-    if error.status == _NO_KEY:
+        fix = "jackline down, then jackline up -d"
+    elif error.status == _NO_KEY:
+        why = "cannot prove that it is yours: it has no installation key"
         fix = "its log and `jackline doctor` say why; mend that, then start it again"
         if sys.platform.startswith("linux"):
             fix += " (XDG_STATE_HOME names the folder of the key)"
-        return _untrusted(url, "cannot prove that it is yours: it has no installation key", fix)
-    return _untrusted(
-        url,
-        f"did not prove that it is yours ({error})",
-        "nothing was sent to it; if it is an old one of yours: jackline down, then jackline up -d;"
-        " else take another port",
-    )
-
-
-def _untrusted(url: str, why: str, fix: str) -> UntrustedGatewayError:
+    else:
+        why = f"did not prove that it is yours ({error})"
+        fix = (
+            "nothing was sent to it; if it is an old one of yours: jackline down, then jackline up"
+            " -d; else take another port"
+        )
     return UntrustedGatewayError(f"the gateway at {url} {why}", hint=fix)
 
 
@@ -216,14 +202,13 @@ def fullest_window(url: str) -> tuple[float, float] | None:
 
     None when there is none, or the gateway does not report it: then nothing is reserved.
     """
-    try:
-        forecast = _ask(url, "/_jackline/status").get("forecast")
-    except (*_NO_ANSWER, _RefusalError, JacklineError):
-        return None
-    windows = (
-        [each for each in forecast if isinstance(each, dict)] if isinstance(forecast, list) else []
-    )
-    used = [(float(each["used"]), float(each["resets_at"])) for each in windows]
+    forecast = _reported(url, "status", "forecast")
+    windows = forecast if isinstance(forecast, list) else []
+    used = [
+        (float(each["used"]), float(each["resets_at"]))
+        for each in windows
+        if isinstance(each, dict)
+    ]
     return max(used, default=None)
 
 
@@ -232,15 +217,18 @@ def held_times(url: str, door: str = "") -> dict[str, float] | None:
 
     None when it does not say. `door` is `listen.token`, where the gateway has one.
     """
+    held = _reported(url, "held", "held", door)
+    if not isinstance(held, dict):
+        return None
+    return {task: float(each) for task, each in held.items() if isinstance(each, int | float)}
+
+
+def _reported(url: str, document: str, name: str, door: str = "") -> object:
+    """What a document of the gateway has under this name; None if it gives none."""
     try:
-        held_by_task = _ask(url, "/_jackline/held", door=door).get("held")
+        return _ask(url, f"/_jackline/{document}", door=door).get(name)
     except (*_NO_ANSWER, _RefusalError, JacklineError):
         return None
-    if not isinstance(held_by_task, dict):
-        return None
-    return {
-        task: float(held) for task, held in held_by_task.items() if isinstance(held, int | float)
-    }
 
 
 def order(
@@ -259,7 +247,13 @@ def order(
                 f"the gateway at {running.url} does not know us: its token was not saved",
                 hint=f"end its process by hand: {running.pid}",
             ) from error
-        raise _refused(error) from error
+        try:
+            refusal = json.loads(error.body)["error"]
+            says, hint = f"the gateway refuses: {refusal['message']}", refusal.get("hint") or ""
+        except (ValueError, KeyError, TypeError):  # not our format: its status has to do
+            says = f"the gateway refuses with HTTP status {error.status}"
+            hint = "it may be of another version: jackline down, then jackline up"
+        raise UsageError(says, hint=hint) from error
     except _NO_ANSWER as error:
         raise UnreachableError(
             f"the gateway at {running.url} did not take the order: {error}",
@@ -282,22 +276,22 @@ def is_own_gateway(pid: int) -> bool:
     folder = Path(f"/proc/{pid}")
     try:
         if Path("/proc/self/cmdline").exists():
-            command_words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            return folder.stat().st_uid == own_number() and _is_up(command_words)
-        listed = subprocess.run(  # noqa: S603 -- a number
-            ["/bin/ps", "-o", "uid=,command=", "-p", str(pid)],
-            capture_output=True,
-            check=False,
-            timeout=_ASK_SECONDS,
-        )
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            owner = str(folder.stat().st_uid)
+        else:
+            listed = subprocess.run(  # noqa: S603 -- a number
+                ["/bin/ps", "-o", "uid=,command=", "-p", str(pid)],
+                capture_output=True,
+                check=False,
+                timeout=_ASK_SECONDS,
+            )
+            text = listed.stdout.decode(errors="replace").strip()
+            owner, _, command = text.partition(" ")
+            words = command.split()
     except (OSError, subprocess.TimeoutExpired):
         return False
-    owner, _, command = listed.stdout.decode(errors="replace").strip().partition(" ")
-    return owner == str(own_number()) and _is_up(command.split())
-
-
-def _is_up(command_words: Sequence[str]) -> bool:
-    return "up" in command_words and any("jackline" in word for word in command_words)
+    is_up = "up" in words and any("jackline" in word for word in words)
+    return is_up and owner == str(own_number())
 
 
 def start_in_background(
@@ -335,8 +329,11 @@ def start_in_background(
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         running = state.running()
-        if running is not None and running.pid == process.pid and _greets(running):
-            return running
+        ours = running if running is not None and running.pid == process.pid else None
+        # A connection may be cut off while it has only just begun.
+        with contextlib.suppress(UnprovenError):
+            if ours is not None and hello(ours.url, ours.token) is not None:
+                return ours
         if process.poll() is not None:
             # It may have found another one that was quicker, and perhaps is not ready yet.
             other = find(state, listen, by_port=False)
@@ -354,13 +351,6 @@ def start_in_background(
         hint=what_to_do
         or f"run it in the foreground to see more: jackline up; its log is {state.log}",
     )
-
-
-def _greets(running: RunningGateway) -> bool:
-    try:
-        return hello(running.url, running.token) is not None
-    except UnprovenError:
-        return False  # it has only just begun, and may have been cut off
 
 
 def wait_until_gone(state: StateDir, running: RunningGateway) -> bool:
@@ -384,12 +374,6 @@ def was_killed(state: StateDir, url: str) -> bool:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(record.pid, os.WNOHANG)
     return not _is_alive(record.pid)
-
-
-def _is_the_same(greeted: dict[str, object], running: RunningGateway) -> bool:
-    # Another gateway may have the port of one that was killed and left its record behind; one that
-    # does not name its process is recognised by the record in its folder.
-    return greeted.get("process") in (None, running.pid)
 
 
 def _is_alive(pid: int) -> bool:
@@ -452,19 +436,6 @@ def _ask(
     if not isinstance(document, dict):
         raise ValueError("not a gateway's answer")  # noqa: TRY004 -- the answer's value is wrong
     return cast("dict[str, object]", document)
-
-
-def _refused(error: _RefusalError) -> UsageError:
-    try:
-        refusal = json.loads(error.body)["error"]
-        return UsageError(
-            f"the gateway refuses: {refusal['message']}", hint=refusal.get("hint") or ""
-        )
-    except (ValueError, KeyError, TypeError):  # not our format: its status has to do
-        return UsageError(
-            f"the gateway refuses with HTTP status {error.status}",
-            hint="it may be of another version: jackline down, then jackline up",
-        )
 
 
 def not_running(state: StateDir) -> JacklineError:

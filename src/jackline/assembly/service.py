@@ -27,7 +27,6 @@ from jackline.assembly.agent_host import BackgroundAgents
 from jackline.assembly.config_reload import (
     ConfigReloader,
     ReloadableParts,
-    answer_limits,
     foreign_upstreams,
     limit_lanes,
     status_pages,
@@ -55,7 +54,7 @@ from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.flow_sources import no_user_code
 from jackline.flows.run_processes import RunOrders, Waker
 from jackline.flows.store import run_store_exists, run_store_url
-from jackline.gateway.call_intake import CallIntake, look_after
+from jackline.gateway.call_intake import CallIntake, TracedIntake
 from jackline.gateway.connection import Exchange
 from jackline.gateway.control_plane import ControlPaths, OperatorOrders, Reading
 from jackline.gateway.lane_memory import LaneMemory
@@ -64,9 +63,12 @@ from jackline.gateway.listener import LACKS_LOCALHOST, Listener
 from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
-from jackline.gateway.status_picture import LaneDrain, LiveCalls
-from jackline.gateway.status_report import PageFacts, ReportSources, StatusReport, in_trouble
-from jackline.gateway.traced_intake import TracedIntake
+from jackline.gateway.status_report import (
+    LiveCalls,
+    ReportSources,
+    StatusReport,
+    in_trouble,
+)
 from jackline.gateway.vendor_limits import VendorLimits
 from jackline.hooks.agent_deaths import LatestCalls, StoppedSession
 from jackline.hooks.agent_ends import AgentEndTracker
@@ -80,7 +82,7 @@ from jackline.mcp_server.endpoint import McpEndpoint
 from jackline.mcp_server.model_tool import ModelTool, ToolCaller
 from jackline.mcp_server.permissions import AgentSettings, ToolSettings
 from jackline.mcp_server.session_resume import CutOffSession, SessionResumer
-from jackline.mcp_server.tools.agents import agent_control_tools, agent_start_tools
+from jackline.mcp_server.tools.agents import agent_tools
 from jackline.mcp_server.tools.batch import batch_tools
 from jackline.mcp_server.tools.status import status_tools
 from jackline.notifications.delivery import Notifier
@@ -89,6 +91,7 @@ from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
 from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver
 from jackline.telemetry.otlp_export import Forwarder, Tracing
 from jackline.telemetry.scrape import ScrapeHandler
+from jackline.upstream.bounded_answers import AnswerLimits
 
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
@@ -215,7 +218,7 @@ class Service:
             {each.name: provider_for(each, os.environ) for each in settings.upstreams},
             foreign_upstreams(settings.upstreams),
             self._note_repair,
-            answer_limits(settings.limits),
+            AnswerLimits(settings.limits.answer, settings.limits.answer_time),
         )
         self.carrier = CallManager(controller, self._upstream, self._clock, self._announce)
         self._book = LaneRegistry(controller, settings.upstreams, salt, settings.cache.ttl)
@@ -293,7 +296,7 @@ class Service:
             b"/_jackline/use": self._hand_orders.use,
             b"/_jackline/back": self._hand_orders.back,
             b"/_jackline/pause": self._hand_orders.pause,
-            b"/_jackline/drain": LaneDrain(self.desk, self._hand_orders).drain,
+            b"/_jackline/drain": self._hand_orders.drain,
             b"/_jackline/resume": self._hand_orders.resume,
             b"/_jackline/probe": self._hand_orders.probe,
         }
@@ -313,9 +316,7 @@ class Service:
     ) -> tuple[HttpHandler, ...]:
         """Who else answers on the port, and what works beside the calls."""
         report, runs, clock = self._report, self._flow_book, self._clock
-        facts = PageFacts(
-            self.desk, self._live, self.observatory, report.status, self._pages.note, clock
-        ).facts
+        facts = report.facts
         ends = AgentEndTracker(lambda: self.observatory.fleet, clock)
         self._agents = BackgroundAgents(
             lambda: self.config, lambda: self.url, self._run_store_url, clock
@@ -394,8 +395,7 @@ class Service:
         orders = OrderIntake(desk, settings, os.environ, clock)
         return [
             *status_tools(self._report.status, agent_settings, clock),
-            *agent_start_tools(desk, orders, agent_settings, clock),
-            *agent_control_tools(desk, agent_settings, clock),
+            *agent_tools(desk, orders, agent_settings, clock),
             *batch_tools(settings, ran, desk.project_of),
         ]
 
@@ -418,7 +418,7 @@ class Service:
         self.observatory.settle_past()
         self._hand_orders.recall(self._state.orders())
         self._stack.callback(self._memory.remember)
-        self._keep(look_after(self.desk, self._clock))
+        self._keep(self.desk.look_after())
         self._stack.push_async_callback(self._pages.close)
         self._keep(self._pages.watch())
         self._stack.push_async_callback(self._limits.close)
@@ -440,7 +440,9 @@ class Service:
         self._keep(self._memory.keep_remembering())
         if self._reload is not None:
             self._keep(self._reconfiguring(self._reload).watch())
-        self._record_running()
+        upstream, started = self.config.gateway.upstream.url, self._report.started
+        record = RunningGateway(os.getpid(), self.url, upstream, __version__, started, self._token)
+        self._keeping.tell_running(record)
         self._announce(ServiceNoted(self._clock.wall(), "started", self.url))
 
     def _let_in(self) -> None:
@@ -464,13 +466,6 @@ class Service:
 
     # --- what happens -----------------------------------------------------------------------------
 
-    def _record_running(self) -> None:
-        upstream = self.config.gateway.upstream.url
-        record = RunningGateway(
-            os.getpid(), self.url, upstream, __version__, self._report.started, self._token
-        )
-        self._keeping.tell_running(record)
-
     def _addresses(self) -> str:
         return " ".join(each.url for each in self.config.gateway.upstreams)
 
@@ -484,7 +479,10 @@ class Service:
         self._journal.announce(event)
         self._fates.on_event(event)
         if isinstance(event, LaneChanged):
-            until = "" if event.until is None else f" until {_hour(event.until, self._clock)}"
+            until, now = "", self._clock.now()
+            if event.until is not None:
+                moment = datetime.fromtimestamp(whole_second(event.until), now.tzinfo)
+                until = f" until {moment_in_words(moment, now)}"
             _log.info("%s is %s%s. %s", event.lane, event.state, until, event.why)
             self._memory.remember_soon()
         elif isinstance(event, AttemptFailed):
@@ -548,11 +546,6 @@ class Service:
     def _stop(self, _asked: Mapping[str, object]) -> dict[str, object]:
         self.stop_asked.set()
         return {"stopping": True}
-
-
-def _hour(moment: float, clock: Clock) -> str:
-    now = clock.now()
-    return moment_in_words(datetime.fromtimestamp(whole_second(moment), now.tzinfo), now)
 
 
 def _long(seconds: float) -> str:

@@ -2,5 +2,4 @@
 
 Rules: (1) every call gets its own result, whatever happens to the others; (2) nothing is cancelled
 because a sibling failed; (3) the summary counts what failed, and names it.
-Not here: who wants the calls (agents/, the `batch` tool of the MCP server).
 """

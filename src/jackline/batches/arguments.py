@@ -3,13 +3,12 @@
 Rules: (1) an error names the field and the expected value, never the value that was sent; (2) a
 schema holds only what a model needs; (3) symbolic links are followed before a path is judged, so
 that none leads out; a refusal says where one may go and nothing about what is outside.
-Not here: what the arguments do (shell.py, files.py, function_tool.py).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Self, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -17,61 +16,56 @@ from jackline.batches.tool import JsonObject, ToolFailedError
 
 
 class Arguments(BaseModel):
-    """What a ready-made tool takes; unknown names are errors, since a typo would be ignored."""
+    """What a tool takes; unknown names are errors, since a typo would be ignored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    @classmethod
+    def checked(cls, arguments: JsonObject) -> Self:
+        """The arguments as a value; ToolFailedError with every fault when they do not fit."""
+        try:
+            return cls.model_validate(arguments)
+        except ValidationError as error:
+            faults = []
+            for fault in error.errors(
+                include_url=False, include_context=False, include_input=False
+            ):
+                name = ".".join(str(part) for part in fault["loc"])
+                words = fault["msg"].removeprefix("Value error, ")
+                match fault["type"]:
+                    case "missing":
+                        faults.append(f"`{name}` is missing")
+                    case "extra_forbidden":
+                        faults.append(f"`{name}` is not known")
+                    case _:
+                        faults.append(f"`{name}`: {words}" if name else words)
+            fields = cls.model_fields.items()
+            known = ", ".join(f"`{field.alias or name}`" for name, field in fields)
+            raise ToolFailedError(
+                f"the arguments do not fit: {'; '.join(faults)}."
+                f" It takes {known or 'no arguments'}.",
+                ended_by="bad arguments",
+            ) from None
 
-A = TypeVar("A", bound=BaseModel)
+    @classmethod
+    def json_schema(cls) -> JsonObject:
+        """The JSON Schema, without the titles and words that are not for a model."""
+        schema = cast(JsonObject, _without_titles(cls.model_json_schema(by_alias=True)))
+        schema.pop("description", None)
+        return schema
 
 
-def checked(kind: type[A], arguments: JsonObject) -> A:
-    """The arguments as a value; ToolFailedError with every fault when they do not fit."""
-    try:
-        return kind.model_validate(arguments)
-    except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)
-        found = "; ".join(_fault([*fault["loc"]], fault["type"], fault["msg"]) for fault in faults)
-        fields = kind.model_fields.items()
-        takes = ", ".join(f"`{field.alias or name}`" for name, field in fields)
-        says = f"the arguments do not fit: {found}. It takes {takes or 'no arguments'}."
-        raise ToolFailedError(says, ended_by="bad arguments") from None
-
-
-def _fault(place: list[int | str], kind: str, message: str) -> str:
-    name = ".".join(str(part) for part in place)
-    if kind == "missing":
-        return f"`{name}` is missing"
-    if kind == "extra_forbidden":
-        return f"`{name}` is not known"
-    words = message.removeprefix("Value error, ")
-    return f"`{name}`: {words}" if name else words
-
-
-def schema_of(kind: type[BaseModel]) -> JsonObject:
-    """The JSON Schema of the arguments, without the titles and words that are not for a model."""
-    schema = cast(JsonObject, _without_titles(kind.model_json_schema(by_alias=True)))
-    schema.pop("description", None)
-    return schema
-
-
-def _without_titles(node: object) -> object:
+def _without_titles(node: object, *, named: bool = False) -> object:
+    """The same without titles; `named`: the keys are the user's own names, perhaps "title"."""
     if isinstance(node, list):
         return [_without_titles(item) for item in node]
     if not isinstance(node, dict):
         return node
     return {
-        key: _by_name(value) if key in ("properties", "$defs") else _without_titles(value)
+        key: _without_titles(value, named=not named and key in ("properties", "$defs"))
         for key, value in node.items()
-        if not (key == "title" and isinstance(value, str))
+        if named or not (key == "title" and isinstance(value, str))
     }
-
-
-def _by_name(named: object) -> object:
-    # Below `properties` the keys are the user's own names, and one of them may be "title".
-    if not isinstance(named, dict):
-        return named
-    return {name: _without_titles(value) for name, value in named.items()}
 
 
 def inside(folder: Path, given: str) -> Path:
@@ -92,8 +86,3 @@ def inside(folder: Path, given: str) -> Path:
             ended_by="outside the folder",
         )
     return meant
-
-
-def shown(folder: Path, path: Path) -> str:
-    """A path inside the folder as a person or model names it."""
-    return path.relative_to(folder.resolve()).as_posix()

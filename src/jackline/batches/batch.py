@@ -7,7 +7,6 @@ reason otherwise; (4) a cancelled batch ends everything that it started; (5) `be
 before a call runs and `ended` before anybody learns of its result; what they raise ends the batch,
 because what cannot be recorded must not continue; (6) a call that printed earlier in this session
 and now prints nothing is noticed; arguments are remembered as digests, up to a bounded number.
-Not here: what the tools do (shell.py, files.py), the text of a report (tool.py).
 """
 
 from __future__ import annotations
@@ -16,7 +15,9 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 
 from jackline.batches.threads import LeavingError, contain_exits
@@ -26,80 +27,59 @@ from jackline.batches.tool import (
     CallLabel,
     CallResult,
     ClippedOutput,
-    JsonObject,
-    Tool,
     ToolContext,
     ToolFailedError,
     ToolOutput,
-    label_for,
 )
 from jackline.clock import Clock, SystemClock
 from jackline.failures.wording import redact
 
 
-def faults_of(calls: Sequence[BatchCall]) -> dict[int, str]:
+def _faults_of(calls: Sequence[BatchCall]) -> dict[int, str]:
     """By position in `calls`: why that call cannot run."""
-    given = Counter(call.id for call in calls)
-    needs = {call.id: call.needs for call in calls}
-    circular = _in_cycles(needs)
+    ids = Counter(call.id for call in calls)
+    circular = _in_cycles({call.id: call.needs for call in calls})
     faults = {}
     for position, call in enumerate(calls):
-        if fault := _fault(call, given, circular):
-            faults[position] = fault
+        if ids[call.id] > 1:
+            faults[position] = (
+                f"the id {call.id!r} is given to {ids[call.id]} calls; give each its own"
+            )
+        elif unknown := [need for need in call.needs if need not in ids]:
+            known = ", ".join(repr(name) for name in list(ids)[:10])
+            named = ", ".join(repr(name) for name in unknown)
+            faults[position] = (
+                f"it needs {named}, which is no call of this batch; the calls are {known}"
+            )
+        elif call.id in call.needs:
+            faults[position] = "it needs itself; leave its own id out of `needs`"
+        elif call.id in circular:
+            faults[position] = (
+                "it waits, through its needs, for itself; remove one of the needs on that circle"
+            )
     return faults
-
-
-def _fault(call: BatchCall, given: Counter[str], circular: set[str]) -> str | None:
-    if given[call.id] > 1:
-        return f"the id {call.id!r} is given to {given[call.id]} calls; give each its own"
-    unknown = [need for need in call.needs if need not in given]
-    if unknown:
-        known = ", ".join(repr(name) for name in list(given)[:10])
-        named = ", ".join(repr(name) for name in unknown)
-        return f"it needs {named}, which is no call of this batch; the calls are {known}"
-    if call.id in call.needs:
-        return "it needs itself; leave its own id out of `needs`"
-    if call.id in circular:
-        return "it waits, through its needs, for itself; remove one of the needs on that circle"
-    return None
 
 
 def _in_cycles(needs: Mapping[str, Sequence[str]]) -> set[str]:
     """The ids that reach themselves; found without recursion, since a chain may be long."""
     known = {call: {need for need in wanted if need in needs} for call, wanted in needs.items()}
-    rest = _without_the_free(known)
-    return {call for call in rest if _reaches_itself(call, rest)}
-
-
-def _without_the_free(edges: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """What is left when every call whose needs can be met in some order is taken away."""
-    left = {call: set(wanted) for call, wanted in edges.items()}
-    wanted_by: dict[str, list[str]] = {call: [] for call in left}
-    for call, wanted in left.items():
-        for need in wanted:
-            wanted_by[need].append(call)
-    free = [call for call, wanted in left.items() if not wanted]
-    while free:
-        done = free.pop()
-        del left[done]
-        for call in wanted_by[done]:
-            left[call].discard(done)
-            if not left[call]:
-                free.append(call)
-    return left
-
-
-def _reaches_itself(start: str, edges: Mapping[str, set[str]]) -> bool:
-    seen: set[str] = set()
-    ahead = list(edges[start])
-    while ahead:
-        call = ahead.pop()
-        if call == start:
-            return True
-        if call not in seen:
-            seen.add(call)
-            ahead.extend(edges[call])
-    return False
+    sorter = TopologicalSorter(known)
+    with suppress(CycleError):
+        sorter.prepare()
+    left = set(known)
+    while free := sorter.get_ready():
+        left.difference_update(free)
+        sorter.done(*free)
+    circular = set()
+    for start in left:
+        seen, ahead = set[str](), [start]
+        while ahead and start not in seen:
+            new = (known[ahead.pop()] & left) - seen
+            seen |= new
+            ahead.extend(new)
+        if start in seen:
+            circular.add(start)
+    return circular
 
 
 AGAIN_EMPTY = "came back empty twice, where such a call usually prints something"
@@ -109,7 +89,7 @@ NOT_REPEATED = (
     "not run again, since it may change things"
 )
 
-_KEPT = 10_000
+_MOST_DIGESTS = 10_000
 
 
 class OutputHistory:
@@ -118,23 +98,20 @@ class OutputHistory:
     def __init__(self) -> None:
         self._printed: dict[bytes, None] = {}
 
-    def note(self, tool: str, arguments: JsonObject) -> None:
+    def note(self, call: BatchCall) -> None:
         """This call gave some output."""
-        self._printed[_digest(tool, arguments)] = None
-        if len(self._printed) > _KEPT:
+        self._printed[self._digest(call)] = None
+        if len(self._printed) > _MOST_DIGESTS:
             del self._printed[next(iter(self._printed))]
 
-    def has_printed(self, tool: str, arguments: JsonObject) -> bool:
+    def has_printed(self, call: BatchCall) -> bool:
         """Whether the very same call gave some output before."""
-        return _digest(tool, arguments) in self._printed
+        return self._digest(call) in self._printed
 
+    def _digest(self, call: BatchCall) -> bytes:
+        text = json.dumps([call.tool.name, call.arguments], sort_keys=True, default=repr)
+        return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
-def _digest(tool: str, arguments: JsonObject) -> bytes:
-    text = json.dumps([tool, arguments], sort_keys=True, default=repr)
-    return sha256(text.encode("utf-8", "surrogatepass")).digest()
-
-
-__all__ = ["BatchCall", "BatchReport", "CallResult", "run_batch"]
 
 CALLS_AT_ONCE = 16
 _PATIENCE_S = 10.0
@@ -167,30 +144,26 @@ async def run_batch(
     """
     batch = _Batch(calls, context, limit, printing or OutputHistory(), clock or SystemClock())
     batch.began, batch.ended, batch.heard = began, ended, heard
-    tasks = [asyncio.ensure_future(batch.carry(position)) for position in range(len(calls))]
+    tasks = [asyncio.ensure_future(batch.run_call(position)) for position in range(len(calls))]
     try:
         if tasks:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
-        await _end_all(tasks)
+        for task in tasks:
+            task.cancel()
+        cancelled = False
+        while running := [task for task in tasks if not task.done()]:
+            try:
+                await asyncio.wait(running)
+            except asyncio.CancelledError:
+                # A second cancellation must not leave processes behind; it is passed on below.
+                cancelled = True
+        if cancelled:
+            raise asyncio.CancelledError
     faults = [task.exception() for task in tasks if not task.cancelled()]
     if fault := next(filter(None, faults), None):
         raise fault
     return BatchReport(tuple(task.result() for task in tasks))
-
-
-async def _end_all(tasks: Sequence[asyncio.Future[CallResult]]) -> None:
-    for task in tasks:
-        task.cancel()
-    cancelled = False
-    while running := [task for task in tasks if not task.done()]:
-        try:
-            await asyncio.wait(running)
-        except asyncio.CancelledError:
-            # A second cancellation must not leave processes behind; it is passed on below.
-            cancelled = True
-    if cancelled:
-        raise asyncio.CancelledError
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +176,10 @@ class _Attempt:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it succeeded without a word."""
         return self.error is None and not self.output.text.strip() and not self.output.blocks
 
 
 class _Batch:
-    """One batch while it runs."""
-
     def __init__(
         self,
         calls: Sequence[BatchCall],
@@ -226,14 +196,13 @@ class _Batch:
         self._context = context
         self._printing = printing
         self._clock = clock
-        self._faults = faults_of(calls)
+        self._faults = _faults_of(calls)
         self._slots = asyncio.Semaphore(max(1, limit))
         self._results: dict[str, asyncio.Future[CallResult]] = {
             call.id: loop.create_future() for call in calls
         }
 
-    async def carry(self, position: int) -> CallResult:
-        """The result of one call, after all that it needs."""
+    async def run_call(self, position: int) -> CallResult:
         call = self._calls[position]
         mine = self._results[call.id]
         try:
@@ -247,20 +216,20 @@ class _Batch:
         return result
 
     async def _result(self, call: BatchCall, fault: str | None) -> CallResult:
-        words = label_for(call)
+        label = call.label
+        result = CallResult(call.id, label.what, ok=False, name=label.name)
         if fault is not None:
-            refused = f"refused: {fault}"
-            result = CallResult(call.id, words.what, ok=False, error=refused, name=words.name)
-            return await self._recorded(call, replace(result, ended_by="refused"))
-        if reason := await self._unmet(call):
-            skipped = CallResult(call.id, words.what, ok=False, error=reason, name=words.name)
-            return await self._recorded(call, replace(skipped, skipped_because=reason))
-        async with self._slots:
-            if self.began is not None:
-                await self.began(call)
-            return await self._recorded(call, await self._run(call, words))
-
-    async def _recorded(self, call: BatchCall, result: CallResult) -> CallResult:
+            result = replace(result, error=f"refused: {fault}", ended_by="refused")
+        elif reason := await self._unmet(call):
+            result = replace(result, error=reason, skipped_because=reason)
+        else:
+            async with self._slots:
+                if self.began is not None:
+                    await self.began(call)
+                result = await self._run(call, label)
+                if self.ended is not None:
+                    await self.ended(call, result)
+                return result
         if self.ended is not None:
             await self.ended(call, result)
         return result
@@ -278,20 +247,20 @@ class _Batch:
                 return f"skipped: it needs {need!r}, which failed{why}"
         return None
 
-    async def _run(self, call: BatchCall, words: CallLabel) -> CallResult:
+    async def _run(self, call: BatchCall, label: CallLabel) -> CallResult:
         started = self._clock.monotonic()
         attempt = await self._attempt(call)
         noticed, again = "", False
-        if attempt.is_empty and self._is_strange(call, words):
+        if attempt.is_empty and (label.usually_prints or self._printing.has_printed(call)):
             noticed = NOT_REPEATED
-            if _may_run_twice(call):
+            if call.may_run_twice:
                 again, attempt = True, await self._attempt(call)
                 noticed = AGAIN_EMPTY if attempt.is_empty else AT_FIRST_EMPTY
         if attempt.error is None and not attempt.is_empty:
-            self._printing.note(call.tool.name, call.arguments)
+            self._printing.note(call)
         return CallResult(
             id=call.id,
-            what=words.what,
+            what=label.what,
             ok=attempt.error is None,
             text=attempt.output.text,
             blocks=attempt.output.blocks,
@@ -300,15 +269,10 @@ class _Batch:
             empty_noticed=noticed,
             ran_again=again,
             seconds=self._clock.monotonic() - started,
-            name=words.name,
+            name=label.name,
             value=attempt.output.value,
             ended_by=attempt.ended_by,
         )
-
-    def _is_strange(self, call: BatchCall, words: CallLabel) -> bool:
-        if words.usually_prints:
-            return True
-        return self._printing.has_printed(call.tool.name, call.arguments)
 
     async def _attempt(self, call: BatchCall) -> _Attempt:
         """One run of the tool, within the call's time."""
@@ -323,7 +287,7 @@ class _Batch:
                     self.heard(call.id, text)
 
         context = replace(self._context, call_id=call.id, heard=hear)
-        running = asyncio.ensure_future(_guarded(call.tool, call.arguments, context))
+        running = asyncio.ensure_future(self._guarded(call, context))
         try:
             in_time = await self._ended_within(running, call.timeout)
         finally:
@@ -369,35 +333,23 @@ class _Batch:
         if cancelled:
             raise asyncio.CancelledError
 
-
-async def _guarded(tool: Tool, arguments: JsonObject, context: ToolContext) -> _Attempt:
-    """What came of running the tool; every trouble of its own becomes a result."""
-    try:
-        with contain_exits():
-            output = await tool.run(arguments, context)
-    except ToolFailedError as failed:
-        code = failed.exit_code
-        by = failed.ended_by or ("" if code is None else f"exit {code}")
-        output = ToolOutput(failed.output, exit_code=code)
-        return _Attempt(output, redact(failed.says, _LONGEST_ERROR), by)
-    except LeavingError as left:
-        return _Attempt(ToolOutput(), redact(str(left), _LONGEST_ERROR), "crashed")
-    except Exception as error:  # noqa: BLE001 -- the border of one tool call: its siblings go on
-        return _Attempt(ToolOutput(), f"crashed: {_told(error)}", type(error).__name__)
-    return _Attempt(output)
-
-
-def _told(error: Exception) -> str:
-    """The exception's type and words, without what looks like a secret."""
-    try:
-        said = redact(" ".join(str(error).split()), _LONGEST_ERROR)
-    except Exception:  # noqa: BLE001 -- a broken __str__ must not hide the failure it belongs to
-        said = ""
-    return f"{type(error).__name__}: {said}".rstrip(": ")
-
-
-def _may_run_twice(call: BatchCall) -> bool:
-    try:
-        return call.tool.read_only(call.arguments)
-    except Exception:  # noqa: BLE001 -- a tool that cannot tell has promised nothing
-        return False
+    async def _guarded(self, call: BatchCall, context: ToolContext) -> _Attempt:
+        """What came of running the tool; every trouble of its own becomes a result."""
+        try:
+            with contain_exits():
+                output = await call.tool.run(call.arguments, context)
+        except ToolFailedError as failed:
+            code = failed.exit_code
+            by = failed.ended_by or ("" if code is None else f"exit {code}")
+            output = ToolOutput(failed.output, exit_code=code)
+            return _Attempt(output, redact(failed.says, _LONGEST_ERROR), by)
+        except LeavingError as left:
+            return _Attempt(ToolOutput(), redact(str(left), _LONGEST_ERROR), "crashed")
+        except Exception as error:  # noqa: BLE001 -- the border of one tool call: its siblings go on
+            kind = type(error).__name__
+            try:
+                words = redact(" ".join(str(error).split()), _LONGEST_ERROR)
+            except Exception:  # noqa: BLE001 -- a broken __str__ must not hide its failure
+                words = ""
+            return _Attempt(ToolOutput(), f"crashed: {kind}: {words}".rstrip(": "), kind)
+        return _Attempt(output)

@@ -3,7 +3,6 @@
 Rules: (1) pure; (2) what a shell might read in another way is refused, never guessed:
 substitutions, variables, groups, background, output into files; (3) a line that is parsed means
 exactly these words to every POSIX shell.
-Not here: what the programs do (known_commands.py), what is allowed (permission.py).
 """
 
 from __future__ import annotations
@@ -81,9 +80,12 @@ def read_command(line: str, *, windows: bool = False) -> tuple[CommandStage, ...
     """The stages of a command line; NotSimpleError when it is not a simple one."""
     if len(line) > LONGEST_LINE:
         raise NotSimpleError(f"more than {LONGEST_LINE:,} characters, which is too long")
-    if windows:
-        return _read_on_windows(line)
-    return _Reading(line).stages()
+    if not windows:
+        return _Reading(line).stages()
+    # cmd.exe has its own quoting, and programs split their words themselves: plain words only.
+    if not line.strip() or not PLAIN_ON_WINDOWS.fullmatch(line):
+        raise NotSimpleError("characters that Windows may read in its own way")
+    return (CommandStage("", tuple(CommandWord(text) for text in line.split())),)
 
 
 def read_words(line: str, *, windows: bool = False) -> tuple[str, ...]:
@@ -112,13 +114,6 @@ def read_pattern(pattern: str, *, windows: bool = False) -> tuple[tuple[str, ...
     return tuple(word.pieces for word in stages[0].words)
 
 
-def _read_on_windows(line: str) -> tuple[CommandStage, ...]:
-    # cmd.exe has its own quoting, and programs split their words themselves: plain words only.
-    if not line.strip() or not PLAIN_ON_WINDOWS.fullmatch(line):
-        raise NotSimpleError("characters that Windows may read in its own way")
-    return (CommandStage("", tuple(CommandWord(text) for text in line.split())),)
-
-
 class _Reading:
     """One pass over a line."""
 
@@ -138,7 +133,10 @@ class _Reading:
             if rest in " \t":
                 self._at += 1
             elif nowhere := _TO_NOWHERE.match(self._line, self._at):
-                self._silence(nowhere)
+                self._at = nowhere.end()
+                self._redirected = True
+                if nowhere["from"] != "2" and "/dev/null" in nowhere[0]:
+                    self._silenced = True
             elif operator := _OPERATOR.match(self._line, self._at):
                 self._at = operator.end()
                 self._finish_stage(operator[0])
@@ -146,13 +144,6 @@ class _Reading:
                 self._words.append(self._word())
         self._finish_stage("")
         return tuple(self._stages)
-
-    def _silence(self, redirection: re.Match[str]) -> None:
-        self._at = redirection.end()
-        self._redirected = True
-        self._silenced = self._silenced or (
-            redirection["from"] != "2" and "/dev/null" in redirection[0]
-        )
 
     def _finish_stage(self, joint: str) -> None:
         if not self._words:
@@ -173,7 +164,11 @@ class _Reading:
         while self._at < len(self._line) and self._line[self._at] not in " \t|;&":
             rest = self._line[self._at]
             if rest == "'":
-                parts.append(self._single_quoted())
+                end = self._line.find("'", self._at + 1)
+                if end < 0:
+                    raise NotSimpleError("a quotation mark that is not closed")
+                parts.append(self._line[self._at + 1 : end])
+                self._at = end + 1
             elif rest == '"':
                 parts.append(self._double_quoted())
             elif rest == "\\":
@@ -190,7 +185,6 @@ class _Reading:
         return CommandWord(text, globbed, self._line[start] == "~", tuple(shape.split(_STAR)))
 
     def _plain(self, *, at_start: bool) -> str:
-        """Characters that stand for themselves."""
         if match := _PLAIN.match(self._line, self._at):
             self._at = match.end()
             if re.search(r"[12]$", match[0]) and self._line[self._at : self._at + 1] == ">":
@@ -201,14 +195,6 @@ class _Reading:
             self._at += 1
             return sign
         raise NotSimpleError(_REFUSED.get(sign, f"the character {sign!r}"))
-
-    def _single_quoted(self) -> str:
-        end = self._line.find("'", self._at + 1)
-        if end < 0:
-            raise NotSimpleError("a quotation mark that is not closed")
-        text = self._line[self._at + 1 : end]
-        self._at = end + 1
-        return text
 
     def _double_quoted(self) -> str:
         parts: list[str] = []

@@ -5,7 +5,6 @@ permissions stay; (3) two edits of one process never overwrite each other; (4) a
 was left out and how to get it; (5) a search needs no other program and runs in a process of its
 own, so that a pattern that never ends is stopped like any command and its hits so far remain; no
 hit is a normal answer.
-Not here: paths (arguments.py), the search itself (search_worker.py).
 """
 
 from __future__ import annotations
@@ -17,19 +16,17 @@ import stat
 import sys
 import threading
 from base64 import b64encode
-from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from uuid import uuid4
-from weakref import WeakKeyDictionary
 
 from pydantic import Field
 
 from jackline.batches import search_worker
-from jackline.batches.arguments import Arguments, checked, inside, schema_of, shown
+from jackline.batches.arguments import Arguments, inside
 from jackline.batches.processes import FinishedCommand, ProcessCommand, run_process, without_secrets
-from jackline.batches.threads import SharedPlaces, in_own_thread, places_in_all
+from jackline.batches.threads import SharedPlaces, in_own_thread
 from jackline.batches.tool import JsonObject, ToolContext, ToolFailedError, ToolOutput
 
 _MOST_LINES = 2_000
@@ -45,9 +42,8 @@ _IMAGES = {
     ".webp": "image/webp",
 }
 
-_READS_AT_ONCE = 4
-"""Over all batches: each holds a whole file in memory for a moment."""
-_reading: SharedPlaces = WeakKeyDictionary()
+# Over all batches: each read holds a whole file in memory for a moment.
+_reading = SharedPlaces(4)
 _one_change_at_a_time = threading.Lock()
 
 
@@ -83,7 +79,7 @@ class ReadTool:
         "Reads a file of the working folder. Lines come with their numbers and a tab, which are "
         "not part of the file. Images are shown."
     )
-    input_schema = schema_of(ReadArguments)
+    input_schema = ReadArguments.json_schema()
 
     def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- for any arguments
         """Reading changes nothing."""
@@ -91,9 +87,47 @@ class ReadTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The lines asked for."""
-        asked = checked(ReadArguments, arguments)
-        async with places_in_all(_reading, _READS_AT_ONCE):
-            return await in_own_thread(lambda: _read(asked, context.cwd), "jackline-read")
+        args = ReadArguments.checked(arguments)
+        async with _reading.here():
+            return await in_own_thread(lambda: self._read(args, context.cwd), "jackline-read")
+
+    def _read(self, args: ReadArguments, folder: Path) -> ToolOutput:
+        path = inside(folder, args.path)
+        content = _content(path, args.path)
+        kind = _IMAGES.get(path.suffix.lower())
+        if kind is not None and len(content) <= _LARGEST_IMAGE:
+            source = {"type": "base64", "media_type": kind, "data": b64encode(content).decode()}
+            return ToolOutput(f"{args.path}: an image", ({"type": "image", "source": source},))
+        if b"\0" in content:
+            return ToolOutput(f"({args.path} is binary, {len(content):,} bytes, not shown)")
+        content = content.removesuffix(b"\n")
+        if not content:
+            return ToolOutput(f"({args.path} is empty)")
+        # By line feeds alone, as grep, compilers and editors count. One line at a time: a list of
+        # all of them would take many times the file's size.
+        many = content.count(b"\n") + 1
+        first = args.offset - 1
+        part = [
+            line.removesuffix(b"\n").decode("utf-8", "replace")
+            for line in islice(BytesIO(content), first, first + args.limit)
+        ]
+        if first == many - 1 and not part:
+            part = [""]  # a last line that is empty
+        if not part:
+            raise ToolFailedError(f"{args.path!r} has only {many:,} lines")
+        last = first + len(part)
+        if last == many - 1 and len(part) < args.limit:
+            part.append("")
+            last += 1
+        text = ""
+        for number, ended in enumerate(part, args.offset):
+            line = ended.removesuffix("\r")
+            if len(line) > _LONGEST_LINE:
+                line = f"{line[:_LONGEST_LINE]}… (line cut)"
+            text += f"{number:>6}\t{line}\n"
+        if last < many:
+            text += f"(lines {first + 1:,} to {last:,} of {many:,}; go on with offset={last + 1})\n"
+        return ToolOutput(text)
 
 
 class WriteTool:
@@ -101,7 +135,7 @@ class WriteTool:
 
     name = "write"
     description = "Writes a whole file inside the working folder, replacing what was there."
-    input_schema = schema_of(WriteArguments)
+    input_schema = WriteArguments.json_schema()
 
     def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- for any arguments
         """Writing is never harmless."""
@@ -109,8 +143,17 @@ class WriteTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """What was written, in a sentence."""
-        asked = checked(WriteArguments, arguments)
-        return await in_own_thread(lambda: _write(asked, context.cwd), "jackline-write")
+        args = WriteArguments.checked(arguments)
+        return await in_own_thread(lambda: self._write(args, context.cwd), "jackline-write")
+
+    def _write(self, args: WriteArguments, folder: Path) -> ToolOutput:
+        path = inside(folder, args.path)
+        with _one_change_at_a_time:
+            existed = path.exists()
+            _replace(path, args.content.encode("utf-8", "surrogatepass"), args.path)
+        lines = len(args.content.splitlines())
+        did = "replaced" if existed else "made"
+        return ToolOutput(f"{did} {path.relative_to(folder.resolve()).as_posix()}, {lines:,} lines")
 
 
 class EditTool:
@@ -121,7 +164,7 @@ class EditTool:
         "Replaces a text in a file of the working folder. The text must be there exactly once, "
         "unless `every` is true."
     )
-    input_schema = schema_of(EditArguments)
+    input_schema = EditArguments.json_schema()
 
     def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- for any arguments
         """Editing is never harmless."""
@@ -129,45 +172,40 @@ class EditTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """What was replaced, in a sentence."""
-        asked = checked(EditArguments, arguments)
-        return await in_own_thread(lambda: _edit(asked, context.cwd), "jackline-edit")
+        args = EditArguments.checked(arguments)
+        return await in_own_thread(lambda: self._edit(args, context.cwd), "jackline-edit")
+
+    def _edit(self, args: EditArguments, folder: Path) -> ToolOutput:
+        path = inside(folder, args.path)
+        with _one_change_at_a_time:
+            # Bytes, not text: what is not touched stays as it is, line ends and odd bytes included.
+            before = _content(path, args.path)
+            old, new = args.old.encode(), args.new.encode()
+            if b"\r\n" in before and b"\r\n" not in old:
+                old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\n", b"\r\n")
+            count = before.count(old)
+            if count == 0:
+                raise ToolFailedError(
+                    f"the text to replace is not in {args.path!r}; read the file and give it"
+                    " exactly",
+                    ended_by="not found",
+                )
+            if count > 1 and not args.every:
+                raise ToolFailedError(
+                    f"the text to replace is {count} times in {args.path!r}; give more of its "
+                    "surroundings, or `every`",
+                    ended_by="not unique",
+                )
+            if len(before) + count * (len(new) - len(old)) > _LARGEST:
+                raise ToolFailedError(
+                    f"{args.path!r} would have more than {_LARGEST:,} bytes", ended_by="too large"
+                )
+            _replace(path, before.replace(old, new), args.path)
+        shown = path.relative_to(folder.resolve()).as_posix()
+        return ToolOutput(f"replaced {count} place{'s' if count > 1 else ''} in {shown}")
 
 
-def _read(asked: ReadArguments, folder: Path) -> ToolOutput:
-    path = inside(folder, asked.path)
-    content = _content(path, asked.path)
-    kind = _IMAGES.get(path.suffix.lower())
-    if kind is not None and len(content) <= _LARGEST_IMAGE:
-        source = {"type": "base64", "media_type": kind, "data": b64encode(content).decode()}
-        return ToolOutput(f"{asked.path}: an image", ({"type": "image", "source": source},))
-    if b"\0" in content:
-        return ToolOutput(f"({asked.path} is binary, {len(content):,} bytes, not shown)")
-    content = content.removesuffix(b"\n")
-    if not content:
-        return ToolOutput(f"({asked.path} is empty)")
-    # By line feeds alone, as grep, compilers and editors count. One line at a time: a list of all
-    # of them would take many times the file's size.
-    many = content.count(b"\n") + 1
-    first = asked.offset - 1
-    part = [
-        line.removesuffix(b"\n").decode("utf-8", "replace")
-        for line in islice(BytesIO(content), first, first + asked.limit)
-    ]
-    if first == many - 1 and not part:
-        part = [""]  # a last line that is empty
-    if not part:
-        raise ToolFailedError(f"{asked.path!r} has only {many:,} lines")
-    last = first + len(part)
-    if last == many - 1 and len(part) < asked.limit:
-        part.append("")
-        last += 1
-    text = "".join(f"{number:>6}\t{_cut(line)}\n" for number, line in enumerate(part, asked.offset))
-    if last < many:
-        text += f"(lines {first + 1:,} to {last:,} of {many:,}; go on with offset={last + 1})\n"
-    return ToolOutput(text)
-
-
-def _content(path: Path, given: str) -> bytes:
+def _content(path: Path, named: str) -> bytes:
     """The bytes of an ordinary file; ToolFailedError for whatever else stands there."""
     try:
         found = path.stat()
@@ -177,64 +215,28 @@ def _content(path: Path, given: str) -> bytes:
                 f"{entry.name}/" if entry.is_dir() else entry.name for entry in path.iterdir()
             )
             listed = ", ".join(names[:50]) or "nothing"
-            raise ToolFailedError(f"{given!r} is a folder; it holds {listed}", ended_by="a folder")
+            raise ToolFailedError(f"{named!r} is a folder; it holds {listed}", ended_by="a folder")
         if not stat.S_ISREG(found.st_mode):
-            raise ToolFailedError(f"{given!r} is not an ordinary file", ended_by="no file")
+            raise ToolFailedError(f"{named!r} is not an ordinary file", ended_by="no file")
         if found.st_size > _LARGEST:
             size = f"{found.st_size:,} bytes"
             raise ToolFailedError(
-                f"{given!r} has {size}, too many to read whole; search it instead",
+                f"{named!r} has {size}, too many to read whole; search it instead",
                 ended_by="too large",
             )
         return path.read_bytes()
     except OSError as error:
-        raise _said(error, given, "read") from error
+        why = error.strerror or type(error).__name__
+        words = f"{named!r} cannot be read: {why}"
+        raise ToolFailedError(words, ended_by=why.lower()) from error
 
 
-def _write(asked: WriteArguments, folder: Path) -> ToolOutput:
-    path = inside(folder, asked.path)
-    with _one_change_at_a_time:
-        existed = path.exists()
-        _replace(path, asked.content.encode("utf-8", "surrogatepass"), asked.path)
-    lines = len(asked.content.splitlines())
-    did = "replaced" if existed else "made"
-    return ToolOutput(f"{did} {shown(folder, path)}, {lines:,} lines")
-
-
-def _edit(asked: EditArguments, folder: Path) -> ToolOutput:
-    path = inside(folder, asked.path)
-    with _one_change_at_a_time:
-        # Bytes, not text: what is not touched stays as it is, line ends and odd bytes included.
-        before = _content(path, asked.path)
-        old, new = asked.old.encode(), asked.new.encode()
-        if b"\r\n" in before and b"\r\n" not in old:
-            old, new = old.replace(b"\n", b"\r\n"), new.replace(b"\n", b"\r\n")
-        count = before.count(old)
-        if count == 0:
-            raise ToolFailedError(
-                f"the text to replace is not in {asked.path!r}; read the file and give it exactly",
-                ended_by="not found",
-            )
-        if count > 1 and not asked.every:
-            raise ToolFailedError(
-                f"the text to replace is {count} times in {asked.path!r}; give more of its "
-                "surroundings, or `every`",
-                ended_by="not unique",
-            )
-        if len(before) + count * (len(new) - len(old)) > _LARGEST:
-            raise ToolFailedError(
-                f"{asked.path!r} would have more than {_LARGEST:,} bytes", ended_by="too large"
-            )
-        _replace(path, before.replace(old, new), asked.path)
-    return ToolOutput(f"replaced {count} place{'s' if count > 1 else ''} in {shown(folder, path)}")
-
-
-def _replace(path: Path, content: bytes, given: str) -> None:
+def _replace(path: Path, content: bytes, named: str) -> None:
     """Put a new file in the place of the old one, whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
-            raise ToolFailedError(f"{given!r} is a folder", ended_by="a folder")
+            raise ToolFailedError(f"{named!r} is a folder", ended_by="a folder")
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
         beside = path.with_name(f".{path.name[:100]}.{uuid4().hex}")
         try:
@@ -250,17 +252,9 @@ def _replace(path: Path, content: bytes, given: str) -> None:
         finally:
             beside.unlink(missing_ok=True)
     except OSError as error:
-        raise _said(error, given, "written") from error
-
-
-def _said(error: OSError, given: str, done: str) -> ToolFailedError:
-    why = error.strerror or type(error).__name__
-    return ToolFailedError(f"{given!r} cannot be {done}: {why}", ended_by=why.lower())
-
-
-def _cut(line: str) -> str:
-    line = line.removesuffix("\r")
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}… (line cut)"
+        why = error.strerror or type(error).__name__
+        words = f"{named!r} cannot be written: {why}"
+        raise ToolFailedError(words, ended_by=why.lower()) from error
 
 
 AT_ONCE = 4
@@ -273,17 +267,14 @@ _SECONDS = 60.0
 _COMPILE_SECONDS = 5.0
 _LAST = "\x1e"
 
-_in_all: SharedPlaces = WeakKeyDictionary()
-"""Places for all batches of a loop."""
+_searching = SharedPlaces(AT_ONCE_IN_ALL)
 
 
 class SearchArguments(Arguments):
     """What `search` takes."""
 
     pattern: str = Field(
-        min_length=1,
-        max_length=_LONGEST,
-        description="A regular expression, matched line by line.",
+        min_length=1, max_length=_LONGEST, description="A regular expression, matched line by line."
     )
     path: str = Field(".", description="A file or folder inside the working folder.")
     files: str = Field(
@@ -301,7 +292,7 @@ class SearchTool:
         "Searches files of the working folder for a regular expression (Python's) and gives the "
         "matching lines as path:line:text. Version control, caches and binary files are left out."
     )
-    input_schema = schema_of(SearchArguments)
+    input_schema = SearchArguments.json_schema()
 
     def __init__(
         self, *, seconds: float = _SECONDS, compile_seconds: float = _COMPILE_SECONDS
@@ -316,72 +307,55 @@ class SearchTool:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The matching lines."""
-        asked = checked(SearchArguments, arguments)
-        root = inside(context.cwd, asked.path)
+        args = SearchArguments.checked(arguments)
+        cwd, root = context.cwd.resolve(), inside(context.cwd, args.path)
         if not root.exists():
-            raise ToolFailedError(f"there is no {asked.path!r}", ended_by="no such path")
-        # Not passed on as it comes: the last line is for us alone, and hits are short.
-        command = replace(self._command(asked, context.cwd, root), seconds=self._seconds)
-        # First its own: the batches' queue for the others is then short, and each has its turn.
-        async with self._places, places_in_all(_in_all, AT_ONCE_IN_ALL):
-            return _answer(await run_process(command, _nobody), asked)
-
-    def _command(self, asked: SearchArguments, cwd: Path, root: Path) -> ProcessCommand:
+            raise ToolFailedError(f"there is no {args.path!r}", ended_by="no such path")
         question = {
-            "pattern": asked.pattern,
+            "pattern": args.pattern,
             "compile_seconds": self._compile_seconds,
-            "path": shown(cwd, root),
-            "files": asked.files,
-            "any_case": asked.any_case,
-            "most": asked.most,
+            "path": root.relative_to(cwd).as_posix(),
+            "files": args.files,
+            "any_case": args.any_case,
+            "most": args.most,
             "largest": _LARGEST_SEARCHED,
         }
-        return ProcessCommand(
+        command = ProcessCommand(
             argv=(sys.executable, "-I", "-S", "-W", "ignore", str(search_worker.__file__)),
-            cwd=cwd.resolve(),
+            cwd=cwd,
             environ=without_secrets(os.environ),
+            seconds=self._seconds,
             limit=1_000_000,
             stdin=json.dumps(question).encode(),
         )
+        # First its own: the batches' queue for the others is then short, and each has its turn.
+        async with self._places, _searching.here():
+            # Not passed on as it comes: the last line is for us alone, and hits are short.
+            return self._output(await run_process(command), args.most)
 
-
-def _nobody(_text: str) -> None:
-    """Hear nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Summary:
-    found: int
-    files: int
-    full: bool
-    too_large: list[str]
-
-
-def _answer(finished: FinishedCommand, asked: SearchArguments) -> ToolOutput:
-    hits, _, last = finished.output.rpartition(_LAST)
-    if finished.timed_out:
-        raise ToolFailedError(
-            "timed out; use a simpler pattern or fewer files",
-            output=finished.output,
-            ended_by="timed out",
-        )
-    if finished.exit_code != 0 or not last:
-        raise ToolFailedError(
-            "the search ended before its time", output=hits, exit_code=finished.exit_code
-        )
-    said = json.loads(last)
-    if "bad_pattern" in said:
-        raise ToolFailedError(
-            f"the pattern is no regular expression: {said['bad_pattern']}", ended_by="bad pattern"
-        )
-    summary = _Summary(**said)
-    notes = []
-    if not summary.found:
-        notes.append(f"no line of {summary.files:,} files matches")
-    if summary.full:
-        notes.append(
-            f"only the first {asked.most:,}; narrow the pattern or name `files` for others"
-        )
-    if summary.too_large:
-        notes.append(f"left out, being too large: {', '.join(summary.too_large)}")
-    return ToolOutput(hits + (f"({'; '.join(notes)})\n" if notes else ""))
+    def _output(self, finished: FinishedCommand, most: int) -> ToolOutput:
+        hits, _, last = finished.output.rpartition(_LAST)
+        if finished.timed_out:
+            raise ToolFailedError(
+                "timed out; use a simpler pattern or fewer files",
+                output=finished.output,
+                ended_by="timed out",
+            )
+        if finished.exit_code != 0 or not last:
+            raise ToolFailedError(
+                "the search ended before its time", output=hits, exit_code=finished.exit_code
+            )
+        summary = json.loads(last)
+        if "bad_pattern" in summary:
+            raise ToolFailedError(
+                f"the pattern is no regular expression: {summary['bad_pattern']}",
+                ended_by="bad pattern",
+            )
+        notes = []
+        if not summary["found"]:
+            notes.append(f"no line of {summary['files']:,} files matches")
+        if summary["full"]:
+            notes.append(f"only the first {most:,}; narrow the pattern or name `files` for others")
+        if summary["too_large"]:
+            notes.append(f"left out, being too large: {', '.join(summary['too_large'])}")
+        return ToolOutput(hits + (f"({'; '.join(notes)})\n" if notes else ""))

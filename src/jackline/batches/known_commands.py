@@ -5,8 +5,6 @@ option that lets a harmless program write, start another or read unnamed files m
 a git behind another program (`env git log`) is judged like any git, and one whose words or place
 only that program knows raises; (4) no output is strange only where the exit code says that there
 was something to print.
-Not here: parsing the command line (commands.py), the repository's own settings
-(foreign_repositories/).
 """
 
 from __future__ import annotations
@@ -26,11 +24,7 @@ _LOOKING = frozenset(
     """.split()  # noqa: SIM905 -- a table to be read
 )
 # Verbs that look if this comes first behind them.
-_LOOKING_WITH = {
-    "reflog": ("show",),
-    "stash": ("list", "show"),
-    "worktree": ("list",),
-}
+_LOOKING_WITH = {"reflog": ("show",), "stash": ("list", "show"), "worktree": ("list",)}
 # Harmless with every verb above, whatever word follows; `#` stands for a number, and behind a `=`
 # stands any value.
 _OPTIONS = frozenset(
@@ -109,101 +103,79 @@ class UnjudgedGitError(Exception):
 class GitCall:
     """One git of a command."""
 
-    folders: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    """All words before the verb."""
+    folders: tuple[str, ...] = ()
     """What its `-C` say, each from the one before."""
-    leading: tuple[str, ...]
-    """`--git-dir`, `--work-tree` and `--bare`, as given."""
-    verb: str
-    looking: bool
-    names_hooks: bool
+    leading: tuple[str, ...] = ()
+    """`--git-dir`, `--work-tree` and `--bare`, as written."""
+    rest: tuple[str, ...] = ()
+    """The verb with what follows."""
+    harmless: bool = False
+    """No other option stands before the verb than those of place, and harmless ones."""
+    names_hooks: bool = False
     """`-c core.hooksPath=…` says which hooks may run."""
 
+    @classmethod
+    def of(cls, words: Sequence[str]) -> GitCall:
+        """The git that these words start, the program first."""
+        if program_name(words[0]) != "git":  # `git-upload-pack` and its like
+            return cls(rest=("",))
+        rest, folders, options, leading = list(words[1:]), [], [], []
+        harmless, names_hooks = True, False
+        while rest and rest[0].startswith("-"):
+            name, equals, value = rest[0].partition("=")
+            option = [rest.pop(0)]
+            if name in _WITH_VALUE and not equals and rest:
+                value = rest.pop(0)
+                option.append(value)
+            options += option
+            if name == "-C":
+                folders.append(value)
+            elif name in _NAMES_REPOSITORY:
+                leading += option
+            elif name == "-c":
+                names_hooks = names_hooks or value.lower().startswith("core.hookspath=")
+            elif name not in _HARMLESS_LEADING:
+                harmless = False
+        named = (tuple(options), tuple(folders), tuple(leading), tuple(rest))
+        return cls(*named, harmless=harmless, names_hooks=names_hooks)
 
-def only_looks(words: Sequence[str], written: int) -> bool:
-    """Whether git only looks, given that the user has written out the first words, so many.
+    @property
+    def verb(self) -> str:
+        """What git is to do; empty without a verb."""
+        return self.rest[0] if self.rest else ""
 
-    Where it looks, and with which settings, is for the user to write.
-    """
-    leading, rest = _split(words)
-    free = leading[written:]
-    return all(word in _HARMLESS_LEADING for word in free) and (not rest or _verb_looks(rest))
+    @property
+    def looking(self) -> bool:
+        """Whether it only looks, wherever that is."""
+        return self.harmless and self._verb_looks
 
+    def only_looks(self, written: int) -> bool:
+        """Whether it only looks, given that the user has written out the first words, so many.
 
-def git_at(words: Sequence[str]) -> int | None:
-    """The place among the words where a git stands that is started; None without one."""
-    at = next((number for number, word in enumerate(words) if is_git(word)), None)
-    return at if at == 0 or program_name(words[0]) in PLAIN_WRAPPERS | OTHER_WRAPPERS else None
+        Where it looks, and with which settings, is for the user to write.
+        """
+        free = self.options[written:]
+        return all(word in _HARMLESS_LEADING for word in free) and self._verb_looks
 
-
-def git_call(words: Sequence[str]) -> GitCall | None:
-    """The git that these words start, if any; UnjudgedGitError when it cannot be judged."""
-    wrapper, at = program_name(words[0]), git_at(words)
-    if at is None:
-        return None
-    if wrapper in OTHER_WRAPPERS or (
-        wrapper == "env" and any(map(_LEADS_ELSEWHERE.match, words[1:at]))
-    ):
-        raise UnjudgedGitError(wrapper)
-    return _call(words[at:])
-
-
-def _call(words: Sequence[str]) -> GitCall:
-    if program_name(words[0]) != "git":  # `git-upload-pack` and its like
-        return GitCall((), (), "", looking=False, names_hooks=False)
-    rest, folders, leading, names_hooks = list(words[1:]), [], [], False
-    harmless = True
-    while rest and rest[0].startswith("-"):
-        taken, value = _taken(rest)
-        name = taken[0].partition("=")[0]
-        if name == "-C":
-            folders.append(value)
-        elif name in _NAMES_REPOSITORY:
-            leading += taken
-        elif name == "-c":
-            names_hooks = names_hooks or value.lower().startswith("core.hookspath=")
-        elif name not in _HARMLESS_LEADING:
-            harmless = False
-    looking = harmless and (not rest or _verb_looks(rest))  # without a verb it tells of itself
-    verb = rest[0] if rest else ""
-    return GitCall(tuple(folders), tuple(leading), verb, looking, names_hooks)
-
-
-def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What stands before the verb, and the verb with what follows."""
-    rest, leading = list(words), []
-    while rest and rest[0].startswith("-"):
-        leading += _taken(rest)[0]
-    return leading, rest
-
-
-def _taken(rest: list[str]) -> tuple[list[str], str]:
-    """The first option, taken out of `rest` with its value, and that value."""
-    name, equals, value = rest[0].partition("=")
-    taken = [rest.pop(0)]
-    if name in _WITH_VALUE and not equals and rest:
-        taken.append(rest.pop(0))
-        value = taken[1]
-    return taken, value
-
-
-def _verb_looks(words: Sequence[str]) -> bool:
-    verb, rest = words[0], words[1:]
-    if verb in ("branch", "tag", "remote"):
-        return all(word in (*_LISTING, "--show-current") for word in rest)
-    if verb in _LOOKING_WITH and (not rest or rest[0] not in _LOOKING_WITH[verb]):
-        return False
-    looking = verb in _LOOKING or verb in _LOOKING_WITH
-    return looking and all(map(_is_harmless, rest))
-
-
-def _is_harmless(word: str) -> bool:
-    if _CHECKS_SIGNATURE.search(word):
-        return False
-    return word[:1] != "-" or is_listed(word, _OPTIONS)
+    @property
+    def _verb_looks(self) -> bool:
+        if not self.rest:
+            return True  # without a verb it describes itself
+        verb, rest = self.rest[0], self.rest[1:]
+        if verb in ("branch", "tag", "remote"):
+            return all(word in (*_LISTING, "--show-current") for word in rest)
+        if verb in _LOOKING_WITH and (not rest or rest[0] not in _LOOKING_WITH[verb]):
+            return False
+        return (verb in _LOOKING or verb in _LOOKING_WITH) and not any(
+            _CHECKS_SIGNATURE.search(word) or (word[:1] == "-" and not is_listed(word, _OPTIONS))
+            for word in rest
+        )
 
 
 def is_listed(option: str, listed: Container[str]) -> bool:
-    """Whether an option stands in a list such as "-v -n# --since=": exactly so."""
+    """Whether an option is in a list such as "-v -n# --since=": exactly so."""
     name, equals, _ = option.partition("=")
     if option in listed or (equals and f"{name}=" in listed):
         return True
@@ -323,7 +295,6 @@ _PRINT_FILES = _names("cat head jq nl od sort tac tail uniq hexdump strings xxd"
 _PRINT_MATCHES = _names("grep egrep fgrep rg")
 _TEST_RUNNERS = _names("ctest jest mocha nox phpunit py.test pytest rspec tox vitest")
 _TESTED_BY = _names("bun cargo deno dotnet go gradle make mix mvn npm pnpm swift yarn")
-_GIT_PRINTS = _names("blame describe log rev-parse shortlog show status version")
 
 
 def changes_nothing(line: str, *, windows: bool = False) -> bool:
@@ -334,7 +305,9 @@ def changes_nothing(line: str, *, windows: bool = False) -> bool:
         return False
     # The shell may make options of file names, and programs of its own have other options.
     plain = not windows and not any(word.globbed for stage in stages for word in stage.words)
-    return plain and all(stage.texts[0] == "cd" or is_harmless(stage.texts) for stage in stages)
+    return plain and all(
+        stage.texts[0] == "cd" or Invocation(stage.texts).is_harmless for stage in stages
+    )
 
 
 def usually_prints(line: str, *, windows: bool = False) -> bool:
@@ -354,43 +327,106 @@ def usually_prints(line: str, *, windows: bool = False) -> bool:
     return any(_stage_prints(stages, end) for end in ends)
 
 
-def is_known(words: Sequence[str]) -> bool:
-    """Whether it is a program whose operands no shell will read."""
-    name = _name(words[0])
-    return name in _LOOKERS or name in _CHECKERS or name == "git"
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A program with its words, as it would be started."""
 
+    words: tuple[str, ...]
 
-def is_known_option(words: Sequence[str], option: str) -> bool:
-    """Whether this option of this program is known to be harmless, whatever word follows."""
-    name = _name(words[0]) or ""
-    return is_listed(option, _LOOKERS.get(name) or _CHECKERS.get(name) or ())
+    @property
+    def name(self) -> str | None:
+        """The program by its bare name; None for one that only sounds like a known one."""
+        folder, slash, name = self.words[0].rpartition("/")
+        return name if not slash or folder in _SYSTEM_FOLDERS else None
 
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the program is known to leave things as they are with these words."""
+        name, rest = self.name, self.words[1:]
+        if name in _VERSIONED:
+            return rest in (("--version",), ("-V",), ("-v",), ("version",))
+        if name == "git":
+            return GitCall.of(self.words).only_looks(0)
+        listed = _LOOKERS.get(name or "")
+        return listed is not None and all(is_listed(o, listed) for o in rest if o[:1] == "-")
 
-def reads_links(words: Sequence[str]) -> bool:
-    """Whether it may read, or write, what links below a folder lead to.
+    @property
+    def is_known(self) -> bool:
+        """Whether it is a program whose operands no shell will read."""
+        return self.name in _LOOKERS or self.name in _CHECKERS or self.name == "git"
 
-    A program that is named by its path is the project's or the user's own: it does as it likes.
-    """
-    name = _name(words[0])
-    if name is None or name in _FOLLOWS_NOTHING:
-        return False
-    return name == "diff" or not is_harmless(words)
+    def knows_option(self, option: str) -> bool:
+        """Whether this option is known to be harmless, whatever word follows."""
+        name = self.name or ""
+        return is_listed(option, _LOOKERS.get(name) or _CHECKERS.get(name) or ())
 
+    def takes_operand(self, written: Sequence[str], operand: str) -> bool:
+        """Whether it takes a free operand for data; `written` are words that the user wrote out."""
+        name = program_name(self.words[0])
+        if name in _READ_A_PROGRAM:
+            return any(word[:1] != "-" for word in written)
+        return name not in _READ_SETTINGS or "=" not in operand
 
-def follows_folder(words: Sequence[str]) -> bool:
-    """Whether what lies in the folder in which it runs may say what runs.
+    @property
+    def reads_links(self) -> bool:
+        """Whether it may read, or write, what links below a folder lead to.
 
-    Also for its version: `yarn` and `cargo` start the release that a file there names.
-    """
-    return not is_harmless(words) or _name(words[0]) in _VERSIONED
+        A program that is named by its path is the project's or the user's own: it does as it likes.
+        """
+        if self.name is None or self.name in _FOLLOWS_NOTHING:
+            return False
+        return self.name == "diff" or not self.is_harmless
 
+    @property
+    def follows_folder(self) -> bool:
+        """Whether what lies in the folder in which it runs may say what runs.
 
-def takes_operand(words: Sequence[str], written: Sequence[str], operand: str) -> bool:
-    """Whether it takes a free operand for data, given the words behind it that were written out."""
-    name = program_name(words[0])
-    if name in _READ_A_PROGRAM:
-        return any(word[:1] != "-" for word in written)
-    return name not in _READ_SETTINGS or "=" not in operand
+        Also for its version: `yarn` and `cargo` start the release that a file there names.
+        """
+        return not self.is_harmless or self.name in _VERSIONED
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it is one of the programs that print depending on their first words, and does."""
+        name, words = self.name, self.words[1:]
+        if name == "echo":
+            return any(words) and words[0] != "-n"
+        if name == "git":
+            quiet = any(re.match(r"-s$|-q|--quiet|--short|--porcelain|-z$", word) for word in words)
+            return (
+                bool(
+                    _names(
+                        "blame describe log rev-parse shortlog show status version"
+                    ).intersection(words[:1])
+                )
+                and not quiet
+            )
+        if name in ("python", "python3") and words[:1] == ("-m",):
+            return words[1:2] in (("pytest",), ("unittest",))
+        if name in _VERSIONED and words[:1] in (("--version",), ("-V",), ("version",)):
+            return True
+        if name in _TESTED_BY:
+            return words[:1] == ("test",) or words[:2] == ("run", "test")
+        return name in _TEST_RUNNERS
+
+    @property
+    def git_at(self) -> int | None:
+        """The place of a git that is started, among the words; None without one."""
+        at = next((number for number, word in enumerate(self.words) if is_git(word)), None)
+        wrappers = PLAIN_WRAPPERS | OTHER_WRAPPERS
+        return at if at == 0 or program_name(self.words[0]) in wrappers else None
+
+    @property
+    def git(self) -> GitCall | None:
+        """The git that is started, if any; UnjudgedGitError when it cannot be judged."""
+        wrapper, at = program_name(self.words[0]), self.git_at
+        if at is None:
+            return None
+        if wrapper in OTHER_WRAPPERS or (
+            wrapper == "env" and any(map(_LEADS_ELSEWHERE.match, self.words[1:at]))
+        ):
+            raise UnjudgedGitError(wrapper)
+        return GitCall.of(self.words[at:])
 
 
 def program(line: str) -> str:
@@ -402,47 +438,15 @@ def program(line: str) -> str:
     return PurePosixPath(first).name or first
 
 
-def _name(program: str) -> str | None:
-    """The program by its bare name; None for one that only sounds like a known one."""
-    folder, slash, name = program.rpartition("/")
-    return name if not slash or folder in _SYSTEM_FOLDERS else None
-
-
-def is_harmless(words: Sequence[str]) -> bool:
-    """Whether the program is known to leave things as they are with these words."""
-    name, rest = _name(words[0]), tuple(words[1:])
-    if name in _VERSIONED:
-        return rest in (("--version",), ("-V",), ("-v",), ("version",))
-    if name == "git":
-        return only_looks(rest, 0)
-    listed = _LOOKERS.get(name or "")
-    return listed is not None and all(is_listed(each, listed) for each in rest if each[:1] == "-")
-
-
 def _stage_prints(stages: Sequence[CommandStage], at: int) -> bool:
     stage = stages[at]
-    name, words = _name(stage.texts[0]), stage.texts[1:]
+    program = Invocation(stage.texts)
+    name, words = program.name, stage.texts[1:]
     if name in _PRINT_MATCHES:
         return not any(re.match(r"-[a-zA-Z]*q|--quiet|--silent", word) for word in words)
     if name in _PRINT_FILES:
         if stage.joint == "|":
-            before = _name(stages[at - 1].texts[0])
+            before = Invocation(stages[at - 1].texts).name
             return before not in _PRINT_MATCHES and _stage_prints(stages, at - 1)
         return any(word[:1] != "-" for word in words)
-    return name in _ALWAYS_PRINT or _speaks(name, words)
-
-
-def _speaks(name: str | None, words: Sequence[str]) -> bool:
-    """The programs that print depending on their first words."""
-    if name == "echo":
-        return any(words) and words[0] != "-n"
-    if name == "git":
-        quiet = any(re.match(r"-s$|-q|--quiet|--short|--porcelain|-z$", word) for word in words)
-        return bool(_GIT_PRINTS.intersection(words[:1])) and not quiet
-    if name in ("python", "python3") and words[:1] == ("-m",):
-        return words[1:2] in (("pytest",), ("unittest",))
-    if name in _VERSIONED and words[:1] in (("--version",), ("-V",), ("version",)):
-        return True
-    if name in _TESTED_BY:
-        return words[:1] == ("test",) or words[:2] == ("run", "test")
-    return name in _TEST_RUNNERS
+    return name in _ALWAYS_PRINT or program.speaks

@@ -20,21 +20,16 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from jackline.batches.known_commands import (
     NAME_THEIR_FILES,
-    GitCall,
+    Invocation,
     UnjudgedGitError,
-    follows_folder,
-    git_call,
-    is_harmless,
     program_name,
-    reads_links,
 )
 from jackline.batches.policy import (
     SETTINGS,
@@ -42,17 +37,13 @@ from jackline.batches.policy import (
     CallPermission,
     Denied,
     Policy,
-    into_git,
-    into_settings,
     names_git,
     names_settings,
-    outside,
     paths_in,
 )
 from jackline.batches.tool import BatchCall
 from jackline.foreign_repositories import (
     ForeignRepositoryError,
-    GitGuard,
     GitRun,
     MisplacedRepositoryError,
     guard_for,
@@ -70,9 +61,19 @@ def is_in_git(path: Path, root: Path) -> bool:
     """
     try:
         real = path.resolve()
-        return is_in_dot_git(real) or _is_in_other(real, root)
+        if is_in_dot_git(real):
+            return True
+        for each in (real, *real.parents):
+            if not each.is_relative_to(root):
+                return False
+            if is_git_folder(each):
+                return True
+            if os.path.lexists(each / ".git"):  # the top of a work tree
+                named = named_git_folder(each / ".git")
+                return named is not None and real.is_relative_to(named.resolve())
     except (OSError, RuntimeError, MisplacedRepositoryError):
         return True
+    return False
 
 
 def is_in_dot_git(real: Path) -> bool:
@@ -86,18 +87,6 @@ def is_in_dot_git(real: Path) -> bool:
                 return True
         except OSError:
             continue
-    return False
-
-
-def _is_in_other(real: Path, root: Path) -> bool:
-    for each in (real, *real.parents):
-        if not each.is_relative_to(root):
-            return False
-        if is_git_folder(each):
-            return True
-        if os.path.lexists(each / ".git"):  # the top of a work tree
-            named = named_git_folder(each / ".git")
-            return named is not None and real.is_relative_to(named.resolve())
     return False
 
 
@@ -132,7 +121,8 @@ class _Look:
                 text = Path(os.path.normpath(path))
                 if not any(text.is_relative_to(each) for each in self._inside):
                     continue  # by its text: it was written out, or the policy has refused it
-                by_text = _is_named_protected(part)  # the policy has judged it
+                # Where the text itself names it, the policy has judged.
+                by_text = names_git(part) or names_settings(part)
                 if denied := self._trouble_at(word, path, writes=not by_text):
                     return denied
                 if os.path.isdir(path):  # noqa: PTH112 -- Path's own fails for too long names
@@ -141,11 +131,16 @@ class _Look:
 
     def at_working_folder(self) -> Denied | None:
         """Why a program must not write files there whose names no word says."""
-        for entry in _entries(self._place):
+        for entry in self._entries(self._place):
             self._check_time(".")
             link = Path(entry.path)
-            if not entry.is_symlink() or _ends_nowhere(link):
+            if not entry.is_symlink():
                 continue
+            try:
+                link.stat()
+            except OSError as error:
+                if error.errno == errno.ELOOP:
+                    continue  # one of a circle, which nothing can be written through
             if denied := self._trouble_at(entry.name, link, writes=True):
                 return denied
         return None
@@ -164,7 +159,7 @@ class _Look:
             if folder in seen:
                 continue
             seen.add(folder)
-            for entry in _entries(folder):
+            for entry in self._entries(folder):
                 entries += 1
                 if entries > _MOST_ENTRIES:
                     raise _TooMuchError(word, f"holds too many files ({_MOST_ENTRIES:,} may be)")
@@ -181,10 +176,21 @@ class _Look:
         return None
 
     def _trouble_at(self, word: str, path: Path, *, writes: bool) -> Denied | None:
-        if _leaves(path, self._root):
-            denied = outside(word)
-            return Denied(f"{denied.why} by a link", denied.hint)
+        try:
+            leaves = not path.resolve().is_relative_to(self._root)
+        except (OSError, RuntimeError):
+            leaves = True  # a circle of links, or no name for a file: nobody knows where it leads
+        if leaves:
+            denied = Denied.outside(word)
+            return replace(denied, why=f"{denied.why} by a link")
         return _into_protected(word, path, self._root) if writes and not self._harmless else None
+
+    def _entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
+        try:
+            with os.scandir(folder) as found:
+                yield from found
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return  # gone since, or the program cannot read it either
 
     def _check_time(self, word: str) -> None:
         if time.monotonic() > self._end:
@@ -202,68 +208,47 @@ def is_in_settings(real: Path, root: Path) -> bool:
     return False
 
 
-def _is_named_protected(text: str) -> bool:
-    return names_git(text) or names_settings(text)
-
-
 def _into_protected(word: str, path: Path, root: Path) -> Denied | None:
     """Why nothing may be written to a path, with all links followed."""
     if is_in_git(path, root):
-        return into_git(word)
+        return Denied.into_git(word)
     try:
         real = path.resolve()
     except (OSError, RuntimeError):
-        return into_settings(word)
+        return Denied.into_settings(word)
     below = real.relative_to(root) if real.is_relative_to(root) else real
-    return into_settings(word) if names_settings(str(below)) or is_in_settings(real, root) else None
-
-
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as found:
-            yield from found
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return  # gone since, or the program cannot read it either
-
-
-def _leaves(path: Path, root: Path) -> bool:
-    try:
-        return not path.resolve().is_relative_to(root)
-    except (OSError, RuntimeError):
-        return True  # a circle of links, or no name for a file: nobody knows where it leads
-
-
-def _ends_nowhere(link: Path) -> bool:
-    """Whether it is one of a circle, which nothing can be written through."""
-    try:
-        link.stat()
-    except OSError as error:
-        return error.errno == errno.ELOOP
-    return False
+    return (
+        Denied.into_settings(word)
+        if names_settings(str(below)) or is_in_settings(real, root)
+        else None
+    )
 
 
 _WRITING = frozenset({"write", "edit"})
-_T = TypeVar("_T")
 # Not the usual pool, which everybody waits for: whoever fills a disk with links fills this one.
 _LOOKING = ThreadPoolExecutor(max_workers=4, thread_name_prefix="jackline-permission")
 
 
 async def permit(policy: Policy, call: BatchCall) -> CallPermission:
     """Whether the call may run now, as which words and under which guard."""
-    said = policy.judge(call)
-    if isinstance(said, Denied):
-        return said
-    if call.tool.name != "shell":
-        return await _aside(lambda: _writing_into_protected(policy, call)) or said
-    given = call.arguments.get("cwd")
-    place = policy.folder / (given if isinstance(given, str) else ".")
-    judged = await _aside(lambda: _by_disk(policy, place.resolve(), said))
+    judged = policy.judge(call)
     if isinstance(judged, Denied):
         return judged
+    loop = asyncio.get_running_loop()
+    if call.tool.name != "shell":
+        return await loop.run_in_executor(_LOOKING, _trouble_on_disk, policy, call) or judged
+    cwd = call.arguments.get("cwd")
+    place = policy.folder / (cwd if isinstance(cwd, str) else ".")
+    permitted = await loop.run_in_executor(_LOOKING, _by_disk, policy, place.resolve(), judged)
+    if isinstance(permitted, Denied):
+        return permitted
     try:
-        git = git_call(said.argv)
-        guard = None if git is None else await _guard(git, place, policy.folder)
-        return replace(judged, guard=guard)
+        git = Invocation(judged.argv).git
+        if git is None:
+            return permitted
+        at = place.joinpath(*git.folders)
+        run = GitRun(at, git.leading, git.verb, git.looking, git.names_hooks)
+        return replace(permitted, guard=await guard_for(run, policy.folder))
     except UnjudgedGitError as error:
         return Denied(
             f"`{error.by}` gives git words or a place that cannot be judged",
@@ -273,33 +258,35 @@ async def permit(policy: Policy, call: BatchCall) -> CallPermission:
         return Denied(error.why, error.hint)
 
 
-async def _aside(work: Callable[[], _T]) -> _T:
-    return await asyncio.get_running_loop().run_in_executor(_LOOKING, work)
-
-
-def _by_disk(policy: Policy, place: Path, said: Allowed) -> CallPermission:
+def _by_disk(policy: Policy, place: Path, judged: Allowed) -> CallPermission:
     """The command as it will run, or why what is on the disk makes another command of it."""
     root = policy.folder.resolve()
-    program, *words = said.argv
+    program, *words = judged.argv
+    command, inner = Invocation(judged.argv), Invocation(judged.argv[judged.inner :])
     if not place.is_relative_to(root):
-        return outside(str(place))
-    harmless = is_harmless(said.argv)
+        return Denied.outside(str(place))
+    harmless = command.is_harmless
     if is_in_dot_git(place) or (not harmless and is_in_git(place, root)):
-        return into_git(str(place))
+        return Denied.into_git(str(place))
     trusted = {each.resolve() for each in policy.chosen_folders}
-    if follows_folder(said.argv) and place not in trusted:
-        return _elsewhere(program, place)
+    if command.follows_folder and place not in trusted:
+        # One that may do more than look means another one in each folder: `./check`, `make`.
+        return Denied(
+            f"`{program}` may run in the project's own folder alone, since it may follow what lies"
+            " in the folder in which it runs",
+            "leave `cwd` out and name the folder in the words; or the user may trust that folder:"
+            f' agents.folders = ["{printable(str(place))}"]',
+        )
     look = _Look(policy.folder, place, harmless=harmless)
     try:
         denied = look.at_words(words)
-        inner = said.argv[said.inner :]
-        if denied is None and program_name(inner[0]) in NAME_THEIR_FILES:
+        if denied is None and program_name(inner.words[0]) in NAME_THEIR_FILES:
             denied = look.at_working_folder()
-        if denied is None and reads_links(inner):
+        if denied is None and inner.reads_links:
             denied = look.below_folders()
     except _TooMuchError as error:
         # What a user has written out may be as large as it is.
-        denied = None if said.written else error.denied
+        denied = None if judged.written else error.denied
     if denied is not None:
         return denied
     named_by_path = os.path.dirname(program)  # noqa: PTH120 -- `./x` has one, which Path drops
@@ -309,28 +296,14 @@ def _by_disk(policy: Policy, place: Path, said: Allowed) -> CallPermission:
             f"there is no program {program!r} in the absolute folders of the PATH",
             "name another program, or one of the project as './NAME'",
         )
-    return replace(said, argv=(found, *words))
+    return replace(judged, argv=(found, *words))
 
 
-def _elsewhere(program: str, place: Path) -> Denied:
-    """A program that may do more than look means another one in each folder: `./check`, `make`."""
-    return Denied(
-        f"`{program}` may run in the project's own folder alone, since it may follow what lies in"
-        " the folder in which it runs",
-        "leave `cwd` out and name the folder in the words; or the user may trust that folder:"
-        f' agents.folders = ["{printable(str(place))}"]',
-    )
-
-
-def _writing_into_protected(policy: Policy, call: BatchCall) -> Denied | None:
+def _trouble_on_disk(policy: Policy, call: BatchCall) -> Denied | None:
+    """Why another tool than the shell may not write to its path, with all links followed."""
     path = call.arguments.get("path")
     if call.tool.name not in _WRITING or not isinstance(path, str):
         return None
-    if _is_named_protected(path):
+    if names_git(path) or names_settings(path):
         return None  # where the text itself names it, the policy has judged
     return _into_protected(path, policy.folder / path, policy.folder.resolve())
-
-
-async def _guard(git: GitCall, place: Path, folder: Path) -> GitGuard:
-    at = place.joinpath(*git.folders)
-    return await guard_for(GitRun(at, git.leading, git.verb, git.looking, git.names_hooks), folder)

@@ -40,14 +40,10 @@ from jackline.batches.known_commands import (
     OTHER_WRAPPERS,
     PLAIN_WRAPPERS,
     WRITTEN_OUT,
-    git_at,
+    GitCall,
+    Invocation,
     is_git,
-    is_harmless,
-    is_known,
-    is_known_option,
-    only_looks,
     program_name,
-    takes_operand,
 )
 from jackline.batches.tool import BatchCall, JsonObject
 from jackline.foreign_repositories import GitGuard
@@ -64,16 +60,14 @@ def has_dot_segments(url: str) -> bool:
     except ValueError:
         return True  # no address at all
     for _ in range(_MOST_LAYERS):
-        if b"\\" in path or any(_is_dots(each) for each in path.split(b"/")):
-            return True
+        for segment in path.split(b"/"):
+            plain = segment.replace(b"\xc0\xae", b".").partition(b";")[0].strip()
+            if b"\\" in segment or plain in (b".", b".."):
+                return True
         path, before = unquote_to_bytes(path), path
         if path == before:
             return False
     return True
-
-
-def _is_dots(segment: bytes) -> bool:
-    return segment.replace(b"\xc0\xae", b".").partition(b";")[0].strip() in (b".", b"..")
 
 
 _FREE = frozenset({"read", "search"})
@@ -98,10 +92,47 @@ class Denied:
     why: str
     hint: str
 
+    @classmethod
+    def outside(cls, path: str) -> Denied:
+        """Of what lies elsewhere."""
+        why = f"{_cut(path)!r} leads out of the project folder"
+        return cls(why, "give paths inside the project folder")
+
+    @classmethod
+    def into_git(cls, path: str) -> Denied:
+        """Of what would be written into a git folder."""
+        return cls(
+            f"{_cut(path)!r} is inside of .git, where settings are that make git run programs",
+            "name another place",
+        )
+
+    @classmethod
+    def into_settings(cls, path: str) -> Denied:
+        """Of what would be written into settings of agents or of Jackline."""
+        return cls(
+            f"{_cut(path)!r} holds settings by which agents or Jackline start programs",
+            "name another place",
+        )
+
+    @classmethod
+    def too_long(cls) -> Denied:
+        """Of a command beyond the bounds."""
+        return cls(
+            f"the command is too long: {LONGEST_LINE:,} characters and {MOST_WORDS:,} words may be",
+            "give several commands",
+        )
+
+    @classmethod
+    def not_simple(cls, why: str) -> Denied:
+        """Of a command that needs a shell."""
+        return cls(
+            f"the command holds {why}, and no shell reads it",
+            "give `argv`, or each command as a call of its own: the words are passed on as they"
+            " are; list file names in full",
+        )
+
 
 CallPermission: TypeAlias = Allowed | Denied
-_Pattern: TypeAlias = tuple[tuple[str, ...], ...]
-"""Each word as the texts between its wildcards; one text where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +159,15 @@ class Policy:
             return self._judge_named(tool, _text(arguments, "url"))
         path = _text(arguments, "path") or "."
         if self._leaves(path):
-            return outside(path)
+            return Denied.outside(path)
         if tool in _FREE:
             return Allowed()
         patterns = [item for item in self.allow if item.startswith(f"{tool}:")]
         if names_git(path) and not any(map(names_git, patterns)):
-            return into_git(path)
+            return Denied.into_git(path)
         if names_settings(path) and not any(map(names_settings, patterns)):
-            return into_settings(path)
-        return self._judge_named(tool, _normal(path))
+            return Denied.into_settings(path)
+        return self._judge_named(tool, os.path.normpath(path).replace("\\", "/"))
 
     def _judge_named(self, tool: str, what: str) -> CallPermission:
         patterns = [
@@ -154,23 +185,23 @@ class Policy:
     def _judge_command(self, arguments: JsonObject) -> CallPermission:
         place = _text(arguments, "cwd") or "."
         if self._leaves(place):
-            return outside(place)
+            return Denied.outside(place)
         if names_git(place):
-            return into_git(place)
+            return Denied.into_git(place)
         argv, line = arguments.get("argv"), _text(arguments, "command")
-        given = [str(word) for word in argv] if isinstance(argv, list) else [line]
-        if len(given) > MOST_WORDS or sum(map(len, given)) > LONGEST_LINE:
-            return _too_long()
+        raw = [str(word) for word in argv] if isinstance(argv, list) else [line]
+        if len(raw) > MOST_WORDS or sum(map(len, raw)) > LONGEST_LINE:
+            return Denied.too_long()
         try:
-            words = tuple(given) if argv is not None else read_words(line, windows=self.windows)
+            words = tuple(raw) if argv is not None else read_words(line, windows=self.windows)
         except NotSimpleError as error:
-            return _not_simple(error.why)
+            return Denied.not_simple(error.why)
         if len(words) > MOST_WORDS:
-            return _too_long()
+            return Denied.too_long()
         if not words or not words[0].strip():
             return Denied("there is no command", "give `command` or `argv`")
-        if any("\0" in word or not _is_unicode(word) for word in words):
-            return _not_simple("characters that no program can be given")
+        if any(sign == "\0" or "\ud800" <= sign <= "\udfff" for word in words for sign in word):
+            return Denied.not_simple("characters that no program can be given")
         if not _PROGRAM.fullmatch(words[0]):
             return Denied("it names no program", "begin with the name of one")
         return self._judge_words(words)
@@ -181,14 +212,14 @@ class Policy:
             if _OF_OTHER_TOOLS.match(item):
                 continue
             try:
-                said = self._judge_by(item, words)
+                judged = self._judge_by(item, words)
             except NotSimpleError as error:
                 unusable.append(f" ({item!r} in batch.allow allows nothing: it holds {error.why})")
                 continue
-            if isinstance(said, Allowed):
-                return said
-            if said is not None:
-                denials.append(said)
+            if isinstance(judged, Allowed):
+                return judged
+            if judged is not None:
+                denials.append(judged)
         if denials:
             return denials[0]
         hint = f"; reading and searching always are allowed{''.join(unusable[:1])}"
@@ -199,57 +230,58 @@ class Policy:
 
     def _judge_by(self, item: str, words: tuple[str, ...]) -> CallPermission | None:
         """What one pattern says to these words; None where it does not speak of them."""
-        pattern = _usable(item, windows=self.windows)
-        free = _free_words(pattern, words)
+        pattern = _Pattern.of(item, windows=self.windows)
+        free = pattern.free(words)
         if free is None:
             return None
-        if all(map(_is_literal, pattern)):
-            return Allowed(argv=words, inner=_inner_or_first(pattern), written=True)
-        inner = _inner_program(pattern)
-        program = words[inner:]
-        first = next(at for at, pieces in enumerate(pattern) if not _is_literal(pieces))
-        written = words[inner + 1 : first]
-        at_git = git_at(words)
+        if pattern.first_free is None:
+            try:
+                return Allowed(argv=words, inner=pattern.inner(), written=True)
+            except NotSimpleError:
+                # Written out: whatever stands before its program is the user's.
+                return Allowed(argv=words, written=True)
+        inner = pattern.inner()
+        program = Invocation(words[inner:])
+        written = words[inner + 1 : pattern.first_free]
+        at_git = Invocation(words).git_at
         if at_git is not None and not (
-            at_git == inner
-            and program_name(words[at_git]) == "git"
-            and only_looks(program[1:], len(written))
+            at_git == inner and GitCall.of(program.words).only_looks(len(written))
         ):
             why = "with these words git may do more than look, which no pattern with a `*` allows"
             return Denied(why, self._whole(words))
         for at in free:
-            valued = at < len(pattern) and pattern[at][0][:1] == "-"
-            said = self._trouble_with(program, words[at], written, valued=valued)
-            if said is not None:
-                return said if isinstance(said, Denied) else Denied(said, self._whole(words))
+            valued = at < len(pattern.words) and pattern.words[at][0][:1] == "-"
+            judged = self._trouble_with(program, words[at], written, valued=valued)
+            if judged is not None:
+                return judged if isinstance(judged, Denied) else Denied(judged, self._whole(words))
         return Allowed(argv=words, inner=inner)
 
     def _trouble_with(
-        self, program: Sequence[str], word: str, written: Sequence[str], *, valued: bool
+        self, program: Invocation, word: str, written: Sequence[str], *, valued: bool
     ) -> Denied | str | None:
         """Why no `*` stands for this word; None where one does.
 
         `written` are the words before the first `*`; `valued`: the pattern has the name of this
         option, and a `*` for its value.
         """
-        name = _cut(program[0])
+        name = _cut(program.words[0])
         if word[:1] in ("-", "+"):
-            if not (valued or is_git(program[0]) or is_known_option(program, word)):
+            if not (valued or is_git(program.words[0]) or program.knows_option(word)):
                 return f"{_cut(word)!r} is none of the options that a `*` stands for with `{name}`"
             word = word.partition("=")[2]
-        elif not takes_operand(program, written, word) or (word[:1] == "@" and name != "git"):
+        elif not program.takes_operand(written, word) or (word[:1] == "@" and name != "git"):
             return f"`{name}` may read {_cut(word)!r} as more than a name"
         if len(word) > _LONGEST_WORD or not word.isprintable():
             return "it holds control characters, or a word that is too long"
-        if not is_known(program) and not _TAME.fullmatch(word):
+        if not program.is_known and not _TAME.fullmatch(word):
             return f"`{name}` may hand {_cut(word)!r} to a shell"
         if self._names_outside(word):
-            return outside(word)
-        if not is_harmless(program):
+            return Denied.outside(word)
+        if not program.is_harmless:
             if any(map(names_git, paths_in(word))):
-                return into_git(word)
+                return Denied.into_git(word)
             if any(map(names_settings, paths_in(word))):
-                return into_settings(word)
+                return Denied.into_settings(word)
         return None
 
     def _names_outside(self, word: str) -> bool:
@@ -263,27 +295,32 @@ class Policy:
         """What the user may allow so that this very command runs."""
         pattern = f"{words[0] if self.windows else shlex.quote(words[0])} *"
         try:
-            said = self._judge_by(pattern, words)
+            judged = self._judge_by(pattern, words)
         except NotSimpleError:
-            said = None
-        if isinstance(said, Allowed):
-            return f"the user may add {_quoted(pattern)} to batch.allow"
-        return self._whole(words) if said is None else said.hint
+            judged = None
+        if isinstance(judged, Allowed):
+            return f"the user may add {self._quoted(pattern)} to batch.allow"
+        return self._whole(words) if judged is None else judged.hint
 
     def _whole(self, words: Sequence[str]) -> str:
-        command = _quoted(" ".join(words) if self.windows else shlex.join(words))
+        command = self._quoted(" ".join(words) if self.windows else shlex.join(words))
         if len(command) > _LONGEST_ADVICE:
             return "the user may write the whole command, word for word, into batch.allow"
         return f"the user may write the whole command into batch.allow: {command}"
 
-    def _leaves(self, given: str) -> bool:
+    def _quoted(self, text: str) -> str:
+        """A string for a TOML file, in which nothing is invisible."""
+        written = json.dumps(text, ensure_ascii=False)
+        return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08X}" for sign in written)
+
+    def _leaves(self, raw: str) -> bool:
         """Whether a path, read as text alone, leads out of the folder."""
-        if given.startswith("~") or "\0" in given:
+        if raw.startswith("~") or "\0" in raw:
             return True
         root = PurePosixPath(self.folder.as_posix())
-        meant = PurePosixPath(os.path.normpath(root / given.replace("\\", "/")))
+        meant = PurePosixPath(os.path.normpath(root / raw.replace("\\", "/")))
         if self.windows:
-            on_windows = PureWindowsPath(given)
+            on_windows = PureWindowsPath(raw)
             if on_windows.drive or on_windows.root:
                 return not on_windows.is_relative_to(PureWindowsPath(self.folder))
         return not meant.is_relative_to(PurePosixPath(os.path.normpath(root)))
@@ -307,77 +344,76 @@ _INVISIBLE = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 """Characters that the file system of macOS leaves out of names."""
 
 
-def _is_literal(pieces: tuple[str, ...]) -> bool:
-    return len(pieces) == 1
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """An entry of `allow`: each word as the texts between its wildcards; one text without any."""
 
+    words: tuple[tuple[str, ...], ...]
 
-def _usable(item: str, *, windows: bool) -> _Pattern:
-    """A pattern as it is matched; NotSimpleError for one that allows nothing, whatever it meant."""
-    pattern = read_pattern(item, windows=windows)
-    if not pattern or not _is_literal(pattern[0]):
-        raise NotSimpleError("a `*` in the name of the program")
-    if not all(map(_is_literal, pattern)):
-        _inner_program(pattern)
-    for pieces in pattern:
-        if not _is_literal(pieces) and pieces[0][:1] in ("-", "+") and "=" not in pieces[0]:
-            raise NotSimpleError("a `*` in the name of an option")
-    return pattern
+    @classmethod
+    def of(cls, item: str, *, windows: bool) -> _Pattern:
+        """NotSimpleError for one that allows nothing, whatever it meant."""
+        pattern = cls(read_pattern(item, windows=windows))
+        if not pattern.words or pattern.first_free == 0:
+            raise NotSimpleError("a `*` in the name of the program")
+        if pattern.first_free is not None:
+            pattern.inner()
+        for first, *others in pattern.words:
+            if others and first[:1] in ("-", "+") and "=" not in first:
+                raise NotSimpleError("a `*` in the name of an option")
+        return pattern
 
+    @property
+    def first_free(self) -> int | None:
+        """The place of the first word with a wildcard; None for a command that is written out."""
+        return next((at for at, pieces in enumerate(self.words) if len(pieces) > 1), None)
 
-def _inner_program(pattern: _Pattern) -> int:
-    """Where the program stands that is really started: behind `nice`, `timeout 5` and such."""
-    at = 0
-    while at < len(pattern) and _is_literal(pattern[at]):
-        name = program_name(pattern[at][0])
-        if name in OTHER_WRAPPERS and name != "find":
-            raise NotSimpleError(f"a `*` behind `{name}`, which starts what its words say")
-        if name in WRITTEN_OUT:
-            raise NotSimpleError(f"a `*` behind `{name}`, which must be written out whole")
-        if name not in PLAIN_WRAPPERS:
-            if pattern[at][0][:1] == "-":
-                break
-            return at
-        at += 1
-        while at < len(pattern) and _is_literal(pattern[at]):
-            if not _WRAPPERS_OWN.fullmatch(pattern[at][0]):
-                break
+    def inner(self) -> int:
+        """The place of the program that is really started: behind `nice`, `timeout 5` and such.
+
+        NotSimpleError where no wildcard may follow it.
+        """
+        literal = [pieces[0] for pieces in self.words[: self.first_free]]
+        at = 0
+        while at < len(literal):
+            name = program_name(literal[at])
+            if name in OTHER_WRAPPERS and name != "find":
+                raise NotSimpleError(f"a `*` behind `{name}`, which starts what its words say")
+            if name in WRITTEN_OUT:
+                raise NotSimpleError(f"a `*` behind `{name}`, which must be written out whole")
+            if name not in PLAIN_WRAPPERS:
+                if literal[at][:1] == "-":
+                    break
+                return at
             at += 1
-    raise NotSimpleError("a `*` in the place of a program, or options before one")
+            while at < len(literal) and _WRAPPERS_OWN.fullmatch(literal[at]):
+                at += 1
+        raise NotSimpleError("a `*` in the place of a program, or options before one")
 
+    def free(self, words: Sequence[str]) -> list[int] | None:
+        """The places of the words that wildcards stand for; None where the words do not fit."""
+        open_ended = self.words[-1] == ("", "")
+        wanted = self.words[:-1] if open_ended else self.words
+        if len(words) < len(wanted) or (len(words) > len(wanted) and not open_ended):
+            return None
+        if not all(map(self._fits, words, wanted)):
+            return None
+        free = [at for at, pieces in enumerate(wanted) if len(pieces) > 1]
+        return [*free, *range(len(wanted), len(words))]
 
-def _inner_or_first(pattern: _Pattern) -> int:
-    """The same for a command that is written out, behind whatever it stands."""
-    try:
-        return _inner_program(pattern)
-    except NotSimpleError:
-        return 0
-
-
-def _free_words(pattern: _Pattern, words: Sequence[str]) -> list[int] | None:
-    """The places of the words that wildcards stand for; None where the words do not fit."""
-    open_ended = pattern[-1] == ("", "")
-    wanted = pattern[:-1] if open_ended else pattern
-    if len(words) < len(wanted) or (len(words) > len(wanted) and not open_ended):
-        return None
-    if not all(map(_fits, words, wanted)):
-        return None
-    free = [at for at, pieces in enumerate(wanted) if not _is_literal(pieces)]
-    return [*free, *range(len(wanted), len(words))]
-
-
-def _fits(word: str, pieces: tuple[str, ...]) -> bool:
-    if _is_literal(pieces):
-        return word == pieces[0]
-    first, *middle, last = pieces
-    if not word.startswith(first) or not word.endswith(last) or len(word) < len(first) + len(last):
-        return False
-    at, end = len(first), len(word) - len(last)
-    for piece in middle:
-        found = word.find(piece, at, end)
-        if found < 0:
+    def _fits(self, word: str, pieces: tuple[str, ...]) -> bool:
+        if len(pieces) == 1:
+            return word == pieces[0]
+        first, *middle, last = pieces
+        if not word.startswith(first) or not word.endswith(last):
             return False
-        at = found + len(piece)
-    return True
+        at, end = len(first), len(word) - len(last)
+        for piece in middle:
+            found = word.find(piece, at, end)
+            if found < 0:
+                return False
+            at = found + len(piece)
+        return at <= end
 
 
 def paths_in(word: str) -> list[str]:
@@ -404,62 +440,10 @@ def names_git(path: str) -> bool:
     return bool(_GIT_FOLDER.search(text.partition(":")[2] or text) or _GIT_FOLDER.search(text))
 
 
-def _normal(path: str) -> str:
-    return os.path.normpath(path).replace("\\", "/")
-
-
 def _text(arguments: JsonObject, name: str) -> str:
     value = arguments.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _is_unicode(word: str) -> bool:
-    return not any("\ud800" <= sign <= "\udfff" for sign in word)
-
-
 def _cut(word: str) -> str:
     return word if len(word) <= 100 else f"{word[:99]}…"
-
-
-def _quoted(text: str) -> str:
-    """A string for a TOML file, in which nothing is invisible."""
-    written = json.dumps(text, ensure_ascii=False)
-    return "".join(sign if sign.isprintable() else f"\\U{ord(sign):08X}" for sign in written)
-
-
-def outside(path: str) -> Denied:
-    """The denial of what lies elsewhere."""
-    return Denied(
-        f"{_cut(path)!r} leads out of the project folder", "give paths inside the project folder"
-    )
-
-
-def into_git(path: str) -> Denied:
-    """The denial of what would be written there."""
-    return Denied(
-        f"{_cut(path)!r} is inside of .git, where settings are that make git run programs",
-        "name another place",
-    )
-
-
-def into_settings(path: str) -> Denied:
-    """The denial of what would be written there."""
-    return Denied(
-        f"{_cut(path)!r} holds settings by which agents or Jackline start programs",
-        "name another place",
-    )
-
-
-def _too_long() -> Denied:
-    return Denied(
-        f"the command is too long: {LONGEST_LINE:,} characters and {MOST_WORDS:,} words may be",
-        "give several commands",
-    )
-
-
-def _not_simple(why: str) -> Denied:
-    return Denied(
-        f"the command holds {why}, and no shell reads it",
-        "give `argv`, or each command as a call of its own: the words are passed on as they are;"
-        " list file names in full",
-    )

@@ -4,7 +4,6 @@ Rules: (1) only the standard library is imported: it runs isolated and starts in
 (2) links are not followed and only ordinary files are opened, so that it never leaves its folder;
 (3) hits are printed as they are found, so that they survive when the search is stopped; (4) the
 last line says what was skipped.
-Not here: starting it (files.py).
 """
 
 from __future__ import annotations
@@ -39,7 +38,11 @@ def main() -> None:
     found = files = 0
     too_large: list[str] = []
     for path in _files(question["path"], question["files"]):
-        size = _size(path)
+        try:
+            at = os.lstat(path)
+        except OSError:
+            continue
+        size = at.st_size if stat.S_ISREG(at.st_mode) else 0
         if size > question["largest"]:
             too_large.append(path)
         if not 0 < size <= question["largest"]:
@@ -51,16 +54,7 @@ def main() -> None:
         if found == question["most"]:
             break
     full = found == question["most"]
-    summary: dict[str, object] = {
-        "found": found,
-        "files": files,
-        "full": full,
-        "too_large": too_large[:5],
-    }
-    _print_summary(summary)
-
-
-def _print_summary(summary: dict[str, object]) -> None:
+    summary = {"found": found, "files": files, "full": full, "too_large": too_large[:5]}
     print(f"\x1e{json.dumps(summary)}")  # noqa: T201 -- its answer
 
 
@@ -83,7 +77,7 @@ def _compiled(question: dict[str, Any]) -> re.Pattern[str]:
 
 
 def _end(why: str) -> NoReturn:
-    _print_summary({"bad_pattern": why})
+    print(f"\x1e{json.dumps({'bad_pattern': why})}")  # noqa: T201 -- its answer
     sys.stdout.flush()
     os._exit(0)  # from whatever thread, and whatever the other one is doing
 
@@ -96,23 +90,9 @@ def _files(root: str, name: str) -> Iterator[str]:
         folders[:] = sorted(child for child in folders if child not in _SKIPPED_FOLDERS)
         for child in sorted(names):
             path = os.path.normpath(os.path.join(folder, child))  # noqa: PTH118
-            if _fits(path, child, name):
+            shown = path.replace(os.sep, "/") if "/" in name else child
+            if not name or fnmatch.fnmatch(shown, name):
                 yield path
-
-
-def _fits(path: str, child: str, name: str) -> bool:
-    if not name:
-        return True
-    return fnmatch.fnmatch(path.replace(os.sep, "/") if "/" in name else child, name)
-
-
-def _size(path: str) -> int:
-    """Bytes of an ordinary file; -1 for anything else, links included."""
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return -1
-    return found.st_size if stat.S_ISREG(found.st_mode) else -1
 
 
 def _matching(path: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:

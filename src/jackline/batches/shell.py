@@ -4,40 +4,24 @@ Rules: (1) it starts inside the working folder, without our secrets and our term
 guard's variables where there is one; (2) it ends within its time, with everything that it started;
 (3) an exit code other than 0 is a failure, with the output; (4) it is no sandbox: what a command
 may do once it runs is up to the system, or to a policy before it.
-Not here: processes (processes.py), which commands change nothing (known_commands.py), permission
-(permission.py).
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from pydantic import Field, model_validator
 
-from jackline.batches.arguments import Arguments, checked, inside, schema_of
+from jackline.batches.arguments import Arguments, inside
 from jackline.batches.known_commands import changes_nothing, program, usually_prints
-from jackline.batches.processes import (
-    FinishedCommand,
-    ProcessCommand,
-    exit_text,
-    run_process,
-    without_secrets,
-)
-from jackline.batches.tool import (
-    OUTPUT_CHARACTERS,
-    CallLabel,
-    JsonObject,
-    ToolContext,
-    ToolFailedError,
-    ToolOutput,
-)
+from jackline.batches.processes import ProcessCommand, exit_text, run_process, without_secrets
+from jackline.batches.tool import CallLabel, JsonObject, ToolContext, ToolFailedError, ToolOutput
 from jackline.programs import find_program
 
 _ON_WINDOWS = os.name == "nt"
-_LEFT_BEHIND = "\n(What it had left running in the background was ended.)"
 
 
 class ShellArguments(Arguments):
@@ -59,17 +43,12 @@ class ShellArguments(Arguments):
             raise ValueError("a command needs a program, and cannot hold a NUL character")
         return self
 
-    @property
-    def line(self) -> str:
-        """The command as one would type it."""
-        return self.command if self.command is not None else shlex.join(self.argv or ())
-
 
 class ShellTool:
     """Runs commands; one value serves any number of calls."""
 
     name = "shell"
-    input_schema = schema_of(ShellArguments)
+    input_schema = ShellArguments.json_schema()
 
     def __init__(
         self,
@@ -78,16 +57,14 @@ class ShellTool:
         keep: Iterable[str] = (),
         seconds: float = 120.0,
         longest: float = 3_600.0,
-        limit: int = OUTPUT_CHARACTERS,
     ) -> None:
         """`keep` names variables that pass although they sound secret; `seconds` is the usual time
-        limit and `longest` the most that a call may ask for; `limit` is in characters of output.
+        limit and `longest` the most that a call may ask for.
         """
         self._environ = environ
         self._keep = tuple(keep)
         self._seconds = seconds
         self._longest = longest
-        self._limit = limit
 
     @property
     def description(self) -> str:
@@ -101,12 +78,12 @@ class ShellTool:
 
     def read_only(self, arguments: JsonObject) -> bool:
         """Whether the command is known to change nothing."""
-        line = _line(arguments)
+        line = self._line(arguments)
         return line is not None and changes_nothing(line, windows=_ON_WINDOWS)
 
     def words(self, arguments: JsonObject) -> CallLabel:
         """The program's name, and the command."""
-        line = _line(arguments)
+        line = self._line(arguments)
         if line is None:
             return CallLabel(self.name, self.name)
         return CallLabel(
@@ -115,25 +92,34 @@ class ShellTool:
             usually_prints=usually_prints(line, windows=_ON_WINDOWS),
         )
 
+    def _line(self, arguments: JsonObject) -> str | None:
+        """The command as typed, from arguments that nobody has checked yet."""
+        command, argv = arguments.get("command"), arguments.get("argv")
+        if isinstance(command, str):
+            return command
+        return shlex.join(str(word) for word in argv) if isinstance(argv, list) else None
+
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The output; ToolFailedError when the command cannot start, fails or takes too long."""
-        asked = checked(ShellArguments, arguments)
-        cwd = inside(context.cwd, asked.cwd)
+        args = ShellArguments.checked(arguments)
+        cwd = inside(context.cwd, args.cwd)
         if not cwd.is_dir():
-            raise ToolFailedError(f"there is no folder {asked.cwd!r}", ended_by="no such folder")
-        seconds = min(asked.timeout or self._seconds, self._longest)
-        given = os.environ if self._environ is None else self._environ
-        environ = without_secrets(given, self._keep)
+            raise ToolFailedError(f"there is no folder {args.cwd!r}", ended_by="no such folder")
+        seconds = min(args.timeout or self._seconds, self._longest)
+        environ = without_secrets(
+            os.environ if self._environ is None else self._environ, self._keep
+        )
         if context.guard is not None:
             environ = context.guard.environment(environ)
-        argv = context.argv or (tuple(asked.argv) if asked.argv is not None else _shell(asked.line))
+        words: Sequence[str] | None = context.argv or args.argv
+        if not words:
+            words = (find_program("bash") or "/bin/sh", "-c", args.command or "")
         command = ProcessCommand(
-            argv=argv,
-            line=None if context.argv else asked.command,
+            argv=tuple(words),
+            line=None if context.argv else args.command,
             cwd=cwd,
             environ=environ,
             seconds=None if seconds == inf else seconds,
-            limit=self._limit,
         )
         try:
             finished = await run_process(command, context.heard)
@@ -142,37 +128,13 @@ class ShellTool:
             raise ToolFailedError(
                 f"{command.argv[0]!r} cannot be started: {why}", ended_by="not started"
             ) from error
-        return _judged(finished, seconds)
-
-
-def _judged(finished: FinishedCommand, seconds: float) -> ToolOutput:
-    output = finished.output + (_LEFT_BEHIND if finished.left_behind else "")
-    code = finished.exit_code
-    if finished.timed_out:
-        raise ToolFailedError(
-            f"timed out after {seconds:g} s and was ended; ask for more with `timeout`",
-            output=output,
-            exit_code=code,
-            ended_by="timed out",
-        )
-    if code != 0:
-        ended_by = exit_text(code)
-        raise ToolFailedError(
-            f"failed: {ended_by}", output=output, exit_code=code, ended_by=ended_by
-        )
-    return ToolOutput(output, exit_code=0)
-
-
-def _shell(line: str) -> tuple[str, ...]:
-    """How a POSIX system's shell is asked to run a command line."""
-    return (find_program("bash") or "/bin/sh", "-c", line)
-
-
-def _line(arguments: JsonObject) -> str | None:
-    """The command as typed, from arguments that nobody has checked yet."""
-    command, argv = arguments.get("command"), arguments.get("argv")
-    if isinstance(command, str):
-        return command
-    if isinstance(argv, list):
-        return shlex.join(str(word) for word in argv)
-    return None
+        output, code = finished.output, finished.exit_code
+        if finished.left_behind:
+            output += "\n(What it had left running in the background was ended.)"
+        if not finished.timed_out and code == 0:
+            return ToolOutput(output, exit_code=0)
+        ended_by, why = exit_text(code), f"failed: {exit_text(code)}"
+        if finished.timed_out:
+            ended_by = "timed out"
+            why = f"timed out after {seconds:g} s and was ended; ask for more with `timeout`"
+        raise ToolFailedError(why, output=output, exit_code=code, ended_by=ended_by)

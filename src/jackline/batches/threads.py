@@ -1,11 +1,10 @@
 """Call a function of the user, blocking or not, without blocking anybody and without ending us.
 
 Rules: (1) a blocking function, also a generator's body, runs in a thread of its own; one that never
-returns fills no pool and does not stop the program from ending; (2) output reaches the loop's
-thread; (3) a cancelled call leaves its thread, whose result is lost; (4) generators are collected:
-the caller gets values; (5) a cancellation, and Ctrl-C on the main thread, pass; everything else
-that would end the program (`sys.exit()`, a panic of a Rust library) becomes a failure of this call.
-Not here: functions as tools (function_tool.py), the effect of a failed call (batch.py, flows/).
+returns fills no pool and does not stop the program from ending; (2) a cancelled call leaves its
+thread, whose result is lost; (3) generators are collected: the caller gets values; (4) a
+cancellation, and Ctrl-C on the main thread, pass; everything else that would end the program
+(`sys.exit()`, a panic of a Rust library) becomes a failure of this call.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 _LONGEST = 200
+T = TypeVar("T")
 
 
 class LeavingError(Exception):
@@ -41,19 +41,8 @@ def contain_exits() -> Iterator[None]:
             raise
         raise LeavingError("it raised KeyboardInterrupt") from error
     except BaseException as error:
-        said = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise LeavingError(f"it raised {said[:_LONGEST]}") from error
-
-
-T = TypeVar("T")
-
-
-SharedPlaces: TypeAlias = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
-
-
-def places_in_all(places: SharedPlaces, many: int) -> asyncio.Semaphore:
-    """The places that all batches of this process share."""
-    return places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(many))
+        words = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise LeavingError(f"it raised {words[:_LONGEST]}") from error
 
 
 async def in_own_thread(work: Callable[[], T], name: str) -> T:
@@ -84,38 +73,40 @@ async def in_own_thread(work: Callable[[], T], name: str) -> T:
     return await done
 
 
-async def in_shared_place(places: asyncio.Semaphore, work: Callable[[], T], name: str) -> T:
-    """The same in one of these places, which is free again when the thread ends, not the call."""
-    loop = asyncio.get_running_loop()
+class SharedPlaces:
+    """So many places for all batches of a loop together."""
 
-    def live() -> T:
-        try:
-            return work()
-        finally:
-            with suppress(RuntimeError):  # the loop is gone
-                loop.call_soon_threadsafe(places.release)
+    def __init__(self, many: int) -> None:
+        self._many = many
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]
+        self._by_loop = WeakKeyDictionary()
 
-    await places.acquire()
-    return await in_own_thread(live, name)
+    def here(self) -> asyncio.Semaphore:
+        """The places of this loop."""
+        loop = asyncio.get_running_loop()
+        return self._by_loop.setdefault(loop, asyncio.Semaphore(self._many))
 
+    async def in_thread(self, work: Callable[[], T], name: str) -> T:
+        """`in_own_thread` in one place, which is free again when the thread ends, not the call."""
+        loop, places = asyncio.get_running_loop(), self.here()
 
-def on_loop_thread(heard: Callable[[str], None]) -> Callable[[str], None]:
-    """A listener that may be called from any thread."""
-    loop = asyncio.get_running_loop()
+        def live() -> T:
+            try:
+                return work()
+            finally:
+                with suppress(RuntimeError):  # the loop is gone
+                    loop.call_soon_threadsafe(places.release)
 
-    def tell(text: str) -> None:
-        with suppress(RuntimeError):  # the loop is gone; nobody listens any more
-            loop.call_soon_threadsafe(heard, text)
-
-    return tell
+        await places.acquire()
+        return await in_own_thread(live, name)
 
 
 async def call_function(work: Callable[[], object], function: Callable[..., object]) -> object:
     """What `work`, a call of `function`, gave: awaited, or run in a thread of its own."""
 
     def gathered() -> object:
-        given = work()
-        return list(given) if inspect.isgenerator(given) else given
+        result = work()
+        return list(result) if inspect.isgenerator(result) else result
 
     if inspect.iscoroutinefunction(plain_function(function)):
         returned = work()

@@ -6,7 +6,6 @@ the type and redacted words are shown; (2) `read_only` is a promise: running it 
 did not run says why, and every text for a model begins with the call that it answers; (5) the label
 of a call is one bounded line and never fails; (6) of a long output the beginning and the end are
 stored, with the number of characters left out between them.
-Not here: running many calls (batch.py), the built-in tools (shell.py, files.py, fetch.py).
 """
 
 from __future__ import annotations
@@ -46,18 +45,15 @@ class ClippedOutput:
             self._tail.append(text[-self._tail_room :])
             self.left_out += len(text) - len(self._tail[-1])
             self._in_tail += len(self._tail[-1])
-            self._trim()
-
-    def _trim(self) -> None:
-        while self._in_tail - len(self._tail[0]) >= self._tail_room:
-            gone = len(self._tail.popleft())
-            self._in_tail -= gone
-            self.left_out += gone
-        if self._in_tail > self._tail_room:
-            over = self._in_tail - self._tail_room
-            self._tail[0] = self._tail[0][over:]
-            self._in_tail -= over
-            self.left_out += over
+            while self._in_tail - len(self._tail[0]) >= self._tail_room:
+                gone = len(self._tail.popleft())
+                self._in_tail -= gone
+                self.left_out += gone
+            if self._in_tail > self._tail_room:
+                over = self._in_tail - self._tail_room
+                self._tail[0] = self._tail[0][over:]
+                self._in_tail -= over
+                self.left_out += over
 
     @property
     def text(self) -> str:
@@ -159,8 +155,9 @@ class LabelsCalls(Protocol):
         ...
 
 
-_NAMED = 5
-"""So many failures are named in a summary; the results themselves tell all."""
+_MOST_NAMED = 5
+"""Failures named in a summary; the results themselves tell all."""
+_LONGEST_LABEL = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +174,30 @@ class BatchCall:
     needs: tuple[str, ...] = ()
     timeout: float | None = None
     what: str = ""
+
+    @property
+    def label(self) -> CallLabel:
+        """How a report speaks of it: one bounded line."""
+        arguments = self.arguments
+        if isinstance(self.tool, LabelsCalls):
+            label = self.tool.words(arguments)
+        else:
+            shown = json.dumps(arguments, ensure_ascii=False, default=repr) if arguments else ""
+            if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
+                shown = only
+            label = CallLabel(self.tool.name, f"{self.tool.name}: {shown}".rstrip(": "))
+        line = " ".join((self.what or label.what).split())
+        if len(line) > _LONGEST_LABEL:
+            line = f"{line[: _LONGEST_LABEL - 1]}…"
+        return replace(label, what=line)
+
+    @property
+    def may_run_twice(self) -> bool:
+        """Whether its tool promises that it changes nothing."""
+        try:
+            return self.tool.read_only(self.arguments)
+        except Exception:  # noqa: BLE001 -- a tool that cannot tell has promised nothing
+            return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,16 +227,13 @@ class CallResult:
     @property
     def for_model(self) -> str:
         """The result as a model should read it: what it answers, how it went, what it printed."""
-        return "\n".join(part for part in (self._headline, self.text.rstrip("\n")) if part)
-
-    @property
-    def _headline(self) -> str:
         notes = [self.error or "ok"]
         if self.ok and self.empty_noticed:
             notes.append(self.empty_noticed)
         elif self.ok and not self.text.strip() and not self.blocks:
             notes.append("it printed nothing")
-        return f"[{self.what}] {'; '.join(notes)}"
+        headline = f"[{self.what}] {'; '.join(notes)}"
+        return "\n".join(part for part in (headline, self.text.rstrip("\n")) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,10 +274,16 @@ class BatchReport:
 
     def _troubles(self) -> list[str]:
         troubles = []
-        if self.failed:
-            troubles.append(f"{len(self.failed)} failed: {_names(self.failed)}")
-        if self.skipped:
-            troubles.append(f"{len(self.skipped)} skipped: {_names(self.skipped)}")
+        for what, results in (("failed", self.failed), ("skipped", self.skipped)):
+            if not results:
+                continue
+            names = ", ".join(
+                (result.name or result.id) + (f" ({result.ended_by})" if result.ended_by else "")
+                for result in results[:_MOST_NAMED]
+            )
+            more = len(results) - _MOST_NAMED
+            names += f" and {more} more" if more > 0 else ""
+            troubles.append(f"{len(results)} {what}: {names}")
         return troubles
 
     def __getitem__(self, call_id: str) -> CallResult:
@@ -273,42 +297,6 @@ class BatchReport:
 
     def __len__(self) -> int:
         return len(self.results)
-
-
-def _names(results: tuple[CallResult, ...]) -> str:
-    named = [
-        f"{result.name or result.id} ({result.ended_by})"
-        if result.ended_by
-        else result.name or result.id
-        for result in results[:_NAMED]
-    ]
-    more = len(results) - _NAMED
-    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
-
-
-_LONGEST = 100
-
-
-def label_for(call: BatchCall) -> CallLabel:
-    """The words for a call."""
-    if isinstance(call.tool, LabelsCalls):
-        words = call.tool.words(call.arguments)
-    else:
-        words = CallLabel(
-            call.tool.name, f"{call.tool.name}: {_shown(call.arguments)}".rstrip(": ")
-        )
-    return replace(words, what=_cut(call.what or words.what))
-
-
-def _shown(arguments: JsonObject) -> str:
-    if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
-        return only
-    return json.dumps(arguments, ensure_ascii=False, default=repr) if arguments else ""
-
-
-def _cut(what: str) -> str:
-    line = " ".join(what.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
 class MissingTool:

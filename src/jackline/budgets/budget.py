@@ -112,20 +112,11 @@ class Budget:
         """The length of a rolling budget's window."""
         return None if self.window is None else seconds_of(self.window)
 
-    @property
-    def own_limits(self) -> Iterator[tuple[Unit, float]]:
-        """The limits on what one agent, flow or run uses itself."""
+    def limits(self, *, rolling: bool) -> Iterator[tuple[Unit, float]]:
+        """The limits on all runs within the window, or on one agent, flow or run itself."""
         for unit in Unit:
-            limit = getattr(self, unit)
-            if limit is not None and not (self.window is not None and unit in ROLLING):
-                yield unit, limit
-
-    @property
-    def rolling_limits(self) -> Iterator[tuple[Unit, float]]:
-        """The limits on what all runs together use within the window."""
-        for unit in ROLLING if self.window is not None else ():
-            limit = getattr(self, unit)
-            if limit is not None:
+            limit, rolls = getattr(self, unit), self.window is not None and unit in ROLLING
+            if limit is not None and rolls == rolling:
                 yield unit, limit
 
 
@@ -195,7 +186,7 @@ class Account:
         self.limits = [
             BudgetLimit(self, unit, amount, strict=budget.strict)
             for budget in budgets
-            for unit, amount in budget.own_limits
+            for unit, amount in budget.limits(rolling=False)
         ]
 
     @property
@@ -222,13 +213,15 @@ class Account:
 
     def begin_agent(self) -> BudgetLimit | None:
         """Count one more agent here and above; returns the limit that allows no more, if any."""
-        for account in self.chain():
-            for limit in account.limits:
-                if limit.unit is Unit.AGENTS and limit.is_used_up:
-                    return limit
+        for limit in self._all_limits():
+            if limit.unit is Unit.AGENTS and limit.is_used_up:
+                return limit
         for account in self.chain():
             account.used[Unit.AGENTS] += 1
         return None
+
+    def _all_limits(self) -> Iterator[BudgetLimit]:
+        return (limit for account in self.chain() for limit in account.limits)
 
     def recall(self, amount: Amount) -> None:
         """Count what an agent used in an earlier process.
@@ -242,29 +235,25 @@ class Account:
     @property
     def limits_seconds(self) -> bool:
         """Whether a budget here or above limits seconds."""
-        return any(
-            limit.unit is Unit.SECONDS for account in self.chain() for limit in account.limits
-        )
+        return any(limit.unit is Unit.SECONDS for limit in self._all_limits())
 
     def nearly_used(self) -> BudgetLimit | None:
         """A limit here or above that is nearly used for the first time; each limit once."""
-        for account in self.chain():
-            for limit in account.limits:
-                is_near = limit.amount and limit.used >= _NEARLY_USED * limit.amount
-                if is_near and not limit.is_reported:
-                    limit.is_reported = True
-                    return limit
+        for limit in self._all_limits():
+            is_near = limit.amount and limit.used >= _NEARLY_USED * limit.amount
+            if is_near and not limit.is_reported:
+                limit.is_reported = True
+                return limit
         return None
 
     def left(self) -> BudgetLeft:
         """The least that is left here and above."""
         least: dict[str, Any] = {}
-        for account in self.chain():
-            for limit in account.limits:
-                remaining = max(0.0, limit.amount - limit.used)
-                if limit.unit in (Unit.TOKENS, Unit.AGENTS, Unit.TURNS):
-                    remaining = int(remaining)
-                least[limit.unit] = min(remaining, least.get(limit.unit, remaining))
+        for limit in self._all_limits():
+            remaining = max(0.0, limit.amount - limit.used)
+            if limit.unit in (Unit.TOKENS, Unit.AGENTS, Unit.TURNS):
+                remaining = int(remaining)
+            least[limit.unit] = min(remaining, least.get(limit.unit, remaining))
         return BudgetLeft(**least)
 
 
@@ -276,7 +265,7 @@ class BudgetWindow:
         self.account = Account(f"The last {self.seconds / 3600:g} h")
         self.account.limits = [
             BudgetLimit(self.account, unit, amount, strict=budget.strict)
-            for unit, amount in budget.rolling_limits
+            for unit, amount in budget.limits(rolling=True)
         ]
         self._updated_at: float | None = None
         # What was used here, and when: the store has only the wall clock's time of it.

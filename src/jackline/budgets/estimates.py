@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 # Answers are rarely longer; before the first one it is better to expect too much.
 _SHARE_OF_MAX_TOKENS = 1 / 8
@@ -73,7 +72,9 @@ class Estimator:
         self, label: str, model: str, *, counted_input: int, max_tokens: int | None
     ) -> Estimate:
         """What a call will use; without `max_tokens` nothing is known in advance."""
-        kind = self._kinds.get((_family(label), model)) or self._kinds.get(("", model))
+        kind = self._kinds.get((_NUMBERS.sub("#", label) or "#", model)) or self._kinds.get(
+            ("", model)
+        )
         if kind is None:
             if max_tokens is None:
                 return Estimate(_UNKNOWN_CALL, 0)
@@ -98,7 +99,7 @@ class Estimator:
         """Learn what a call used whose input was counted before it was sent."""
         ratio, total = input_tokens / max(1, counted_input), input_tokens + output_tokens
         rate = None if dollars is None or not total else dollars / total
-        for name in ((_family(label), model), ("", model)):
+        for name in ((_NUMBERS.sub("#", label) or "#", model), ("", model)):
             kind = self._kinds.get(name)
             if kind is None:
                 if len(self._kinds) >= _MOST_KINDS:
@@ -111,8 +112,3 @@ class Estimator:
                 kind.dollars_per_token = _Mean(rate)
             elif rate is not None and kind.dollars_per_token is not None:
                 kind.dollars_per_token.add(rate)
-
-
-@lru_cache(maxsize=4096)
-def _family(label: str) -> str:
-    return _NUMBERS.sub("#", label) or "#"

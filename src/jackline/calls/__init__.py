@@ -8,7 +8,6 @@ from jackline.calls.call_manager import CallManager
 from jackline.calls.continuation import takes_prefill
 from jackline.calls.pending_call import PendingCall
 from jackline.calls.request import (
-    CallAnswer,
     CallCompletion,
     CallRefusal,
     CallRequest,
@@ -20,10 +19,8 @@ from jackline.calls.request import (
     VendorRejection,
 )
 from jackline.calls.stitch import Mode
-from jackline.calls.whole_answer import complete_call, gave_up
 
 __all__ = [
-    "CallAnswer",
     "CallCompletion",
     "CallManager",
     "CallRefusal",
@@ -36,7 +33,5 @@ __all__ = [
     "PendingCall",
     "Receiver",
     "VendorRejection",
-    "complete_call",
-    "gave_up",
     "takes_prefill",
 ]

@@ -15,63 +15,51 @@ import math
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
 
 from jackline.calls.pending_call import PendingCall
-from jackline.calls.request import Cap, VendorRejection
+from jackline.calls.request import CallRefusal, Cap, VendorRejection
 from jackline.events import Announce, LaneChanged
 from jackline.failures import Failure, Json
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, LaneController, saved_lane
 from jackline.lanes.breaker import FLOWING
+from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.states import LaneState
 
-T = TypeVar("T")
 
-
-class CapGate(Generic[T]):
+class CapGate:
     """Counts calls per key and keeps a line of those that have to wait."""
 
     def __init__(self) -> None:
         self._under_way: Counter[tuple[str, str]] = Counter()
         self._entered: set[int] = set()
-        self._line: dict[int, tuple[T, tuple[Cap, ...]]] = {}
+        self._line: dict[int, PendingCall] = {}
 
     def __len__(self) -> int:
         return len(self._line)
 
-    def enter(self, number: int, who: T, caps: tuple[Cap, ...]) -> bool:
-        """Whether the call may go on; if not, it stands in line."""
-        if self._fits(caps):
-            self._count(caps, 1)
-            self._entered.add(number)
-            return True
-        self._line[number] = (who, caps)
-        return False
-
-    def leave(self, number: int, caps: tuple[Cap, ...]) -> list[T]:
-        """A call is over: who may go on instead; nobody when it has left before."""
-        if self._line.pop(number, None) is not None or number not in self._entered:
-            return []
-        self._entered.discard(number)
-        self._count(caps, -1)
-        return list(self._admitted())
-
-    def stands_in_line(self, number: int) -> bool:
+    def __contains__(self, number: int) -> bool:
         """Whether the call waits for a cap."""
         return number in self._line
 
-    def _admitted(self) -> Iterable[T]:
-        for number, (who, caps) in list(self._line.items()):
-            if self._fits(caps):
-                del self._line[number]
-                self._count(caps, 1)
-                self._entered.add(number)
-                yield who
+    def enter(self, call: PendingCall) -> bool:
+        """Whether the call may go on; if not, it stands in line."""
+        caps = call.request.caps
+        if all(self._under_way[key] < limit for key, limit in caps):
+            self._count(caps, 1)
+            self._entered.add(call.number)
+            self._line.pop(call.number, None)
+            return True
+        self._line[call.number] = call
+        return False
 
-    def _fits(self, caps: tuple[Cap, ...]) -> bool:
-        return all(self._under_way[key] < limit for key, limit in caps)
+    def leave(self, call: PendingCall) -> list[PendingCall]:
+        """A call is over: who may go on instead; nobody when it has left before."""
+        if self._line.pop(call.number, None) is not None or call.number not in self._entered:
+            return []
+        self._entered.discard(call.number)
+        self._count(call.request.caps, -1)
+        return [each for each in list(self._line.values()) if self.enter(each)]
 
     def _count(self, caps: tuple[Cap, ...], step: int) -> None:
         for key, _ in caps:
@@ -80,7 +68,7 @@ class CapGate(Generic[T]):
                 del self._under_way[key]
 
 
-# Of one answer only: they would mislead whoever hears the wall's words later.
+# Of one answer only: they would mislead whoever gets the rejection later.
 _OF_ONE_ANSWER = (
     b"request-id",
     b"date",
@@ -89,30 +77,20 @@ _OF_ONE_ANSWER = (
     b"cf-ray",
     b"set-cookie",
 )
-# A vendor says it in some hundred bytes. Longer ones would be kept for each lane of an account, and
+# A vendor's takes some hundred bytes. Longer ones would be stored for each lane of an account, and
 # saved with each change of any lane.
 _LONGEST_WORDS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Hopeless:
-    """Why a call need not wait any longer."""
-
-    why: str
-    until: float | None = None
-    failure: Failure | None = None
-    rejection: VendorRejection | None = None
-
-
 class QuotaWalls:
-    """The last words at each lane's wall."""
+    """The vendor's last rejection at each lane's quota limit."""
 
     def __init__(self, controller: LaneController) -> None:
         self._controller = controller
         self._words: dict[LaneId, VendorRejection] = {}
 
     def remember(self, lane: LaneId, failure: Failure, rejection: VendorRejection | None) -> None:
-        """Keep what was said to one call, for the others that wait for the same account."""
+        """Save the rejection of one call, for the others that wait for the same account."""
         if rejection is None or rejection.status < 400 or len(rejection.body) > _LONGEST_WORDS:
             return
         lasting = [(n, v) for n, v in rejection.headers if n.lower() not in _OF_ONE_ANSWER]
@@ -124,82 +102,71 @@ class QuotaWalls:
             if each.id == lane or (each.id.account == account and each.cause is failure):
                 self._words[each.id] = words
 
-    def hopeless(self, call: PendingCall, names: Iterable[LaneId], now: float) -> Hopeless | None:
+    def refusal(self, call: PendingCall, names: Iterable[LaneId], now: float) -> CallRefusal | None:
         """Why waiting is hopeless for a call with these lanes left; None while it is not."""
+        last = call.story[-1].failure if call.story else None
         lanes = [self._controller.lanes[name] for name in names]
         waited = now - call.submitted
         if all(lane.state is LaneState.PARKED for lane in lanes):
             nearest = min(lanes, key=lambda lane: lane.reset_at or math.inf)
             left = math.inf if nearest.reset_at is None else nearest.reset_at - now
             limit = call.request.hold.quota
+            date, held = self._controller.date_of(nearest.reset_at), call.held_for
+            # A clock that is corrected little by little may have moved it by less than a second.
+            is_same = date is not None and held is not None and abs(held[0] - date) <= 1.0
             # An unknown reset is waited for as long as a known one may be away.
             if left >= 0 and (left if math.isfinite(left) else waited) <= limit:
-                self._held(call, nearest.reset_at)
+                if date is not None and nearest.reset_at is not None and not is_same:
+                    call.held_for = (date, nearest.reset_at)
                 return None
             if left >= 0:
-                if self._is_held(call, nearest.reset_at, now):
+                if is_same and held is not None and now <= held[1]:
                     return None
                 why = f"{nearest.label} is parked: its limit is used up"
                 words = self._words.get(nearest.id)
-                return Hopeless(why, nearest.reset_at, nearest.cause, words)
+                if words is None or (last is not None and reaction_to(last) is Reaction.PARK):
+                    # It has met the wall itself.
+                    words = call.rejection or words
+                return CallRefusal(why, nearest.cause or last, words, date, call.story)
             # The reset has passed and no probe was sent, as on a lane that is paused by hand.
             waited = min(waited, -left)
         if waited <= call.request.hold.other:
             return None
         waiting = self._controller.waiting(now, call.number)
         why = "it waited for too long" if waiting is None else waiting.why
-        return Hopeless(why, None if waiting is None else waiting.until)
-
-    def _held(self, call: PendingCall, reset_at: float | None) -> None:
-        date = self._controller.date_of(reset_at)
-        if date is not None and reset_at is not None and not _is_same(call.held_for, date):
-            call.held_for = (date, reset_at)
-
-    def _is_held(self, call: PendingCall, reset_at: float | None, now: float) -> bool:
-        date, held = self._controller.date_of(reset_at), call.held_for
-        if date is None or held is None:
-            return False
-        return _is_same(held, date) and now <= held[1]
+        until = None if waiting is None else self._controller.date_of(waiting.until)
+        return CallRefusal(why, last, call.rejection, until, call.story)
 
     # --- over a restart -----------------------------------------------------------------------
 
     def export(self) -> list[Json]:
-        """What to keep over a restart, as JSON."""
+        """What outlives a restart, as JSON."""
         lanes = self._controller.lanes
         return [
-            {**lane_id._asdict(), **_as_json(words)}
+            {
+                **lane_id._asdict(),
+                "status": words.status,
+                "headers": [[n.decode("latin-1"), v.decode("latin-1")] for n, v in words.headers],
+                "body": b64encode(words.body).decode(),
+            }
             for lane_id, words in self._words.items()
             if lane_id in lanes and lanes[lane_id].state is LaneState.PARKED
         ]
 
     def restore(self, memory: Json) -> None:
-        """Take back what was exported; anything odd in it is left out."""
+        """Restore what was exported; anything odd in it is left out."""
         for saved in memory if isinstance(memory, list) else ():
-            lane_id, words = saved_lane(saved), _from_json(saved)
-            if lane_id is not None and words is not None and lane_id in self._controller.lanes:
-                self._words[lane_id] = replace(words, lane=lane_id)
-
-
-def _is_same(held: tuple[float, float] | None, date: float) -> bool:
-    # A clock that is corrected little by little may have moved it by less than a second.
-    return held is not None and abs(held[0] - date) <= 1.0
-
-
-def _as_json(words: VendorRejection) -> dict[str, Json]:
-    headers: list[Json] = [[n.decode("latin-1"), v.decode("latin-1")] for n, v in words.headers]
-    return {"status": words.status, "headers": headers, "body": b64encode(words.body).decode()}
-
-
-def _from_json(saved: Json) -> VendorRejection | None:
-    match saved:
-        case {"status": int(status), "headers": list(pairs), "body": str(body)}:
-            headers = [
-                (str(pair[0]).encode("latin-1"), str(pair[1]).encode("latin-1"))
-                for pair in pairs
-                if isinstance(pair, list) and len(pair) == 2
-            ]
-            return VendorRejection(status, headers, b64decode(body))
-    return None
+            lane_id = saved_lane(saved)
+            match saved:
+                case {"status": int(status), "headers": list(pairs), "body": str(body)}:
+                    headers = [
+                        (str(pair[0]).encode("latin-1"), str(pair[1]).encode("latin-1"))
+                        for pair in pairs
+                        if isinstance(pair, list) and len(pair) == 2
+                    ]
+                    words = VendorRejection(status, headers, b64decode(body), lane_id)
+                    if lane_id is not None and lane_id in self._controller.lanes:
+                        self._words[lane_id] = words
 
 
 _ANY_CALL = Call(0, ())

@@ -1,6 +1,6 @@
 """Manage all calls of a process: queue, send, classify, retry or reroute, and deliver.
 
-Rules: (1) decisions of the controller are call out at once, in their order; (2) a caller that
+Rules: (1) decisions of the controller are carried out at once, in their order; (2) a caller that
 leaves frees its permit at once; (3) a retryable failure reaches the caller only if it has waited
 longer than it allows; (4) one timer for all calls, no task per call; (5) a client whose credential
 was refused is not served with ours; (6) waits are measured on the steady clock, reported as dates.
@@ -12,11 +12,12 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Iterable
+from math import inf
 from types import TracebackType
 from typing import Self
 
 from jackline.calls.admission import CapGate, LaneChanges, QuotaWalls
-from jackline.calls.continuation import prefill_of, prefilled
+from jackline.calls.continuation import prefilled
 from jackline.calls.pending_call import InFlightAttempt, PendingCall
 from jackline.calls.request import (
     CallRefusal,
@@ -33,8 +34,6 @@ from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.sentences import explain, name_of
 from jackline.lane_id import LaneId
 from jackline.lanes import (
-    Call,
-    CallUsage,
     LaneController,
     LaneDecision,
     LaneSettings,
@@ -42,7 +41,7 @@ from jackline.lanes import (
     Send,
 )
 from jackline.lanes.breaker import FLOWING
-from jackline.lanes.lane import OUTDATED_AFTER
+from jackline.lanes.lane import OUTDATED_AFTER, Lane
 from jackline.lanes.rate_limits import has_windows, parse_windows
 from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.upstream.interface import Upstream, UpstreamRequest
@@ -83,7 +82,7 @@ class CallManager:
         self._numbers = itertools.count(1)
         self._calls: dict[int, PendingCall] = {}
         self._attempts: dict[int, InFlightAttempt] = {}
-        self._gate: CapGate[PendingCall] = CapGate()
+        self._gate = CapGate()
         self._waker: asyncio.Task[None] | None = None
         self._wake_at: float | None = None
         self._clock_watch = ClockWatch(clock)
@@ -116,8 +115,8 @@ class CallManager:
         self._calls[call.number] = call
         try:
             if call.unproven:
-                _withhold_own_key_lanes(call)
-            if not request.caps or self._gate.enter(call.number, call, request.caps):
+                call.withhold_own_key_lanes()
+            if not request.caps or self._gate.enter(call):
                 self._line_up(call, now)
         except BaseException:
             # Nothing of it may stay: not its permit, not its place, not its share of a cap.
@@ -147,7 +146,7 @@ class CallManager:
 
     def waiting(self, call: PendingCall) -> LaneWait | None:
         """Why a call waits, and until which date; None when it is in flight or over."""
-        if self._gate.stands_in_line(call.number):
+        if call.number in self._gate:
             named = ", ".join(f"{kind} {name}" for (kind, name), _ in call.request.caps)
             return LaneWait(f"as many calls as you allow are under way for {named}")
         wait = self.controller.waiting(self._clock.steady(), call.number)
@@ -195,24 +194,8 @@ class CallManager:
     # --- carrying out decisions -----------------------------------------------------------------
 
     def _line_up(self, call: PendingCall, now: float) -> None:
-        request = call.request
-        entry = Call(
-            call.number,
-            call.lanes,
-            request.remaining,
-            request.input_tokens,
-            request.max_tokens,
-            request.stream,
-            request.since,
-            request.leaves_at,
-            request.hurries_at,
-            request.conversation,
-            request.prefix,
-            request.prefix_tokens,
-            request.begins,
-            request.cache_ttl,
-            request.login,
-        )
+        entry = call.request.call
+        entry.id, entry.lanes = call.number, call.lanes
         self._obey(self.controller.submit(now, entry))
         if call.attempt is None and not call.over:
             self.follow_clock()
@@ -227,18 +210,10 @@ class CallManager:
             self._widen(call, now)
         if call.in_flight:
             return
-        hopeless = self.walls.hopeless(call, self.lanes_of(call), now)
-        if hopeless is None:
-            return
-        self._forget(call)
-        last = call.story[-1].failure if call.story else None
-        met_it_itself = last is not None and reaction_to(last) is Reaction.PARK
-        own_words = call.rejection if met_it_itself or hopeless.rejection is None else None
-        rejection = own_words or hopeless.rejection
-        failure = hopeless.failure or last
-        until = self.controller.date_of(hopeless.until)
-        refusal = CallRefusal(hopeless.why, failure, rejection, until, call.story)
-        call.refuse(refusal)
+        refusal = self.walls.refusal(call, self.lanes_of(call), now)
+        if refusal is not None:
+            self._forget(call)
+            call.refuse(refusal)
 
     def _widen(self, call: PendingCall, now: float) -> None:
         """Let a call take its last resorts, once none of its lanes takes calls, or all lose it."""
@@ -250,23 +225,19 @@ class CallManager:
         call.last_resorts = ()
         self._send_to(call, lanes, now)
 
-    def _any_open(self, names: tuple[LaneId, ...]) -> bool:
-        """Whether one of them takes calls, and nobody has paused it by hand."""
-        lanes = [self.controller.lanes[name] for name in names]
-        return any(lane.state in FLOWING and not lane.paused for lane in lanes)
-
     def _may_have_withheld(self, call: PendingCall, now: float) -> bool:
         """Whether what was withheld is open now: its client's own upstreams are down for others.
 
         What this client has met there is the reason to ask, and never the evidence.
         """
-        names = self.lanes_of(call)
-        if call.withheld is None or (not call.story and self._any_open(names)):
+        if call.withheld is None:
             return False
-        lanes, outages = self.controller.lanes, self.outages
-        if outages is None:
-            return all(lanes[name].paused for name in names)
-        return all(lanes[name].paused or outages.is_down(name, now) for name in names)
+        lanes, outages = [self.controller.lanes[name] for name in self.lanes_of(call)], self.outages
+        if not call.story and any(lane.state in FLOWING and not lane.paused for lane in lanes):
+            return False
+        return all(
+            lane.paused or (outages is not None and outages.is_down(lane.id, now)) for lane in lanes
+        )
 
     def _give_withheld(self, call: PendingCall, now: float) -> None:
         """The client's own upstream is down, or knows it: lanes with a key of ours are open."""
@@ -289,10 +260,10 @@ class CallManager:
             return
         call.lanes, call.last_resorts, call.own_key = lanes, last, own_key
         if call.rejected_on is not None or call.doubted_on is not None:
-            _close_own_key_lanes(call)
+            call.close_own_key_lanes()
         elif call.withheld is not None or (unproven and not call.unproven):
             call.unproven = True
-            _withhold_own_key_lanes(call)
+            call.withhold_own_key_lanes()
         now = self._clock.steady()
         self._send_to(call, call.lanes, now)
         # What is left to it may be hopeless.
@@ -314,12 +285,12 @@ class CallManager:
         self.review()
 
     def probe_lane(self, name: LaneId) -> None:
-        """Somebody wants to know at once whether a lane still stands before its wall."""
+        """Send a call on a parked lane at once, to find out whether its limit is still used up."""
         self._obey(self.controller.probe(self._clock.steady(), name))
 
-    def limit_lane(self, given: LaneSettings) -> None:
-        """Somebody says something else of a lane's limits."""
-        self._obey(self.controller.limit_lane(self._clock.steady(), given))
+    def limit_lane(self, settings: LaneSettings) -> None:
+        """The configured or reported limits of a lane have changed."""
+        self._obey(self.controller.limit_lane(self._clock.steady(), settings))
 
     def close_idle_lanes(self, now: float, most: int) -> None:
         """Forget lanes that nobody uses and that know nothing that counts.
@@ -327,15 +298,8 @@ class CallManager:
         Those that were not used for long go; of the others those that were used longest ago, until
         there are no more than `most`.
         """
-        lanes = self.controller.lanes
-        used = self._lanes_in_use()
-        idle = [lane for lane in lanes.values() if lane.may_be_forgotten(now)]
-        idle.sort(key=lambda lane: lane.used_at)
-        for lane in idle:
-            if len(lanes) <= most and now - lane.used_at < OUTDATED_AFTER:
-                break
-            if lane.id not in used:
-                self.controller.close_lane(lane.id)
+        idle = [e for e in self.controller.lanes.values() if e.may_be_forgotten(now)]
+        self._close_lanes(idle, most, older_than=now - OUTDATED_AFTER)
 
     def close_unproven_lanes(self, now: float, most: int) -> None:
         """Forget shut lanes that nobody was ever answered on, until there are no more than `most`.
@@ -343,21 +307,18 @@ class CallManager:
         Whoever invents accounts leaves such lanes behind, and they would keep others out until
         their resets. Those that were used longest ago go first.
         """
-        lanes = self.controller.lanes
-        used = self._lanes_in_use()
-        unproven = [lane for lane in lanes.values() if lane.is_unproven(now)]
-        unproven.sort(key=lambda lane: lane.used_at)
-        for lane in unproven:
-            if len(lanes) <= most:
-                break
-            if lane.id not in used:
-                self.controller.close_lane(lane.id)
+        self._close_lanes([e for e in self.controller.lanes.values() if e.is_unproven(now)], most)
 
-    def _lanes_in_use(self) -> set[LaneId]:
+    def _close_lanes(self, lanes: list[Lane], most: int, older_than: float = -inf) -> None:
+        """Close those that are not in use, the longest unused first: the old, and all too many."""
         used = self.controller.lanes_in_use()
         for call in self._calls.values():
             used.update(call.lanes, call.last_resorts, *(call.withheld or ()))
-        return used
+        for lane in sorted(lanes, key=lambda lane: lane.used_at):
+            if len(self.controller.lanes) <= most and lane.used_at > older_than:
+                break
+            if lane.id not in used:
+                self.controller.close_lane(lane.id)
 
     def _forget(self, call: PendingCall) -> None:
         """Drop a call, whatever state it is in."""
@@ -386,11 +347,11 @@ class CallManager:
 
     def _free(self, call: PendingCall) -> None:
         if call.request.caps:
-            for admitted in self._gate.leave(call.number, call.request.caps):
+            for admitted in self._gate.leave(call):
                 try:
                     self._line_up(admitted, self._clock.steady())
                 except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-                    self._crash(admitted, error)
+                    self.crashed(admitted, error)
 
     def _obey(self, decision: LaneDecision) -> None:
         for abort in decision.aborts:
@@ -398,11 +359,14 @@ class CallManager:
             if attempt is None:
                 continue
             try:
-                self._gone_silent(attempt, abort.why)
+                # The controller has put the call back in line already.
+                self._report_attempt(attempt, None, abort.why)
+                if not attempt.call.in_flight:
+                    self._go_on_after_silence(attempt)
             except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-                self._crash(attempt.call, error)
-        for hang_up in decision.hang_ups:
-            attempt = self._hang_up(hang_up.permit)
+                self.crashed(attempt.call, error)
+        for permit in decision.hang_ups:
+            attempt = self._hang_up(permit)
             if attempt is not None:
                 self._report_attempt(attempt, None, _OVERTAKEN, sub="overtaken")
         for refusal in decision.refusals:
@@ -437,16 +401,15 @@ class CallManager:
         try:
             attempt.handle = self._upstream.start(message, send.lane, attempt)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self.crashed(attempt, error)
+            self.crashed(call, error)
             return
         if call.paused:
             attempt.handle.pause()
 
     def _hang_up(self, permit: int) -> InFlightAttempt | None:
-        attempt = self._attempts.pop(permit, None)
+        attempt = self._attempts.get(permit)
         if attempt is not None:
-            attempt.drop()
-            attempt.call.attempt_ended(attempt)
+            self._close(attempt)
         return attempt
 
     def _set_timer(self, wake_at: float) -> None:
@@ -502,14 +465,7 @@ class CallManager:
         call = attempt.call
         self._close(attempt)
         self._calls.pop(call.number, None)
-        used = call.end(attempt.lane, shortened=False)
-        usage = CallUsage(
-            used.input,
-            used.output,
-            used.cache_read,
-            used.cache_creation,
-            used.cache_creation_1h,
-        )
+        usage = call.end(attempt.lane, shortened=False)
         self.reports += 1
         now = self._clock.steady()
         self._obey(self.controller.finished(now, attempt.permit, usage, attempt.lowered))
@@ -528,7 +484,7 @@ class CallManager:
         self, attempt: InFlightAttempt, failure: Failure, rejection: VendorRejection | None = None
     ) -> None:
         """The attempt has failed: mend, wait again, or end."""
-        # The vendor may have given a date, which was read by the wall clock of this moment.
+        # The vendor may have named a date, which was parsed by the wall clock of this moment.
         self.follow_clock()
         self.reports += 1
         call = attempt.call
@@ -537,14 +493,26 @@ class CallManager:
             call.rejection = rejection
         self._report_attempt(attempt, failure, name_of(failure))
         now = self._clock.steady()
-        may_use_our_key = self._judge_client(attempt, failure)
-        self._drop_unwarranted(call, failure, now)
-        tokens = _tokens_of(attempt)
-        lost = rejection is None and _is_paid(attempt, tokens)
+        may_use_our_key = self._opens_withheld(attempt, failure)
+        other = call.attempt
+        if other is not None and call.rejected_on is not None and other.lane in call.own_key:
+            # Who was refused with a credential of its own is not served with ours elsewhere.
+            self._hang_up(other.permit)
+            self._obey(self.controller.failed(now, other.permit, failure))
+        tokens, lost = 0, False
+        if attempt.status is not None and 200 <= attempt.status < 300:
+            says_error = False
+            if call.request.call.stream:
+                used = attempt.stitch.usage
+                tokens = used.input + used.output + used.cache_read + used.cache_creation
+                says_error = attempt.stitch.error_event is not None
+            # An error that the vendor reports before the model has spoken costs nothing; some
+            # vendors count tokens only at the end.
+            lost = rejection is None and bool(tokens or attempt.begun or not says_error)
         repair, mended = None, True
         if not call.in_flight:
             # Else the other attempt goes on, from its own beginning.
-            repair = call.stitch.broke() if call.request.stream else None
+            repair = call.stitch.broke() if call.request.call.stream else None
             mended = self._mend(call, repair)
         last_resorts = call.last_resorts
         if (
@@ -575,65 +543,56 @@ class CallManager:
             # What is left to it may be hopeless, though no lane has changed.
             self._review(call, now)
 
-    def _judge_client(self, attempt: InFlightAttempt, failure: Failure) -> bool:
+    def _opens_withheld(self, attempt: InFlightAttempt, failure: Failure) -> bool:
         """Whether this answer opens what was withheld: not if the client's credential was refused.
 
         Nor if a vendor that works has not accepted a client whom nobody knows: whatever such a
         client does to be answered so, it is not served with our key for it.
         """
-        call, lane = attempt.call, attempt.lane
+        call, lane, status = attempt.call, attempt.lane, attempt.status
         if lane in call.own_key:
             return False
-        if _is_credential_rejected(attempt, failure):
+        # Whatever else the answer says: a border that answers for the vendor has not let the client
+        # in either, and an error inside a stream has no status of its own.
+        if status in _REJECTING or failure.kind is Kind.AUTH:
             call.rejected_on = lane
             call.withheld = None
             if call.own_key:
-                _close_own_key_lanes(call)
+                call.close_own_key_lanes()
                 self.controller.close_to(call.number, call.own_key)
-        elif _is_upstream_down(attempt):
+        # An answer that begins well and breaks off is one that the client was let in for.
+        elif status is None or status >= 500 or status < 300:
             now = self._clock.steady()
-            if self.outages is not None and _shows_outage(attempt):
+            # Silence and breaks show no outage: they may come of this process, which stood still,
+            # or of what this machine lacks.
+            if self.outages is not None and status is not None and status >= 500:
                 self.outages.failed(call.request, lane, now)
             return self._may_have_withheld(call, now)
         elif call.withheld is not None:
-            if _is_account_known(attempt, failure):
+            # Only with these: a vendor may repeat a client's words in an error of another status.
+            if status in _SPENT and failure.kind in (Kind.ACCOUNT_QUOTA, Kind.BILLING):
                 call.accepted_on = lane
                 return True
             call.doubted_on = lane
             call.withheld = None
         return False
 
-    def _drop_unwarranted(self, call: PendingCall, failure: Failure, now: float) -> None:
-        """Who was refused with a credential of its own is not served with ours on another lane."""
-        other = call.attempt
-        if other is not None and call.rejected_on is not None and other.lane in call.own_key:
-            self._hang_up(other.permit)
-            self._obey(self.controller.failed(now, other.permit, failure))
-
-    def crashed(self, attempt: InFlightAttempt, error: Exception) -> None:
+    def crashed(self, call: PendingCall, error: Exception) -> None:
         """Our own code has failed: this call ends, the others go on."""
-        self._crash(attempt.call, error)
-
-    def _crash(self, call: PendingCall, error: Exception) -> None:
         _log.error("a bug in Jackline while carrying a call", exc_info=error)
         self._drop_after_bug(call)
         why = f"a bug in Jackline: {type(error).__name__}"
         self._refuse(call, CallRefusal(why, None, None, None, call.story))
 
     def _refuse(self, call: PendingCall, refusal: CallRefusal) -> None:
-        """Tell the receiver; whatever it does with that, the decisions about others are obeyed."""
+        """Report it to the receiver; whatever that does, the decisions about others are obeyed."""
         try:
             call.refuse(refusal)
         except Exception:  # noqa: BLE001 -- the border of one call: siblings go on
             _log.exception("a bug in Jackline while refusing a call")
 
-    def _gone_silent(self, attempt: InFlightAttempt, why: str) -> None:
-        """The controller gave the attempt up; it has put the call back in line already."""
-        call = attempt.call
-        self._report_attempt(attempt, None, why)
-        if call.in_flight:
-            return
-        now = self._clock.steady()
+    def _go_on_after_silence(self, attempt: InFlightAttempt) -> None:
+        call, now = attempt.call, self._clock.steady()
         if self._may_have_withheld(call, now):
             self._give_withheld(call, now)
         if call.stitch.complete:
@@ -642,7 +601,7 @@ class CallManager:
             self._obey(self.controller.aborted(self._clock.steady(), call.number))
             self._free(call)
             return
-        repair = call.stitch.broke() if call.request.stream else None
+        repair = call.stitch.broke() if call.request.call.stream else None
         if not self._mend(call, repair):
             self._settle(attempt, repair, None)
 
@@ -658,7 +617,7 @@ class CallManager:
             call.request.message = UpstreamRequest(
                 message.method, message.target, message.headers, body
             )
-            call.stitch.continue_with(prefill_of(repair.text))
+            call.stitch.continue_with(repair.text.rstrip())
         return True
 
     def _settle(
@@ -712,56 +671,3 @@ class CallManager:
         resets = None if failure is None or failure.resets_at is None else failure.resets_at
         retry_at = None if resets is None else resets.timestamp()
         return CallRefusal(why, failure, call.rejection, retry_at, call.story)
-
-
-def _is_credential_rejected(attempt: InFlightAttempt, failure: Failure) -> bool:
-    # Whatever else the answer says: a border that answers for the vendor has not let the client in
-    # either, and an error inside a stream has no status of its own.
-    return attempt.status in _REJECTING or failure.kind is Kind.AUTH
-
-
-def _has_begun(attempt: InFlightAttempt) -> bool:
-    return attempt.status is not None and 200 <= attempt.status < 300
-
-
-def _is_paid(attempt: InFlightAttempt, tokens: int) -> bool:
-    # An error that the vendor reports before the model has spoken costs nothing; some vendors
-    # count tokens only at the end.
-    says_error = attempt.call.request.stream and attempt.stitch.error_event is not None
-    return _has_begun(attempt) and bool(tokens or attempt.begun or not says_error)
-
-
-def _tokens_of(attempt: InFlightAttempt) -> int:
-    """What the vendor has counted for an attempt so far."""
-    if not (attempt.call.request.stream and _has_begun(attempt)):
-        return 0
-    used = attempt.stitch.usage
-    return used.input + used.output + used.cache_read + used.cache_creation
-
-
-def _is_account_known(attempt: InFlightAttempt, failure: Failure) -> bool:
-    # Only with these: a vendor may repeat a client's words in an error of another status.
-    return attempt.status in _SPENT and failure.kind in (Kind.ACCOUNT_QUOTA, Kind.BILLING)
-
-
-def _is_upstream_down(attempt: InFlightAttempt) -> bool:
-    # An answer that begins well and breaks off is one that the client was let in for.
-    status = attempt.status
-    return status is None or status >= 500 or status < 300
-
-
-def _shows_outage(attempt: InFlightAttempt) -> bool:
-    # Silence and breaks do not: they may come of this process, which stood still, or of what this
-    # machine lacks.
-    return attempt.status is not None and attempt.status >= 500
-
-
-def _withhold_own_key_lanes(call: PendingCall) -> None:
-    call.withheld = call.lanes, call.last_resorts
-    _close_own_key_lanes(call)
-
-
-def _close_own_key_lanes(call: PendingCall) -> None:
-    closed = call.own_key
-    call.lanes = tuple(name for name in call.lanes if name not in closed)
-    call.last_resorts = tuple(name for name in call.last_resorts if name not in closed)

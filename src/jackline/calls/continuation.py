@@ -25,7 +25,7 @@ from jackline.dialects.anthropic_stream import (
     MESSAGE_DELTA,
     MESSAGE_START,
 )
-from jackline.dialects.json_bounds import last_items
+from jackline.dialects.json_bounds import UNREADABLE, last_items
 from jackline.dialects.sse import EventSplitter, data_of, event_of
 
 LONGEST_PREFILL = 1024 * 1024
@@ -35,19 +35,18 @@ class _Piece(msgspec.Struct):
     text: str = ""
 
 
-class _Said(msgspec.Struct):
+class _TextEvent(msgspec.Struct):
     delta: _Piece = msgspec.field(default_factory=_Piece)
     content_block: _Piece = msgspec.field(default_factory=_Piece)
 
 
-UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
-_said = msgspec.json.Decoder(_Said)
+_text_event = msgspec.json.Decoder(_TextEvent)
 
 
 def words_in(event: bytes) -> str:
     """The text that an event of a text block carries; raises one of UNREADABLE."""
-    said = _said.decode(data_of(event))
-    return said.delta.text + said.content_block.text
+    found = _text_event.decode(data_of(event))
+    return found.delta.text + found.content_block.text
 
 
 class ClientView:
@@ -80,8 +79,13 @@ class ClientView:
     def saw(self, name: bytes, event: bytes, block_type: str) -> None:
         """Take note of an event that goes out, or of deltas that go out together."""
         if name == BLOCK_DELTA:
-            if self.listening:
-                self._heard_all(event)
+            if self.listening and event.count(b"\n") == 3:
+                self._note_text(event)
+            elif self.listening:
+                splitter = EventSplitter()
+                for each in [*splitter.feed(event), splitter.rest]:
+                    if each and self.listening:
+                        self._note_text(each)
         elif name == BLOCK_START:
             self.blocks += 1
             self.open_type = block_type
@@ -89,23 +93,19 @@ class ClientView:
             self._only_text = self._only_text and block_type == "text"
             self.listening = block_type == "text"
             if self.listening and self._text is not None:
-                self._heard(event)
+                self._note_text(event)
         elif name == BLOCK_STOP:
-            self._block_ended()
+            kind = self.open_type or ""
+            self.open_type = None
+            self.listening = False
+            if kind.endswith(("tool_use", "tool_result")):
+                self.tool_started = self.tool_started or kind == "tool_use"
+                self._server_tool_waits = kind.endswith("tool_use") and kind != "tool_use"
         elif name == MESSAGE_START:
             self.started = True
 
-    def _heard_all(self, deltas: bytes) -> None:
-        if deltas.count(b"\n") == 3:
-            self._heard(deltas)
-            return
-        splitter = EventSplitter()
-        for event in [*splitter.feed(deltas), splitter.rest]:
-            if event and self.listening:
-                self._heard(event)
-
-    def _heard(self, event: bytes) -> None:
-        """Keep the words of a text block as long as they may be needed."""
+    def _note_text(self, event: bytes) -> None:
+        """Store the words of a text block as long as they may be needed."""
         try:
             words = words_in(event)
         except UNREADABLE:
@@ -119,21 +119,9 @@ class ClientView:
         else:
             self.listening = not self._words
 
-    def _block_ended(self) -> None:
-        kind = self.open_type or ""
-        self.open_type = None
-        self.listening = False
-        if kind == "tool_use":
-            self.tool_started = True
-            self._server_tool_waits = False
-        elif kind.endswith("tool_use"):
-            self._server_tool_waits = True
-        elif kind.endswith("tool_result"):
-            self._server_tool_waits = False
-
     @property
     def text(self) -> str | None:
-        """All words given so far, when nothing but text was given and some of it can be seen."""
+        """All text delivered so far, if nothing else was delivered and some of it is visible."""
         if self._text is None or not self._only_text:
             return None
         text = self._text.getvalue()
@@ -169,13 +157,13 @@ class StreamItem(NamedTuple):
 
 
 class Renumbering:
-    """Changes the events of one attempt; `given` blocks are there, the last perhaps still open."""
+    """Changes the events of one attempt; `delivered` blocks exist, the last perhaps still open."""
 
     __slots__ = ("_open", "_shift", "_tail", "_tail_at")
 
-    def __init__(self, given: int, *, text_open: bool, tail: str) -> None:
-        self._open: int | None = given - 1 if text_open else None
-        self._shift = given
+    def __init__(self, delivered: int, *, text_open: bool, tail: str) -> None:
+        self._open: int | None = delivered - 1 if text_open else None
+        self._shift = delivered
         # White space that the client has and the model may say again, and how much it has said.
         self._tail = tail
         self._tail_at = 0
@@ -187,22 +175,29 @@ class Renumbering:
             return []
         if name == BLOCK_START:
             if self._open is not None and block_type == "text":
-                return self._join(event)
+                # The first text goes on in the open block, so that its start is left out.
+                index, self._open = self._open, None
+                self._shift -= 1
+                unsent = self._not_yet_sent(words_in(event))
+                delta = _text_delta(index, unsent)
+                return [StreamItem(BLOCK_DELTA, delta, "text")] if unsent else []
             return [*self._close(), StreamItem(name, self._numbered(name, event), block_type)]
         if name == BLOCK_DELTA:
-            return self._delta(item)
+            numbered = self._numbered(name, event)
+            words = words_in(event) if self._tail else ""
+            if words:
+                unsent = self._not_yet_sent(words)
+                if not unsent:
+                    return []
+                if unsent != words:
+                    index = int(bytes(_event_fields.decode(data_of(numbered))["index"]))
+                    numbered = _text_delta(index, unsent)
+            return [StreamItem(name, numbered, block_type)]
         if name == BLOCK_STOP:
             return [StreamItem(name, self._numbered(name, event), block_type)]
         if name == MESSAGE_DELTA:
             return [*self._close(), item]
         return [item]
-
-    def _join(self, event: bytes) -> list[StreamItem]:
-        """The first text goes on in the open block, so that its start is left out."""
-        index, self._open = self._open, None
-        self._shift -= 1
-        words = self._untold(words_in(event))
-        return [StreamItem(BLOCK_DELTA, _text_delta(index or 0, words), "text")] if words else []
 
     def _close(self) -> list[StreamItem]:
         """Anything but text ends the block that was left open."""
@@ -212,19 +207,7 @@ class Renumbering:
         self._tail = ""
         return [StreamItem(BLOCK_STOP, block_stop(index), "text")]
 
-    def _delta(self, item: StreamItem) -> list[StreamItem]:
-        numbered = self._numbered(item.name, item.event)
-        words = words_in(item.event) if self._tail else ""
-        if words:
-            untold = self._untold(words)
-            if not untold:
-                return []
-            if untold != words:
-                index = int(bytes(_event_fields.decode(data_of(numbered))["index"]))
-                numbered = _text_delta(index, untold)
-        return [StreamItem(item.name, numbered, item.block_type)]
-
-    def _untold(self, words: str) -> str:
+    def _not_yet_sent(self, words: str) -> str:
         """The words without the white space that the client has already."""
         tail, at, same = self._tail, self._tail_at, 0
         most = min(len(words), len(tail) - at)
@@ -264,7 +247,7 @@ class _Message(msgspec.Struct):
     role: str
 
 
-class _Asked(msgspec.Struct):
+class _RequestFields(msgspec.Struct):
     model: str
     messages: msgspec.Raw
     thinking: _Kind | None = None
@@ -273,7 +256,7 @@ class _Asked(msgspec.Struct):
     output_config: _OutputConfig | None = None
 
 
-_asked = msgspec.json.Decoder(_Asked)
+_request_fields = msgspec.json.Decoder(_RequestFields)
 _message = msgspec.json.Decoder(_Message)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -288,38 +271,31 @@ def prefilled(body: bytes | bytearray, text: str) -> bytes | None:
     """The request with `text` as the beginning of the answer; None when that is not allowed.
 
     The vendor takes no beginning that ends in white space, so that it is cut off; whoever joins the
-    halves has to know: the words that were sent are `prefill_of(text)`.
+    halves has to know: the words that were sent are `text.rstrip()`.
     """
-    words = prefill_of(text)
+    words = text.rstrip()
     try:
-        asked = _asked.decode(body)
-        if not words or not _allowed(asked):
+        asked = _request_fields.decode(body)
+        config = asked.output_config
+        if not (
+            words
+            and takes_prefill(asked.model)
+            and (asked.thinking is None or asked.thinking.type == "disabled")
+            and (asked.tool_choice is None or asked.tool_choice.type in ("auto", "none"))
+            and _absent(asked.output_format)
+            and (config is None or _absent(config.format))
+        ):
             return None
         said = bytes(asked.messages).rstrip()
         last = next(last_items(said), None)
         if last is None or _message.decode(last).role != "user":
             return None
         fields = _fields.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except UNREADABLE:
         return None
     answer = msgspec.json.encode({"role": "assistant", "content": words})
     fields["messages"] = msgspec.Raw(b"%b,%b]" % (said[:-1], answer))
     return msgspec.json.encode(fields)
-
-
-def prefill_of(text: str) -> str:
-    """The words that `prefilled` sends for a text."""
-    return text.rstrip()
-
-
-def _allowed(asked: _Asked) -> bool:
-    return (
-        takes_prefill(asked.model)
-        and (asked.thinking is None or asked.thinking.type == "disabled")
-        and (asked.tool_choice is None or asked.tool_choice.type in ("auto", "none"))
-        and _absent(asked.output_format)
-        and (asked.output_config is None or _absent(asked.output_config.format))
-    )
 
 
 def _absent(value: msgspec.Raw | None) -> bool:

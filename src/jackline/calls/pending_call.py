@@ -83,12 +83,13 @@ class PendingCall:
         # not wait for the collector.
         self.receiver: Receiver | None = receiver
         # What it is submitted with; from then on the controller has its lanes.
-        self.lanes = request.lanes
+        self.lanes = request.call.lanes
         self.last_resorts = request.last_resorts
         self.own_key = request.own_key
         self.unproven = request.unproven
-        self.submitted = now if request.since is None else min(now, request.since)
-        self.stitch = _stitch(request) if request.stream else _NO_STREAM
+        since = request.call.since
+        self.submitted = now if since is None else min(now, since)
+        self.stitch = _stitch(request) if request.call.stream else _NO_STREAM
         self.story: list[FailedAttempt] = []
         # How many attempts were begun.
         self.tries = 0
@@ -122,13 +123,20 @@ class PendingCall:
             self.beside = None
         elif attempt is self.attempt:
             self.attempt, self.beside = self.beside, None
-            if self.attempt is not None and self.request.stream:
+            if self.attempt is not None and self.request.call.stream:
                 self.attempt.stitch.waste(self.stitch.cost)
                 self.stitch = self.attempt.stitch
 
-    def stitch_beside(self) -> AnthropicStitch | OpenAiStitch:
-        """What makes the answer of a second attempt, as long as nothing of the first is out."""
-        return _stitch(self.request) if self.request.stream else _NO_STREAM
+    def withhold_own_key_lanes(self) -> None:
+        """Close the lanes with a key of ours until it is known that the client may use them."""
+        self.withheld = self.lanes, self.last_resorts
+        self.close_own_key_lanes()
+
+    def close_own_key_lanes(self) -> None:
+        """The client may not use lanes with a key of ours."""
+        closed = self.own_key
+        self.lanes = tuple(name for name in self.lanes if name not in closed)
+        self.last_resorts = tuple(name for name in self.last_resorts if name not in closed)
 
     @property
     def in_flight(self) -> bool:
@@ -142,8 +150,8 @@ class PendingCall:
 
     @property
     def is_model_answer(self) -> bool:
-        """Whether what its client was given was read as an answer of a model."""
-        return self.has_read_answer or (self.request.stream and self.stitch.delivered)
+        """Whether what its client got was parsed as an answer of a model."""
+        return self.has_read_answer or (self.request.call.stream and self.stitch.delivered)
 
     def deliver(self, status: int, headers: Headers, lane: LaneId, data: bytes) -> None:
         """Pass bytes of the answer on."""
@@ -195,38 +203,26 @@ class _Plain(dict[bytes, str]):
 _plain = _Plain()
 
 
-class AttemptObserver(Protocol):
-    """Receives the results of attempts; the call manager."""
+class _Observer(Protocol):
+    """Receives the results of attempts; the call manager, which explains each."""
 
-    def accepted(self, attempt: InFlightAttempt) -> None:
-        """The vendor has taken the call, and more will come."""
-        ...
+    def accepted(self, attempt: InFlightAttempt) -> None: ...
 
-    def alive(self, attempt: InFlightAttempt) -> None:
-        """Bytes came."""
-        ...
+    def alive(self, attempt: InFlightAttempt) -> None: ...
 
-    def answered(self, attempt: InFlightAttempt) -> None:
-        """The answer is whole and passed on."""
-        ...
+    def answered(self, attempt: InFlightAttempt) -> None: ...
 
-    def judge(self, seen: Observation) -> Failure:
-        """What went wrong."""
-        ...
+    def judge(self, seen: Observation) -> Failure: ...
 
     def failed(
         self, attempt: InFlightAttempt, failure: Failure, rejection: VendorRejection | None = None
-    ) -> None:
-        """The attempt has failed."""
-        ...
+    ) -> None: ...
 
-    def crashed(self, attempt: InFlightAttempt, error: Exception) -> None:
-        """Our own code has failed while listening."""
-        ...
+    def crashed(self, call: PendingCall, error: Exception) -> None: ...
 
 
 class InFlightAttempt:
-    """One attempt of one call; an `Ear` for the upstream."""
+    """One attempt of one call; the upstream's `ResponseHandler`."""
 
     __slots__ = (
         "_body",
@@ -248,7 +244,7 @@ class InFlightAttempt:
 
     def __init__(
         self,
-        observer: AttemptObserver,
+        observer: _Observer,
         call: PendingCall,
         permit: int,
         lane: LaneId,
@@ -260,7 +256,8 @@ class InFlightAttempt:
         self.lane = lane
         self.began_at = began_at
         # A second attempt, beside one that is silent, makes an answer of its own.
-        self.stitch = call.stitch if call.attempt is None else call.stitch_beside()
+        is_first = call.attempt is None or not call.request.call.stream
+        self.stitch = call.stitch if is_first else _stitch(call.request)
         self.handle: UpstreamAttempt | None = None
         self.over = False
         self._status = 0
@@ -277,34 +274,35 @@ class InFlightAttempt:
     @property
     def request_id(self) -> str | None:
         """The vendor's own name for this attempt, once it has spoken."""
-        given = self.lowered.get("request-id")
-        return None if given is None else cut_name(given)
+        name = self.lowered.get("request-id")
+        return None if name is None else cut_name(name)
 
     @property
     def status(self) -> int | None:
         """The status of the answer, once it is there."""
         return self._status or None
 
-    def drop(self) -> None:
-        """Stop listening and hang up."""
-        self.over = True
-        if self.handle is not None:
-            self.handle.hang_up()
-
     def pass_on(self, data: bytes) -> None:
         """Deliver bytes as part of this attempt's answer."""
         self.call.deliver(self._status, self._headers, self.lane, data)
 
-    # --- what the upstream tells --------------------------------------------------------------
+    # --- called by the upstream ---------------------------------------------------------------
 
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer."""
         if self.over:
             return
         try:
-            self._begin(status, headers)
+            self._status = status
+            self._headers = headers
+            self.lowered = lowered = {_plain[n]: v.decode("latin-1") for n, v in headers}
+            if self.call.request.call.stream and 200 <= status < 300:
+                kind = lowered.get("content-type")
+                if kind is not None and kind.startswith("text/event-stream"):
+                    self._streams = True
+                    self.stitch.attempt_began()
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._observer.crashed(self, error)
+            self._observer.crashed(self.call, error)
 
     def heard(self, data: bytes) -> None:
         """Bytes of the answer."""
@@ -315,9 +313,15 @@ class InFlightAttempt:
                 self._follow(data)
             else:
                 self._observer.alive(self)
-                self._keep(data)
+                body = self._body
+                if not body:
+                    self._body = data
+                elif isinstance(body, bytearray):
+                    body += data
+                else:
+                    self._body = bytearray(body) + data
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._observer.crashed(self, error)
+            self._observer.crashed(self.call, error)
 
     def ended(self) -> None:
         """The HTTP message is complete."""
@@ -327,7 +331,7 @@ class InFlightAttempt:
         try:
             self._end()
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._observer.crashed(self, error)
+            self._observer.crashed(self.call, error)
 
     def broke(self, error: OSError) -> None:
         """The connection failed."""
@@ -338,22 +342,11 @@ class InFlightAttempt:
             if self.stitch.complete:
                 self._observer.answered(self)
             else:
-                self._fail(Observation.of_exception(error))
+                self._break_off(error)
         except Exception as fault:  # noqa: BLE001 -- the border of one call: siblings go on
-            self._observer.crashed(self, fault)
+            self._observer.crashed(self.call, fault)
 
     # --- reading ------------------------------------------------------------------------------
-
-    def _begin(self, status: int, headers: Headers) -> None:
-        self._status = status
-        self._headers = headers
-        self.lowered = lowered = {_plain[n]: v.decode("latin-1") for n, v in headers}
-        call = self.call
-        if call.request.stream and 200 <= status < 300:
-            kind = lowered.get("content-type")
-            if kind is not None and kind.startswith("text/event-stream"):
-                self._streams = True
-                self.stitch.attempt_began()
 
     def _follow(self, data: bytes) -> None:
         call = self.call
@@ -382,60 +375,51 @@ class InFlightAttempt:
         self._observer.alive(self)
         if stitch.broken:
             if stitch.error_event is None:
-                self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
+                self._break_off(EOFError(_UNFINISHED))
             else:
-                event = b"event: error\ndata: " + stitch.error_event + b"\n\n"
-                request = call.request.message
-                seen = Observation.of_stream(event)
-                self._observer.failed(self, judge_rejection(self._observer.judge, seen, request))
-
-    def _keep(self, data: bytes) -> None:
-        body = self._body
-        if not body:
-            self._body = data
-        elif isinstance(body, bytearray):
-            body += data
-        else:
-            self._body = bytearray(body) + data
+                self._reject(
+                    Observation.of_stream(b"event: error\ndata: " + stitch.error_event + b"\n\n")
+                )
 
     def _end(self) -> None:
         if self._streams:
             if self.stitch.complete:
                 self._observer.answered(self)
             else:
-                self._fail(Observation.of_exception(EOFError(_UNFINISHED)))
+                self._break_off(EOFError(_UNFINISHED))
             return
         body = self._body if isinstance(self._body, bytes) else bytes(self._body)
-        if 200 <= self._status < 300:
-            self._end_whole(body)
+        status, call = self._status, self.call
+        if not 200 <= status < 300:
+            self._reject(Observation.of_response(status, self.lowered, body), body)
             return
-        rejection = VendorRejection(self._status, self._headers, body, self.lane)
-        seen = Observation.of_response(self._status, self.lowered, body)
-        request = self.call.request.message
-        self._observer.failed(self, judge_rejection(self._observer.judge, seen, request), rejection)
-
-    def _end_whole(self, body: bytes) -> None:
         facts = read_answer(body)
         if facts is not None:
-            self.call.usage = facts.usage
-            self.call.has_read_answer = True
+            call.usage = facts.usage
+            call.has_read_answer = True
         else:
             # Not a message: a count of tokens, a list of models, or a hotel's log-in page.
-            dialect = self.call.request.dialect
-            seen = failed_success(self._status, self.lowered, body, dialect)
-            message = self.call.request.message
-            judge = self._observer.judge
-            failure = None if seen is None else judge_rejection(judge, seen, message)
-            if failure is not None and failure.kind is not Kind.NOT_A_FAILURE:
-                self._observer.failed(
-                    self, failure, VendorRejection(self._status, self._headers, body, self.lane)
-                )
+            dialect = call.request.dialect
+            seen = failed_success(status, self.lowered, body, dialect)
+            if seen is not None and self._reject(seen, body):
                 return
-            self.call.has_read_answer = dialect != "anthropic" and is_openai_answer(
+            call.has_read_answer = dialect != "anthropic" and is_openai_answer(
                 body, responses=dialect == "openai-responses"
             )
-        self.call.deliver(self._status, self._headers, self.lane, body)
+        call.deliver(status, self._headers, self.lane, body)
         self._observer.answered(self)
 
-    def _fail(self, seen: Observation) -> None:
-        self._observer.failed(self, self._observer.judge(seen))
+    def _reject(self, seen: Observation, body: bytes | None = None) -> bool:
+        """Report the error, with the body if it was the whole answer; False if it is a success."""
+        failure = judge_rejection(self._observer.judge, seen, self.call.request.message)
+        is_answer = body is not None and 200 <= self._status < 300
+        if is_answer and failure.kind is Kind.NOT_A_FAILURE:
+            return False
+        rejection = None
+        if body is not None:
+            rejection = VendorRejection(self._status, self._headers, body, self.lane)
+        self._observer.failed(self, failure, rejection)
+        return True
+
+    def _break_off(self, error: Exception) -> None:
+        self._observer.failed(self, self._observer.judge(Observation.of_exception(error)))

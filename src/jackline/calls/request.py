@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -19,10 +18,9 @@ import msgspec
 from jackline.calls.stitch import Mode
 from jackline.dialects import TokensUsed
 from jackline.failures import Failure
-from jackline.failures.sentences import duration_in_words, name_of
 from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
-from jackline.lanes import CacheTtl
+from jackline.lanes import Call
 from jackline.upstream.interface import UpstreamRequest
 
 
@@ -35,23 +33,6 @@ class FailedAttempt:
     ended: float
     failure: Failure | None
     why: str = ""
-
-    def in_words(self, number: int) -> str:
-        """One line of the story."""
-        ending = name_of(self.failure) if self.failure is not None else self.why
-        took = duration_in_words(timedelta(seconds=max(0.0, self.ended - self.began)))
-        return f"attempt {number} on {self.lane}: {ending}, after {took}"
-
-
-@dataclass(frozen=True, slots=True)
-class CallAnswer:
-    """What the caller gets: the bytes, what they cost, and how they were come by."""
-
-    body: bytes
-    headers: Headers
-    usage: TokensUsed
-    lane: LaneId
-    attempts: tuple[FailedAttempt, ...] = ()
 
 
 Dialect: TypeAlias = Literal["anthropic", "openai-chat", "openai-responses"]
@@ -67,44 +48,28 @@ class HoldLimits:
 
 
 class CallRequest(msgspec.Struct):
-    """One logical call.
+    """One logical call; `call` is what the lane controller is to know of it.
 
-    `lanes` are those it may take at first, the preferred first; `last_resorts` those that it may
-    take only when none of them takes calls. `caps` are limits on how many calls
-    with the same key may be under way at once. `since` is when its client first asked, for one
-    that comes back; `leaves_at` and `hurries_at` are as in `lanes.Call`, and so are
-    `conversation` and `prefix`, which say what prompt caches may hold of it, `cache_ttl` and
-    `login`, which say what is asked of them. `continues` says that the model may be asked to go
-    on from its own words. `own_key` names the lanes that are closed to it once another one has
-    refused its client's credential; those are withheld from an `unproven` client, whom no vendor
-    has accepted yet, until the others are known to be down for everybody, or one of them knows
-    the client's account.
+    The call manager numbers `call`, and may withhold some of its lanes. `last_resorts` are lanes
+    that it may take only when none of its own takes calls. `caps` are limits on how many calls with
+    the same key may be under way at once. `continues` says that the model may be asked to go on
+    from its own words. `own_key` names the lanes that are closed to it once another one has refused
+    its client's credential; those are withheld from an `unproven` client, whom no vendor has
+    accepted yet, until the others are known to be down for everybody, or one of them knows the
+    client's account.
     """
 
     id: str
     message: UpstreamRequest
-    lanes: tuple[LaneId, ...]
+    call: Call
     last_resorts: tuple[LaneId, ...] = ()
-    stream: bool = True
     mode: Mode = "block"
     dialect: Dialect = "anthropic"
     continues: bool = False
-    input_tokens: int = 0
-    max_tokens: int = 0
-    remaining: float = 0.0
     hold: HoldLimits = msgspec.field(default_factory=HoldLimits)
     caps: tuple[Cap, ...] = ()
-    since: float | None = None
     own_key: tuple[LaneId, ...] = ()
     unproven: bool = False
-    conversation: str = ""
-    prefix: str = ""
-    prefix_tokens: int = 0
-    begins: bool = False
-    cache_ttl: CacheTtl | None = None
-    login: bool = False
-    leaves_at: float = math.inf
-    hurries_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ clients answer with a retry.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-from jackline.calls.continuation import UNREADABLE, ClientView, Renumbering, StreamItem
+from jackline.calls.continuation import ClientView, Renumbering, StreamItem
 from jackline.dialects.anthropic_stream import (
     BLOCK_DELTA,
     BLOCK_STOP,
@@ -21,6 +21,7 @@ from jackline.dialects.anthropic_stream import (
     AnthropicStreamReader,
     read_whole_stream,
 )
+from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.openai_chat import ChatStreamReader
 from jackline.dialects.openai_responses import ResponsesStreamReader
 from jackline.dialects.sse import EventSplitter, event_of
@@ -124,11 +125,6 @@ class AnthropicStitch:
             self._splitter = EventSplitter()
             self._reader = AnthropicStreamReader()
 
-    def _begin(self) -> None:
-        self._splitter = EventSplitter()
-        self._reader = AnthropicStreamReader()
-        self._begin_following()
-
     def _begin_following(self) -> None:
         self._renumbering: Renumbering | None = None
         self._held: list[_Held] = []
@@ -165,11 +161,6 @@ class AnthropicStitch:
         return wasted + self._reader.usage if self.broken and not self.complete else wasted
 
     @property
-    def stop_reason(self) -> str | None:
-        """Why the model stopped, once it has said so."""
-        return self._reader.stop_reason
-
-    @property
     def error_event(self) -> bytes | None:
         """The data of the error with which the current attempt ended; it is never passed on."""
         return self._reader.error_event
@@ -191,7 +182,9 @@ class AnthropicStitch:
         if self._untouched() and not view.started:
             return
         self._wasted_before += self._reader.usage
-        self._begin()
+        self._splitter = EventSplitter()
+        self._reader = AnthropicStreamReader()
+        self._begin_following()
         if view.started:
             text = view.text or ""
             if self._prefill is None or not text.startswith(self._prefill):
@@ -260,7 +253,12 @@ class AnthropicStitch:
             self._release(out)
             self.complete = reader.whole
         elif self._held_bytes > KEPT_BACK:
-            self._overflow(out)
+            # Memory is worth more than repair; but what is no content may not be so large.
+            if reader.blocks and reader.stop_reason is None:
+                self._release(out)
+                self._letting_go = reader.open_block is not None
+            elif self._held_bytes > 2 * KEPT_BACK or not reader.blocks:
+                reader.give_up()
         if name == BLOCK_STOP:
             self._letting_go = False
         looked_at = self._view.listening or self._renumbering is not None
@@ -274,18 +272,14 @@ class AnthropicStitch:
             return True
         if reader.stop_reason is not None:
             return False
-        if self._live:
-            return self._letting_go or self._may_go_live()
-        return self._letting_go or (name == BLOCK_STOP and reader.blocks[-1].type == "tool_use")
-
-    def _may_go_live(self) -> bool:
-        """Words go as they come; a tool call whole, and with it the end of the text before it.
-
-        A client that has an open block when the line breaks asks again, one that has complete text
-        and no complete tool call gives up (F12b, F12f): so text stays open until it is known what
-        follows.
-        """
-        reader = self._reader
+        if self._letting_go:
+            return True
+        if not self._live:
+            return name == BLOCK_STOP and reader.blocks[-1].type == "tool_use"
+        # Words go as they come; a tool call whole, and with it the end of the text before it. A
+        # client that has an open block when the line breaks asks again, one that has complete text
+        # and no complete tool call gives up (F12b, F12f): so text stays open until it is known what
+        # follows.
         if not reader.blocks:
             return self._view.started
         if reader.open_block is not None:
@@ -314,21 +308,15 @@ class AnthropicStitch:
         self._held.clear()
         self._held_bytes = 0
 
-    def _overflow(self, out: list[bytes]) -> None:
-        """Memory is worth more than repair; but what is no content may not be so large."""
-        reader = self._reader
-        if reader.blocks and reader.stop_reason is None:
-            self._release(out)
-            self._letting_go = reader.open_block is not None
-        elif self._held_bytes > 2 * KEPT_BACK or not reader.blocks:
-            reader.give_up()
-
     def broke(self) -> Repair:
         """What to do now that the current attempt has ended in any way without message_stop."""
         if self.complete:
             return Close(b"", shortened=False)
         self._open()
-        if self._lacks_only_its_stop():
+        reader = self._reader
+        rest = self._splitter.rest.lstrip(b"\r\n")[: len(_STOP_BEGINS)]
+        if reader.stop_reason is not None and not reader.broken and _STOP_BEGINS.startswith(rest):
+            # The vendor has given a stop reason, and nothing that begins after it is anything else.
             out: list[bytes] = []
             self._release(out)
             self.complete = True
@@ -336,23 +324,15 @@ class AnthropicStitch:
         # It may be long until the next attempt begins.
         self._held.clear()
         self._through = None
-        self._reader.give_up()
+        reader.give_up()
         if not self._view.started:
             return AskAgain()
-        closing = self._view.closing(self._reader.usage.output)
+        closing = self._view.closing(reader.usage.output)
         if closing is not None:
             self.complete = True
             return Close(closing)
         text = self._view.text
         return BreakOff() if text is None else Continue(text)
-
-    def _lacks_only_its_stop(self) -> bool:
-        """The vendor has given a stop reason, and nothing that begins after it is anything else."""
-        reader = self._reader
-        rest = self._splitter.rest.lstrip(b"\r\n")[: len(_STOP_BEGINS)]
-        return (
-            reader.stop_reason is not None and not reader.broken and _STOP_BEGINS.startswith(rest)
-        )
 
 
 def _is_delta(data: bytes, head: bytes) -> bool:
@@ -368,24 +348,6 @@ def _is_delta(data: bytes, head: bytes) -> bool:
 OPENAI_KEPT_BACK = 4 * 1024 * 1024
 # Said before the model has begun: nothing of it needs to be taken back.
 _PREAMBLE = frozenset((b"response.created", b"response.in_progress", b"response.queued"))
-
-
-class StreamReader(Protocol):
-    """What is known about one answer after the events so far."""
-
-    started: bool
-    whole: bool
-    broken: bool
-    usage: TokensUsed
-    error_event: bytes | None
-
-    def feed(self, event: bytes) -> bytes:
-        """Take note of one raw event, and give its name."""
-        ...
-
-    def give_up(self) -> None:
-        """Regard the stream as broken."""
-        ...
 
 
 class OpenAiStitch:
@@ -412,9 +374,7 @@ class OpenAiStitch:
         self._begin()
 
     def _begin(self) -> None:
-        self.reader: StreamReader = (
-            ResponsesStreamReader() if self._responses else ChatStreamReader()
-        )
+        self.reader = ResponsesStreamReader() if self._responses else ChatStreamReader()
         self._splitter = EventSplitter()
         # In one piece: apart, small events would take many times their bytes.
         self._held = bytearray()
@@ -476,7 +436,9 @@ class OpenAiStitch:
                     reader.give_up()
                     break
                 self.begun = self.begun or (reader.started and name not in _PREAMBLE)
-                if not self._may_go(name, len(event)):
+                may_go = reader.whole or len(held) + len(event) > OPENAI_KEPT_BACK
+                may_go = may_go or (self._live and reader.started and name not in _PREAMBLE)
+                if not may_go:
                     held += event
                 elif held:
                     out += (bytes(held), event)
@@ -491,12 +453,6 @@ class OpenAiStitch:
         if out:
             self.delivered = self.begun = True
         return b"".join(out)
-
-    def _may_go(self, name: bytes, size: int) -> bool:
-        reader = self.reader
-        if reader.whole or len(self._held) + size > OPENAI_KEPT_BACK:
-            return True
-        return self._live and reader.started and name not in _PREAMBLE
 
     def broke(self) -> Repair:
         """What to do now that the current attempt has ended without its last event."""

@@ -19,6 +19,7 @@ import msgspec
 
 from jackline.calls.request import Dialect
 from jackline.dialects.answer_facts import is_openai_answer
+from jackline.dialects.json_bounds import UNREADABLE
 from jackline.failures import Failure, Observation, Where
 from jackline.failures.wording import REDACTED, fold
 from jackline.lanes.reactions import Reaction, reaction_to
@@ -63,7 +64,7 @@ def failed_success(
         return None
     try:
         document = _document.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except UNREADABLE:
         return Observation.of_response(status, headers, body)
     error = document.get("error")
     if error is not None and bytes(error) != b"null":
@@ -87,27 +88,22 @@ def judge_rejection(
         return failure
     if reaction is not Reaction.PARK and not 400 <= status < 500:
         return failure
-    if _has_own_code(seen.body) or not _holds(request, failure.evidence, seen.headers):
+    body = seen.body
+    if isinstance(body, bytes):
+        # The error's own type or code may be one of limits; texts in it are not searched.
+        try:
+            error = _document.decode(body.removeprefix(b"event: error\ndata: ")).get("error")
+            fields = {} if error is None else _document.decode(error)
+        except UNREADABLE:
+            fields = {}
+        codes = [bytes(fields[name]).strip(b'"') for name in ("type", "code") if name in fields]
+        if any(code.decode("latin-1") in _OWN_CODES for code in codes):
+            return failure
+    if not _holds(request, failure.evidence, seen.headers):
         return failure
     if streams:
         return judge(Observation.of_exception(EOFError("the stream ended with an error")))
     return judge(Observation.of_response(max(status, 400), {}, b"{}"))
-
-
-def _has_own_code(body: object) -> bool:
-    """Whether the error's own type or code is one of limits; texts in it are not searched."""
-    if not isinstance(body, bytes):
-        return False
-    try:
-        error = _document.decode(body.removeprefix(b"event: error\ndata: ")).get("error")
-        fields = {} if error is None else _document.decode(error)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return False
-    return any(
-        bytes(fields[name]).strip(b'"').decode("latin-1") in _OWN_CODES
-        for name in ("type", "code")
-        if name in fields
-    )
 
 
 def _holds(request: UpstreamRequest, evidence: Sequence[str], seen: Mapping[str, str]) -> bool:
@@ -130,15 +126,24 @@ def _holds(request: UpstreamRequest, evidence: Sequence[str], seen: Mapping[str,
     names = [name.lower() for name, _ in request.headers]
     if len(request.body) > _MOST_SEARCHED or b"content-encoding" in names:
         return True
-    head = _head_texts(request)
-    if head is None:
-        return True
+    # Target (as sent, and decoded) and headers, as vendors may read them.
+    head = [request.target]
+    while (decoded := unquote_to_bytes(head[-1])) != head[-1]:
+        if len(head) > _MOST_DECODED or len(request.target) > _LONGEST_TARGET:
+            return True
+        head.append(decoded)
+    for name, value in request.headers:
+        head.append(value if name.lower() in _NAMES_OF_SDKS else name + b": " + value)
+    lines = b"\n".join(head)
+    readings = [lines.decode("latin-1")]
+    if not lines.isascii():
+        readings.append(lines.decode(errors="replace"))
     try:
         document: object = msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except UNREADABLE:
         document = request.body.decode(errors="replace")
     # One text: folding many small ones would take long.
-    text = "\n".join((*head, *_texts(document)))
+    text = "\n".join((*readings, *_texts(document)))
     return any(
         phrase in piece
         for at in range(0, max(len(text), 1), _PIECE)
@@ -150,20 +155,6 @@ def _holds(request: UpstreamRequest, evidence: Sequence[str], seen: Mapping[str,
 def _plain(text: str) -> str:
     # In a query, a plus may be a space: they count as the same.
     return fold(text.replace("+", " ")).lower()
-
-
-def _head_texts(request: UpstreamRequest) -> Sequence[str] | None:
-    """Target (as sent, and decoded) and headers, as vendors may read them; None for too much."""
-    found = [request.target]
-    while (decoded := unquote_to_bytes(found[-1])) != found[-1]:
-        if len(found) > _MOST_DECODED or len(request.target) > _LONGEST_TARGET:
-            return None
-        found.append(decoded)
-    for name, value in request.headers:
-        found.append(value if name.lower() in _NAMES_OF_SDKS else name + b": " + value)
-    lines = b"\n".join(found)
-    latin = lines.decode("latin-1")
-    return (latin,) if lines.isascii() else (latin, lines.decode(errors="replace"))
 
 
 def _texts(document: object) -> Iterator[str]:

@@ -42,7 +42,7 @@ from jackline.cli.wake_timer import last_wake_refusal
 from jackline.clock import SystemClock
 from jackline.control.text import whole_second
 from jackline.errors import BadArgumentError, NothingFoundError, UsageError
-from jackline.flows.cleanup.reaper import reap
+from jackline.flows.cleanup.ledger import reap
 from jackline.flows.flow_sources import to_look_at, why_not_woken
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import cancel_agents, cancel_run, claim_run, known_run, module_of

@@ -12,7 +12,6 @@ import copy
 import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,8 @@ from jackline.settings import Form
 
 # Whoever names one of these names the upstream anew.
 _NAMING = (("upstream", 0, "url"), ("upstream", 0, "preset"))
+# Of one source: each is looked up in its file, and keys like it are looked for.
+_MOST_FAULTS = 100
 # They steer the command line itself, or name the file.
 _NO_SETTINGS = (keys.FILE_VARIABLE, "JACKLINE_DEBUG")
 _SECTIONS = tuple(f"{keys.PREFIX}{name.upper()}_" for name in ROOT)
@@ -59,7 +60,8 @@ class Layer:
 
         layer = cls._checked(file.table, where, file.path.parent)
         layer.replaces_upstreams = bool(layer.upstreams)
-        layer.faults.sort(key=attrgetter("line"))
+        # What has no line, such as how many more there are, comes last.
+        layer.faults.sort(key=lambda fault: fault.line or len(file.text))
         return layer
 
     @classmethod
@@ -109,7 +111,12 @@ class Layer:
             document = Document.model_validate(table).model_dump(exclude_unset=True)
         except ValidationError as error:
             found = error.errors(include_url=False)
-            layer.faults += [ConfigFault.from_pydantic(each, where) for each in found]
+            layer.faults += [
+                ConfigFault.from_pydantic(each, where) for each in found[:_MOST_FAULTS]
+            ]
+            if len(found) > _MOST_FAULTS:
+                rest = f"and {len(found) - _MOST_FAULTS:,} more"
+                layer.faults.append(ConfigFault(where(()), "", rest))
             wrong = [fault["loc"] for fault in found]
             document = _what_is_right(table, wrong)
             layer.wrong_upstreams = {

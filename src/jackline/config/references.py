@@ -15,11 +15,13 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from jackline.foreign_files import read_foreign
 from jackline.programs import find_program
 
 KINDS = ("env:", "file:", "cmd:")
 INSTEAD = 'write where it is kept instead: "env:NAME", "file:PATH" or "cmd:COMMAND"'
 _COMMAND_SECONDS = 10.0
+_LARGEST_SECRET = 64 << 10
 
 
 def is_reference(text: str) -> bool:
@@ -55,7 +57,7 @@ def resolve(reference: str, environ: Mapping[str, str]) -> str:
             raise ValueError(f"the environment variable {place} is not set")
     elif kind == "file":
         try:
-            secret = Path(place).read_text(encoding="utf-8").strip()
+            secret = read_foreign(place, _LARGEST_SECRET).decode().strip()
         except OSError as error:
             raise ValueError(f"{Path(place)} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:

@@ -2,7 +2,6 @@
 
     authoring/   what a flow is written with: agent, step, phase, parallel, flow, ctx
     execution/   one run in one process: its gate, its agents and its steps
-    budget/      what agents used, and what their next calls reserve
     cleanup/     hooks and rented resources, at every end
     store/       where runs are saved: the contract, and SQLite
 

@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict, cast
 
 from jackline.agents.outcome import Outcome
 from jackline.batches.tool import JsonObject, Tool
 from jackline.budgets.budget import Budget, Duration
 from jackline.errors import BadArgumentError
-from jackline.flows.actions import render_action
+from jackline.flows.cleanup.action_runner import render_action
 from jackline.flows.records import CallKind, call_key
 from jackline.flows.values import Shape
 
@@ -150,7 +150,18 @@ def toolbox(tools: Iterable[ToolLike] | ToolLike | None) -> Toolbox:
         elif isinstance(tool, Mapping):
             servers |= {str(name): dict(server) for name, server in tool.items()}
         else:
-            ready.append(_tool(tool))
+            if all(hasattr(tool, name) for name in ("name", "input_schema", "read_only", "run")):
+                ready.append(cast("Tool", tool))
+                continue
+            if not callable(tool):
+                raise BadArgumentError(
+                    f"agent(tools=…) cannot use a {type(tool).__name__}.",
+                    hint="Give a name, a tool, a Python function with types, or a dict of MCP"
+                    " servers.",
+                )
+            from jackline.batches.function_tool import function_tool  # noqa: PLC0415 -- loads pydantic
+
+            ready.append(function_tool(tool))
     return Toolbox(tuple(ready), tuple(names), servers)
 
 
@@ -180,31 +191,6 @@ def check_count(function: str, name: str, value: object, *, least: int) -> None:
         )
 
 
-def continued_task_id(earlier: EarlierAgent | None) -> str | None:
-    """The task id of the agent to continue."""
-    if isinstance(earlier, Outcome):
-        if not earlier.task_id:
-            raise BadArgumentError(
-                "continue_from= needs the outcome of an agent, and this is none.",
-                hint="Give what `await agent(…).outcome()` gave.",
-            )
-        return earlier.task_id
-    return earlier
-
-
-def _tool(tool: object) -> Tool:
-    if all(hasattr(tool, name) for name in ("name", "input_schema", "read_only", "run")):
-        return tool  # type: ignore[return-value]
-    if not callable(tool):
-        raise BadArgumentError(
-            f"agent(tools=…) cannot use a {type(tool).__name__}.",
-            hint="Give a name, a tool, a Python function with types, or a dict of MCP servers.",
-        )
-    from jackline.batches.function_tool import function_tool  # noqa: PLC0415 -- loads pydantic
-
-    return function_tool(tool)
-
-
 _READY: Mapping[str, tuple[str, str]] = {
     "shell": ("jackline.batches.shell", "ShellTool"),
     "read": ("jackline.batches.files", "ReadTool"),
@@ -220,17 +206,18 @@ def tools_for(box: Toolbox, runner: str) -> tuple[tuple[Tool, ...], tuple[str, .
     """The tools to hand over and the names to allow; BadArgumentError for an unknown name."""
     if runner != OWN_LOOP:
         return box.tools, box.names
-    return (*box.tools, *(_ready(name) for name in box.names or ())), None
+    tools = list(box.tools)
+    for name in box.names or ():
+        if name not in _READY:
+            known = ", ".join(_READY)
+            raise BadArgumentError(
+                f"There is no tool {name!r}.", hint=f"Choose from these: {known}."
+            )
+        module, class_name = _READY[name]
+        tool: Tool = getattr(import_module(module), class_name)()
+        if name in _WRITING:
+            from jackline.flows.protected_files import ProtectedFilesTool  # noqa: PLC0415 -- pydantic
 
-
-def _ready(name: str) -> Tool:
-    place = _READY.get(name)
-    if place is None:
-        known = ", ".join(_READY)
-        raise BadArgumentError(f"There is no tool {name!r}.", hint=f"Choose from these: {known}.")
-    made: Callable[[], Tool] = getattr(import_module(place[0]), place[1])
-    if name not in _WRITING:
-        return made()
-    from jackline.flows.protected_files import ProtectedFilesTool  # noqa: PLC0415 -- loads pydantic
-
-    return ProtectedFilesTool(made())
+            tool = ProtectedFilesTool(tool)
+        tools.append(tool)
+    return tuple(tools), None

@@ -7,14 +7,15 @@ without a host, the usual host of this machine is opened for the call and closed
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib import import_module
+from typing import Any, TypeVar, cast
 
 from jackline.agents.outcome import Outcome
 from jackline.errors import UsageError
 from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.flow_run import FlowRun
-from jackline.flows.host import FlowHost, usual_host
+from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import (
     begin_fork,
     begin_resume,
@@ -126,5 +127,9 @@ async def _opened(host: FlowHost | None) -> AsyncIterator[FlowHost]:
     if host is not None:
         yield host
         return
-    async with usual_host() as found:
+    # By its name, so that flows/ depends on nothing above it. It has this machine's store, its
+    # configuration, and its gateway or one of our own.
+    opener = import_module("jackline.assembly.flow_host").open_flow_host
+    usual = cast("AbstractAsyncContextManager[FlowHost]", opener())
+    async with usual as found:
         yield found

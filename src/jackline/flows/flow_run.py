@@ -30,7 +30,6 @@ from jackline.flows.execution.execution import (
     FlowScope,
     Interruption,
     first_done,
-    inside,
 )
 from jackline.flows.execution.gate import GateState
 from jackline.flows.flow_sources import ExecutedSources, to_look_at
@@ -97,20 +96,16 @@ def run_result_of(
         return RunResult(RunState.FAILED, Ending.CANCELLED, evidence)
     if error is not None:
         return _raised(error)
-    return _returned(flow, main.result())
-
-
-def _returned(flow: Flow[..., Any], value: object) -> RunResult:
+    value = main.result()
     try:
         data = flow.shape.encode(value)
         decoded = flow.shape.decode(data)
-    except UnfitValueError as error:
+    except UnfitValueError as unfit:
+        says = f"What the flow returned cannot be kept: {unfit.message}"
         if value is None:
             promised = getattr(flow.promises, "__name__", str(flow.promises))
             says = f"The flow returned nothing, though it promises {promised}."
-        else:
-            says = f"What the flow returned cannot be kept: {error.message}"
-        return RunResult(RunState.FAILED, Ending.SCHEMA, Evidence(says=says), error=error)
+        return RunResult(RunState.FAILED, Ending.SCHEMA, Evidence(says=says), error=unfit)
     return RunResult(RunState.FINISHED, Ending.COMPLETION, Evidence(), decoded, data)
 
 
@@ -312,7 +307,13 @@ class FlowRun(Generic[T]):
             x.gate.changed.clear()
             try:
                 await self._renew()
-                await self._check_orders()
+                order = await x.engine.stop_request(x.run_id)
+                if order == "cancel":
+                    self.cancel("It was cancelled from another process.")
+                elif order == "stop" and x.interruption is None:
+                    self.stop("Another process ordered it to stop.")
+                if not self._has_ended:
+                    await x.cancellations.check()
                 await self._check_gate()
             except LeaseLostError as error:
                 x.lose(error)
@@ -334,35 +335,21 @@ class FlowRun(Generic[T]):
             self._renewed_at = now
             if not self._has_ended:
                 await x.accounting.save()
-                if (
-                    x.gate.state is not GateState.PARKED
-                    or x.record.tokens != x.accounting.account.tokens
-                ):
+                is_parked = x.gate.state is GateState.PARKED
+                if not is_parked or x.record.tokens != x.accounting.account.tokens:
                     await self._change(x.record.state, x.record.why, x.record.wake_at)
         if now - self._reaped_at >= _REAPING:
             self._reaped_at = now
             # Not awaited: a slow release must not cost us the lease.
             x.spawn(x.resources.release_overdue())
 
-    async def _check_orders(self) -> None:
-        order = await self._x.engine.stop_request(self._x.run_id)
-        if order == "cancel":
-            self.cancel("It was cancelled from another process.")
-        elif order == "stop" and self._x.interruption is None:
-            self.stop("Another process ordered it to stop.")
-        if not self._has_ended:
-            await self._x.cancellations.check()
-
     async def _check_gate(self) -> None:
         x = self._x
         if x.gate.state is not GateState.PARKED or self._has_ended:
             return
         record = x.record
-        if (record.state, record.why, record.wake_at) != (
-            RunState.PARKED,
-            x.gate.why,
-            x.gate.wake_at,
-        ):
+        shown = (record.state, record.why, record.wake_at)
+        if shown != (RunState.PARKED, x.gate.why, x.gate.wake_at):
             newly = record.state is not RunState.PARKED
             await self._change(RunState.PARKED, x.gate.why, x.gate.wake_at)
             x.emit(RunParked(x.clock.wall(), x.gate.why, x.gate.wake_at))
@@ -416,31 +403,23 @@ class FlowRun(Generic[T]):
         )
         await x.settle_registering()
         if ended.state in ENDED:
-            await self._clean_up(ended, outcome)
+            calls = {call.task_id: call for call in x.calls.values()}
+            # Saved before it is cleaned up after: a process that dies in between must not make the
+            # next one run the flow to a second end, with its hooks once more.
+            self._has_ended = True
+            await x.engine.change(x.claim, self._ended_record(ended, outcome))
+            with FlowScope(x, x.accounting.account).entered():
+                await x.hooks.run_due(calls, ending=Ending.CANCELLED, run=outcome)
+                await x.resources.release_all()
         # Counted again: clean-up may have ended agents, too.
         outcome = replace(outcome, tally=x.tally(), value=ended.value)
-        await self._release(ended, outcome)
-        return outcome
-
-    async def _clean_up(self, ended: RunResult, outcome: Outcome[Any]) -> None:
-        x = self._x
-        calls = {call.task_id: call for call in x.calls.values()}
-        # Saved before it is cleaned up after: a process that dies in between must not make the
-        # next one run the flow to a second end, with its hooks once more.
-        self._has_ended = True
-        await x.engine.change(x.claim, self._ended_record(ended, outcome))
-        with inside(FlowScope(x, x.accounting.account)):
-            await x.hooks.run_due(calls, ending=Ending.CANCELLED, run=outcome)
-            await x.resources.release_all()
-
-    async def _release(self, ended: RunResult, outcome: Outcome[Any]) -> None:
-        x = self._x
         record = self._ended_record(ended, outcome)
-        now = record.updated_at
-        x.emit(RunEnded(now, ended.state, ended.brief, replace(outcome, value=None)))
+        shown = replace(outcome, value=None)
+        x.emit(RunEnded(record.updated_at, ended.state, ended.brief, shown))
         await x.events.settle()
         await x.engine.let_go(x.claim, record)
         x.record = record
+        return outcome
 
     def _ended_record(self, ended: RunResult, outcome: Outcome[Any]) -> RunRecord:
         """The run's record as this end leaves it."""

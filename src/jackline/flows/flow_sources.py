@@ -178,14 +178,6 @@ def first_changed(known: Digests, source: str) -> str:
     return ""
 
 
-def _is_environment(path: str) -> bool:
-    """Whether a file belongs to what is installed: by its own place and by what it links to."""
-    return all(
-        any(place == root or place.startswith(root + os.sep) for root in _environment())
-        for place in (os.path.normcase(os.path.abspath(path)), _real(path))  # noqa: PTH100
-    )
-
-
 def is_own(path: str) -> bool:
     """Whether a file is of Jackline itself, like the flow of agents that a model has started."""
     return _real(path).startswith(_real(_JACKLINE) + os.sep)
@@ -224,20 +216,24 @@ class _Finder(MetaPathFinder):
             find = getattr(finder, "find_spec", None)
             spec = None if finder is self or find is None else find(fullname, path, target)
             if isinstance(spec, ModuleSpec):
-                return _checked_spec(spec)
+                self._check(spec)
+                return spec
         return None
 
-
-def _checked_spec(spec: ModuleSpec) -> ModuleSpec:
-    # Without a place it is built in, frozen, a folder without code, or made by code that has run.
-    if not spec.has_location or spec.origin is None or _is_environment(spec.origin):
-        return spec
-    if type(spec.loader) is SourceFileLoader:
-        spec.loader = CheckedLoader(spec.name, spec.origin)
-        spec.cached = None
-    else:
-        SOURCES.refuse_unread(spec.origin, _NO_SOURCE)
-    return spec
+    def _check(self, spec: ModuleSpec) -> None:
+        # Without a place it is built in, frozen, a folder without code, or made by code that ran.
+        if not spec.has_location or spec.origin is None:
+            return
+        # What is installed: by its own place and by what it links to.
+        places = (os.path.normcase(os.path.abspath(spec.origin)), _real(spec.origin))  # noqa: PTH100
+        roots = _environment()
+        if all(any(at == root or at.startswith(root + os.sep) for root in roots) for at in places):
+            return
+        if type(spec.loader) is SourceFileLoader:
+            spec.loader = CheckedLoader(spec.name, spec.origin)
+            spec.cached = None
+        else:
+            SOURCES.refuse_unread(spec.origin, _NO_SOURCE)
 
 
 def _real(path: str) -> str:
@@ -274,15 +270,13 @@ class SavedSources:
         self._claim = claim
         self._clock = clock
         self._flow_module = flow_module
-        self._name = _log_of(claim.run_id)
+        self._name = ""
         self._lines = 0
         self._saved: Digests | None = None
 
     async def load(self) -> None:
         """Read what earlier processes have saved."""
-        for line in await self._store.entries(self._name):
-            self._lines = line.number
-            self._saved = _digests(line)
+        self._name, self._lines, self._saved = await _saved_digests(self._store, self._claim.run_id)
 
     async def save(self) -> None:
         """Save what has run so far, if a person has started this process and that is new."""
@@ -298,14 +292,15 @@ class SavedSources:
 
 async def run_only_known(store: RunStore, run: RunRecord) -> None:
     """From now on, this process runs nothing but what a person has started this run with."""
-    SOURCES.only(await _known(store, run.run_id) or {}, run.source)
+    _, _, known = await _saved_digests(store, run.run_id)
+    SOURCES.only(known or {}, run.source)
 
 
 async def why_not_woken(store: RunStore, run: RunRecord) -> str:
     """Why the run must not wake by itself as its files are now; empty if it may."""
     if not run.source or is_own(run.source):
         return ""
-    known = await _known(store, run.run_id)
+    _, _, known = await _saved_digests(store, run.run_id)
     if known is None:
         name = run.source.replace("\\", "/").rpartition("/")[2]
         return f"it is not known whether {name} is what it was when you started this run"
@@ -327,17 +322,11 @@ async def leave_to_person(store: RunStore, claim: Claim, run: RunRecord, why: st
     return left
 
 
-async def _known(store: RunStore, run_id: str) -> Digests | None:
-    lines = await store.entries(_log_of(run_id))
-    return _digests(lines[-1]) if lines else None
-
-
-def _digests(line: EntryRecord) -> Digests | None:
-    if not line.trusted or line.kind != _KIND:
-        return None
-    found = json.loads(line.data)
-    return found if isinstance(found, Mapping) else None
-
-
-def _log_of(run_id: str) -> str:
-    return task_id_of(run_id, call_key(CallKind.STEP, "", "sources"), 0)
+async def _saved_digests(store: RunStore, run_id: str) -> tuple[str, int, Digests | None]:
+    """The log for a run's digests, how many lines it has, and what the last says if it is ours."""
+    name = task_id_of(run_id, call_key(CallKind.STEP, "", "sources"), 0)
+    lines = await store.entries(name)
+    if not lines or not lines[-1].trusted or lines[-1].kind != _KIND:
+        return name, len(lines), None
+    found = json.loads(lines[-1].data)
+    return name, len(lines), found if isinstance(found, Mapping) else None

@@ -1,8 +1,6 @@
-"""What flows need of the process they run in: a store, runners, time; and where to get it.
+"""What flows need of the process they run in: a store, runners, time.
 
-Rules: (1) flows know no gateway and no configuration: whoever hosts them brings ready runners;
-(2) the usual host is found by name when it is first needed, so that flows/ depends on nothing
-above it.
+Rules: flows know no gateway and no configuration: whoever hosts them brings ready runners.
 """
 
 from __future__ import annotations
@@ -11,10 +9,8 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from jackline.agents.prices import Price
 from jackline.agents.runner import Runner
@@ -23,7 +19,6 @@ from jackline.flows.run_events import Listener, ignore_event
 from jackline.flows.settings import AllowPatterns, RunSettings
 from jackline.flows.store.run_store import RunStore
 
-_USUAL = "jackline.assembly.flow_host"
 WindowUsed: TypeAlias = Callable[[], Awaitable[tuple[float, float] | None]]
 """Gives the used share and the time of the reset; None when no window is known."""
 
@@ -104,12 +99,3 @@ class FlowHost:
     """How many client processes live at once, over all runs of this host."""
     allow: AllowPatterns = tuple
     """Gives the user's patterns of now for clean-up commands that models have ordered."""
-
-
-def usual_host() -> AbstractAsyncContextManager[FlowHost]:
-    """The host of this machine: its store, its configuration, its gateway or one of our own.
-
-    `jackline.assembly.flow_host.open_flow_host()` gives it; entered, it is a `FlowHost`.
-    """
-    opener = import_module(_USUAL).open_flow_host
-    return cast("AbstractAsyncContextManager[FlowHost]", opener())

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -24,15 +25,13 @@ from jackline.agents.outcome import Ending, Outcome
 from jackline.errors import BadArgumentError, JacklineError, UnreadableError, UsageError
 from jackline.flows.authoring.flow_definition import Flow, load_flow, load_module
 from jackline.flows.execution.agent_cancellation import (
+    MOST_LABELS,
     agents_named,
-    agents_to_resume,
-    nothing_failed,
     unknown_agent,
     was_cancelled_by_person,
     withdraw_cancellations,
 )
-from jackline.flows.execution.agent_execution import cancel_stored_agent
-from jackline.flows.execution.execution import Execution, FlowScope, inside
+from jackline.flows.execution.execution import Execution, FlowScope
 from jackline.flows.flow_run import FlowRun
 from jackline.flows.flow_sources import (
     SOURCES,
@@ -96,7 +95,7 @@ async def begin_run(
         updated_at=now,
     )
     claim = await host.engine.create(record, owner=new_owner(), lease=settings.lease)
-    execution = await _load(host, claim, record, settings, flow, listener)
+    execution = await _load(host, claim, record, flow, listener, settings)
     return FlowRun(execution, flow, resumed=False, probe_first=False)
 
 
@@ -120,54 +119,53 @@ async def begin_resume(
     """
     record = await known_run(host, run_id)
     await must_be_trusted_wholly(host.engine, record)
-    if unattended:
-        return await _wake(host, record, listener)
-    if only is not None:
-        chosen = await agents_to_resume(host.engine, record, only)
+    if only is not None and not unattended:
+        chosen = await _agents_to_resume(host, record, only)
         return await _claim_and_load(
             host, record, flow, listener, chosen=chosen, anew=False, settings=settings
         )
-    return await _resume(host, record, flow, listener, settings)
-
-
-async def _resume(
-    host: FlowHost,
-    record: RunRecord,
-    flow: Flow[..., Any] | None,
-    listener: Listener | None,
-    settings: RunSettings | None = None,
-) -> FlowRun[Any] | Outcome[Any]:
+    if unattended:
+        # With the sources that a person has started, or not at all.
+        await run_only_known(host.engine, record)
+        settings, why = None, await why_not_woken(host.engine, record)
+        try:
+            flow = flow_of(record) if not why else None
+        except ChangedSourceError as error:
+            why = error.message
+        if why:
+            why = to_look_at(why, record)
+            claim = await claim_run(host, record)
+            if claim is not None and record.state is RunState.PARKED:
+                at = host.clock.wall()
+                await host.engine.note(record.run_id, at, NOT_WOKEN, "", {"why": why})
+                await leave_to_person(host.engine, claim, record, why)
+            raise ChangedSourceError(why)
     if record.state in (RunState.FINISHED, RunState.CANCELLED):
         if record.outcome is None:
             raise UnreadableError(f"The run {record.run_id} has no outcome.")
         await _clean_up_after(host, record, flow, listener)
         return decode_outcome(record.outcome)
-    return await _claim_and_load(host, record, flow, listener, settings=settings)
-
-
-async def _wake(
-    host: FlowHost, record: RunRecord, listener: Listener | None
-) -> FlowRun[Any] | Outcome[Any]:
-    """Resume unattended: with the sources that a person has started, or not at all."""
-    await run_only_known(host.engine, record)
-    flow, why = None, await why_not_woken(host.engine, record)
-    if not why:
-        try:
-            flow = flow_of(record)
-        except ChangedSourceError as error:
-            why = error.message
-    if why:
-        why = to_look_at(why, record)
-        claim = await claim_run(host, record)
-        if claim is not None and record.state is RunState.PARKED:
-            await host.engine.note(record.run_id, host.clock.wall(), NOT_WOKEN, "", {"why": why})
-            await leave_to_person(host.engine, claim, record, why)
-        raise ChangedSourceError(why)
-    run = await _resume(host, record, flow, listener)
-    if isinstance(run, FlowRun):
+    run = await _claim_and_load(host, record, flow, listener, settings=settings)
+    if unattended:
         # What it imports from now on is compared, too; in a thread of a step, perhaps.
         run.wait_for_person_when_refused(SOURCES)
     return run
+
+
+async def _agents_to_resume(host: FlowHost, record: RunRecord, name: str) -> list[CallRecord]:
+    """The unfinished agents of this name; an order to end them is withdrawn."""
+    calls = await host.engine.calls(record.run_id)
+    named = agents_named(calls, name)
+    chosen = [call for call in named if call.state is not CallState.DONE]
+    withdrawn = await withdraw_cancellations(host.engine, record.run_id, name, chosen)
+    if chosen or (withdrawn and record.state not in ENDED):
+        return chosen
+    if named:
+        raise BadArgumentError(
+            f"The agent {name} of {record.run_id} has finished: there is nothing to go on with.",
+            hint="`jackline fork` runs finished ones again, in a new run.",
+        )
+    raise unknown_agent(record.run_id, calls, name)
 
 
 async def begin_retry(
@@ -193,7 +191,18 @@ async def begin_retry(
         chosen = [call for call in failed if only in (call.label, call.task_id)]
         await withdraw_cancellations(host.engine, record.run_id, only, chosen)
     if not chosen:
-        raise nothing_failed(record, failed, only)
+        by_hand = next((call.label for call in failed if was_cancelled_by_person(call)), None)
+        if only is None and by_hand is not None:
+            go_on = f"jackline resume {record.run_id} --only {shlex.quote(by_hand)}"
+            raise BadArgumentError(
+                f"Nothing failed in {record.run_id} but what a person cancelled.",
+                hint=f"`{go_on}` goes on with it",
+            )
+        labels = ", ".join(sorted({call.label for call in failed})[:MOST_LABELS]) or "none"
+        raise BadArgumentError(
+            f"Nothing failed in {record.run_id}" + (f" under {only!r}." if only else "."),
+            hint=f"Failed calls: {labels}. `jackline fork` runs finished ones again.",
+        )
     return await _claim_and_load(host, record, flow, listener, chosen=chosen, settings=settings)
 
 
@@ -217,7 +226,6 @@ async def begin_fork(
             f"No call of {record.run_id} is labelled {from_label!r}.",
             hint=f"Its labels are: {labels[:300]}.",
         )
-    settings = decode_settings(record.settings)
     now = host.clock.wall()
     new = RunRecord(
         new_run_id(),
@@ -234,10 +242,10 @@ async def begin_fork(
         record.run_id,
         new,
         owner=new_owner(),
-        lease=settings.lease,
+        lease=decode_settings(record.settings).lease,
         without=[(call.key, call.occurrence) for call in calls[first:]],
     )
-    execution = await _load(host, claim, new, settings, flow, listener)
+    execution = await _load(host, claim, new, flow, listener)
     return FlowRun(execution, flow, resumed=True, probe_first=False)
 
 
@@ -257,7 +265,7 @@ async def cancel_run(
     claim = await claim_run(host, record)
     if claim is None:
         return record.state
-    execution = await _load(host, claim, record, decode_settings(record.settings), flow)
+    execution = await _load(host, claim, record, flow)
     execution.count_saved()
     run: FlowRun[None] = FlowRun(execution, Flow(_nothing), resumed=True, probe_first=False)
     run.cancel("It was cancelled while no process ran it.")
@@ -321,33 +329,25 @@ async def claim_run(host: FlowHost, record: RunRecord, lease: float | None = Non
 
     Its lease is that of the run's own settings unless another is passed.
     """
-    lease = decode_settings(record.settings).lease if lease is None else lease
     dead = record.owner if is_dead(record.owner) else ""
     # Another process of this machine may be at work.
     may_live = process_here(record.owner) not in (None, os.getpid()) and not dead
-    if may_live and await _is_renewed(host, record):
-        return None
+    # A lease that holds is refused by the store. They are saved as dates: after the clock was set,
+    # or the machine slept, those of living processes are over too, until they renew them. For as
+    # long as that takes, we wait for it.
+    own = decode_settings(record.settings).lease if may_live else 0.0
+    if may_live and not lease_holds(record.lease_until, own, host.clock.wall()):
+        until = host.clock.monotonic() + own
+        while host.clock.monotonic() < until:
+            await host.clock.sleep(_LOOKS_EVERY)
+            fresh = await host.engine.run(record.run_id)
+            if fresh is None or fresh.owner != record.owner:
+                break
+            if fresh.lease_until != record.lease_until:
+                return None
+    if lease is None:
+        lease = decode_settings(record.settings).lease
     return await host.engine.claim(record.run_id, owner=new_owner(), lease=lease, instead_of=dead)
-
-
-async def _is_renewed(host: FlowHost, record: RunRecord) -> bool:
-    """Whether the owner of a lease that seems to be over still renews it.
-
-    Leases are saved as dates. After the clock was set, or the machine slept, those of living
-    processes are over too, until they renew them: for as long as that takes, we wait for it.
-    """
-    clock, lease = host.clock, decode_settings(record.settings).lease
-    if lease_holds(record.lease_until, lease, clock.wall()):
-        return False  # the store will say so
-    until = clock.monotonic() + lease
-    while clock.monotonic() < until:
-        await clock.sleep(_LOOKS_EVERY)
-        fresh = await host.engine.run(record.run_id)
-        if fresh is None or fresh.owner != record.owner:
-            return False
-        if fresh.lease_until != record.lease_until:
-            return True
-    return False
 
 
 async def _claim_and_load(
@@ -371,11 +371,11 @@ async def _claim_and_load(
             hint=f"`jackline logs {record.run_id} -f` follows it; stop that process to take over.",
         )
     parked = record.state is RunState.PARKED
-    ended = _outcome(record) if record.state in ENDED else None
+    ended = record.decoded_outcome() if record.state in ENDED else None
     record = replace(record, state=RunState.RUNNING, why="", wake_at=None, ended_at=None)
     record = replace(record, settings=encode_settings(settings))
     await host.engine.change(claim, replace(record, updated_at=host.clock.wall()))
-    execution = await _load(host, claim, record, settings, flow, listener)
+    execution = await _load(host, claim, record, flow, listener, settings)
     await _cancel_ordered(execution)
     failed = {
         name: call for name, call in execution.calls.items() if call.state is CallState.FAILED
@@ -386,7 +386,7 @@ async def _claim_and_load(
         rerun = {(call.key, call.occurrence) for call in chosen}
     execution.replayed_failures = frozenset(failed) - rerun
     if ended is not None:
-        with inside(FlowScope(execution, execution.accounting.account)):
+        with FlowScope(execution, execution.accounting.account).entered():
             await execution.hooks.run_due({}, ending=None, run=ended)
     forgotten = [
         call
@@ -410,12 +410,11 @@ async def _clean_up_after(
     claim = await claim_run(host, record) if held or owed else None
     if claim is None:
         return
-    settings = decode_settings(record.settings)
-    execution = await _load(host, claim, record, settings, flow, listener)
+    execution = await _load(host, claim, record, flow, listener)
     calls = {call.task_id: call for call in execution.calls.values()}
-    with inside(FlowScope(execution, execution.accounting.account)):
+    with FlowScope(execution, execution.accounting.account).entered():
         await execution.hooks.recover()
-        await execution.hooks.run_due(calls, ending=Ending.CRASH, run=_outcome(record))
+        await execution.hooks.run_due(calls, ending=Ending.CRASH, run=record.decoded_outcome())
         await execution.resources.release_all()
     await execution.events.settle()
     await host.engine.let_go(claim, record)
@@ -426,7 +425,7 @@ async def _cancel_ordered(execution: Execution) -> None:
     for order in execution.cancellations.pending:
         for call in agents_named(execution.calls.values(), order.name):
             if call.state is CallState.RUNNING:
-                await cancel_stored_agent(execution, call, order.name)
+                await execution.cancel_stored_agent(call, order.name)
             elif not was_cancelled_by_person(call) or (call.ended_at or 0.0) < order.at:
                 continue  # it had ended before, and by something else
             execution.cancellations.carried_out(order.name)
@@ -436,9 +435,9 @@ async def _load(
     host: FlowHost,
     claim: Claim,
     record: RunRecord,
-    settings: RunSettings,
     flow: Flow[..., Any] | None = None,
     listener: Listener | None = None,
+    settings: RunSettings | None = None,
 ) -> Execution:
     """This process's hold on a claimed run."""
     name = flow.function.__module__ if flow is not None else ""
@@ -446,18 +445,14 @@ async def _load(
         host,
         claim,
         record,
-        settings,
+        settings or decode_settings(record.settings),
         listener=listener or host.listener,
         flow_module=lambda: sys.modules.get(name) if name else module_of(record),
         flow_module_name=name,
     )
-    before = _outcome(record)
+    before = record.decoded_outcome()
     await execution.load(duration_before=0.0 if before is None else before.duration)
     return execution
-
-
-def _outcome(record: RunRecord) -> Outcome[Any] | None:
-    return None if record.outcome is None else decode_outcome(record.outcome)
 
 
 async def _nothing() -> None:
@@ -502,7 +497,13 @@ async def cancel_agents(
     claim = await claim_run(host, run)
     if claim is None:
         patience = decode_settings(run.settings).poll * _LOOKS + _MOMENT
-        ended = await _answer(host, order, patience)
+        ended, until = None, host.clock.monotonic() + patience
+        while ended is None and host.clock.monotonic() < until:
+            for each in await host.engine.ordered_ends(run.run_id):
+                if (each.name, each.at) == (name, order.at) and each.ended is not None:
+                    ended = each.ended
+            if ended is None:
+                await host.clock.sleep(_LOOK_EVERY)
     else:
         ended = await _cancel_here(host, claim, order)
     if ended == 0 and not ahead:
@@ -518,24 +519,13 @@ async def cancel_agents(
     return CancelledAgents(run, name, ended, carried=claim is None)
 
 
-async def _answer(host: FlowHost, order: AgentOrder, within: float) -> int | None:
-    """What the owner answered; None when that was not in time."""
-    until = host.clock.monotonic() + within
-    while host.clock.monotonic() < until:
-        for each in await host.engine.ordered_ends(order.run_id):
-            if (each.name, each.at) == (order.name, order.at) and each.ended is not None:
-                return each.ended
-        await host.clock.sleep(_LOOK_EVERY)
-    return None
-
-
 async def _cancel_here(host: FlowHost, claim: Claim, order: AgentOrder) -> int:
     run = await known_run(host, order.run_id)
-    execution = await _load(host, claim, run, decode_settings(run.settings))
+    execution = await _load(host, claim, run)
     calls = agents_named(execution.calls.values(), order.name)
     named = [call for call in calls if call.state is CallState.RUNNING]
     for call in named:
-        await cancel_stored_agent(execution, call, order.name)
+        await execution.cancel_stored_agent(call, order.name)
     if named:
         await host.engine.answer_order(claim, replace(order, ended=len(named)))
     await execution.events.settle()

@@ -46,10 +46,18 @@ def _check(folder: Path, name: str) -> None:
     parts = path.relative_to(root).parts
     below = [root.joinpath(*parts[:count]) for count in range(len(parts))]
     if any(map(names_settings, (name, *parts))) or is_in_settings(path, root):
-        raise _protected(name, "settings that programs follow")
-    in_git = any(map(names_git, parts)) or names_git(name) or is_in_git(path, root)
-    if in_git or any(map(_becomes_git_folder, below, parts)):
-        raise _protected(name, "a git folder, whose settings git follows")
+        what = "settings that programs follow"
+    elif (
+        any(map(names_git, (name, *parts)))
+        or is_in_git(path, root)
+        or any(map(_becomes_git_folder, below, parts))
+    ):
+        what = "a git folder, whose settings git follows"
+    else:
+        return
+    raise ToolFailedError(
+        f"{name!r} is protected: it is part of {what}; name another file", ended_by="protected"
+    )
 
 
 def _becomes_git_folder(folder: Path, name: str) -> bool:
@@ -62,9 +70,3 @@ def _becomes_git_folder(folder: Path, name: str) -> bool:
         return True
     # Some file systems ignore case, or what comes after a name.
     return is_git_layout(names | {name.lower().partition(":")[0].rstrip(". ")})
-
-
-def _protected(name: str, what: str) -> ToolFailedError:
-    return ToolFailedError(
-        f"{name!r} is protected: it is part of {what}; name another file", ended_by="protected"
-    )

@@ -67,6 +67,10 @@ class RunRecord:
     """A person allowed the next waking (`resume.confirm`)."""
     trusted: bool = True
 
+    def decoded_outcome(self) -> Outcome[Any] | None:
+        """How it ended, or how far it has come; None when nothing is saved of that."""
+        return None if self.outcome is None else decode_outcome(self.outcome)
+
 
 class CallKind(StrEnum):
     """What a keyed call is."""
@@ -99,6 +103,14 @@ class CallRecord:
     cost: float = 0.0
     terminated_by: str = ""
     trusted: bool = True
+
+    def decoded_outcome(self) -> Outcome[Any]:
+        """How the agent of an ended call ended, without its value; its text is there again."""
+        outcome = decode_outcome(self.outcome or b'{"terminated_by":"completion"}')
+        if outcome.text or self.state is not CallState.DONE or self.value is None:
+            return outcome
+        value = msgspec.json.decode(self.value)
+        return replace(outcome, text=value) if isinstance(value, str) else outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,18 +305,9 @@ def encode_outcome(outcome: Outcome[Any], *, plain_value: object = None) -> byte
 
 
 def encode_kept_beside(outcome: Outcome[Any]) -> bytes:
-    """The outcome as JSON, for a call that has the value itself; see `outcome_of`."""
+    """The outcome as JSON, for a call that has the value itself; see `decoded_outcome`."""
     is_value = outcome.ok and outcome.value == outcome.text
     return encode_outcome(replace(outcome, text="") if is_value else outcome)
-
-
-def outcome_of(call: CallRecord) -> Outcome[Any]:
-    """How the agent of an ended call ended, without its value; its text is there again."""
-    outcome = decode_outcome(call.outcome or b'{"terminated_by":"completion"}')
-    if outcome.text or call.state is not CallState.DONE or call.value is None:
-        return outcome
-    value = msgspec.json.decode(call.value)
-    return replace(outcome, text=value) if isinstance(value, str) else outcome
 
 
 def decode_outcome(data: bytes) -> Outcome[Any]:

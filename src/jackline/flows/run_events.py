@@ -271,7 +271,7 @@ class RunEventLog:
     def emit(self, event: FlowEvent) -> None:
         """Pass the event to the listener now, and log it soon."""
         self._listener(event)
-        line = self._waits(event) if isinstance(event, AgentWaits) else _line(event)
+        line = self._line(event)
         if line is not None:
             self.log(event.at, *line)
 
@@ -292,15 +292,33 @@ class RunEventLog:
         while self._writer is not None and not self._writer.done():
             await asyncio.wait({self._writer})
 
-    def _waits(self, event: AgentWaits) -> tuple[str, str, dict[str, object]] | None:
-        if event.why == self._waiting.get(event.task_id, AT_WALL):
+    def _line(self, event: FlowEvent) -> tuple[str, str, dict[str, object]] | None:
+        if isinstance(event, AgentWaits):
+            if event.why == self._waiting.get(event.task_id, AT_WALL):
+                return None
+            if event.why:
+                self._waiting[event.task_id] = event.why
+            elif self._waiting.pop(event.task_id, None) is None:
+                return None
+            else:
+                return "agent goes on", event.label, {"task_id": event.task_id}
+        if isinstance(event, AgentReplayed | AgentAnswered):
             return None
-        if event.why:
-            self._waiting[event.task_id] = event.why
-            return _line(event)
-        if self._waiting.pop(event.task_id, None) is None:
+        if isinstance(event, StepEnded) and event.replayed:
             return None
-        return "agent goes on", event.label, {"task_id": event.task_id}
+        if isinstance(event, RunEnded):
+            tally = event.outcome.tally
+            counts: dict[str, object] = {"agents": tally.agents, "ok": tally.ok}
+            counts |= {"failed": tally.failed, "replayed": tally.replayed, "why": event.why}
+            counts["tokens"] = event.outcome.usage.total
+            return event.state.value, "", counts | {"cost": event.outcome.cost}
+        detail: dict[str, object] = {}
+        for name, value in asdict(event).items():
+            if name in ("until", "wake_at") and isinstance(value, float):
+                detail[name] = datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
+            elif name not in _NOT_IN_DETAIL and value not in (None, ""):
+                detail[name] = value
+        return _LOGGED[type(event)], getattr(event, "label", ""), detail
 
     async def _write(self) -> None:
         while not self._lines.empty():
@@ -310,28 +328,3 @@ class RunEventLog:
             except JacklineError:
                 # The store is in trouble; calls and records meet it too, and decide what follows.
                 continue
-
-
-def _line(event: FlowEvent) -> tuple[str, str, dict[str, object]] | None:
-    if isinstance(event, AgentReplayed | AgentAnswered):
-        return None
-    if isinstance(event, StepEnded) and event.replayed:
-        return None
-    if isinstance(event, RunEnded):
-        tally = event.outcome.tally
-        counts: dict[str, object] = {"agents": tally.agents, "ok": tally.ok}
-        counts |= {"failed": tally.failed, "replayed": tally.replayed, "why": event.why}
-        counts["tokens"] = event.outcome.usage.total
-        return event.state.value, "", counts | {"cost": event.outcome.cost}
-    detail = {
-        name: _time_in_words(name, value)
-        for name, value in asdict(event).items()
-        if name not in _NOT_IN_DETAIL and value not in (None, "")
-    }
-    return _LOGGED[type(event)], getattr(event, "label", ""), detail
-
-
-def _time_in_words(name: str, value: object) -> object:
-    if name in ("until", "wake_at") and isinstance(value, float):
-        return datetime.fromtimestamp(value, UTC).isoformat(timespec="seconds")
-    return value

@@ -23,7 +23,7 @@ def new_owner() -> str:
 
 def process_here(owner: str) -> int | None:
     """The process id of an owner of this machine and namespace; None of any other."""
-    host, process = _host_and_process(owner)
+    host, _, process = owner.rpartition(":")[0].rpartition(":")
     # On Windows, to ask for a process would end it.
     if os.name == "nt" or host != _this_host() or not process.isdecimal():
         return None
@@ -46,13 +46,8 @@ def is_dead(owner: str) -> bool:
 
 def owner_in_words(owner: str) -> str:
     """How an owner is shown, such as "process 4242 on laptop"."""
-    host, process = _host_and_process(owner)
-    return f"process {process} on {host.partition('/')[0]}"
-
-
-def _host_and_process(owner: str) -> tuple[str, str]:
     host, _, process = owner.rpartition(":")[0].rpartition(":")
-    return host, process
+    return f"process {process} on {host.partition('/')[0]}"
 
 
 def _this_host() -> str:

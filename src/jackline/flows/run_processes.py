@@ -24,7 +24,7 @@ from typing import BinaryIO, cast
 
 from jackline.clock import Clock, SystemClock
 from jackline.errors import BadArgumentError, JacklineError, UsageError
-from jackline.flows.cleanup.reaper import is_overdue
+from jackline.flows.cleanup.ledger import is_overdue
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.settings import decode_settings, may_wake
 from jackline.flows.store import open_run_store, run_store_exists
@@ -117,20 +117,16 @@ class Waker:
             if self._not_before.get(run.run_id, 0.0) > steady:
                 continue
             if may_wake(self._clock.now(), run, decode_settings(run.settings).wake).now:
-                self._not_before[run.run_id] = steady + self._pause_of(run)
+                reset, pause = self._pauses.get(run.run_id, (run.wake_at, _PAUSE))
+                if reset != run.wake_at:
+                    pause = _PAUSE  # it went on in between, to another wall
+                self._pauses[run.run_id] = (run.wake_at, min(2 * pause, _LONGEST_PAUSE))
+                self._not_before[run.run_id] = steady + pause
                 _log.info("waking run %s (%s): its limit has reset", run.run_id, run.flow)
                 if not self._here(run):
                     self._start(run)
                 woken.append(run.run_id)
         return woken
-
-    def _pause_of(self, run: RunRecord) -> float:
-        """How long a run that stays parked for all our waking is left alone."""
-        reset, pause = self._pauses.get(run.run_id, (run.wake_at, _PAUSE))
-        if reset != run.wake_at:
-            pause = _PAUSE  # it went on in between, to another wall
-        self._pauses[run.run_id] = (run.wake_at, min(2 * pause, _LONGEST_PAUSE))
-        return pause
 
     def _start_process(self, run: RunRecord) -> None:
         self._start_verb(("resume", "--woken", run.run_id), run.cwd)
@@ -197,8 +193,14 @@ class RunOrders:
                     undo = {"undo": {"order": "resume", "run": run.run_id, "only": only}}
         process, output = await asyncio.to_thread(self._start, arguments, cwd)
         with output:  # also when whoever ordered does not wait
-            code = await _ended(process, _WAITED_FOR[verb])
-            words = await asyncio.to_thread(_written, output)
+            for _ in range(round(_WAITED_FOR[verb] / _POLL_EVERY)):
+                if process.poll() is not None:
+                    break
+                await asyncio.sleep(_POLL_EVERY)
+            code = process.returncode
+            output.seek(0)
+            written = await asyncio.to_thread(output.read, _MOST_WORDS)
+            words = written.decode(errors="replace").strip()
         if code is None:
             says = f"jackline {' '.join(arguments)} goes on, process {process.pid}."
             return {"says": says} | undo
@@ -229,16 +231,3 @@ class RunOrders:
             descriptor = open_private(self._folder / "ordered-runs.log", flags)
             with os.fdopen(descriptor, "ab") as file:
                 file.write(line.encode(errors="replace"))
-
-
-async def _ended(process: subprocess.Popen[bytes], within: float) -> int | None:
-    for _ in range(round(within / _POLL_EVERY)):
-        if process.poll() is not None:
-            break
-        await asyncio.sleep(_POLL_EVERY)
-    return process.returncode
-
-
-def _written(output: BinaryIO) -> str:
-    output.seek(0)
-    return output.read(_MOST_WORDS).decode(errors="replace").strip()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field
 from datetime import datetime, time, timedelta
 from typing import Literal, TypeAlias
@@ -168,23 +169,16 @@ class WakeHours:
 
 def parse_hours(words: str) -> WakeHours:
     """The hours as written: "22:00-07:00", with a zone's name after them if not the host's."""
-    match = _HOURS.fullmatch(words)
-    hours = None if match is None else _hours(*match.groups())
-    if hours is None:
-        raise BadArgumentError(
-            f"{words!r} are no hours to wake in.",
-            hint='Write "22:00-07:00", or "22:00-07:00 Europe/Kiev".',
-        )
-    return hours
-
-
-def _hours(h1: str, m1: str, h2: str, m2: str, zone: str | None) -> WakeHours | None:
-    try:
-        begins, ends = time(int(h1), int(m1)), time(int(h2), int(m2))
-        named = ZoneInfo(zone) if zone else None
-    except (ValueError, OSError, LookupError):
-        return None
-    return None if begins == ends else WakeHours(begins, ends, named)
+    if match := _HOURS.fullmatch(words):
+        h1, m1, h2, m2, zone = match.groups()
+        with suppress(ValueError, OSError, LookupError):
+            begins, ends = time(int(h1), int(m1)), time(int(h2), int(m2))
+            if begins != ends:
+                return WakeHours(begins, ends, ZoneInfo(zone) if zone else None)
+    raise BadArgumentError(
+        f"{words!r} are no hours to wake in.",
+        hint='Write "22:00-07:00", or "22:00-07:00 Europe/Kiev".',
+    )
 
 
 def may_wake(now: datetime, run: RunRecord, settings: WakeSettings) -> WakeDecision:
@@ -203,11 +197,7 @@ def may_wake(now: datetime, run: RunRecord, settings: WakeSettings) -> WakeDecis
         within = parse_hours(settings.hours).next_from(max(at, now))
         if within > max(at, now):
             at, why = within, f"it wakes only during {settings.hours}"
-    return (
-        WakeDecision(now=True, at=at, why="")
-        if at <= now
-        else WakeDecision(now=False, at=at, why=why)
-    )
+    return WakeDecision(now=at <= now, at=at, why="" if at <= now else why)
 
 
 def expected_cost(run: RunRecord, *, done: int, known: int) -> float | None:

@@ -91,6 +91,19 @@ class Shape:
             return _places(error)
         return []
 
+    @property
+    def in_words(self) -> str:
+        """What it takes: "a list of text", "one of low, high", "a whole number or null"."""
+        return self._expected(self.json_schema, _DEEPEST)
+
+    def as_option(self, name: str) -> str:
+        """How such a parameter is written on a command line: `--modules '["…"]'`."""
+        example = self._example(self.json_schema, _DEEPEST)
+        if isinstance(example, str):
+            return f'--{name} "{example}"'
+        text = json.dumps(example, ensure_ascii=False)
+        return f"--{name} '{text}'" if isinstance(example, list | dict) else f"--{name} {text}"
+
     def decode(self, data: bytes) -> object:
         """The value from its JSON; UnfitValueError when it is none of this shape."""
         if self._adapter is None:
@@ -107,6 +120,46 @@ class Shape:
                 f"The result does not fit {error.title}: {faults}{more}."
             ) from error
 
+    def _resolved(self, schema: Any) -> Mapping[str, Any]:
+        if isinstance(schema, dict) and "$ref" in schema:
+            known = (self.json_schema or {}).get("$defs")
+            name = str(schema["$ref"]).rpartition("/")[2]
+            schema = known.get(name) if isinstance(known, dict) else None
+        return schema if isinstance(schema, dict) else {}
+
+    def _expected(self, schema: Any, deep: int) -> str:
+        schema = self._resolved(schema)
+        if "enum" in schema or "const" in schema:
+            values = schema.get("enum") or [schema.get("const")]
+            return f"one of {', '.join(map(str, values))}" if len(values) > 1 else str(values[0])
+        options = schema.get("anyOf") or schema.get("oneOf")
+        if options and deep:
+            return " or ".join(dict.fromkeys(self._expected(each, deep - 1) for each in options))
+        kind = schema.get("type")
+        words = _KINDS.get(kind, "anything") if isinstance(kind, str) else "anything"
+        if kind == "array" and deep and schema.get("items"):
+            inner = self._expected(schema["items"], deep - 1)
+            return f"{words} of {inner.removeprefix('a ').removeprefix('an ')}"
+        if kind == "object" and schema.get("properties"):
+            return f"{words} with {', '.join(schema['properties'])}"
+        return words
+
+    def _example(self, schema: Any, deep: int) -> Any:
+        schema = self._resolved(schema)
+        if "enum" in schema or "const" in schema:
+            return (schema.get("enum") or [schema.get("const")])[0]
+        options = schema.get("anyOf") or schema.get("oneOf")
+        if options:
+            return self._example(options[0], deep - 1) if deep else "…"
+        kind = schema.get("type")
+        if kind == "array":
+            return [self._example(schema.get("items") or {}, deep - 1)] if deep else []
+        if kind == "object":
+            inside = schema.get("properties") or {}
+            needed = schema.get("required") or list(inside)[:1]
+            return {name: self._example(inside[name], deep - 1) for name in needed} if deep else {}
+        return _EXAMPLES.get(kind, "…") if isinstance(kind, str) else "…"
+
 
 def plain_json(value: object) -> bytes:
     """Plain data as JSON; UnfitValueError for anything that would come back as something else."""
@@ -121,15 +174,10 @@ def plain_json(value: object) -> bytes:
         ) from error
 
 
-def returned_shape(function: Callable[..., object]) -> Shape:
-    """The shape that a function's return annotation promises."""
-    return Shape(returned_type(function))
-
-
 def returned_type(function: Callable[..., object]) -> object:
     """A function's return annotation, resolved; None when there is none, NoneType for `-> None`."""
-    said = "return" in getattr(function, "__annotations__", {})
-    return _hints(function)["return"] if said else None
+    has_one = "return" in getattr(function, "__annotations__", {})
+    return _hints(function)["return"] if has_one else None
 
 
 @lru_cache(maxsize=512)
@@ -186,15 +234,6 @@ def _kind_of(value: object) -> str:
             return "an object" if isinstance(value, dict) else f"a {type(value).__name__}"
 
 
-def _as_option(name: str, schema: JsonObject | None) -> str:
-    """How a parameter is written on a command line: `--modules '["…"]'`."""
-    example = _example(schema or {}, _definitions(schema), _DEEPEST)
-    if isinstance(example, str):
-        return f'--{name} "{example}"'
-    text = json.dumps(example, ensure_ascii=False)
-    return f"--{name} '{text}'" if isinstance(example, list | dict) else f"--{name} {text}"
-
-
 def _parameters(function: Callable[..., object]) -> str:
     """The parameters as they are in the file: `topic: str = 'knots', readers: int`."""
     words = []
@@ -205,76 +244,6 @@ def _parameters(function: Callable[..., object]) -> str:
         if default is not parameter.empty:
             words[-1] += f" = {default!r}"
     return ", ".join(words) or "nothing"
-
-
-def _definitions(schema: JsonObject | None) -> Mapping[str, Any]:
-    found = (schema or {}).get("$defs")
-    return found if isinstance(found, dict) else {}
-
-
-def _type_in_words(schema: JsonObject | None) -> str:
-    """What a parameter takes: "a list of text", "one of low, high", "a whole number or null"."""
-    return _expected(schema or {}, _definitions(schema), _DEEPEST)
-
-
-def _resolved(schema: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
-    if isinstance(schema, dict) and "$ref" in schema:
-        schema = known.get(str(schema["$ref"]).rpartition("/")[2])
-    return schema if isinstance(schema, dict) else {}
-
-
-def _expected(schema: Any, known: Mapping[str, Any], deep: int) -> str:
-    schema = _resolved(schema, known)
-    if "enum" in schema or "const" in schema:
-        values = schema.get("enum") or [schema.get("const")]
-        return f"one of {', '.join(map(str, values))}" if len(values) > 1 else str(values[0])
-    options = schema.get("anyOf") or schema.get("oneOf")
-    if options and deep:
-        return " or ".join(dict.fromkeys(_expected(each, known, deep - 1) for each in options))
-    kind = schema.get("type")
-    words = _KINDS.get(kind, "anything") if isinstance(kind, str) else "anything"
-    if kind == "array" and deep and schema.get("items"):
-        inner = _expected(schema["items"], known, deep - 1)
-        return f"{words} of {inner.removeprefix('a ').removeprefix('an ')}"
-    if kind == "object" and schema.get("properties"):
-        return f"{words} with {', '.join(schema['properties'])}"
-    return words
-
-
-def _example(schema: Any, known: Mapping[str, Any], deep: int) -> Any:
-    schema = _resolved(schema, known)
-    if "enum" in schema or "const" in schema:
-        return (schema.get("enum") or [schema.get("const")])[0]
-    options = schema.get("anyOf") or schema.get("oneOf")
-    if options:
-        return _example(options[0], known, deep - 1) if deep else "…"
-    kind = schema.get("type")
-    if kind == "array":
-        return [_example(schema.get("items") or {}, known, deep - 1)] if deep else []
-    if kind == "object":
-        inside = schema.get("properties") or {}
-        needed = schema.get("required") or list(inside)[:1]
-        return {name: _example(inside[name], known, deep - 1) for name in needed} if deep else {}
-    return _EXAMPLES.get(kind, "…") if isinstance(kind, str) else "…"
-
-
-RESERVED = frozenset({"settings", "host", "listener"})
-"""Names that `jackline.run(…)` needs itself."""
-
-
-def check_signature(function: Callable[..., object]) -> None:
-    """UsageError when a flow's parameters cannot be saved by name."""
-    for name, parameter in inspect.signature(function).parameters.items():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise BadArgumentError(
-                f"The flow {function.__name__} takes *{name}, which cannot be saved by name.",
-                hint="Take a list or a dict as one parameter.",
-            )
-        if parameter.kind is parameter.POSITIONAL_ONLY or name in RESERVED:
-            raise BadArgumentError(
-                f"The flow {function.__name__} cannot have a parameter {name} like this.",
-                hint="Choose another name, and let it be passed by name.",
-            )
 
 
 def encode_arguments(
@@ -295,7 +264,7 @@ def encode_arguments(
         try:
             written[name] = json.loads(shape.encode(value))
         except UnfitValueError as error:
-            takes = _type_in_words(shape.json_schema)
+            takes = shape.in_words
             says = f"takes {takes}, and {type(value).__name__} was given"
             if takes == "anything":
                 says = f"cannot be saved: {type(value).__name__} cannot be written as JSON"
@@ -316,9 +285,21 @@ def decode_arguments(function: Callable[..., object], data: bytes) -> dict[str, 
         )
     hints = _hints(function)
     _check_names(function, arguments, hints)
-    return {
-        name: _decoded(function, name, value, hints.get(name)) for name, value in arguments.items()
-    }
+    decoded = {}
+    for name, value in arguments.items():
+        shape = Shape(hints.get(name))
+        try:
+            decoded[name] = shape.decode(json.dumps(value).encode())
+        except UnfitValueError as error:
+            faults = shape.faults(value)
+            places = [f"{place}: {words}" for place, words in faults if place != "it"]
+            where = f" ({'; '.join(places[:_MOST_FAULTS])})" if places else ""
+            raise BadArgumentError(
+                f"The argument {name} of {function.__name__}() takes {shape.in_words}, and "
+                f"{_kind_of(value)} was given{where}.",
+                hint=f"Write it like this: {shape.as_option(name)}",
+            ) from error
+    return decoded
 
 
 def _check_names(
@@ -337,7 +318,7 @@ def _check_names(
     takes = f"It takes: {_parameters(function)}."
     if missing:
         faults.append(f"needs {', '.join(missing)}")
-        words = " ".join(_as_option(name, Shape(hints.get(name)).json_schema) for name in missing)
+        words = " ".join(Shape(hints.get(name)).as_option(name) for name in missing)
         takes = f"Write {words} (it takes: {_parameters(function)})."
     raise BadArgumentError(f"{function.__name__}() {', and '.join(faults)}.", hint=takes)
 
@@ -345,37 +326,23 @@ def _check_names(
 def parse_arguments(function: Callable[..., object], words: Mapping[str, str]) -> bytes:
     """Arguments written as words (`--key value`): JSON where that fits, else text."""
     hints = _hints(function)
-    arguments = {name: _read_word(word, hints.get(name)) for name, word in words.items()}
+    arguments: dict[str, object] = {}
+    for name, word in words.items():
+        arguments[name] = word
+        hint = hints.get(name)
+        if hint is str:
+            continue
+        try:
+            value = json.loads(word)
+        except ValueError:
+            continue
+        shape = Shape(hint)
+        # Unless only its text fits.
+        if not shape.faults(value) or shape.faults(word):
+            arguments[name] = value
     data = json.dumps(arguments, ensure_ascii=False).encode("utf-8", "surrogatepass")
     decode_arguments(function, data)
     return data
-
-
-def _decoded(function: Callable[..., object], name: str, value: object, hint: object) -> object:
-    shape = Shape(hint)
-    try:
-        return shape.decode(json.dumps(value).encode())
-    except UnfitValueError as error:
-        schema, faults = shape.json_schema, shape.faults(value)
-        places = [f"{place}: {words}" for place, words in faults if place != "it"]
-        where = f" ({'; '.join(places[:_MOST_FAULTS])})" if places else ""
-        raise BadArgumentError(
-            f"The argument {name} of {function.__name__}() takes {_type_in_words(schema)}, and "
-            f"{_kind_of(value)} was given{where}.",
-            hint=f"Write it like this: {_as_option(name, schema)}",
-        ) from error
-
-
-def _read_word(word: str, hint: object) -> object:
-    """The word as JSON, unless only its text fits."""
-    if hint is str:
-        return word
-    try:
-        value = json.loads(word)
-    except ValueError:
-        return word
-    shape = Shape(hint)
-    return word if shape.faults(value) and not shape.faults(word) else value
 
 
 def _hints(function: Callable[..., object]) -> dict[str, object]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from jackline.foreign_files import read_foreign
@@ -33,39 +34,9 @@ class MisplacedRepositoryError(Exception):
     """The repository is not where it should be; the text says how."""
 
 
-def check_place(
-    own: Path, common: Path, start: Path, folder: Path | None, work_trees: list[Path]
-) -> None:
-    """MisplacedRepositoryError unless a git started in `start` finds its folders where they belong.
-
-    `own` is the repository's git folder, `common` the one that it shares with its worktrees, as
-    git named them; `folder` is where the user works; `work_trees` are those that settings name.
-    """
-    own, common, start = own.resolve(), common.resolve(), start.resolve()
-    if own != common and own.parent != common / "worktrees":
-        raise MisplacedRepositoryError(
-            "it takes its settings from a folder that git would not have chosen"
-        )
-    home = [folder.resolve()] if folder else []
-    if not any(start.is_relative_to(each.resolve()) for each in work_trees):
-        inside = any(own.is_relative_to(each) and common.is_relative_to(each) for each in home)
-        if work_trees or not (inside or _is_above(own, common, start)):
-            raise MisplacedRepositoryError(
-                "its git folder is another one than git itself would have made"
-            )
-    _check_ways_out(own, common, [own, common, *home])
-
-
 def is_git_layout(names: Collection[str]) -> bool:
     """Whether git takes a folder with these names, in lower case, for a repository's own."""
     return "head" in names and ("objects" in names or "commondir" in names)
-
-
-def _check_ways_out(own: Path, common: Path, allowed: list[Path]) -> None:
-    """MisplacedRepositoryError if a link or a list of borrowed objects leads out."""
-    for path in _ways_out(own, common):
-        if not any(path.is_relative_to(each) for each in allowed):
-            raise MisplacedRepositoryError("a file in its git folder leads out of it")
 
 
 def is_git_folder(path: Path) -> bool:
@@ -128,38 +99,6 @@ def _text_of(path: Path) -> str:
         ) from None
 
 
-def _is_above(own: Path, common: Path, start: Path) -> bool:
-    """Whether a folder above is the repository's, by its place or since each names the other."""
-    if own == common:
-        return own.name == ".git" and start.is_relative_to(own.parent)
-    back = own / _text_of(own / "gitdir").strip()  # of a worktree: the file that names it
-    is_worktree = own.parent == common / "worktrees" and leads_to(back, own)
-    return is_worktree and start.is_relative_to(back.resolve().parent)
-
-
-def _ways_out(own: Path, common: Path) -> Iterator[Path]:
-    """Where links lead, and where objects are borrowed."""
-    for each in {own, common}:
-        yield from _links_in(each)
-    stores, seen = [common / "objects"], set[Path]()
-    for _ in range(_DEEPEST):
-        borrowed = {
-            # A quoted line is one that only git can read: wherever it leads, it is not inside.
-            _followed(store / ("/" if line.startswith('"') else line))
-            for store in stores
-            # Other ends of lines belong to git's names.
-            for line in _text_of(store / "info" / "alternates").split("\n")
-            if line and not line.startswith("#")
-        }
-        stores = sorted(borrowed - seen)
-        seen.update(stores)
-        yield from stores
-        for store in stores:
-            yield from _links_in(store)
-    if stores:
-        raise MisplacedRepositoryError("its objects are borrowed from too many places")
-
-
 def _links_in(folder: Path) -> Iterator[Path]:
     ahead, left = [folder], _MOST_ENTRIES
     while ahead:
@@ -192,66 +131,127 @@ def _followed(path: Path) -> Path:
         ) from None
 
 
-def inner_git_folders(common: Path, folder: Path | None) -> list[tuple[Path, Path | None]]:
-    """All git folders inside of this one, however deep, each with its work tree if it has one.
+@dataclass(frozen=True, slots=True)
+class GitFolders:
+    """A repository's git folder, and the one that it shares with its worktrees; as git named them.
 
-    MisplacedRepositoryError if one is not as git makes it. `folder` is where the user works: what
-    lies inside belongs to it. A work tree is known of worktrees that are still there.
+    All methods raise MisplacedRepositoryError where something is not as git makes it.
     """
-    inside = [each.resolve() for each in (common, folder) if each is not None]
-    inside += [common.resolve().parent] if common.name == ".git" else []
-    paths = list(_git_folders(common))
-    homes = {common, *paths}
-    found = []
-    for path in paths:
-        is_worktree = path.parent.name == "worktrees" and path.parent.parent in homes
-        file = path / "commondir"
-        if os.path.lexists(file) and (
-            not is_worktree
-            or file.is_symlink()
-            or not _COMMONDIR_OF_WORKTREE.fullmatch(_text_of(file))
-        ):
+
+    own: Path
+    common: Path
+
+    def check_place(self, start: Path, folder: Path | None, work_trees: list[Path]) -> None:
+        """Check that a git started in `start` finds these folders where they belong.
+
+        `folder` is where the user works; `work_trees` are those that settings name.
+        """
+        here, start = GitFolders(self.own.resolve(), self.common.resolve()), start.resolve()
+        own, common = here.own, here.common
+        if own != common and own.parent != common / "worktrees":
             raise MisplacedRepositoryError(
-                "a git folder inside its own takes its settings from somewhere else"
+                "it takes its settings from a folder that git would not have chosen"
             )
-        _check_ways_out(path.resolve(), path.resolve(), inside)
-        found.append((path, _work_tree_of(path, inside) if is_worktree else None))
-    return found
-
-
-def _git_folders(common: Path) -> Iterator[Path]:
-    left = _MOST_ENTRIES
-    for name in ("modules", "worktrees"):
-        if (common / name).is_symlink():
-            raise MisplacedRepositoryError(f"{name} in its git folder is a link")
-        for at, folders, files in os.walk(common / name, onerror=_unlisted):
-            left -= len(folders) + len(files)
-            if left < 0:
+        home = [folder.resolve()] if folder else []
+        if not any(start.is_relative_to(each.resolve()) for each in work_trees):
+            inside = any(own.is_relative_to(each) and common.is_relative_to(each) for each in home)
+            if work_trees or not (inside or here.is_above(start)):
                 raise MisplacedRepositoryError(
-                    "its git folder holds too many files to look through"
+                    "its git folder is another one than git itself would have made"
                 )
-            if any(Path(at, each).is_symlink() for each in folders):
+        here.check_ways_out([own, common, *home])
+
+    def is_above(self, start: Path) -> bool:
+        """Whether a folder above is the repository's: by its place, or as each names the other."""
+        own, common = self.own, self.common
+        if own == common:
+            return own.name == ".git" and start.is_relative_to(own.parent)
+        back = own / _text_of(own / "gitdir").strip()  # of a worktree: the file that names it
+        is_worktree = own.parent == common / "worktrees" and leads_to(back, own)
+        return is_worktree and start.is_relative_to(back.resolve().parent)
+
+    def check_ways_out(self, allowed: list[Path]) -> None:
+        """Check that no link and no list of borrowed objects leads out."""
+        for path in self._ways_out():
+            if not any(path.is_relative_to(each) for each in allowed):
+                raise MisplacedRepositoryError("a file in its git folder leads out of it")
+
+    def _ways_out(self) -> Iterator[Path]:
+        """Where links lead, and where objects are borrowed."""
+        for each in {self.own, self.common}:
+            yield from _links_in(each)
+        stores, seen = [self.common / "objects"], set[Path]()
+        for _ in range(_DEEPEST):
+            borrowed = {
+                # A quoted line is one that only git can read: wherever it leads, it is not inside.
+                _followed(store / ("/" if line.startswith('"') else line))
+                for store in stores
+                # Other ends of lines belong to git's names.
+                for line in _text_of(store / "info" / "alternates").split("\n")
+                if line and not line.startswith("#")
+            }
+            stores = sorted(borrowed - seen)
+            seen.update(stores)
+            yield from stores
+            for store in stores:
+                yield from _links_in(store)
+        if stores:
+            raise MisplacedRepositoryError("its objects are borrowed from too many places")
+
+    def inner_folders(self, folder: Path | None) -> list[tuple[Path, Path | None]]:
+        """All git folders inside of this one, however deep, each with its work tree if it has one.
+
+        `folder` is where the user works: what lies inside belongs to it. A work tree is known of
+        worktrees that are still there.
+        """
+        common = self.common.absolute()
+        inside = [each.resolve() for each in (common, folder) if each is not None]
+        inside += [common.resolve().parent] if common.name == ".git" else []
+        paths = list(self._inner_paths(common))
+        homes = {common, *paths}
+        found = []
+        for path in paths:
+            is_worktree = path.parent.name == "worktrees" and path.parent.parent in homes
+            file = path / "commondir"
+            if os.path.lexists(file) and (
+                not is_worktree
+                or file.is_symlink()
+                or not _COMMONDIR_OF_WORKTREE.fullmatch(_text_of(file))
+            ):
                 raise MisplacedRepositoryError(
-                    "a folder of a submodule in its git folder is a link"
+                    "a git folder inside its own takes its settings from somewhere else"
                 )
-            if is_git_folder(Path(at)):
-                yield Path(at)
+            GitFolders(path.resolve(), path.resolve()).check_ways_out(inside)
+            work_tree = None
+            back = path / _text_of(path / "gitdir").strip() if is_worktree else path
+            if back != path and os.path.lexists(back.parent):  # else it is gone
+                if leads_to(back, path):
+                    work_tree = back.parent
+                elif not any(back.resolve().is_relative_to(each) for each in inside):
+                    raise MisplacedRepositoryError(
+                        "it claims a folder as its worktree that knows nothing of it"
+                    )
+            found.append((path, work_tree))
+        return found
 
+    def _inner_paths(self, common: Path) -> Iterator[Path]:
+        left = _MOST_ENTRIES
+        for name in ("modules", "worktrees"):
+            if (common / name).is_symlink():
+                raise MisplacedRepositoryError(f"{name} in its git folder is a link")
+            for at, folders, files in os.walk(common / name, onerror=self._unlisted):
+                left -= len(folders) + len(files)
+                if left < 0:
+                    raise MisplacedRepositoryError(
+                        "its git folder holds too many files to look through"
+                    )
+                if any(Path(at, each).is_symlink() for each in folders):
+                    raise MisplacedRepositoryError(
+                        "a folder of a submodule in its git folder is a link"
+                    )
+                if is_git_folder(Path(at)):
+                    yield Path(at)
 
-def _unlisted(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise MisplacedRepositoryError("a folder in its git folder cannot be listed") from error
-
-
-def _work_tree_of(path: Path, inside: list[Path]) -> Path | None:
-    """Where a worktree is; None when it is gone."""
-    file = path / _text_of(path / "gitdir").strip()
-    if file == path or not os.path.lexists(file.parent):
-        return None
-    if leads_to(file, path):
-        return file.parent
-    if not any(file.resolve().is_relative_to(each) for each in inside):
-        raise MisplacedRepositoryError(
-            "it claims a folder as its worktree that knows nothing of it"
-        )
-    return None
+    def _unlisted(self, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise MisplacedRepositoryError("a folder in its git folder cannot be listed") from error

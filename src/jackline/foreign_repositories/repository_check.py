@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from jackline.foreign_repositories.git_folders import (
+    GitFolders,
     MisplacedRepositoryError,
-    check_place,
-    inner_git_folders,
     leads_to,
     nested_repositories,
 )
@@ -47,9 +46,7 @@ _OF_ANY_VERB = frozenset(("post-index-change", "pre-auto-gc", "reference-transac
 _LEFT_HALF_DONE = ("rebase-merge", "rebase-apply", "sequencer")
 _FETCHING = frozenset(("clone", "fetch", "pull", "remote", "submodule"))
 _CONNECTING = _FETCHING | {"ls-remote", "push"}
-_OPENING_TOOLS = frozenset(("difftool", "mergetool"))
 _LOOK_ONLY = GitGuard()
-_SETTINGS_FILES = ("config", "config.worktree")
 
 
 class ForeignRepositoryError(Exception):
@@ -105,7 +102,7 @@ async def guard_for(wanted: GitRun, folder: Path) -> GitGuard:
         if repository.user_hooks is None and not wanted.names_hooks:
             of_any_verb = wanted.verb in _WITHOUT_HOOKS
             await repository.check_hooks(_OF_ANY_VERB if of_any_verb else None)
-        await asyncio.to_thread(_check_finished, repository.git_folder)
+        await asyncio.to_thread(repository.check_finished)
         await repository.check_inner_folders()
         await repository.check_nested()
     return GitGuard(
@@ -130,8 +127,7 @@ class _Repository:
         self._folder = folder
         self._depth = depth
         self._where = f" in the submodule {printable(wanted.cwd.name)}" if depth else ""
-        self.common = self.git_folder = Path()
-        """Its own git folder, and the one it shares with its worktrees, as git names them."""
+        self.folders = GitFolders(Path(), Path())
         self.user_hooks: str | None = None
         """The folder of hooks that the user has set for all repositories, if none else counts."""
 
@@ -168,8 +164,12 @@ class _Repository:
         """The output of git; ForeignRepositoryError with the problem when it fails."""
         code, output = await self.ask(*words, guard=guard)
         if code:
-            raise ForeignRepositoryError(f"{problem} ({_first_line(output)})")
+            raise ForeignRepositoryError(f"{problem} ({self._first_line(output)})")
         return output
+
+    def _first_line(self, output: bytes) -> str:
+        text = output.decode("utf-8", "replace").strip().partition("\n")[0]
+        return printable(text[:200]) or "without a message"
 
     async def _top(self) -> Path | None:
         """The work tree; None without one."""
@@ -193,34 +193,24 @@ class _Repository:
             return False  # git sees no repository, and the git that runs will report that
         lines = os.fsdecode(output).split("\n")
         if code or len(lines) != 3:
-            why = f"git cannot tell where the repository is ({_first_line(output)})"
+            why = f"git cannot tell where the repository is ({self._first_line(output)})"
             raise ForeignRepositoryError(why)
-        self.git_folder, self.common = Path(lines[0]), self._wanted.cwd / lines[1]
+        git_folder = Path(lines[0])
+        self.folders = GitFolders(git_folder, self._wanted.cwd / lines[1])
         work_trees = []
         for scope, name, value in own:
-            named = self.git_folder / value
-            if await self._is_work_tree(name, value):
+            named = git_folder / value
+            is_work_tree = kind_of(name, value) == "work tree"
+            if is_work_tree and await _look(leads_to, named / ".git", git_folder):
                 work_trees.append(named)
             elif not await self._is_harmless(name, value):
                 raise self._refusal(scope, name)
-        await _look(
-            check_place,
-            self.git_folder,
-            self.common,
-            self._wanted.cwd,
-            self._folder,
-            work_trees,
-        )
+        await _look(self.folders.check_place, self._wanted.cwd, self._folder, work_trees)
         hooks = [(scope, value) for scope, name, value in settings if name == "core.hookspath"]
         if hooks and all(scope in _OF_THE_USER for scope, _ in hooks):
             users = [value for scope, value in hooks if scope in ("system", "global")]
             self.user_hooks = users[-1] if users else None
         return True
-
-    async def _is_work_tree(self, name: str, value: str) -> bool:
-        return kind_of(name, value) == "work tree" and await _look(
-            leads_to, self.git_folder / value / ".git", self.git_folder
-        )
 
     async def _is_harmless(self, name: str, value: str) -> bool:
         match kind_of(name, value):
@@ -229,7 +219,7 @@ class _Repository:
             case "guarded" | "hooks":
                 return not self._depth
             case "tool":
-                return self._wanted.verb not in _OPENING_TOOLS
+                return self._wanted.verb not in ("difftool", "mergetool")
             case "file":
                 # Git quotes a file that it cannot read: it must be the work tree's.
                 top = await self._top()
@@ -300,15 +290,26 @@ class _Repository:
                 f" may run: {written!r}",
             )
 
+    def check_finished(self) -> None:
+        """Nothing was left half done: git would go on with whatever is written there."""
+        own = self.folders.own
+        left = next((name for name in _LEFT_HALF_DONE if os.path.lexists(own / name)), None)
+        if left is not None:
+            raise ForeignRepositoryError(
+                f"a rebase, cherry-pick or the like was left half done there ({left}), and git"
+                " would start what it says",
+                hint="the user may go on with it, or end it with `--abort`",
+            )
+
     async def check_inner_folders(self) -> None:
         """No submodule or worktree names a program, even if only this git would bring it in."""
-        common = await _look(Path.absolute, self.common)
-        folders = await _look(inner_git_folders, common, self._folder)
+        common = await _look(Path.absolute, self.folders.common)
+        folders = await _look(self.folders.inner_folders, self._folder)
         work_trees = [work_tree for _, work_tree in folders if work_tree is not None]
         work_trees += [each for each in (await self._top(), self._folder) if each is not None]
         work_trees += [common.parent] if common.name == ".git" else []
         for path, _ in folders:
-            for name in _SETTINGS_FILES:
+            for name in ("config", "config.worktree"):
                 if await _look(os.path.lexists, path / name):
                     await self._check_inner_settings(path / name, common, work_trees)
             hooks = []
@@ -332,7 +333,7 @@ class _Repository:
             name, _, value = entry.partition("\n")
             kind = kind_of(name, value)
             if kind in ("inert", "tool") or (
-                kind == "work tree" and await _look(_is_in, file.parent / value, work_trees, common)
+                kind == "work tree" and await _look(self._is_in, file.parent / value, work_trees)
             ):
                 continue
             command = shlex.join(["git", "config", "--file", str(file), "--unset-all", name])
@@ -341,17 +342,23 @@ class _Repository:
                 hint=f"the user may run git there, or take it out: {printable(command)}",
             )
 
+    def _is_in(self, path: Path, work_trees: Sequence[Path]) -> bool:
+        """Whether a path is in one of these work trees, and not in the git folder there."""
+        at, own = path.resolve(), self.folders.common.resolve()
+        tops = [top for each in work_trees if at.is_relative_to(top := each.resolve())]
+        return any(not (own.is_relative_to(top) and at.is_relative_to(own)) for top in tops)
+
     async def check_nested(self) -> None:
         """Every repository in the work tree is as a submodule has to be: it may become one."""
         top = await self._top()
         if top is None:
             return
-        checked = {await _look(Path.resolve, self.common)}
+        checked = {await _look(Path.resolve, self.folders.common)}
         for path in await _look(nested_repositories, top):
             inner = await self._check_submodule(path)
             if inner is None:
                 continue
-            common = await _look(Path.resolve, inner.common)
+            common = await _look(Path.resolve, inner.folders.common)
             if common not in checked:
                 checked.add(common)
                 await inner.check_inner_folders()
@@ -379,26 +386,3 @@ def _hooks_in(folder: Path) -> list[str]:
         why = "the folder of its hooks cannot be listed"
         raise ForeignRepositoryError(why) from error
     return [name for name in names if not name.endswith(".sample")]
-
-
-def _check_finished(git_folder: Path) -> None:
-    """Nothing was left half done: git would go on with whatever is written there."""
-    left = next((name for name in _LEFT_HALF_DONE if os.path.lexists(git_folder / name)), None)
-    if left is not None:
-        raise ForeignRepositoryError(
-            f"a rebase, cherry-pick or the like was left half done there ({left}), and git would"
-            " start what it says",
-            hint="the user may go on with it, or end it with `--abort`",
-        )
-
-
-def _is_in(path: Path, work_trees: Sequence[Path], git_folder: Path) -> bool:
-    """Whether a path is in one of these work trees, and not in the git folder that lies there."""
-    at, own = path.resolve(), git_folder.resolve()
-    tops = [top for each in work_trees if at.is_relative_to(top := each.resolve())]
-    return any(not (own.is_relative_to(top) and at.is_relative_to(own)) for top in tops)
-
-
-def _first_line(output: bytes) -> str:
-    text = output.decode("utf-8", "replace").strip().partition("\n")[0]
-    return printable(text[:200]) or "without a message"

@@ -38,7 +38,12 @@ def foreign(headers: Headers, listen: ListenSettings) -> str | None:
     if authority is None:
         return "The request must name one valid Host."
     host = authority[0]
-    if not _is_own(host, listen):
+    own_host = listen.host.lower().strip("[]")
+    own_names = {own_host, *(name.lower().strip("[]") for name in listen.names)}
+    # Where it listens on every address, any of them may be named, but no name: only names can be
+    # bound anew by a stranger.
+    is_any_address = own_host in _EVERYWHERE and _is_address(host)
+    if host not in _LOOPBACK and host not in own_names and not is_any_address:
         return (
             f"{host} is not a name of this gateway, so requests for it are refused: a web page"
             " could have sent them. Use 127.0.0.1 in the client's base URL; or, if"
@@ -113,17 +118,6 @@ def _authority(value: bytes) -> tuple[str, int | None] | None:
 
 def _with_port(authority: tuple[str, int | None] | None) -> tuple[str, int] | None:
     return None if authority is None else (authority[0], authority[1] or _HTTP_PORT)
-
-
-def _is_own(host: str, listen: ListenSettings) -> bool:
-    own_host = listen.host.lower().strip("[]")
-    if host in _LOOPBACK or host == own_host:
-        return True
-    if any(host == name.lower().strip("[]") for name in listen.names):
-        return True
-    # Where it listens on every address, any of them may be named, but no name: only names can be
-    # bound anew by a stranger.
-    return own_host in _EVERYWHERE and _is_address(host)
 
 
 def _is_address(host: str) -> bool:

@@ -13,10 +13,10 @@ import math
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from typing import TypeAlias
 
+from jackline.agents.runner import TOOLS_HEADER
 from jackline.calls import (
     CallManager,
     CallRefusal,
@@ -42,6 +42,7 @@ from jackline.gateway.caller import (
     caller_of,
     conversation_of,
     credential_of,
+    identify,
     openai_caller,
     prefix_of,
 )
@@ -60,11 +61,13 @@ from jackline.gateway.placement import ModelSubstitution, Placement, RouteChoose
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
 from jackline.gateway.vendor_limits import LimitReading
 from jackline.lane_id import LaneId
-from jackline.lanes import CacheTtl, RemainingWork
+from jackline.lanes import Call, RemainingWork
 from jackline.outside_names import cut_name, problem_of_model
 from jackline.providers.settings import Credential
 from jackline.upstream.interface import UpstreamRequest
 
+EVERY = 1.0
+_log = logging.getLogger(__name__)
 NativeError: TypeAlias = Callable[[LaneId, int, bytes], bytes]
 # A side call is no agent's turn: its client does better with the vendor's error than with waiting.
 _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
@@ -94,6 +97,8 @@ _ONLY_EXACT_PATHS = (
     " /v1/messages. Put a prefix into the upstream's url instead of the client's base URL."
 )
 _UNREAD = RequestFacts(None, False, 0, 0)
+_TRACEPARENT = b"traceparent"
+_TOOLS = TOOLS_HEADER.encode()
 
 
 # Call ids are unique over restarts by their first part, and cheap by their second.
@@ -128,7 +133,11 @@ class CallIntake:
         self.carrier = carrier
         self.counts = CallCounts()
         self._clock = clock
-        self._ticks = ticks
+        # The time that calls are measured in, which is never set; that of reports; and that of
+        # `Exchange.last_write`.
+        self.now = clock.steady
+        self.wall = clock.wall
+        self.ticks = ticks
         self._native_error = native_error
         self._lanes = lanes
         self._announce = announce
@@ -174,18 +183,6 @@ class CallIntake:
         """Every call under way."""
         return list(self._open.values())
 
-    def now(self) -> float:
-        """The time that calls are measured in; it is never set."""
-        return self._clock.steady()
-
-    def wall(self) -> float:
-        """The wall-clock time, for reports."""
-        return self._clock.wall()
-
-    def ticks(self) -> float:
-        """The time that `Exchange.last_write` is measured in."""
-        return self._ticks()
-
     def take(
         self,
         exchange: Exchange,
@@ -203,7 +200,16 @@ class CallIntake:
         now = self._clock.steady()
         call_id, since = new_call_id(), None
         if who is not None:
-            if self._is_settled(exchange, who, caller, facts, now):
+            # Whoever joins a call needs no room: it is looked for before there is any.
+            waiting = self._turns.waiting(who, exchange)
+            if waiting is not None:
+                waiting.join(exchange)
+                self.counts.joined += 1
+                return
+            fate = self._returning.fate(who, caller.credential, body, now)
+            if fate is not None:
+                refusal = vendor_refusal(self.in_native_words(fate))
+                self._turn_away(exchange, refusal, identity, facts, call_id)
                 return
             place = self._returning.place(who, caller.credential, body, now)
             if place is not None:
@@ -222,30 +228,39 @@ class CallIntake:
             self._turn_away(exchange, _no_lane(target), identity, facts, call_id)
             return
         conversation, prefix, begins = self._cached_parts(who, readable, lanes, now)
+        cache, its_upstream = self.settings.cache, self._lanes.upstream(lanes[0])
         # By position, in the order of its fields: every call is made here.
         request = CallRequest(
             call_id,
             _message(exchange, target, caller, readable),
-            lanes,
+            Call(
+                0,
+                lanes,
+                0.0 if who is None else self._work.asks(now, who[0], who[1] or _MAIN),
+                facts.input_tokens,
+                facts.max_tokens,
+                facts.stream,
+                since,
+                conversation,
+                prefix.name,
+                prefix.tokens,
+                begins,
+                # What is configured of prompt caches for its tag or class; None if nothing is.
+                (cache.tags.get(identity.tag or "") or cache.classes.get(identity.class_ or ""))
+                if conversation
+                else None,
+                caller.bearer
+                and its_upstream is not None
+                and its_upstream.credential is Credential.PASS_THROUGH,
+            ),
             last_resorts,
-            facts.stream,
             self._mode_for_all or ("live" if identity.is_watched else "block"),
             "anthropic",
             takes_prefill(model),
-            facts.input_tokens,
-            facts.max_tokens,
-            0.0 if who is None else self._work.asks(now, who[0], who[1] or _MAIN),
             self._until_reset if caller.afk else self._usual_hold,
             self._caps(identity) if self._capped else (),
-            since,
             own_key,
             unproven,
-            conversation,
-            prefix.name,
-            prefix.tokens,
-            begins,
-            self._cache_ttl(identity) if conversation else None,
-            caller.bearer and self._passes_through(lanes[0]),
         )
         call = ClientCall(self, exchange, identity, facts.model or "", request, now)
         if who is not None:
@@ -269,34 +284,6 @@ class CallIntake:
         is_warm = known is not None and now < known.until and not begins
         return conversation, NO_PREFIX if is_warm else prefix_of(body), begins
 
-    def _cache_ttl(self, identity: Identity) -> CacheTtl | None:
-        """What is configured of prompt caches for a call's tag or class; None if nothing is."""
-        cache = self.settings.cache
-        return cache.tags.get(identity.tag or "") or cache.classes.get(identity.class_ or "")
-
-    def _passes_through(self, lane: LaneId) -> bool:
-        upstream = self._lanes.upstream(lane)
-        return upstream is not None and upstream.credential is Credential.PASS_THROUGH
-
-    def _is_settled(
-        self, exchange: Exchange, who: Who, caller: GatewayCaller, facts: RequestFacts, now: float
-    ) -> bool:
-        """Whether the client is served by what is known: the same call waits, or was refused.
-
-        Checked before whether there is room: whoever joins a call needs none.
-        """
-        waiting = self._turns.waiting(who, exchange)
-        if waiting is not None:
-            waiting.join(exchange)
-            self.counts.joined += 1
-            return True
-        fate = self._returning.fate(who, caller.credential, exchange.body, now)
-        if fate is None:
-            return False
-        no = vendor_refusal(self.in_native_words(fate))
-        self._turn_away(exchange, no, caller.identity, facts, new_call_id())
-        return True
-
     def _refused_at_once(
         self, facts: RequestFacts, body: bytes | bytearray
     ) -> RefusalAnswer | None:
@@ -306,23 +293,11 @@ class CallIntake:
             return gateway_refusal(400, f"Jackline: {problem}.")
         return self.busy(body)
 
-    def no_room_for(self, body: bytes | bytearray) -> RefusalAnswer | None:
-        """Why a body cannot be held beside those of all that is under way; None if it can.
-
-        One that comes alone is held, however large it is.
-        """
-        return None if self._has_room(len(body), 0) else self.no_room()
-
     def _has_room(self, size: int, own: int) -> bool:
         held = self.held_bytes
         return held == own or held + size <= self.settings.limits.held_bodies
 
-    def hold(self, size: int) -> Callable[[], None]:
-        """Count so many bytes as held, until the returned function is called."""
-        self.held_bytes += size
-        return partial(self.hold_more, -size)
-
-    def take_room(self, size: int, own: int) -> bool:
+    def take_room(self, size: int, own: int = 0) -> bool:
         """Count so many bytes more as held, if there is room; `own` are held for the same body.
 
         One that comes alone is held, however large it is.
@@ -375,23 +350,29 @@ class CallIntake:
             model, caller, body, now, dialect, is_api_path=_is_api_path(target)
         )
         if not lanes:
-            is_spoken = self.chooser.routes(model, caller.identity, now, dialect)
-            no = _no_lane(target) if is_spoken else _nobody_speaks(dialect)
+            no = _no_lane(target)
+            if not self.chooser.routes(model, caller.identity, now, dialect):
+                no = gateway_refusal(
+                    404,
+                    f"Jackline: no upstream of kind {dialect} is configured. Add one: jackline"
+                    f" upstream add NAME --kind {dialect} …",
+                )
             self._turn_away(exchange, no, caller.identity, facts, call_id)
             return
+        mode = self.settings.stream
+        # Users of these clients mostly watch them, and they retry by themselves. An unattended
+        # Codex would add the half of a cut answer to its conversation.
+        client = caller.identity.client
+        blocks = client.codex and client.headless and mode is not StreamMode.LIVE
         request = CallRequest(
             call_id,
             _message(exchange, target, caller, readable),
-            lanes,
+            Call(0, lanes, 0.0, facts.input_tokens, facts.max_tokens, facts.stream, since),
             last_resorts=last_resorts,
-            stream=facts.stream,
-            mode=self._foreign_mode(caller.identity),
+            mode="block" if blocks or mode is StreamMode.BLOCK else "live",
             dialect=dialect,
-            input_tokens=facts.input_tokens,
-            max_tokens=facts.max_tokens,
             hold=self._until_reset if caller.afk else self._usual_hold,
             caps=self._caps(caller.identity) if self._capped else (),
-            since=since,
             own_key=own_key,
             unproven=unproven,
         )
@@ -429,7 +410,8 @@ class CallIntake:
         lane = self._lanes.lane(upstream, name, account, now)
         message = _message(exchange, target, caller, readable)
         call_id = new_call_id()
-        request = CallRequest(call_id, message, (lane,), stream=False, hold=_SIDE_CALL_HOLD)
+        call = Call(0, (lane,), stream=False)
+        request = CallRequest(call_id, message, call, hold=_SIDE_CALL_HOLD)
         self._submit(ClientCall(self, exchange, caller.identity, name, request, now))
 
     def _submit(self, call: ClientCall) -> None:
@@ -489,6 +471,26 @@ class CallIntake:
         if call.carried is not None and lanes:
             self.carrier.reroute(call.carried, lanes, last, own_key, unproven=unproven)
 
+    async def look_after(self, every: float = EVERY) -> None:
+        """Check all calls again and again, until cancelled."""
+        clock = self._clock
+        while True:
+            await clock.sleep(every)
+            clock.beat()
+            self.carrier.follow_clock()
+            now = clock.steady()
+            calls = self.calls
+            tasks = ((call.identity.task, call) for call in calls)
+            self.held_time.look(
+                [(task, call.waiting) for task, call in tasks if task is not None], now
+            )
+            for call in calls:
+                try:
+                    call.keep_alive(now)
+                except Exception as error:  # noqa: BLE001 -- the border of one call: others go on
+                    _log.error("a bug in Jackline while holding a call", exc_info=error)
+            self.carrier.review()
+
     def send_home(self) -> None:
         """The gateway stops: clients that still wait shall try again."""
         for call in self.calls:
@@ -502,9 +504,23 @@ class CallIntake:
         self.counts.count(event)
         request, who = call.request, call.identity.who
         is_answered, now = event.outcome in _ANSWERED, self.now()
-        if request.login or len(self.settings.upstreams) > 1:
-            self._note_verdicts(call, event, now, is_answered=is_answered)
-        if who is not None and request.hold is not _SIDE_CALL_HOLD:
+        is_turn = request.hold is not _SIDE_CALL_HOLD
+        if is_turn and (request.call.login or len(self.settings.upstreams) > 1):
+            # Which lane has refused the call's client, and which has answered it.
+            credential, carried = credential_of(request.message.headers), call.carried
+            if carried is not None:
+                self._placing.judged(carried, credential)
+            if is_answered:
+                spoke = carried is not None and carried.is_model_answer
+                self._placing.answered(
+                    event,
+                    request.dialect,
+                    credential,
+                    now,
+                    proves_credential=spoke and _is_api_path(request.message.target),
+                    organization=call.organization if request.call.login else None,
+                )
+        if who is not None and is_turn:
             session, agent = who[0], who[1] or _MAIN
             if request.dialect != "anthropic":
                 pass  # its agent is not known well enough there
@@ -513,28 +529,6 @@ class CallIntake:
             else:
                 self._work.withdrawn(now, session, agent)
         self._announce(event)
-
-    def _note_verdicts(
-        self, call: ClientCall, event: CallEnded, now: float, *, is_answered: bool
-    ) -> None:
-        """Which lane has refused the call's client, and which has answered it."""
-        request = call.request
-        if request.hold is _SIDE_CALL_HOLD:
-            return
-        credential = credential_of(request.message.headers)
-        if call.carried is not None:
-            self._placing.judged(call.carried, credential)
-        if is_answered:
-            spoke = call.carried is not None and call.carried.is_model_answer
-            proves = spoke and _is_api_path(request.message.target)
-            self._placing.answered(
-                event,
-                request.dialect,
-                credential,
-                now,
-                proves_credential=proves,
-                organization=call.organization if request.login else None,
-            )
 
     def in_native_words(self, refusal: CallRefusal) -> CallRefusal:
         """The refusal with an error of another dialect translated to the client's."""
@@ -578,14 +572,6 @@ class CallIntake:
         if self._open.pop(call.request.id, None) is not None:
             self.held_bytes -= call.held_bytes
         self._turns.forget(call)
-
-    def _foreign_mode(self, identity: Identity) -> Mode:
-        if self.settings.stream is StreamMode.BLOCK:
-            return "block"
-        # Users of these clients mostly watch them, and they retry by themselves. An unattended
-        # Codex would add the half of a cut answer to its conversation.
-        unattended = identity.client.codex and identity.client.headless
-        return "block" if unattended and self.settings.stream is not StreamMode.LIVE else "live"
 
     def _caps(self, identity: Identity) -> tuple[Cap, ...]:
         caps = self.settings.caps
@@ -634,6 +620,41 @@ class CallIntake:
         self._announce(event)
 
 
+class TracedIntake(CallIntake):
+    """Reports the traces of calls, too, and the tools that agents ran before them.
+
+    It is used only while spans are sent, so that without a collector no call pays for it. Set both
+    functions before the first call.
+    """
+
+    on_trace: Callable[[str, bytes], None]
+    """Called with a call and the `traceparent` that it came with."""
+    on_tools: Callable[[str, str, bytes], None]
+    """Called with session, agent, and what the agent reports of its tools."""
+
+    def take(
+        self,
+        exchange: Exchange,
+        target: bytes,
+        tag: str | None,
+        readable: bytes | bytearray | None,
+    ) -> None:
+        """Submit a model call."""
+        tools = exchange.header(_TOOLS)
+        if tools is not None:
+            who = identify(exchange.header, tag)
+            self.on_tools(who.session or "", who.agent or "", tools)
+        super().take(exchange, target, tag, readable)
+
+    def ended(self, call: ClientCall, event: CallEnded) -> None:
+        """A call is over."""
+        for name, value in call.request.message.headers:
+            if name.lower() == _TRACEPARENT:
+                self.on_trace(event.call, value)
+                break
+        super().ended(call, event)
+
+
 def _message(
     exchange: Exchange, target: bytes, caller: GatewayCaller, readable: bytes | bytearray | None
 ) -> UpstreamRequest:
@@ -668,29 +689,3 @@ def _no_lane(target: bytes) -> RefusalAnswer:
         " accept_rejected_clients = true on an upstream serves such clients even so."
     )
     return gateway_refusal(401, words)
-
-
-def _nobody_speaks(dialect: str) -> RefusalAnswer:
-    words = f"Jackline: no upstream of kind {dialect} is configured."
-    return gateway_refusal(404, f"{words} Add one: jackline upstream add NAME --kind {dialect} …")
-
-
-EVERY = 1.0
-_log = logging.getLogger(__name__)
-
-
-async def look_after(desk: CallIntake, clock: Clock, every: float = EVERY) -> None:
-    """Check all calls again and again, until cancelled."""
-    while True:
-        await clock.sleep(every)
-        clock.beat()
-        desk.carrier.follow_clock()
-        now = clock.steady()
-        calls = desk.calls
-        desk.held_time.look(calls, now)
-        for call in calls:
-            try:
-                call.keep_alive(now)
-            except Exception as error:  # noqa: BLE001 -- the border of one call: the others go on
-                _log.error("a bug in Jackline while holding a call", exc_info=error)
-        desk.carrier.review()

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 from jackline.gateway.connection import Exchange
 from jackline.http1.headers import HeaderFilter, Headers, request_lines
 from jackline.lane_id import LaneId
-from jackline.lanes.prompt_caches import is_worth_sharing
+from jackline.lanes.prompt_caches import SMALLEST_PREFIX
 from jackline.outside_names import cut_name
 from jackline.providers.settings import UpstreamSettings
 
@@ -238,7 +238,19 @@ def conversation_of(who: Who | None, body: bytes | bytearray) -> str:
     """
     if who is None and body.rfind(_MARK) < 0:
         return ""
-    first = _first_message(body)
+    first, found = "", _MESSAGES.search(body)
+    if found is not None:
+        beginning = bytes(body[found.end() : found.end() + _BEGINNING])
+        # The mark moves on with each turn; the first message stays.
+        if _MARK in beginning:
+            beginning = _MARK_WRITTEN.sub(b"", beginning)
+        # One letter for each byte, whatever they mean: so a cut falls where it was counted.
+        text = beginning.decode("latin-1")
+        try:
+            _, end = _first_of(text)
+        except (ValueError, RecursionError):
+            end = len(text)  # it is longer than what is read
+        first = _digest(text[: min(end, _DISTINCT_BY)].encode("latin-1"))
     if who is None:
         return first
     return f"{who[0]}/{who[1] or ''}/{first}"
@@ -250,23 +262,6 @@ def begins_conversation(body: bytes | bytearray) -> bool:
     return body.find(_SPOKEN) < 0 or _ANSWERED.search(body) is None
 
 
-def _first_message(body: bytes | bytearray) -> str:
-    found = _MESSAGES.search(body)
-    if found is None:
-        return ""
-    beginning = bytes(body[found.end() : found.end() + _BEGINNING])
-    # The mark moves on with each turn; the first message stays.
-    if _MARK in beginning:
-        beginning = _MARK_WRITTEN.sub(b"", beginning)
-    # One letter for each byte, whatever they mean: so a cut falls where it was counted.
-    text = beginning.decode("latin-1")
-    try:
-        _, end = _first_of(text)
-    except (ValueError, RecursionError):
-        end = len(text)  # it is longer than what is read
-    return _digest(text[: min(end, _DISTINCT_BY)].encode("latin-1"))
-
-
 def prefix_of(body: bytes | bytearray) -> Prefix:
     """What the request shares with others that have the same tools and instructions."""
     starts = [at for head in _HEADS if (at := body.rfind(head)) >= 0]
@@ -275,7 +270,7 @@ def prefix_of(body: bytes | bytearray) -> Prefix:
     behind = _BEHIND.search(body, min(starts))
     part = bytes(body[min(starts) : behind.start() if behind else len(body)])
     tokens = len(part) // _LETTERS_PER_TOKEN
-    if _MARK not in part or not is_worth_sharing(tokens):
+    if _MARK not in part or tokens < SMALLEST_PREFIX:
         return NO_PREFIX
     return Prefix(_digest(_BILLING.sub(b"", part)), tokens)
 

@@ -13,7 +13,6 @@ about a second, and a restart forgets that.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -72,19 +71,6 @@ class CallCounts:
 MOST_TASKS = 4096
 
 
-class _Identity(Protocol):
-    @property
-    def task(self) -> str | None: ...
-
-
-class _Call(Protocol):
-    @property
-    def identity(self) -> _Identity: ...
-
-    @property
-    def waiting(self) -> bool: ...
-
-
 class HeldTime:
     """Seconds by task, for tasks that name themselves in `x-jackline-task`."""
 
@@ -97,16 +83,14 @@ class HeldTime:
         """For how long each task was held so far."""
         return self._seconds
 
-    def look(self, calls: Iterable[_Call], now: float) -> None:
-        """Count what these calls do now for the time since the last look."""
+    def look(self, calls: Iterable[tuple[str, bool]], now: float) -> None:
+        """Count the time since the last look; `calls` are their tasks, and whether each waits."""
         passed = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at)
         self._looked_at = now
         held: set[str] = set()
         works: set[str] = set()
-        for call in calls:
-            task = call.identity.task
-            if task is not None:
-                (held if call.waiting else works).add(task)
+        for task, waits in calls:
+            (held if waits else works).add(task)
         for task in held - works:
             self._seconds[task] = self._seconds.get(task, 0.0) + passed
             self._seconds.move_to_end(task)
@@ -129,26 +113,6 @@ _LAST_TRY = 2
 _EARLIER, _EARLIER_SHARE = 5.0, 0.1
 # For so long before it leaves, a client that will retry goes before those that can wait.
 _HURRIES_FOR, _HURRIES_SHARE = 60.0, 0.25
-
-
-class ClientDeadline(NamedTuple):
-    """When a client has to be answered at the latest, and from when on it hurries."""
-
-    leaves_at: float = math.inf
-    hurries_at: float = math.inf
-
-
-def client_deadline(exchange: Exchange, client: Client, now: float) -> ClientDeadline:
-    """When the client of a call without a stream leaves, if it comes now."""
-    named = next(filter(None, (_number(exchange.header(name)) for name in _LIMITS)), 0.0)
-    # Claude Code's sockets give up earlier than it says, unless its user has raised the limit.
-    is_eager = not named or (client.claude_code and named <= _RAISED)
-    most = _WHOLE_ANSWER_WITHIN if is_eager else _LONGEST_PATIENCE
-    patience = min(named or most, most)
-    leaves_at = now + patience - max(_EARLIER, _EARLIER_SHARE * patience)
-    if _number(exchange.header(b"x-stainless-retry-count")) >= _LAST_TRY:
-        return ClientDeadline(leaves_at, now)
-    return ClientDeadline(leaves_at, leaves_at - min(_HURRIES_FOR, _HURRIES_SHARE * patience))
 
 
 def _number(value: bytes | None) -> float:
@@ -292,17 +256,17 @@ class ClientCall:
         self.model = model
         self.request = request
         self._format = CLIENT_FORMATS[request.dialect]
-        self.lane = request.lanes[0]
+        self.lane = request.call.lanes[0]
         # The message may grow, when the rest of an answer is requested.
         self.held_bytes = len(request.message.body) + len(request.message.plain or b"")
         self.arrived = now
-        self.since = now if request.since is None else request.since
-        if not request.stream:
-            request.leaves_at, request.hurries_at = client_deadline(exchange, identity.client, now)
+        self.since = now if request.call.since is None else request.call.since
+        if not request.call.stream:
+            self._set_deadline(exchange, now)
         self.carried: PendingCall | None = None
         self.committed = False
         self.over = False
-        self._stays = len(request.lanes) == 1
+        self._stays = len(request.call.lanes) == 1
         self._head: tuple[int, Headers] | None = None
         self._headers: Headers = ()
         self._placeholder_at = now
@@ -349,6 +313,20 @@ class ClientCall:
         exchange.on_pause = self._slow_client
         exchange.on_resume = self._client_catches_up
 
+    def _set_deadline(self, exchange: Exchange, now: float) -> None:
+        """Note when the client of a call without a stream leaves, and from when on it hurries."""
+        named = next(filter(None, (_number(exchange.header(name)) for name in _LIMITS)), 0.0)
+        # Claude Code's sockets give up earlier than it says, unless its user has raised the limit.
+        is_eager = not named or (self.identity.client.claude_code and named <= _RAISED)
+        most = _WHOLE_ANSWER_WITHIN if is_eager else _LONGEST_PATIENCE
+        patience = min(named or most, most)
+        call = self.request.call
+        call.leaves_at = now + patience - max(_EARLIER, _EARLIER_SHARE * patience)
+        call.hurries_at = now
+        if _number(exchange.header(b"x-stainless-retry-count")) < _LAST_TRY:
+            hurries_for = min(_HURRIES_FOR, _HURRIES_SHARE * patience)
+            call.hurries_at = call.leaves_at - hurries_for
+
     # --- called by the call manager ---
 
     def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:
@@ -356,7 +334,7 @@ class ClientCall:
         self.lane = lane
         self._begun_status = status
         self._headers = headers
-        if not self.request.stream:
+        if not self.request.call.stream:
             self._head = (status, headers)
             return
         notes = self._notes(headers)
@@ -411,11 +389,16 @@ class ClientCall:
             if self.waiting:
                 self._intake.reconsider(self, now)
         hold = self._intake.settings.hold
-        if not self.request.stream:
+        if not self.request.call.stream:
             self._send_back_in_time(now)
             return
         if self._begun_status is None and not self.committed:
-            if self._may_commit(now, hold.commit_after):
+            age, attempt = now - self.arrived, None
+            if self.carried is not None:
+                attempt = self.carried.attempt
+            # In flight: its status may still be sent properly, unless it is known to be good.
+            is_open = attempt is None or age >= _COMMIT_AT_LAST or attempt.status == 200
+            if age >= hold.commit_after and is_open:
                 self.committed = True
                 for exchange in self._exchanges:
                     self._begin_holding(exchange)
@@ -432,23 +415,13 @@ class ClientCall:
         for exchange in self._exchanges:
             exchange.send(alive)
 
-    def _may_commit(self, now: float, commit_after: float) -> bool:
-        age = now - self.arrived
-        if age < commit_after:
-            return False
-        attempt = None if self.carried is None else self.carried.attempt
-        if attempt is None or age >= _COMMIT_AT_LAST:
-            return True
-        # In flight: its status may still be sent properly, unless it is known to be good.
-        return attempt.status == 200
-
     def _begin_holding(self, exchange: Exchange) -> None:
         exchange.begin(200, _STREAM_HEAD, self._notes(_STREAM_HEAD))
         exchange.send(self._format.sign_of_life(self.model, self.identity.client))
 
     def _send_back_in_time(self, now: float) -> None:
         """Answer a call without a stream before its client's own patience ends."""
-        if not self.waiting or now < self.request.leaves_at:
+        if not self.waiting or now < self.request.call.leaves_at:
             return
         waiting = None if self.carried is None else self._intake.carrier.waiting(self.carried)
         why = "the upstream is not ready" if waiting is None else waiting.why
@@ -457,6 +430,13 @@ class ClientCall:
         self._refuse_all(no)
         self._intake.keep_place(self, now)
         self._leave("come_back", 503)
+
+    def _leave(self, outcome: str, status: int | None) -> None:
+        attempts = 0
+        if self.carried is not None:
+            attempts = self.carried.tries
+            self._intake.carrier.leave(self.carried)
+        self._end(outcome, status, attempts)
 
     def send_home(self) -> None:
         """The gateway stops: the clients of a waiting call shall try again."""
@@ -488,14 +468,6 @@ class ClientCall:
         if self.waiting:
             self._intake.keep_place(self, self._intake.now())
         self._leave("left", None)
-
-    def _leave(self, outcome: str, status: int | None) -> None:
-        carried = self.carried
-        attempts = 0
-        if carried is not None:
-            attempts = carried.tries
-            self._intake.carrier.leave(carried)
-        self._end(outcome, status, attempts)
 
     def _slow_client(self) -> None:
         if self.carried is not None:
@@ -546,7 +518,7 @@ class ClientCall:
                     identity.agent,
                     identity.parent,
                     identity.tag,
-                    self.request.stream,
+                    self.request.call.stream,
                     status,
                     attempts,
                     waited,

@@ -115,7 +115,14 @@ class _CompressedBody:
                 decompressor.end()
                 return self._end(self._plain)
         except DecompressionError:
-            return self._try_next()
+            # The next decompressor begins from the start.
+            size = len(self._plain)
+            self._holds -= size
+            self._memory.hold_more(-size)
+            self._plain.clear()
+            self._at = 0
+            del self._decompressors[0]
+            return not self._decompressors and self._end(None)
         if not found:
             decompressor.feed(bytes(exchange.body[self._at : self._at + _PIECE]))
             self._at += _PIECE
@@ -129,16 +136,6 @@ class _CompressedBody:
             return True
         self._plain += found
         return False
-
-    def _try_next(self) -> bool:
-        """Begin from the start with the next decompressor; whether there is none."""
-        size = len(self._plain)
-        self._holds -= size
-        self._memory.hold_more(-size)
-        self._plain.clear()
-        self._at = 0
-        del self._decompressors[0]
-        return not self._decompressors and self._end(None)
 
     def _end(self, plain: bytearray | None) -> bool:
         self._release()

@@ -301,7 +301,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         "_ahead",
         "_consuming",
         "_exchange",
-        "_held",
         "_listener",
         "_loop",
         "_out",
@@ -317,6 +316,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "phase",
         "stays",
         "transport",
+        "unfinished",
     )
 
     transport: asyncio.Transport
@@ -329,9 +329,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.now: Callable[[], float] = loop.time
         self.phase = _READING
         self.deadline = inf
-        # When the first bytes came of what is held, and how many bytes that is.
+        # When the first bytes came of incomplete requests, and how many bytes are in memory.
         self.began = inf
-        self._held = 0
+        self.unfinished = 0
         self.paused = False
         self.stays = False
         self._exchange: Exchange | None = None
@@ -352,11 +352,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self.phase is _READING and self._parser.stage is _NOTHING and self._ahead is None
 
     @property
-    def unfinished(self) -> int:
-        """How many bytes of incomplete requests are in memory."""
-        return self._held
-
-    @property
     def last_request(self) -> bool:
         """Whether the connection ends with the current answer."""
         return self._listener.draining and not self.stays
@@ -365,11 +360,6 @@ class ClientConnection(asyncio.BufferedProtocol):
     def local_address(self) -> object:
         """The name of our end of the socket."""
         return self.transport.get_extra_info("sockname")
-
-    @property
-    def peer_address(self) -> object:
-        """The name of the other end of the socket."""
-        return self.transport.get_extra_info("peername")
 
     # --- called by the loop ---
 
@@ -391,7 +381,14 @@ class ClientConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes have come."""
         if self._reads_body:
-            self._consume_body(nbytes)
+            parser = self._parser
+            parser.filled(nbytes)
+            if parser.stage is _COMPLETE:
+                self._hand_over(*parser.take())
+            else:
+                self.deadline = self._body_deadline()
+                if parser.held != self.unfinished:
+                    self._count_held()
             return
         if self.phase is _FAREWELL:
             return
@@ -515,10 +512,21 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Its deadline has passed."""
         if self.phase is not _READING:
             self.hang_up()
-        elif self._parser.stage is not _NOTHING:
-            self._refuse(self._too_slow())
-        else:
+        elif self._parser.stage is _NOTHING:
             self.close()
+        else:
+            limits = self._listener.limits
+            words = (
+                f"The headers did not come within {limits.header_time:g} s. Send them faster, or"
+                " raise `limits.header_time` in jackline.toml."
+            )
+            if self._parser.stage is _BODY:
+                words = (
+                    f"Nothing of the body came for {limits.body_pause:g} s, or less than"
+                    f" {limits.body_pace} bytes a second. Send it faster, or change"
+                    " `limits.body_pause` and `limits.body_pace` in jackline.toml."
+                )
+            self._refuse(RequestRefusal(408, words))
 
     def give_way(self) -> None:
         """All connections together hold too much, and this one has held most for longest."""
@@ -537,16 +545,6 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     # --- reading ---
 
-    def _consume_body(self, size: int) -> None:
-        parser = self._parser
-        parser.filled(size)
-        if parser.stage is _COMPLETE:
-            self._hand_over(*parser.take())
-        else:
-            self.deadline = self._body_deadline()
-            if parser.held != self._held:
-                self._count_held()
-
     def _body_deadline(self) -> float:
         limits = self._listener.limits
         pause, pace = limits.body_pause, limits.body_pace
@@ -558,7 +556,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.began = inf
         elif self.began == inf:
             self.began = self.now()
-        more, self._held = held - self._held, held
+        more, self.unfinished = held - self.unfinished, held
         self._listener.holds(more)
 
     def _consume(self, data: Packet) -> None:
@@ -584,13 +582,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif self.phase is _READING:
             if parser.stage is not _NOTHING:
                 self._await_the_rest(before)
-            elif self._held:
+            elif self.unfinished:
                 self._count_held()
 
     def _hand_over(self, head: RequestHead, body: bytes | bytearray) -> None:
         self.phase = _ANSWERING
         self.deadline = inf
-        if self._held:
+        if self.unfinished:
             self._count_held()
         self._exchange = exchange = Exchange(self, head, body)
         self._listener.handle(exchange)
@@ -615,21 +613,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._count_held()
         if stage is _BODY and self.phase is _READING:
             self.deadline = self._body_deadline()
-
-    def _too_slow(self) -> RequestRefusal:
-        limits = self._listener.limits
-        if self._parser.stage is _BODY:
-            return RequestRefusal(
-                408,
-                f"Nothing of the body came for {limits.body_pause:g} s, or less than"
-                f" {limits.body_pace} bytes a second. Send it faster, or change"
-                " `limits.body_pause` and `limits.body_pace` in jackline.toml.",
-            )
-        return RequestRefusal(
-            408,
-            f"The headers did not come within {limits.header_time:g} s. Send them faster, or"
-            " raise `limits.header_time` in jackline.toml.",
-        )
 
     def _store(self, data: Packet) -> None:
         if self._ahead is None:
@@ -684,7 +667,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.deadline = inf
         self._parser.clear()
         self._ahead = None
-        if self._held:
+        if self.unfinished:
             self._count_held()
         self._out = []
         self._out_size = 0

@@ -20,6 +20,7 @@ from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from jackline.control.http_handler import ServiceRequest
+from jackline.control.text import counted
 from jackline.errors import BadArgumentError, JacklineError
 from jackline.gateway.access import TOKEN_HEADER as VIEWER_HEADER
 from jackline.gateway.call_intake import CallIntake
@@ -45,6 +46,7 @@ _PAGE = b"/_jackline/page/"
 PROOF = PROOF_PATH.encode()
 VIEW = b"/_jackline/view"
 _READS = (b"GET", b"HEAD")
+_JSON_HEADERS = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
 
 class ControlPaths:
@@ -102,15 +104,6 @@ class ControlPaths:
         view = hmac.new(self._token, shown, "sha256").hexdigest().encode()
         return b"jackline-" + (port if port.isdigit() else b"80") + b"=" + view
 
-    def _set_cookie(self, exchange: ServiceRequest) -> None:
-        """Send the page its cookie, since an event stream has no header of ours."""
-        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-        shown = exchange.header(VIEWER_HEADER) is not None and self._listen_token() is not None
-        if shown or self.trusts(exchange):
-            cookie = self._cookie(exchange) + b"; Path=/_jackline/; HttpOnly; SameSite=Strict"
-            headers.append((b"set-cookie", cookie))
-        exchange.respond(200, headers, b"{}")
-
     def prove(self, exchange: Exchange) -> None:
         """Prove that this is the user's gateway to a client that has not shown who it is."""
         nonce = nonce_in(exchange.query)
@@ -131,7 +124,13 @@ class ControlPaths:
         """Answer it."""
         path, method = exchange.path, exchange.method
         if path == VIEW and method == b"POST":
-            self._set_cookie(exchange)
+            # The page gets its cookie, since an event stream has no header of ours.
+            headers = list(_JSON_HEADERS)
+            shown = exchange.header(VIEWER_HEADER) is not None and self._listen_token() is not None
+            if shown or self.trusts(exchange):
+                cookie = self._cookie(exchange) + b"; Path=/_jackline/; HttpOnly; SameSite=Strict"
+                headers.append((b"set-cookie", cookie))
+            exchange.respond(200, headers, b"{}")
             return
         reading = self._readings.get(path)
         if reading is not None and method in _READS:
@@ -145,21 +144,18 @@ class ControlPaths:
         elif not self.trusts(exchange):
             self._refuse(exchange, 401, "orders need the control token; use the jackline command")
         else:
-            self._carry_out(exchange, order)
-
-    def _carry_out(self, exchange: ServiceRequest, order: Order) -> None:
-        try:
-            document = json.loads(exchange.body or b"{}")
-        except (ValueError, RecursionError):
-            document = None
-        if not isinstance(document, dict):
-            self._refuse(exchange, 400, "an order is a JSON object")
-            return
-        try:
-            self._answer_json(exchange, order(document))
-        except JacklineError as error:
-            body = json.dumps({"error": error.to_json()}, ensure_ascii=False).encode()
-            exchange.respond(error.http_status, [(b"content-type", b"application/json")], body)
+            try:
+                document = json.loads(exchange.body or b"{}")
+            except (ValueError, RecursionError):
+                document = None
+            if not isinstance(document, dict):
+                self._refuse(exchange, 400, "an order is a JSON object")
+                return
+            try:
+                self._answer_json(exchange, order(document))
+            except JacklineError as error:
+                body = json.dumps({"error": error.to_json()}, ensure_ascii=False).encode()
+                exchange.respond(error.http_status, [(b"content-type", b"application/json")], body)
 
     def _answer_json(self, exchange: ServiceRequest, document: Json | bytes) -> None:
         if isinstance(document, bytes):
@@ -167,8 +163,7 @@ class ControlPaths:
         else:
             status = 503 if document.get("ok") is False else 200
             body = json.dumps(document, ensure_ascii=False).encode()
-        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-        exchange.respond(status, headers, body)
+        exchange.respond(status, _JSON_HEADERS, body)
 
     def _refuse(self, exchange: ServiceRequest, status: int, words: str) -> None:
         no = gateway_refusal(status, f"Jackline: {words}.")
@@ -223,6 +218,18 @@ class OperatorOrders:
     def resume(self, order: Mapping[str, object]) -> dict[str, object]:
         """Let matching lanes take calls again."""
         return self._switch(order, paused=False)
+
+    def drain(self, order: Mapping[str, object]) -> dict[str, object]:
+        """Pause matching lanes, until `resume`; the answer counts the calls in flight on each."""
+        paused = self._switch(order, paused=True)
+        names = paused["lanes"]
+        flying = dict.fromkeys(map(str, names), 0) if isinstance(names, list) else {}
+        for lane in self._desk.carrier.controller.lanes.values():
+            if lane.label in flying:
+                flying[lane.label] += len(lane.attempts)
+        left = sum(flying.values())
+        state = f"{counted(left, 'call')} in flight" if left else "drained: nothing is in flight"
+        return paused | {"in_flight": flying, "says": f"{', '.join(flying)}: {state}."}
 
     def probe(self, order: Mapping[str, object]) -> dict[str, object]:
         """Forget the reported resets of matching lanes: one call on each finds out."""

@@ -27,7 +27,7 @@ from jackline.failures import Json
 from jackline.failures.wording import redact
 from jackline.gateway.lane_registry import MOST_IDLE, MOST_LANES, LaneRegistry
 from jackline.journal import JournalReader
-from jackline.lanes import LaneId, export, restore, saved_lane, saved_lanes
+from jackline.lanes import export, restore, saved_lane, saved_lanes
 
 _SAVED = ("content-type", "anthropic-ratelimit-", "x-ratelimit-", "x-should-retry")
 # Names, numbers and dates, durations, kinds of documents: no secret has such a form.
@@ -39,19 +39,26 @@ _MOST_HEADERS = 40
 
 def redacted_walls(walls: Sequence[Json]) -> list[Json]:
     """The exported answer at each lane's wall without what could be a secret."""
-    return [each for each in map(_without_secrets, walls) if each is not None]
-
-
-def _without_secrets(wall: Json) -> Json:
-    lane = saved_lane(wall)
-    match wall:
-        case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
-            blanked = _blanked(packed)
-            if blanked is not None and lane is not None:
-                headers: list[Json] = [pair for pair in pairs if _is_limit_header(pair)]
-                words = {"status": status, "headers": headers[:_MOST_HEADERS], "body": blanked}
-                return {**lane._asdict(), **words}
-    return None
+    found: list[Json] = []
+    for wall in walls:
+        lane = saved_lane(wall)
+        match wall:
+            case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
+                blanked = _blanked(packed)
+                if blanked is None or lane is None:
+                    continue
+                headers: list[Json] = []
+                for pair in pairs:
+                    match pair:
+                        case [str(name), str(value)]:
+                            # In the form that limits have: no secret and no text fits.
+                            is_known = name.lower().startswith(_SAVED) and len(name) <= 100
+                            if is_known and _LIMIT_VALUE.fullmatch(value) is not None:
+                                headers.append(pair)
+                kept: Json = headers[:_MOST_HEADERS]
+                words = {"status": status, "headers": kept, "body": blanked}
+                found.append({**lane._asdict(), **words})
+    return found
 
 
 # All lanes of an account have the same text, and all lanes are saved when one of them changes.
@@ -64,56 +71,10 @@ def _blanked(packed: str) -> str | None:
     return b64encode(redact(body, len(body)).encode()).decode()
 
 
-def _is_limit_header(pair: Json) -> bool:
-    """Whether a header reports limits, in the form that limits have: no secret and no text fits."""
-    match pair:
-        case [str(name), str(value)]:
-            known = name.lower().startswith(_SAVED) and len(name) <= 100
-            return known and _LIMIT_VALUE.fullmatch(value) is not None
-    return False
-
-
 _log = logging.getLogger("jackline")
 EVERY = 5.0
 # Saving may take one part in so many of the time; the next one waits for that.
 _SHARE = 20
-
-
-def remember(
-    carrier: CallManager, registry: LaneRegistry, upstream: str, clock: Clock, announce: Announce
-) -> None:
-    """Announce what the lanes know of the upstream at this address."""
-    memory = {
-        "upstream": upstream,
-        "lanes": export(carrier.controller, clock.steady()),
-        "walls": redacted_walls(carrier.walls.export()),
-        "clients": registry.clients.export(),
-        "logins": registry.logins.export(),
-    }
-    announce(LanesLearned(clock.wall(), json.dumps(memory).encode()))
-
-
-def recall(
-    carrier: CallManager, registry: LaneRegistry, upstream: str, memory: bytes, now: float
-) -> list[LaneId]:
-    """Restore what an earlier gateway knew of this upstream; the lanes that know something."""
-    try:
-        saved: Json = json.loads(memory)
-    except ValueError:
-        return []
-    if not isinstance(saved, dict) or saved.get("upstream") != upstream:
-        return []
-    lanes = saved.get("lanes")
-    known = saved_lanes(lanes)
-    if known is None:
-        _log.warning("what the lanes knew is dropped: another version of Jackline saved it")
-    for lane_id in known or ():
-        registry.open(lane_id, now)
-    taught = restore(carrier.controller, lanes, now)
-    carrier.walls.restore(saved.get("walls"))
-    registry.clients.restore(saved.get("clients"))
-    registry.logins.restore(saved.get("logins"))
-    return taught
 
 
 class LaneMemory:
@@ -144,18 +105,42 @@ class LaneMemory:
         except JournalError as error:
             _log.warning("what the lanes knew cannot be read: %s", error.message)
             return
-        if memory is not None:
-            self._carrier.follow_clock()
-            where, now = self._addresses(), self._clock.steady()
-            for lane in recall(self._carrier, self._registry, where, memory[1], now):
-                _log.info("%s goes on from what was known", lane)
+        if memory is None:
+            return
+        carrier, registry = self._carrier, self._registry
+        carrier.follow_clock()
+        try:
+            saved: Json = json.loads(memory[1])
+        except ValueError:
+            return
+        if not isinstance(saved, dict) or saved.get("upstream") != self._addresses():
+            return
+        lanes, now = saved.get("lanes"), self._clock.steady()
+        known = saved_lanes(lanes)
+        if known is None:
+            _log.warning("what the lanes knew is dropped: another version of Jackline saved it")
+        for lane_id in known or ():
+            registry.open(lane_id, now)
+        taught = restore(carrier.controller, lanes, now)
+        carrier.walls.restore(saved.get("walls"))
+        registry.clients.restore(saved.get("clients"))
+        registry.logins.restore(saved.get("logins"))
+        for lane in taught:
+            _log.info("%s goes on from what was known", lane)
 
     def remember(self) -> None:
         """Announce what the lanes know by now."""
         self.close()
         time = asyncio.get_running_loop().time
         began = time()
-        remember(self._carrier, self._registry, self._addresses(), self._clock, self._announce)
+        memory = {
+            "upstream": self._addresses(),
+            "lanes": export(self._carrier.controller, self._clock.steady()),
+            "walls": redacted_walls(self._carrier.walls.export()),
+            "clients": self._registry.clients.export(),
+            "logins": self._registry.logins.export(),
+        }
+        self._announce(LanesLearned(self._clock.wall(), json.dumps(memory).encode()))
         self._not_before = began + _SHARE * (time() - began)
 
     def remember_soon(self) -> None:

@@ -1,15 +1,12 @@
 """Find the account and the lane of a caller: one lane per upstream, account and model.
 
-Rules: (1) an account or credential is stored only as a salted digest; the same credential at
-another address is another account; (2) two models, or two accounts, never share a lane; (3) of the
-vendors' verdicts on a credential the latest counts; a refusal counts everywhere, an acceptance only
-at the address that gave it: some accept anybody; accepted credentials are saved over a restart; (4)
-a login is the account that it names first, whatever it names later: each one more would open
-further lanes; two logins are of one account only when both name it and the vendor's answers to both
-name the same organization; until then each login is an account of its own; the lanes are those of
-the first login of an account, so that nothing changes for whoever has only one; (5) all memory is
-bounded: idle lanes that know nothing that counts make room, then closed ones that never answered,
-and beyond that none is opened.
+Rules: (1) accounts and credentials are stored only as salted digests, per address; two models, or
+two accounts, never share a lane; (2) of the vendors' verdicts on a credential the latest counts; a
+refusal counts everywhere, an acceptance only at the address that gave it: some accept anybody; (3)
+a login is of the account that it names first; two logins are of one account only when both name it
+and the vendor's answers to both name the same organization; its lanes are those of its first login;
+(4) all memory is bounded: idle lanes that know nothing that counts make room, then closed ones that
+never answered, and beyond that none is opened.
 """
 
 from __future__ import annotations

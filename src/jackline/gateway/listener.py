@@ -224,8 +224,8 @@ class Listener:
         self._all_left.clear()
         peer = Peer.UNKNOWN
         if not self.is_shared():
-            ends = connection.local_address, connection.peer_address
-            peer = self._peer_users().peer_of(*ends)
+            peer_address: object = connection.transport.get_extra_info("peername")
+            peer = self._peer_users().peer_of(connection.local_address, peer_address)
         if peer is Peer.OTHER:
             self._strangers.add(connection)
             if len(self._strangers) <= _STRANGERS_AT_ONCE:

@@ -67,17 +67,13 @@ class _Head:
         self.status: asyncio.Future[int | OSError] = asyncio.get_running_loop().create_future()
 
     def began(self, status: int, headers: Headers) -> None:  # noqa: ARG002 -- the protocol
-        """The status is all that is needed."""
         self._set(status)
 
-    def heard(self, data: bytes) -> None:
-        """The body does not matter."""
+    def heard(self, data: bytes) -> None: ...
 
-    def ended(self) -> None:
-        """Its head was reported before."""
+    def ended(self) -> None: ...
 
     def broke(self, error: OSError) -> None:
-        """No answer, unless its head came."""
         self._set(error)
 
     def _set(self, status: int | OSError) -> None:
@@ -131,7 +127,14 @@ class OutageEvidence:
         before, _ = self._failed.get(place, (_NEVER, _NEVER))
         if before > accepted and now - before < _LATELY:
             return True
-        return self._is_probed_down(lane.upstream, now)
+        probed = self._probed.setdefault(lane.upstream, _Probed())
+        if probed.task is None and now - probed.probed_at >= _RENEWED_AFTER:
+            work = self._probe(lane.upstream, probed)
+            probed.task = asyncio.get_running_loop().create_task(work)
+        if not probed.is_down or now - probed.at >= _HOLDS_FOR:
+            return False
+        # Probes are about all models at once, so that any call that is accepted disproves them.
+        return self._last_accepted(lane.upstream, now) < min(probed.at, now - _QUIET)
 
     async def close(self) -> None:
         """Leave no probe behind."""
@@ -155,16 +158,6 @@ class OutageEvidence:
         return self._accepted.get(place, _NEVER)
 
     # --- probes of our own ---
-
-    def _is_probed_down(self, upstream: str, now: float) -> bool:
-        probed = self._probed.setdefault(upstream, _Probed())
-        if probed.task is None and now - probed.probed_at >= _RENEWED_AFTER:
-            work = self._probe(upstream, probed)
-            probed.task = asyncio.get_running_loop().create_task(work)
-        if not probed.is_down or now - probed.at >= _HOLDS_FOR:
-            return False
-        # Probes are about all models at once, so that any call that is accepted disproves them.
-        return self._last_accepted(upstream, now) < min(probed.at, now - _QUIET)
 
     async def _probe(self, upstream: str, probed: _Probed) -> None:
         fails, is_down = 0, None

@@ -95,7 +95,8 @@ class PeerUsers:
             return Peer.GONE
         if user is None:
             return Peer.GONE
-        return Peer.OWN if user in (0, _own_user()) else Peer.OTHER
+        own = 0 if sys.platform == "win32" else os.getuid()
+        return Peer.OWN if user in (0, own) else Peer.OTHER
 
     def close(self) -> None:
         """Let go of the line to the system; whoever comes now is not known any more."""
@@ -175,13 +176,12 @@ class _NotAnsweredError(Exception):
 
 def _question(sequence: int, near: tuple[object, ...], far: tuple[object, ...]) -> bytes:
     family, near_host = _packed(str(near[0]))
-    _, far_host = _packed(str(far[0]))
     subject = b"".join(
         (
             _ASKED.pack(family, socket.IPPROTO_TCP, 0, _ALL_STATES),
             _PORTS.pack(_port(near), _port(far)),
             near_host.ljust(16, b"\0"),
-            far_host.ljust(16, b"\0"),
+            _packed(str(far[0]))[1].ljust(16, b"\0"),
             struct.pack("=I", 0),
             _NO_COOKIE,
         )
@@ -199,9 +199,3 @@ def _packed(host: str) -> tuple[int, bytes]:
     if ":" in host:
         return socket.AF_INET6, socket.inet_pton(socket.AF_INET6, host)
     return socket.AF_INET, socket.inet_pton(socket.AF_INET, host)
-
-
-def _own_user() -> int:
-    if sys.platform == "win32":
-        return 0
-    return os.getuid()

@@ -1,21 +1,14 @@
 """Choose the lanes of a call: the fallback order of upstreams for its model and conversation.
 
-Rules of the order: (1) the same model elsewhere comes before another model, and of equal routes the
-cheaper one; (2) another model is used only where the user configured it, and never for what is
-marked `never_degrade`; (3) an order by hand comes before the configured order, also in the middle
-of a turn, and ends at its time; (4) nothing is chosen by the content of answers; (5) clients of
-other dialects than Anthropic's are sent to upstreams of their own dialect only.
-Rules of conversations: (6) a conversation stays where it was last answered for as long as its turn
-goes on and that lane accepts calls; between turns, or when its prompt cache is cold, it goes back
-to its preferred upstream; (7) a conversation is recognised by its client's credential, too:
-somebody who only knows its name does not get our key, and none stays on our key for a client that
-the first upstream has never accepted; (8) an upstream that has just recovered gets no more
-conversations than it can carry.
-Rules of keys: (9) behind an upstream that gets the client's own credential, those with a key of
-ours serve nobody who has no credential, whose own was refused, or whom that upstream has never
-accepted (until it is known to be down for others), unless the user configured it; (10) what is no
-model call, or comes on another path than the API's own, is sent with the client's own credential or
-not at all.
+Rules: (1) the same model elsewhere comes before another model, the cheaper of equal routes first;
+another model only where the user configured it, and never for what is marked `never_degrade`; (2)
+an order by hand comes first and ends at its time; nothing is chosen by the content of answers; (3)
+a conversation, recognised by its credential, too, stays where it was last answered while its turn
+goes on and that lane accepts calls; a recovering upstream gets no more than it can carry; (4) a key
+of ours behind an upstream that gets the client's own serves nobody who has no credential, whose own
+was refused, or whom that upstream has never accepted (until it is known to be down for others),
+unless the user configured it; (5) what is no model call, or comes on another path than the API's
+own, is sent with the client's own credential or not at all.
 """
 
 from __future__ import annotations
@@ -122,11 +115,36 @@ class RouteChooser:
         return routes
 
     def _configured(self, model: str, dialect: Dialect) -> tuple[CallRoute, ...]:
-        routes = self._routes.get((dialect, model))
-        if routes is None:
-            routes = _configured_routes(model, self._upstreams, dialect)
-            if len(self._routes) < 1024:
-                self._routes[dialect, model] = routes
+        known = self._routes.get((dialect, model))
+        if known is not None:
+            return known
+        is_native = dialect == "anthropic"
+        found: list[CallRoute] = []
+        for upstream in self._upstreams:
+            serves_claude = is_native and upstream.kind.facts.serves_claude
+            if not is_native and upstream.kind.value != dialect:
+                continue
+            targets = (to for pattern, to in upstream.models.items() if fnmatchcase(model, pattern))
+            target = next(targets, None)
+            if target is None:
+                if serves_claude or not is_native:
+                    found.append(CallRoute(upstream, model, False))
+                continue
+            if is_native:
+                # Clouds, bridges and routers add more to a model's name, and dots for dashes:
+                # us.anthropic.claude-opus-4-8-v1:0, claude-opus-4.8, anthropic/claude-opus-4.8.
+                is_same = serves_claude and model.replace(".", "-") in target.replace(".", "-")
+            else:
+                # Routers put the vendor before the name: openai/gpt-5.5. Others may be any model.
+                is_same = target.rpartition("/")[2] == model
+            found.append(CallRoute(upstream, target, not is_same))
+        found.sort(key=lambda route: (route.degrades, route.upstream.cost_class.rank))
+        if is_native and not found:
+            # Nobody serves it: the preferred upstream may answer that itself.
+            found = [CallRoute(self._upstreams[0], model, False)]
+        routes = tuple(found)
+        if len(self._routes) < 1024:
+            self._routes[dialect, model] = routes
         return routes
 
     def degrades(self, model: str, upstream: str, dialect: Dialect = "anthropic") -> bool:
@@ -147,35 +165,6 @@ class RouteChooser:
             if named is not None and fits(named):
                 return True
         return False
-
-
-def _configured_routes(
-    model: str, upstreams: Sequence[UpstreamSettings], dialect: Dialect
-) -> tuple[CallRoute, ...]:
-    is_native = dialect == "anthropic"
-    routes: list[CallRoute] = []
-    for upstream in upstreams:
-        serves_claude = is_native and upstream.kind.facts.serves_claude
-        if not is_native and upstream.kind.value != dialect:
-            continue
-        targets = (name for pattern, name in upstream.models.items() if fnmatchcase(model, pattern))
-        target = next(targets, None)
-        if target is None:
-            if serves_claude or not is_native:
-                routes.append(CallRoute(upstream, model, False))
-            continue
-        if is_native:
-            # Clouds, bridges and routers add more to a model's name, and dots for dashes:
-            # us.anthropic.claude-opus-4-8-v1:0, claude-opus-4.8, anthropic/claude-opus-4.8.
-            is_same = serves_claude and model.replace(".", "-") in target.replace(".", "-")
-        else:
-            # Routers put the vendor before the name: openai/gpt-5.5. Other names may be any model.
-            is_same = target.rpartition("/")[2] == model
-        routes.append(CallRoute(upstream, target, not is_same))
-    if is_native and not routes:
-        # Nobody serves it: the preferred upstream may answer that itself.
-        return (CallRoute(upstreams[0], model, False),)
-    return tuple(sorted(routes, key=lambda route: (route.degrades, route.upstream.cost_class.rank)))
 
 
 # Whose conversation it is, and a digest of what its client logs in with.
@@ -221,10 +210,10 @@ class Conversations:
         # Where it is already, it is no last resort.
         return (*(route._replace(degrades=False) for route in here), *others)
 
-    def is_at(self, conversation: ConversationKey, upstream: str, now: float) -> bool:
-        """Whether a conversation was last answered there, and not long ago."""
-        place = self._places.get(conversation)
-        return place is not None and place[0] == upstream and now - place[1] <= _CACHE_SECONDS
+    def place(self, conversation: ConversationKey, now: float) -> str | None:
+        """The upstream that a conversation was last answered at, if that is not long ago."""
+        upstream, since = self._places.get(conversation, (None, now))
+        return upstream if now - since <= _CACHE_SECONDS else None
 
     def at_work(self, upstream: str, now: float) -> int:
         """How many conversations are under way there."""
@@ -281,9 +270,9 @@ class Placement:
             (carried.accepted_on, clients.accept),
             (carried.rejected_on, clients.reject),
         ):
-            url = None if lane is None else self._own_vendor(lane)
-            if url is not None and credential:
-                note(url, credential)
+            place = None if lane is None else self._registry.upstream(lane)
+            if place is not None and _passes_through(place) and credential:
+                note(place.url, credential)
 
     def answered(
         self,
@@ -345,8 +334,12 @@ class Placement:
         registry, chooser = self._registry, self._chooser
         routes: Sequence[CallRoute] = chooser.routes(model, caller.identity, now, dialect)
         if not is_api_path or self._clients.is_rejected(caller.credential):
-            may_pay = _takes_rejected if is_api_path else _passes_through
-            routes = [route for route in routes if may_pay(route.upstream)]
+            routes = [
+                route
+                for route in routes
+                if _passes_through(route.upstream)
+                or (is_api_path and route.upstream.accept_rejected_clients)
+            ]
         if not routes:
             return CallLanes((), ())
         if len(routes) == 1:
@@ -355,8 +348,11 @@ class Placement:
                 return known[1]
             return self._only_place(model, routes[0], caller, body, now)
         reader = _TURNS[dialect]
+        # Those whose key is for no client that the first upstream does not accept.
         closed = [
-            route.upstream.name for route in routes[1:] if _is_closed(route.upstream, routes[0])
+            route.upstream.name
+            for route in (routes[1:] if _passes_through(routes[0].upstream) else ())
+            if not (_passes_through(route.upstream) or route.upstream.accept_rejected_clients)
         ]
         url = routes[0].upstream.url
         clients, credential = self._clients, caller.credential
@@ -386,7 +382,11 @@ class Placement:
         if not lanes:
             lanes, last = last, []
         places = CallLanes(tuple(lanes), tuple(last), tuple(own_key), unproven and bool(own_key))
-        if conversation is not None and len(lanes) > 1 and self._any_recovers(lanes):
+        if (
+            conversation is not None
+            and len(lanes) > 1
+            and any(self._known[name].state is LaneState.RECOVERING for name in lanes)
+        ):
             return self._while_one_recovers(places, conversation, lambda: reader(body), now)
         return places
 
@@ -424,14 +424,6 @@ class Placement:
         is_first = upstream is upstreams[0] or not any(map(_passes_through, upstreams))
         return is_first and not self._clients.is_rejected(credential)
 
-    def _own_vendor(self, lane: LaneId) -> str | None:
-        """The address that a lane's calls are sent to with the client's own credential, or None."""
-        upstream = self._registry.upstream(lane)
-        return upstream.url if upstream is not None and _passes_through(upstream) else None
-
-    def _any_recovers(self, lanes: Sequence[LaneId]) -> bool:
-        return any(self._known[name].state is LaneState.RECOVERING for name in lanes)
-
     def _while_one_recovers(
         self,
         places: CallLanes,
@@ -446,7 +438,7 @@ class Placement:
         """
         lanes = places.lanes
         first, home = self._known[lanes[0]], lanes[0].upstream
-        if self._conversations.is_at(conversation, home, now):
+        if self._conversations.place(conversation, now) == home:
             stays = first.state in FLOWING and not first.paused and is_in_turn()
             return places._replace(lanes=lanes[:1], last_resorts=lanes[1:]) if stays else places
         room = _FOR_EACH_CALL * first.limit(now)
@@ -485,16 +477,3 @@ def relay_upstream(
 
 def _passes_through(upstream: UpstreamSettings) -> bool:
     return upstream.credential is Credential.PASS_THROUGH
-
-
-def _takes_rejected(upstream: UpstreamSettings) -> bool:
-    return _passes_through(upstream) or upstream.accept_rejected_clients
-
-
-def _is_closed(upstream: UpstreamSettings, first: CallRoute) -> bool:
-    """Whether clients that the first upstream does not accept are refused this one's key."""
-    return (
-        _passes_through(first.upstream)
-        and not _passes_through(upstream)
-        and not upstream.accept_rejected_clients
-    )

@@ -43,7 +43,7 @@ from jackline.upstream.interface import Upstream, UpstreamAttempt, UpstreamReque
 _OURS = b"x-jackline-"
 
 
-class Relay:
+class _Relay:
     """One request on its way to the upstream; handles its response."""
 
     __slots__ = ("_attempt", "_call", "_exchange", "_lane", "_release")
@@ -82,20 +82,16 @@ class Relay:
             release()
 
     def began(self, status: int, headers: Headers) -> None:
-        """The head of the answer."""
         self._exchange.begin(status, without_note_headers(headers), self._notes(headers))
 
     def heard(self, data: bytes) -> None:
-        """Bytes of the answer."""
         self._exchange.send(data)
 
     def ended(self) -> None:
-        """The answer is complete."""
         self._finish()
         self._exchange.finish()
 
     def broke(self, error: OSError) -> None:
-        """There is no answer, or no more of it."""
         self._finish()
         if self._exchange.begun:
             self._exchange.reset()
@@ -254,12 +250,13 @@ class Router:
             if upstream is None:
                 _refuse(exchange, gateway_refusal(403, _MODEL_CALLS_ONLY))
                 return
-            no = self._desk.no_room_for(exchange.body)
-            if no is not None:
-                _refuse(exchange, no)
+            # Its body is held beside those of all that is under way.
+            size = len(exchange.body)
+            if not self._desk.take_room(size):
+                _refuse(exchange, self._desk.no_room())
                 return
-            release = self._desk.hold(len(exchange.body))
-            relay = Relay(exchange, LaneId(upstream.name, "relay"), release)
+            release = partial(self._desk.hold_more, -size)
+            relay = _Relay(exchange, LaneId(upstream.name, "relay"), release)
             relay.start(self._upstream, target)
 
     def _take(self, exchange: Exchange, target: bytes, tag: str | None) -> None:

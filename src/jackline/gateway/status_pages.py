@@ -26,10 +26,9 @@ from jackline.failures import Kind, Scope, classify
 from jackline.failures.observation import Json, Observation, Where
 from jackline.lane_id import LaneId
 from jackline.upstream.bounded_answers import fetch
-from jackline.upstream.dialler import proxy_from_environment
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import UpstreamRequest
-from jackline.upstream.origin import Origin
+from jackline.upstream.origin import Origin, proxy_from_environment
 
 _FAMILY = r"opus|sonnet|haiku|fable|mythos|gpt|gemini|o\d"
 _NAMED = re.compile(
@@ -138,8 +137,14 @@ def _reports(incidents: Iterable[object], now: datetime) -> Iterable[IncidentRep
         if not name or verdict.kind is Kind.NOT_A_FAILURE:
             continue
         models = _models(name, newest) if verdict.scope is Scope.MODEL else frozenset()
-        begun = incident.get("started_at") or incident.get("created_at")
-        yield IncidentReport(name, _moment(begun), models)
+        try:
+            begun = incident.get("started_at") or incident.get("created_at")
+            since: datetime | None = datetime.fromisoformat(str(begun))
+        except ValueError:
+            since = None
+        if since is not None and since.tzinfo is None:
+            since = None
+        yield IncidentReport(name, since, models)
 
 
 def _models(*texts: str) -> frozenset[tuple[str, str]]:
@@ -155,14 +160,6 @@ def _models(*texts: str) -> frozenset[tuple[str, str]]:
         if found:
             return frozenset(found)
     return frozenset()
-
-
-def _moment(value: object) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(str(value))
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None
 
 
 def _one_line(value: object) -> str:
@@ -260,8 +257,7 @@ class StatusPages:
     async def reports(self, upstream: str) -> list[str] | None:
         """What a page says now, whether or not something is wrong; None when it cannot be read."""
         watched, now = self._watched[upstream], self._clock.now()
-        body = await self._fetch(upstream)
-        page = None if body is None else parse_status_page(body, now)
+        page = await self._fetch(upstream)
         if page is None:
             return None
         vendor = watched.vendor or page.title or upstream
@@ -288,8 +284,7 @@ class StatusPages:
             return
         # Set before fetching, so that a slow page is not fetched twice.
         watched.due = now + self._pause(watched.failures)
-        body = await self._fetch(name)
-        page = None if body is None else parse_status_page(body, self._clock.now())
+        page = await self._fetch(name)
         if page is None:
             watched.failures += 1
             watched.due = now + self._pause(watched.failures)
@@ -300,8 +295,8 @@ class StatusPages:
         pause = min(_LONGEST_PAUSE, _EVERY * 2.0 ** min(failures, 10))
         return pause * (1.0 + _JITTER * (2.0 * self._draw() - 1.0))
 
-    async def _fetch(self, name: str) -> bytes | None:
-        """The page's document, or None when it is not to be had in time and size."""
+    async def _fetch(self, name: str) -> StatusPage | None:
+        """The page, or None when it is not to be had in time and size."""
         headers = (
             (b"Accept", b"application/json"),
             (b"User-Agent", f"jackline/{__version__}".encode()),
@@ -310,7 +305,8 @@ class StatusPages:
         fetched = await fetch(
             self._upstream, message, LaneId(name), most_bytes=_MOST_BYTES, seconds=self._patience
         )
-        return fetched.document
+        body = fetched.document
+        return None if body is None else parse_status_page(body, self._clock.now())
 
 
 def vendor_of(url: str) -> str:

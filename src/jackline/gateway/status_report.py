@@ -1,26 +1,29 @@
-"""Collect the service's status and the facts of its page from the parts of the running service.
+"""Collect the service's status, and the facts of its page, from the parts of the running service.
 
 Rules: (1) looking changes nothing; (2) the verdict is made here once, for every interface; (3) no
 prompt, answer, key or token: an account is shown by its salted fingerprint, a lane by its public
-name; (4) lanes on which nothing is cached cost nothing; (5) the document of a large service is made
-twice a second at most. The sentences are made in control/.
+name; (4) long lists are cut, with their true length beside them, and waiting calls are in the order
+in which they would be sent; (5) lanes on which nothing is cached cost nothing; (6) the document of
+a large service is made twice a second at most. The sentences are made in control/.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from jackline import __version__
-from jackline.agents.prices import Price
 from jackline.clock import Clock
-from jackline.control import GatewayStatus
+from jackline.control import CallStatus, GatewayStatus, LaneStatus, LimitStatus
 from jackline.control.board import Facts, FlowFacts, waiting_rows
+from jackline.control.fleet import LiveCall, waited_for
 from jackline.control.forecast import (
     CacheAdvice,
     CacheRewriteCost,
@@ -28,76 +31,213 @@ from jackline.control.forecast import (
     forecast_sentence,
 )
 from jackline.control.observatory import Observatory
-from jackline.control.status import NO_AGENTS, AgentCounts, find_needs
+from jackline.control.status import NO_AGENTS, AgentCounts, TurnStatus, find_needs
 from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import limit_text, whole_second
+from jackline.failures.sentences import duration_in_words
 from jackline.gateway.call_intake import CallIntake
+from jackline.gateway.client_call import ClientCall
 from jackline.gateway.listener import Listener
 from jackline.gateway.status_pages import StatusPages
-from jackline.gateway.status_picture import LiveCalls, picture
-from jackline.journal import Journal
+from jackline.journal import Journal, JournalHealth
 from jackline.lane_id import LaneId, Payer
+from jackline.lanes import Call, LimitOrigin
 from jackline.lanes.breaker import FLOWING
 from jackline.lanes.lane import Lane
-from jackline.states import LaneState
+from jackline.lanes.queue_positions import QueuePosition
+from jackline.states import AgentState, LaneState
+
+_MOST_CALLS = 200
+_ANY_CALL = Call(0, ())
 
 
-class CacheWatch:
-    """What one service knows of its providers' prompt caches."""
+def picture(
+    desk: CallIntake,
+    health: JournalHealth,
+    *,
+    url: str,
+    started: float,
+    connections: int,
+    at: datetime,
+    notes: tuple[str, ...] = (),
+) -> GatewayStatus:
+    """The state of everything now, which is `at`, in the reader's time zone."""
+    carrier, counts = desk.carrier, desk.counts
+    now = desk.now()
+    waiting_on: dict[LaneId, int] = {}
+    calls = [call for call in desk.calls if call.carried is not None]
+    waiting = [call for call in calls if call.waiting]
+    for call in waiting:
+        for name in () if call.carried is None else carrier.lanes_of(call.carried):
+            waiting_on[name] = waiting_on.get(name, 0) + 1
+    lanes = carrier.controller.lanes.values()
+    # In the order in which they would be sent; those in no queue come last.
+    positions = carrier.controller.turns(now, _MOST_CALLS) if waiting else ()
+    turns = {turn.call: turn for turn in positions}
+    queued = {number: call for call in waiting if (number := _number(call)) in turns}
+    others = (call for call in waiting if _number(call) not in turns)
+    listed = [
+        *(queued[number] for number in turns if number in queued),
+        *islice(others, _MOST_CALLS - len(queued)),
+    ]
+    stand_ins = [
+        f"another model stood in: {one.lane} for {one.model},"
+        f" {'once' if one.times == 1 else f'{one.times} times'}, last {_left(now - one.last)} ago"
+        for one in desk.substitutions
+    ]
+    return GatewayStatus(
+        at=at.timestamp(),
+        version=__version__,
+        url=url,
+        upstream=desk.settings.upstream.url,
+        started=started,
+        lanes=tuple(_lane(desk, lane, waiting_on.get(lane.id, 0), now) for lane in lanes),
+        waiting=tuple(_call(desk, call, at, now, turns) for call in listed),
+        calls_waiting=len(waiting),
+        calls_in_flight=carrier.controller.calls_in_flight,
+        connections=connections,
+        outcomes=dict(counts.outcomes),
+        held_and_delivered=counts.held_and_delivered,
+        joined=counts.joined,
+        input_tokens=counts.input_tokens,
+        output_tokens=counts.output_tokens,
+        journal_ok=health.ok,
+        journal_problem=health.problem,
+        journal_lost=health.dropped,
+        journal_gap=health.gap,
+        notes=(*notes, *filter(None, (health.notice,)), *_order_notes(desk, now), *stand_ins),
+    )
 
-    def __init__(self, desk: CallIntake, price_of: Callable[[str], Price | None]) -> None:
-        self._desk = desk
-        self._price_of = price_of
 
-    def advice(self) -> list[CacheAdvice]:
-        """The advice about each lane that needs some."""
-        lanes = [lane for lane in self._lanes() if not lane.caches.reads_count]
-        if not lanes:
-            return []
-        waiting = self._waiting()
-        ahead = self._desk.carrier.controller.wall_ahead
-        found: list[CacheAdvice] = []
-        for lane in lanes:
-            names = waiting.get(lane.id, set())
-            if not names and (lane.state in FLOWING or lane.paused):
-                continue
-            price = self._price(lane)
-            advice = CacheAdvice.of(lane, names, price, self._desk.now(), wall_ahead=ahead)
-            if advice is not None:
-                found.append(advice)
-        return found
+def _order_notes(desk: CallIntake, now: float) -> Iterator[str]:
+    """The orders by hand that are in force."""
+    for order in desk.chooser.orders:
+        if order.until is not None and order.until <= now:
+            continue
+        named = (("models", order.model), ("session", order.session), ("agent", order.agent))
+        about = ", ".join(f"{what} {name}" for what, name in named if name)
+        end = "until told otherwise" if order.until is None else f"for {_left(order.until - now)}"
+        yield f"by hand, {end}: {about or 'all calls'} to {order.upstream}"
 
-    def costs(self, forecasts: Iterable[Forecast]) -> dict[Payer, CacheRewriteCost]:
-        """What the forecast walls will cost, by account, where that matters."""
-        found: dict[Payer, CacheRewriteCost] = {}
-        for each in forecasts:
-            if each.ends_at is None or each.used >= 1.0:
-                continue
-            lanes = [e for e in self._lanes() if e.id.payer == each.payer]
-            priced = [(lane, self._price(lane)) for lane in lanes]
-            cost = CacheRewriteCost.of_wall(
-                priced, self._desk.now(), begins=each.ends_at, ends=each.resets_at
+
+def _left(seconds: float) -> str:
+    return duration_in_words(timedelta(seconds=max(1, round(seconds))))
+
+
+def _lane(desk: CallIntake, lane: Lane, waiting: int, now: float) -> LaneStatus:
+    flows = lane.state in FLOWING and not lane.paused
+    reason = None if flows else lane.waiting(_ANY_CALL, now)
+    origins, reading = lane.allowance.origins, desk.limit_readings.get(lane.id.upstream)
+    read_at = None if reading is None else reading.read_at
+    return LaneStatus(
+        name=lane.label,
+        upstream=lane.id.upstream,
+        state=lane.state.value,
+        why="" if reason is None else reason.why,
+        until=None if reason is None else desk.carrier.controller.date_of(reason.until),
+        in_flight=len(lane.attempts),
+        window=lane.limit(now),
+        waiting=waiting,
+        paused=lane.paused,
+        cause=None if lane.cause is None else (lane.cause.kind.value, lane.cause.sub),
+        limits={name: bucket.level_at(now) / bucket.cap for name, bucket in lane.buckets.items()},
+        known_limits={
+            name: LimitStatus(
+                bucket.cap,
+                origins[name].value,
+                read_at if origins[name] is LimitOrigin.VENDOR else None,
             )
-            if cost is not None:
-                found[each.payer] = cost
-        return found
+            for name, bucket in lane.buckets.items()
+        },
+    )
 
-    def _lanes(self) -> list[Lane]:
-        lanes = self._desk.carrier.controller.lanes.values()
-        return [lane for lane in lanes if lane.caches.in_use]
 
-    def _price(self, lane: Lane) -> Price | None:
-        return self._price_of(lane.id.model)
+def _number(call: ClientCall) -> int:
+    return 0 if call.carried is None else call.carried.number
 
-    def _waiting(self) -> dict[LaneId, set[str]]:
-        """The conversations that wait, by each lane that they may go to."""
-        found: dict[LaneId, set[str]] = {}
-        for call in self._desk.calls:
-            if call.carried is None or not call.waiting or not call.request.conversation:
-                continue
-            for lane in self._desk.carrier.lanes_of(call.carried):
-                found.setdefault(lane, set()).add(call.request.conversation)
-        return found
+
+def _call(
+    desk: CallIntake, call: ClientCall, at: datetime, now: float, turns: Mapping[int, QueuePosition]
+) -> CallStatus:
+    reason = None if call.carried is None else desk.carrier.waiting(call.carried)
+    turn = turns.get(_number(call))
+    since = at.timestamp() - (now - call.since)
+    ahead = desk.carrier.controller.wall_ahead
+    return CallStatus(
+        call=call.request.id,
+        session=call.identity.session,
+        agent=call.identity.agent,
+        tag=call.identity.tag,
+        model=call.model,
+        lane=call.lane.label,
+        state="waiting",
+        why="" if reason is None else reason.why,
+        until=None if reason is None else reason.until,
+        since=since,
+        attempts=0 if call.carried is None else len(call.carried.story),
+        turn=None if turn is None else TurnStatus.of(turn, ahead, since, at),
+    )
+
+
+# A recovering lane accepts ever more calls: who waits for it is in its queue.
+_CLOSED = {
+    LaneState.PARKED: AgentState.PARKED,
+    LaneState.DOWN: AgentState.DOWN,
+    LaneState.THROTTLED: AgentState.THROTTLED,
+    LaneState.RECOVERING: AgentState.QUEUED,
+}
+
+
+class LiveCalls:
+    """The calls of one gateway, each described once a turn of the event loop."""
+
+    def __init__(self, desk: CallIntake) -> None:
+        self._desk = desk
+        self._seen: list[LiveCall] | None = None
+
+    def look(self) -> list[LiveCall]:
+        """Every call that was submitted and has not ended."""
+        if self._seen is None:
+            ahead = self._desk.wall() - self._desk.now()
+            under_way = [call for call in self._desk.calls if call.carried is not None]
+            self._seen = [self._live(call, call.since + ahead) for call in under_way]
+            asyncio.get_running_loop().call_soon(self._forget)
+        return self._seen
+
+    def _forget(self) -> None:
+        self._seen = None
+
+    def _live(self, call: ClientCall, since: float) -> LiveCall:
+        who, carried = call.identity, call.carried
+        state, why, until, waited = AgentState.ANSWERING, "", None, None
+        if carried is not None and call.waiting:
+            lane = self._desk.carrier.controller.lanes.get(call.lane)
+            closed = None if lane is None else _CLOSED.get(lane.state)
+            state = self._waited_for(call) if closed is None else closed
+            reason = self._desk.carrier.waiting(carried)
+            if reason is not None:
+                why = reason.why
+                until = None if reason.until is None else float(whole_second(reason.until))
+        elif carried is not None and carried.waited >= 1.0:
+            waited = (since, self._waited_for(call))
+            since += carried.waited
+        return LiveCall(
+            who.session or "",
+            who.agent or "",
+            who.tag or "",
+            call.model,
+            call.lane,
+            since,
+            state,
+            why,
+            until,
+            waited,
+        )
+
+    def _waited_for(self, call: ClientCall) -> AgentState:
+        story = [] if call.carried is None else call.carried.story
+        failure = story[-1].failure if story else None
+        return AgentState.QUEUED if failure is None else waited_for(failure.kind.value)
 
 
 _TROUBLED = (LaneState.DOWN, LaneState.THROTTLED)
@@ -130,6 +270,10 @@ class ReportSources:
     notes: Mapping[str, str]
 
 
+# Lists that the page shows in another form, or not at all; the advice is among the notes.
+_NOT_IN_HEAD = frozenset(("schema", "at", "lanes", "waiting", "cache_advice"))
+
+
 class StatusReport:
     """The status of one service; `watch` must run for as long as it does."""
 
@@ -138,7 +282,6 @@ class StatusReport:
         self._from = sources
         self._url = url
         self._clock = clock
-        self._caches = CacheWatch(sources.desk, sources.observatory.price_of)
         self._agent_counts = NO_AGENTS
         self._counted_at = float("-inf")
         self._started = clock.steady()
@@ -161,10 +304,10 @@ class StatusReport:
         drawn, now = self._picture(), self._clock.now()
         forecasts = self._from.observatory.windows.forecasts(now.timestamp())
         agents = self._agents()
-        costs = self._caches.costs(forecasts)
+        costs = self._cache_costs(forecasts)
         forecast = forecast_sentence(forecasts, agents.present or drawn.calls_in_flight, now, costs)
         sentence = drawn.verdict(now, agents, self._needs(drawn))
-        advice = self._caches.advice()
+        advice = self._cache_advice()
         drawn = replace(drawn, notes=(*drawn.notes, *(each.sentence(now) for each in advice)))
         return {
             **drawn.to_json(f"{sentence} {forecast}" if forecast else sentence),
@@ -238,11 +381,6 @@ class StatusReport:
             at=self._clock.now(),
             notes=(*parts.notes.values(), *self._reported()),
         )
-        known = parts.desk.carrier.controller.lanes.values()
-        if any(lane.paused for lane in known):
-            both = zip(drawn.lanes, known, strict=True)
-            lanes = tuple(replace(shown_lane, paused=lane.paused) for shown_lane, lane in both)
-            drawn = replace(drawn, lanes=lanes)
         labels = self._from.book.known.labels
         if not labels or not drawn.waiting:
             return drawn
@@ -258,66 +396,43 @@ class StatusReport:
         notes = (self._from.pages.note(upstream, model) for upstream, model in sorted(places))
         return list(dict.fromkeys(note for note in notes if note))
 
-
-# Lists that the page shows in another form, or not at all; the advice is among the notes.
-_NOT_IN_HEAD = frozenset(("schema", "at", "lanes", "waiting", "cache_advice"))
-
-
-class PageFacts:
-    """The facts of one service that its page shows."""
-
-    def __init__(
-        self,
-        desk: CallIntake,
-        live: LiveCalls,
-        observatory: Observatory,
-        status: Callable[[], Mapping[str, Any]],
-        reported: Callable[[str, str], str | None],
-        clock: Clock,
-    ) -> None:
-        self._desk = desk
-        self._live = live
-        self._observatory = observatory
-        self._status = status
-        self._reported = reported
-        self._clock = clock
-
     def facts(self, flows: FlowFacts) -> Facts:
-        """All facts of now; `flows` was read from the store of runs."""
-        status, now = self._status(), self._clock.now()
+        """All facts of now that the page shows; `flows` was read from the store of runs."""
+        status: Mapping[str, Any] = self.status()
+        parts, now = self._from, self._clock.now()
+        desk, observatory = parts.desk, parts.observatory
+        ahead = desk.wall() - desk.now()
+        head = {name: value for name, value in status.items() if name not in _NOT_IN_HEAD}
         return Facts(
             at=now.timestamp(),
-            head=self._head(status),
-            lanes=dict(self._lanes(status)),
-            live=self._live.look(),
-            fleet=self._observatory.fleet,
-            burn=self._observatory.burn,
-            today=_midnight(now),
-            news=list(self._observatory.news),
+            head=head
+            | {
+                "upstreams": [each.name for each in desk.settings.upstreams],
+                "orders": [asdict(order.moved(ahead)) for order in desk.chooser.orders],
+                "read_only": desk.settings.listen.read_only,
+            },
+            lanes=dict(self._lane_rows(status)),
+            live=parts.live.look(),
+            fleet=observatory.fleet,
+            burn=observatory.burn,
+            today=now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp(),
+            news=list(observatory.news),
             flows=flows,
             waiting=waiting_rows(status["waiting"]),
         )
 
-    def _head(self, status: Mapping[str, Any]) -> dict[str, object]:
-        ahead = self._desk.wall() - self._desk.now()
-        orders = [asdict(order.moved(ahead)) for order in self._desk.chooser.orders]
-        head = {name: value for name, value in status.items() if name not in _NOT_IN_HEAD}
-        return head | {
-            "upstreams": [each.name for each in self._desk.settings.upstreams],
-            "orders": orders,
-            "read_only": self._desk.settings.listen.read_only,
-        }
-
-    def _lanes(self, status: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
-        upstreams = {each.name: each for each in self._desk.settings.upstreams}
-        lanes = self._desk.carrier.controller.lanes
+    def _lane_rows(self, status: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, object]]]:
+        upstreams = {each.name: each for each in self._from.desk.settings.upstreams}
+        lanes = self._from.desk.carrier.controller.lanes
         for (lane_id, lane), row in zip(lanes.items(), status["lanes"], strict=True):
             upstream = upstreams.get(lane_id.upstream)
             limits = {each: round(share, 2) for each, share in row["limits"].items()}
+            # It is on its way back to so many calls at once.
+            returns = lane.state in (LaneState.THROTTLED, LaneState.RECOVERING)
             why, until = row["why"], row["until"]
             if not why and row["waiting"] and (held := lane.held_up(self._clock.steady())):
                 why = held.why
-                until = self._desk.carrier.controller.date_of(held.until)
+                until = self._from.desk.carrier.controller.date_of(held.until)
             yield (
                 # Only a key that no other row has.
                 " ".join(lane_id),
@@ -327,23 +442,56 @@ class PageFacts:
                     "limit_text": limit_text(row, self._clock.now()),
                     "why": why,
                     "until": None if until is None else whole_second(until),
-                    "aim": aim(lane),
+                    "aim": round(lane.window.peak) if returns else 0,
                     "first_byte": round(lane.first_byte, 1),
                     "upstream": lane_id.upstream,
                     "model": lane_id.model,
                     "account": lane_id.account,
                     "sort": "" if upstream is None else upstream.kind.value,
-                    "reported": self._reported(lane_id.upstream, lane_id.model) or "",
+                    "reported": self._from.pages.note(lane_id.upstream, lane_id.model) or "",
                 },
             )
 
+    def _cached_lanes(self) -> list[Lane]:
+        lanes = self._from.desk.carrier.controller.lanes.values()
+        return [lane for lane in lanes if lane.caches.in_use]
 
-def aim(lane: Lane) -> int:
-    """How many calls at once a lane is on its way back to; 0 where it is not on such a way."""
-    return (
-        round(lane.window.peak) if lane.state in (LaneState.THROTTLED, LaneState.RECOVERING) else 0
-    )
+    def _cache_advice(self) -> list[CacheAdvice]:
+        """The advice about each lane whose prompt caches need some."""
+        desk, price_of = self._from.desk, self._from.observatory.price_of
+        lanes = [lane for lane in self._cached_lanes() if not lane.caches.reads_count]
+        # The conversations that wait, by each lane that they may go to.
+        waiting: dict[LaneId, set[str]] = {}
+        for call in desk.calls if lanes else ():
+            conversation = call.request.call.conversation
+            if call.carried is None or not call.waiting or not conversation:
+                continue
+            for name in desk.carrier.lanes_of(call.carried):
+                waiting.setdefault(name, set()).add(conversation)
+        ahead = desk.carrier.controller.wall_ahead
+        found: list[CacheAdvice] = []
+        for lane in lanes:
+            names = waiting.get(lane.id, set())
+            if not names and (lane.state in FLOWING or lane.paused):
+                continue
+            price = price_of(lane.id.model)
+            advice = CacheAdvice.of(lane, names, price, desk.now(), wall_ahead=ahead)
+            if advice is not None:
+                found.append(advice)
+        return found
 
-
-def _midnight(now: datetime) -> float:
-    return now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    def _cache_costs(self, forecasts: Iterable[Forecast]) -> dict[Payer, CacheRewriteCost]:
+        """What the forecast walls will cost, by account, where that matters."""
+        price_of = self._from.observatory.price_of
+        found: dict[Payer, CacheRewriteCost] = {}
+        for each in forecasts:
+            if each.ends_at is None or each.used >= 1.0:
+                continue
+            lanes = [lane for lane in self._cached_lanes() if lane.id.payer == each.payer]
+            priced = [(lane, price_of(lane.id.model)) for lane in lanes]
+            cost = CacheRewriteCost.of_wall(
+                priced, self._from.desk.now(), begins=each.ends_at, ends=each.resets_at
+            )
+            if cost is not None:
+                found[each.payer] = cost
+        return found

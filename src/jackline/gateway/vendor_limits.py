@@ -40,6 +40,16 @@ _MOST_BYTES = 1024 * 1024
 _MOST_PAGES = 20
 _PATIENCE = 20.0
 _LONGEST_REASON = 160
+_ANSWER_DEPENDS_ON = (
+    "url",
+    "kind",
+    "admin_key",
+    "workspace",
+    "project",
+    "proxy",
+    "ca_file",
+    "secret",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +115,10 @@ class VendorLimits:
             self._forget(name)
         for name, settings in wanted.items():
             known = self._watched.get(name)
-            if known is not None and _reads_the_same(known.settings, settings):
+            if known is not None and all(
+                getattr(known.settings, field) == getattr(settings, field)
+                for field in _ANSWER_DEPENDS_ON
+            ):
                 continue
             self._forget(name)
             self._upstream.use(name, origin_of(settings, self._environ))
@@ -134,32 +147,26 @@ class VendorLimits:
             raise UnreadLimitsError(str(error), "mend it, or leave admin_key out") from error
         found: dict[str, KnownLimits] = {}
         for path in limit_paths(settings):
-            reported = await self._pages(settings, path, key)
+            reported: dict[str, KnownLimits] = {}
+            cursor: str | None = None
+            for _ in range(_MOST_PAGES):
+                answer = await fetch(
+                    self._upstream,
+                    limits_request(settings, path, cursor, key),
+                    LaneId(settings.name),
+                    most_bytes=_MOST_BYTES,
+                    seconds=self._patience,
+                )
+                page = _page(settings, answer)
+                reported |= page.limits
+                if page.next_page is None or page.next_page == cursor:
+                    break
+                cursor = page.next_page
             found |= {
                 model: merged_limits(found.get(model, KnownLimits()), limits)
                 for model, limits in reported.items()
             }
         return LimitReading(found, self._clock.wall())
-
-    async def _pages(
-        self, settings: UpstreamSettings, path: str, key: str
-    ) -> dict[str, KnownLimits]:
-        found: dict[str, KnownLimits] = {}
-        cursor: str | None = None
-        for _ in range(_MOST_PAGES):
-            answer = await fetch(
-                self._upstream,
-                limits_request(settings, path, cursor, key),
-                LaneId(settings.name),
-                most_bytes=_MOST_BYTES,
-                seconds=self._patience,
-            )
-            page = _page(settings, answer)
-            found |= page.limits
-            if page.next_page is None or page.next_page == cursor:
-                break
-            cursor = page.next_page
-        return found
 
     async def _look(self, watched: _Watched) -> None:
         settings = watched.settings
@@ -201,12 +208,6 @@ class VendorLimits:
 
 def _note_of(name: str) -> str:
     return f"limits of {name}"
-
-
-def _reads_the_same(one: UpstreamSettings, other: UpstreamSettings) -> bool:
-    """Whether both lead to the same answer of the same server."""
-    names = ("url", "kind", "admin_key", "workspace", "project", "proxy", "ca_file", "secret")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def _page(settings: UpstreamSettings, answer: FetchedDocument) -> LimitsPage:

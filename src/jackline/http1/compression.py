@@ -64,7 +64,10 @@ class Decompressor:
                 if not self._input and not self._is_full:
                     self._input = self._waiting.popleft()
                 if self._member.eof:
-                    self._begin_member()
+                    self._members += 1
+                    if self._members > _MOST_MEMBERS:
+                        raise DecompressionError(f"it has more than {_MOST_MEMBERS} parts")
+                    self._member = zlib.decompressobj(self._window)
                 plain = self._member.decompress(self._input, most)
                 has_ended = self._member.eof
                 self._input = (
@@ -81,9 +84,3 @@ class Decompressor:
         """No more comes."""
         if not self._member.eof:
             raise DecompressionError("it ends too early")
-
-    def _begin_member(self) -> None:
-        self._members += 1
-        if self._members > _MOST_MEMBERS:
-            raise DecompressionError(f"it has more than {_MOST_MEMBERS} parts")
-        self._member = zlib.decompressobj(self._window)

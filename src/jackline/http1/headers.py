@@ -59,7 +59,6 @@ _NAMES_NO_HEADER = frozenset((b"keep-alive", b"close", b""))
 HOP_BY_HOP = frozenset(
     (b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 )
-END_TO_END = HeaderFilter(HOP_BY_HOP, b"proxy-")
 # A browser would take these for the gateway's own word: who may read it, which cookies it sets for
 # every port of this machine, where else it can be reached, what to delete.
 _FOR_BROWSERS = (

@@ -275,8 +275,14 @@ class ChunkedBody:
             if line:
                 raise RequestRefusal(400, "A chunk of the body is longer than its size says.")
             self._inside = False
+        elif self._trailers >= 0 and not line:
+            self.ended = True
         elif self._trailers >= 0:
-            self._take_trailer(line)
+            self._trailers += 1
+            if self._trailers > _MOST_TRAILERS or _TRAILER.match(line) is None:
+                raise RequestRefusal(
+                    400, "The trailers of the chunked body are not valid: leave them out."
+                )
         else:
             size = _SIZE.match(line)
             if size is None:
@@ -291,15 +297,13 @@ class ChunkedBody:
             if not self._missing:
                 self._trailers = 0
 
-    def _take_trailer(self, line: bytes) -> None:
-        if not line:
-            self.ended = True
-            return
-        self._trailers += 1
-        if self._trailers > _MOST_TRAILERS or _TRAILER.match(line) is None:
-            raise RequestRefusal(
-                400, "The trailers of the chunked body are not valid: leave them out."
-            )
+
+def _head_too_large(limit: int) -> RequestRefusal:
+    return RequestRefusal(
+        431,
+        f"The headers are longer than {limit} bytes. Send less, or raise `limits.headers` in"
+        " jackline.toml.",
+    )
 
 
 def _too_large(limit: int) -> RequestRefusal:
@@ -433,7 +437,12 @@ class RequestParser:
             elif self.stage is _HEAD:
                 data = self._more_of_head(data)
             elif self._chunked is not None:
-                data = self._more_chunks(self._chunked, data)
+                used = self._chunked.feed(bytes(data))
+                data = data[used:]
+                if self._chunked.ended:
+                    self._body = self._chunked.data
+                    self._chunked = None
+                    self.stage = _COMPLETE
             else:
                 data = self._more_of_body(data)
         return data
@@ -499,7 +508,7 @@ class RequestParser:
             whole = bytes(partial)
             return self._take_head(whole, end, whole)
         if len(partial) > self._most_head:
-            raise self._head_too_large()
+            raise _head_too_large(self._most_head)
         # Counted, not searched for: a pattern that looks behind each byte costs fifty times more.
         if partial.count(b"\n", known) != partial.count(b"\r\n", max(known - 1, 0)):
             raise RequestRefusal(
@@ -513,7 +522,7 @@ class RequestParser:
         `start` is `data`, or as much of it as holds the head.
         """
         if end > self._most_head:
-            raise self._head_too_large()
+            raise _head_too_large(self._most_head)
         self.head = head = self._parse_head(start[:end])
         length = head.length
         if length is None:
@@ -560,18 +569,3 @@ class RequestParser:
         body[filled : filled + used] = data if used == len(data) else data[:used]
         self.filled(used)
         return data[used:]
-
-    def _more_chunks(self, chunked: ChunkedBody, data: Packet) -> Packet:
-        used = chunked.feed(bytes(data))
-        if chunked.ended:
-            self._body = chunked.data
-            self._chunked = None
-            self.stage = _COMPLETE
-        return data[used:]
-
-    def _head_too_large(self) -> RequestRefusal:
-        return RequestRefusal(
-            431,
-            f"The headers are longer than {self._most_head} bytes. Send less, or raise"
-            " `limits.headers` in jackline.toml.",
-        )

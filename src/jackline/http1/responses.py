@@ -145,7 +145,14 @@ class ResponseParser:
             self._is_head_reported = True
             self._framing = 0
             if self._has_no_body and (self.parts or not self.is_complete):
-                self._complete_without_body(data)
+                # The parser has no way to expect no body, so it is replaced; whether anything
+                # follows the head is seen from the bytes themselves.
+                self.is_complete = True
+                self.fault = None
+                goes_on = self._parser.should_keep_alive()
+                self.can_go_on = data.endswith(b"\r\n\r\n") and not self.parts and goes_on
+                self.parts.clear()
+                self._new_parser()
 
     def _refuse(self, why: str) -> None:
         """Forget what the head said: such a response is not reported at all."""
@@ -158,17 +165,6 @@ class ResponseParser:
         self.can_go_on = False
         if not self.is_complete:
             self.fault = GarbledError(why) if self.status else NotHttpError(why)
-
-    def _complete_without_body(self, data: bytes) -> None:
-        # The parser has no way to expect no body, so it is replaced; whether anything follows the
-        # head is seen from the bytes themselves.
-        self.is_complete = True
-        self.fault = None
-        self.can_go_on = (
-            data.endswith(b"\r\n\r\n") and not self.parts and self._parser.should_keep_alive()
-        )
-        self.parts.clear()
-        self._new_parser()
 
     # --- called by the parser ---
 

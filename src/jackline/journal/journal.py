@@ -16,7 +16,8 @@ import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,9 +26,11 @@ from jackline.clock import BelievedTime, SystemClock
 from jackline.errors import JournalError
 from jackline.events import Announce, Event, ServiceNoted
 from jackline.journal.sqlite_file import (
+    Connect,
     StorageFault,
     cause_of,
     clock_time,
+    connect,
     is_damage,
     rename_damaged,
 )
@@ -36,11 +39,9 @@ from jackline.journal.store import (
     NOTES,
     TABLES,
     Batch,
-    Connect,
     EventTable,
     JournalSettings,
     JournalStore,
-    connect,
 )
 
 BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
@@ -140,14 +141,6 @@ _TOO_MANY = "more came at once than were written"
 _UNSTORABLE = "they have values that cannot be stored"
 
 
-@dataclass(slots=True)
-class FlushRequest:
-    """Someone waits until all that is queued now is saved."""
-
-    done: threading.Event = field(default_factory=threading.Event)
-    saved: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class WriteFailure:
     """Why nothing can be written, since when, and how many records were lost before it."""
@@ -187,7 +180,7 @@ class JournalWriter:
         self._believed: BelievedTime | None = None
         self._connect = connect
         self._store: JournalStore | None = None
-        self._flushes: deque[FlushRequest] = deque()
+        self._flushes: deque[Future[bool]] = deque()
         self._stopping = False
         self._failures = 0
         self._reported_lost = 0
@@ -203,9 +196,9 @@ class JournalWriter:
         """How many records will never be saved."""
         return self._waiting.dropped + self.unsaved
 
-    def flush(self) -> FlushRequest:
-        """Have everything that is queued now written at once."""
-        request = FlushRequest()
+    def flush(self) -> Future[bool]:
+        """Have everything that is queued now written at once; gives whether it is saved."""
+        request: Future[bool] = Future()
         self._flushes.append(request)
         self._waiting.wake()
         return request
@@ -247,14 +240,19 @@ class JournalWriter:
         requests = [self._flushes.popleft() for _ in range(len(self._flushes))]
         saved = self._write_and_sweep()
         for request in requests:
-            request.saved = saved
-            request.done.set()
+            request.set_result(saved)
 
     def _write_and_sweep(self) -> bool:
         for tries_left in (1, 0):
             try:
                 self._write_waiting()
-                self._sweep_if_due()
+                now, every = self._elapsed(), self._settings.sweep_seconds
+                due = self._swept_at is None or now - self._swept_at >= every
+                if (due or self._more_to_sweep) and self._store and self._believed:
+                    self._swept_at = now
+                    # A clock that was set back is followed at once: that only keeps more records.
+                    at = min(self._believed.now(), self._wall())
+                    self._more_to_sweep = self._store.sweep(at)
             except (sqlite3.Error, OSError, JournalError) as error:
                 if not self._failed(error, may_rename=tries_left > 0):
                     return False
@@ -311,14 +309,6 @@ class JournalWriter:
                 self._store.write({LANE_MEMORY: self._memory})
             self._lost_file = False
         return self._store
-
-    def _sweep_if_due(self) -> None:
-        now = self._elapsed()
-        due = self._swept_at is None or now - self._swept_at >= self._settings.sweep_seconds
-        if (due or self._more_to_sweep) and self._store is not None and self._believed is not None:
-            self._swept_at = now
-            # A clock that was set back is followed at once: that only keeps more records.
-            self._more_to_sweep = self._store.sweep(min(self._believed.now(), self._wall()))
 
     def _failed(self, error: StorageFault, *, may_rename: bool) -> bool:
         """Record what went wrong; returns whether an immediate retry makes sense."""
@@ -430,8 +420,10 @@ class Journal:
         """Wait until all announced events are saved; False if that fails or takes too long."""
         if not self._thread.is_alive():
             return not len(self._waiting)
-        request = self._writer.flush()
-        return request.done.wait(timeout) and request.saved
+        try:
+            return self._writer.flush().result(timeout)
+        except TimeoutError:
+            return False
 
     def close(self) -> None:
         """Write what is queued, if the disk works, and stop."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from jackline.errors import JournalError
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
-from jackline.journal.sqlite_file import cause_of, check_private, harden_connection
+from jackline.journal.sqlite_file import cause_of, check_private, connect, harden_connection
 from jackline.journal.store import ATTEMPTS, CALLS, FILE, LANE_CHANGES, LANE_MEMORY, NOTES, Row
 from jackline.private_files import NotPrivateError
 from jackline.states import lane_state_name
@@ -61,13 +61,7 @@ class JournalReader:
             )
         try:
             check_private(path)
-            self._connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode=ro",
-                uri=True,
-                timeout=2.0,
-                isolation_level=None,
-                check_same_thread=False,
-            )
+            self._connection = connect(path, 2.0, mode="ro", any_thread=True)
         except NotPrivateError as error:
             why = f"The journal at {path} is not read: {cause_of(error)}."
             raise JournalError(why, hint=error.fix) from error
@@ -172,18 +166,9 @@ class JournalReader:
         )
 
 
-_OUTCOMES = ("answered", "shortened", "refused", "broken", "come_back", "left")
-_SUMMED = (
-    "attempts",
-    "waited",
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "wasted_input_tokens",
-    "wasted_output_tokens",
-    "cache_write_1h_tokens",
-)
+_NAMES = tuple(field.name for field in fields(Totals))
+_OUTCOMES = _NAMES[1 : _NAMES.index("failed_attempts")]
+_SUMMED = _NAMES[_NAMES.index("attempts") :]
 _TOTALS = (
     "SELECT count(*), "  # noqa: S608 -- names from this file only
     + ", ".join(f"count(*) FILTER (WHERE outcome = '{name}')" for name in _OUTCOMES)

@@ -18,7 +18,7 @@ import os
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -103,6 +103,22 @@ def rename_damaged(path: Path) -> Path:
     return aside
 
 
+Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
+
+
+def connect(
+    path: Path, lock_seconds: float, *, mode: str = "rw", any_thread: bool = False
+) -> sqlite3.Connection:
+    """A connection to an existing file that leaves transactions to us; `mode` may be "ro"."""
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=lock_seconds,
+        isolation_level=None,
+        check_same_thread=not any_thread,
+    )
+
+
 # SQLite's own white space; other characters, as U+00A0, are letters of a name to it.
 _WHITE_SPACE = re.compile(r"[ \t\n\f\r]+")
 # The tables that ANALYZE makes, with SQLite's statistics for its planner.
@@ -184,6 +200,26 @@ class VersionedFile:
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+
+    def prepare(
+        self, connection: sqlite3.Connection, *, synchronous: str, log_bytes: int, overwrite: bool
+    ) -> bool:
+        """Harden a new connection and migrate the file; whether it has a log beside it.
+
+        `overwrite`: what is deleted is overwritten, not only forgotten. The log is cut back to
+        `log_bytes` when a long reader has kept it from being emptied.
+        """
+        run = connection.execute
+        harden_connection(connection)
+        if self.version_of(connection) == 0:
+            run("PRAGMA auto_vacuum = INCREMENTAL")  # works on an empty file only
+        # Some network folders do not support it; there commits are slower and no less safe.
+        journal_mode: str = run("PRAGMA journal_mode = WAL").fetchone()[0]
+        run(f"PRAGMA synchronous = {synchronous}")
+        run(f"PRAGMA journal_size_limit = {log_bytes}").fetchall()
+        run(f"PRAGMA secure_delete = {'ON' if overwrite else 'OFF'}").fetchall()
+        self.migrate(connection)
+        return journal_mode == "wal"
 
     def _with_own_tables(self, connection: sqlite3.Connection, version: int) -> int:
         """The version of a file whose schema is exactly that of this version."""

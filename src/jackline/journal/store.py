@@ -27,9 +27,11 @@ from typing import Any, TypeAlias, cast
 
 from jackline.events import AttemptFailed, CallEnded, Event, LaneChanged, LanesLearned, ServiceNoted
 from jackline.journal.sqlite_file import (
+    Connect,
     VersionedFile,
     check_rollback_journal,
     companions,
+    connect,
     harden_connection,
     identity,
     make_private,
@@ -186,7 +188,6 @@ TABLES = (CALLS, ATTEMPTS, LANE_CHANGES, LANE_MEMORY, NOTES)
 GROWING = (CALLS, ATTEMPTS, LANE_CHANGES, NOTES)
 
 Batch: TypeAlias = Mapping[EventTable, Sequence[Event]]
-Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
 
 # Freed pages are used again by the next records; only more than this share is returned.
 _FREE_SHARE = 8
@@ -200,16 +201,8 @@ _UNSTORABLE = (
     sqlite3.InterfaceError,
     sqlite3.ProgrammingError,
 )
-# A long reader may keep the log from being emptied; this is what it is cut back to afterwards.
 _LOG_BYTES = 16 * 1024 * 1024
 _LOCK_SECONDS = 15.0
-
-
-def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
-    """A connection that may write to an existing file, with transactions of our own."""
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=lock_seconds, isolation_level=None
-    )
 
 
 class JournalStore:
@@ -221,7 +214,10 @@ class JournalStore:
         make_private(path)
         self._connection = connect(path, settings.lock_seconds)
         try:
-            self._prepare()
+            # Records have no secrets, so that overwriting what is deleted would be wasted work.
+            self._uses_log = FILE.prepare(
+                self._connection, synchronous="NORMAL", log_bytes=_LOG_BYTES, overwrite=False
+            )
         except BaseException:
             self._connection.close()
             raise
@@ -285,19 +281,6 @@ class JournalStore:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
-
-    def _prepare(self) -> None:
-        run = self._connection.execute
-        harden_connection(self._connection)
-        if FILE.version_of(self._connection) == 0:
-            run("PRAGMA auto_vacuum = INCREMENTAL")  # works on an empty file only
-        # Some network folders do not support it; there commits are slower and no less safe.
-        self._uses_log = run("PRAGMA journal_mode = WAL").fetchone()[0] == "wal"
-        run("PRAGMA synchronous = NORMAL")
-        run(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
-        # Records have no secrets, so that overwriting what is deleted would be wasted work.
-        run("PRAGMA secure_delete = OFF").fetchall()
-        FILE.migrate(self._connection)
 
     def _commit(self, batch: Batch, insert: Callable[[EventTable, Sequence[Event]], int]) -> int:
         self._connection.execute("BEGIN IMMEDIATE")

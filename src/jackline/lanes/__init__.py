@@ -5,7 +5,7 @@ same object runs in production, in tests and in the simulator.
 """
 
 from jackline.lane_id import LaneId
-from jackline.lanes.call import Abort, Call, CallUsage, LaneDecision, LaneWait, Refuse, Send
+from jackline.lanes.call import Abort, Call, LaneDecision, LaneWait, Refuse, Send
 from jackline.lanes.controller import LaneController
 from jackline.lanes.memory import export, restore, saved_lane, saved_lanes
 from jackline.lanes.remaining_work import RemainingWork
@@ -22,7 +22,6 @@ __all__ = [
     "Abort",
     "CacheTtl",
     "Call",
-    "CallUsage",
     "ControllerSettings",
     "KnownLimits",
     "LaneController",

@@ -1,8 +1,8 @@
 """Circuit breaker of one lane: its states, the transitions between them, and the evidence for them.
 
-Rules: (1) a transition that is not in the table is a bug and raises; (2) the diagram in the docs is
-drawn from the table; (3) health is evidence only: it changes no state; (4) old failures fade, or a
-lane without traffic would never recover; (5) the retry budget delays and never refuses.
+Rules: (1) a transition that is not in the table is a bug and raises; a test compares the diagram in
+the docs with it; (2) health is evidence only: it changes no state; (3) old failures fade, or a lane
+without traffic would never recover; (4) the retry budget delays and never refuses.
 """
 
 from __future__ import annotations
@@ -64,13 +64,6 @@ def after(state: LaneState, event: LaneEvent) -> LaneState:
         return TRANSITIONS[state, event]
     except KeyError:
         raise ValueError(f"a lane that is {state} cannot be {event}") from None
-
-
-def diagram() -> str:
-    """The table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", "    [*] --> open"]
-    lines += [f"    {old} --> {new}: {event}" for (old, event), new in TRANSITIONS.items()]
-    return "\n".join(lines) + "\n"
 
 
 _ERROR_MEMORY = 0.05

@@ -1,9 +1,9 @@
 """The values that go in and out of the controller: calls, attempts, usage and decisions.
 
-Rules: (1) plain values without behaviour, and cheap: several are made for every call; (2) every
-decision that lets a call wait has a reason and an end, in words that users see; (3) an attempt is
-opened by one send and closed exactly once; (4) a call has at most two attempts in flight, the
-second as a hedge for a silent first one.
+Rules: (1) plain values without behaviour, and cheap: several are made for every call, and none is
+changed once it was handed in; (2) every decision that lets a call wait has a reason and an end, in
+words that users see; (3) an attempt is opened by one send and closed exactly once; (4) a call has
+at most two attempts in flight, the second as a hedge for a silent first one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jackline.lane_id import LaneId
 from jackline.lanes.settings import CacheTtl
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct):
     """One logical model call that waits for its turn.
 
     `lanes` are those it may go to, the preferred first. `remaining` is the expected time, in
@@ -30,7 +30,8 @@ class Call(msgspec.Struct, frozen=True):
     cached, of about `prefix_tokens`. Empty means none, or unknown. A call that `begins` a
     conversation reads nothing of it, whatever is known under its name. `cache_ttl` is what its
     tag or class says of prompt caches, before what is said of its lanes; a call of a
-    subscription's `login` has no price by which an hour could pay.
+    subscription's `login` has no price by which an hour could pay. The queues hold it for longer
+    than the call lasts: no body may be in it.
     """
 
     id: int
@@ -40,25 +41,14 @@ class Call(msgspec.Struct, frozen=True):
     max_tokens: int = 0
     stream: bool = True
     since: float | None = None
-    leaves_at: float = math.inf
-    hurries_at: float = math.inf
     conversation: str = ""
     prefix: str = ""
     prefix_tokens: int = 0
     begins: bool = False
     cache_ttl: CacheTtl | None = None
     login: bool = False
-
-
-class CallUsage(msgspec.Struct, frozen=True):
-    """What an answer cost; `input_tokens` are those that were neither read nor written."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read: int = 0
-    cache_written: int = 0
-    # The part of what was written that lives for an hour.
-    cache_written_1h: int = 0
+    leaves_at: float = math.inf
+    hurries_at: float = math.inf
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -84,13 +74,6 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
-class HangUp:
-    """Drop this attempt: the other attempt of the same call has begun to speak."""
-
-    permit: int
-
-
-@dataclass(frozen=True, slots=True)
 class Refuse:
     """End this call with its true cause: waiting for it is hopeless."""
 
@@ -107,11 +90,14 @@ class LaneWait:
 
 
 class LaneDecision(msgspec.Struct):
-    """What to do now, and when to ask again if nothing happens before."""
+    """What to do now, and when to ask again if nothing happens before.
+
+    `hang_ups` are permits of attempts to drop, as the other attempt of the same call speaks.
+    """
 
     sends: list[Send] = []
     aborts: list[Abort] = []
-    hang_ups: list[HangUp] = []
+    hang_ups: list[int] = []
     refusals: list[Refuse] = []
     wake_at: float | None = None
 

@@ -15,10 +15,11 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
+from jackline.dialects.tokens_used import TokensUsed
 from jackline.failures import Failure
 from jackline.lane_id import LaneId
 from jackline.lanes.breaker import FLOWING
-from jackline.lanes.call import Call, CallUsage, LaneAttempt, LaneDecision, LaneWait, Refuse, Send
+from jackline.lanes.call import Call, LaneAttempt, LaneDecision, LaneWait, Refuse, Send
 from jackline.lanes.lane import Draw, Lane
 from jackline.lanes.prompt_caches import CacheState
 from jackline.lanes.queue import (
@@ -32,50 +33,11 @@ from jackline.lanes.queue import (
 )
 from jackline.lanes.queue_positions import QueuePosition, turns
 from jackline.lanes.reactions import Reaction, apply_failure, hopeless, reaction_to
-from jackline.lanes.settings import ControllerSettings, LaneSettings, RoutingSettings
+from jackline.lanes.settings import ControllerSettings, LaneSettings
 from jackline.lanes.silent_attempts import AttemptsInFlight, SilentAttempts
 
 # In seconds of cost: below this, two lanes are equally sound.
 _NOTICEABLE = 0.5
-
-
-class DetourCost:
-    """Compares the lanes of a call by the seconds that each would cost it."""
-
-    def __init__(self, lanes: Mapping[LaneId, Lane], routing: RoutingSettings) -> None:
-        self._lanes = lanes
-        self._routing = routing
-
-    def is_worth_it(self, entry: QueueEntry, lane: Lane, queue: Queue, now: float) -> bool:
-        """Whether the call should take this lane rather than wait for a preferred one."""
-        other_lane = self._routing.other_lane_cost
-        detour = 0.0 if entry.line[0] == lane.id else other_lane
-        mine = detour + self._cost_of_errors(lane, now)
-        if mine <= 0:
-            return True
-        # Only a lane that fails noticeably has to be compared with all others; a sound one is only
-        # worse than the preferred one.
-        rivals = entry.line if mine - detour >= _NOTICEABLE else entry.line[:1]
-        for position, name in enumerate(rivals):
-            other = self._lanes[name]
-            if other is lane or other.state not in FLOWING:
-                continue
-            cost = (other_lane if position else 0.0) + self._cost_of_errors(other, now)
-            if cost < mine and cost + self._expected_wait(other, entry, queue, now) < mine:
-                return False
-        return True
-
-    def _expected_wait(self, lane: Lane, entry: QueueEntry, queue: Queue, now: float) -> float:
-        """How long the call would wait for a lane; short waits are not worth a detour."""
-        if lane.ready_at(entry.call, now) <= now:
-            return 0.0
-        rate = lane.health.accepts_per_second(now)
-        wait = max(queue.waiting / rate if rate > 0 else math.inf, lane.hold_until - now)
-        return 0.0 if wait <= self._routing.spill_after else wait
-
-    def _cost_of_errors(self, lane: Lane, now: float) -> float:
-        errors = min(lane.health.error_share(now), 0.95)
-        return self._routing.error_cost * errors / (1 - errors)
 
 
 _NO_HEADERS: Mapping[str, str] = {}
@@ -103,18 +65,13 @@ class LaneController:
         self._draw = draw
         self.lanes: dict[LaneId, Lane] = {}
         self._queues = CallQueues()
-        self._detour = DetourCost(self.lanes, self._settings.routing)
         self._entries: dict[int, QueueEntry] = {}
         self._under_way = AttemptsInFlight()
         self._attempts = self._under_way.attempts
         self._resting = DelayedCalls()
         self._permits = itertools.count(1)
         self._silent = SilentAttempts(
-            self.lanes,
-            self._entries,
-            self._under_way,
-            self._queues,
-            self._launch,
+            self.lanes, self._entries, self._under_way, self._queues, self._launch
         )
         # Whether any lane has ever given an answer that was cached.
         self._caches_seen = False
@@ -164,7 +121,7 @@ class LaneController:
         self._entries[call.id] = entry
         decision = LaneDecision()
         if lane is not None:
-            self._launch(entry, lane, now, decision, probe=False)
+            self._launch(entry, lane, now, decision)
             self._note_room(lane, now)
             return self._done(decision)
         entry.line = call.lanes
@@ -241,7 +198,7 @@ class LaneController:
         self,
         now: float,
         permit: int,
-        usage: CallUsage,
+        usage: TokensUsed,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> LaneDecision:
         """The call is answered; with headers, if it came whole and no first byte was reported."""
@@ -258,8 +215,16 @@ class LaneController:
             lane.finished(attempt, usage, now)
             self._entries.pop(attempt.call.id, None)
             if lane.caches.in_use and not knew_caches:
+                # Caches were seen for the first time: whoever waits is ranked by them from now.
                 self._caches_seen = True
-                self._rank_anew(lane, now)
+                for entry in self._queues.everyone_for(lane.id):
+                    line = entry.line
+                    is_beside = entry.call.id in self._queues.beside
+                    self._queues.leave(entry)
+                    self._look_up(entry, now)
+                    self._queues.push(entry, line)
+                    if is_beside:
+                        self._queues.beside.add(entry.call.id)
             self._room_changed(lane, now, decision)
             if touched:
                 self._dispatch(touched, now, decision)
@@ -305,17 +270,15 @@ class LaneController:
         """The caller no longer wants the answer."""
         now = self._clock(now)
         entry = self._entries.pop(call_id, None)
-        decision = LaneDecision()
         if entry is None:
-            return self._done(decision)
+            return self._done(LaneDecision())
         touched = list(entry.lanes)
         self._leave_line(entry)
         while (attempt := self._under_way.first_of(call_id)) is not None:
             self._under_way.take(attempt.permit)
             self.lanes[attempt.lane].dropped(attempt, now)
             touched.append(attempt.lane)
-        self._dispatch(list(dict.fromkeys(touched)), now, decision)
-        return self._done(decision)
+        return self._decide(touched, now)
 
     def reroute(self, now: float, call_id: int, lanes: tuple[LaneId, ...]) -> LaneDecision:
         """Other lanes are open to a call from its next attempt on, less those that refused it.
@@ -371,27 +334,21 @@ class LaneController:
     def pause(self, now: float, name: LaneId, *, paused: bool) -> LaneDecision:
         """A lane is closed by hand, or opened again; what is in flight goes on."""
         now = self._clock(now)
-        decision = LaneDecision()
         self.lanes[name].paused = paused
         # Whoever waited for it may now go elsewhere, or come back.
-        self._dispatch(list(self.lanes), now, decision)
-        return self._done(decision)
+        return self._decide(list(self.lanes), now)
 
     def probe(self, now: float, name: LaneId) -> LaneDecision:
-        """Somebody knows better than a parked lane: one call finds out at once."""
+        """Doubt a lane's reported reset: one call finds out at once."""
         now = self._clock(now)
-        decision = LaneDecision()
         self.lanes[name].doubt(now)
-        self._dispatch((name,), now, decision)
-        return self._done(decision)
+        return self._decide((name,), now)
 
     def limit_lane(self, now: float, settings: LaneSettings) -> LaneDecision:
-        """The user or the vendor says something else of a lane; who waits for it may go now."""
+        """The known limits of a lane have changed; who waits for it may go now."""
         now = self._clock(now)
-        decision = LaneDecision()
         self.lanes[settings.id].take_settings(settings, now)
-        self._dispatch((settings.id,), now, decision)
-        return self._done(decision)
+        return self._decide((settings.id,), now)
 
     def tick(self, now: float) -> LaneDecision:
         """Time has passed: doubt the silent, probe, and send what has become possible."""
@@ -424,11 +381,9 @@ class LaneController:
         """The wall clock was set, or the machine has slept for so long: dates are elsewhere now."""
         now = self._clock(now)
         moved, self.wall_ahead = wall_ahead - self.wall_ahead, wall_ahead
-        decision = LaneDecision()
         for lane in self.lanes.values():
             lane.follow_clock(moved, slept, now)
-        self._dispatch(list(self.lanes), now, decision)
-        return self._done(decision)
+        return self._decide(list(self.lanes), now)
 
     def refresh(self, now: float) -> None:
         """Look at every lane anew, after something changed behind the controller's back."""
@@ -436,7 +391,7 @@ class LaneController:
         for name, lane in self.lanes.items():
             self._wake[name] = self._wake_of(lane, now)
 
-    # --- asking ---------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------
 
     def date_of(self, at: float | None) -> float | None:
         """What the wall clock will show at a moment of the time line, or has shown."""
@@ -524,10 +479,19 @@ class LaneController:
             del pending[name]
             lane = self.lanes[name]
             if lane.caches.released:
-                pending.update(dict.fromkeys(self._release_siblings(lane, now)))
+                # Whoever waited for these prefixes stands in line again.
+                released, lane.caches.released = lane.caches.released, []
+                for prefix in released:
+                    for entry in self._resting.siblings(lane.id, prefix):
+                        self._look_up(entry, now)
+                        self._queues.push(entry)
+                        pending.update(dict.fromkeys(entry.lanes))
             sent_before = len(decision.sends)
             if lane.probe_due(now):
-                self._send_probe(lane, now, decision)
+                spared, queue = self._queues.least_urgent(lane.id)
+                if spared is not None and queue is not None:
+                    queue.remove(spared)
+                    self._launch(spared, lane, now, decision, probe=True)
             if lane.state in FLOWING:
                 self._fill(lane, now, decision)
             self._wake[name] = self._wake_of(lane, now)
@@ -553,52 +517,55 @@ class LaneController:
                 # Who goes out of turn must not make all others wait until it can be paid for.
                 leaving = False
                 continue
-            if not (ready and self._detour.is_worth_it(entry, lane, queue, now)):
+            if not (ready and self._is_worth_it(entry, lane, queue, now)):
                 blocked.add(id(queue))
                 continue
             self._queues.admit(head, queue, lane.id)
-            if entry.call.prefix and self._waits_for_sibling(entry, lane, now):
+            # One that is under way has waited in vain for a silent attempt already.
+            if entry.call.prefix and entry.call.id not in self._under_way:
+                until = lane.caches.siblings_wait_until(entry.call, now)
+                if until > now and self._resting.hold_sibling(entry, lane.id, now, until):
+                    continue
+            if head.rank is Rank.AGED and entry.cache_state is not CacheState.WARM:
+                # The next cold call goes out of turn only when the others have had their share.
+                rate = lane.allowance.input_rate(now)
+                cost = lane.cost(entry.call, now)
+                pause = cost / (_AGED_SHARE * rate) if rate > 0 else AGED_AFTER
+                lane.caches.next_aged = now + pause
+            self._launch(entry, lane, now, decision)
+
+    def _is_worth_it(self, entry: QueueEntry, lane: Lane, queue: Queue, now: float) -> bool:
+        """Whether the call should take this lane rather than wait for a preferred one.
+
+        Lanes are compared by the seconds that each would cost it.
+        """
+        routing = self._settings.routing
+        other_lane = routing.other_lane_cost
+        detour = 0.0 if entry.line[0] == lane.id else other_lane
+        mine = detour + self._cost_of_errors(lane, now)
+        if mine <= 0:
+            return True
+        # Only a lane that fails noticeably has to be compared with all others; a sound one is only
+        # worse than the preferred one.
+        rivals = entry.line if mine - detour >= _NOTICEABLE else entry.line[:1]
+        for position, name in enumerate(rivals):
+            other = self.lanes[name]
+            if other is lane or other.state not in FLOWING:
                 continue
-            if head.rank is Rank.AGED:
-                self._count_aged(entry, lane, now)
-            self._launch(entry, lane, now, decision, probe=False)
+            cost = (other_lane if position else 0.0) + self._cost_of_errors(other, now)
+            if cost >= mine:
+                continue
+            if other.ready_at(entry.call, now) > now:
+                rate = other.health.accepts_per_second(now)
+                wait = max(queue.waiting / rate if rate > 0 else math.inf, other.hold_until - now)
+                cost += wait if wait > routing.spill_after else 0.0
+            if cost < mine:
+                return False
+        return True
 
-    def _waits_for_sibling(self, entry: QueueEntry, lane: Lane, now: float) -> bool:
-        """Whether the call is held, because another is just writing the prefix that both have."""
-        if entry.call.id in self._under_way:
-            return False  # it has waited in vain for a silent attempt already
-        until = lane.caches.siblings_wait_until(entry.call, now)
-        return until > now and self._resting.hold_sibling(entry, lane.id, now, until)
-
-    def _release_siblings(self, lane: Lane, now: float) -> list[LaneId]:
-        """Put those in line again who waited for a prefix; the lanes that they wait for now."""
-        released, lane.caches.released = lane.caches.released, []
-        touched: list[LaneId] = []
-        for prefix in released:
-            for entry in self._resting.siblings(lane.id, prefix):
-                self._look_up(entry, now)
-                self._queues.push(entry)
-                touched += entry.lanes
-        return touched
-
-    def _count_aged(self, entry: QueueEntry, lane: Lane, now: float) -> None:
-        """A call goes out of turn: the next cold one only when the others have had their share."""
-        if entry.cache_state is CacheState.WARM:
-            return
-        rate = lane.allowance.input_rate(now)
-        cost = lane.cost(entry.call, now)
-        lane.caches.next_aged = now + (cost / (_AGED_SHARE * rate) if rate > 0 else AGED_AFTER)
-
-    def _rank_anew(self, lane: Lane, now: float) -> None:
-        """Prompt caches were seen for the first time: whoever waits is ranked by them from now."""
-        for entry in self._queues.everyone_for(lane.id):
-            line = entry.line
-            is_beside = entry.call.id in self._queues.beside
-            self._queues.leave(entry)
-            self._look_up(entry, now)
-            self._queues.push(entry, line)
-            if is_beside:
-                self._queues.beside.add(entry.call.id)
+    def _cost_of_errors(self, lane: Lane, now: float) -> float:
+        errors = min(lane.health.error_share(now), 0.95)
+        return self._settings.routing.error_cost * errors / (1 - errors)
 
     def _look_up(self, entry: QueueEntry, now: float) -> None:
         """Know what is cached of a call that is going to wait, on the first lane that knows it."""
@@ -613,14 +580,13 @@ class LaneController:
             if cache_state is CacheState.NEW:
                 entry.cache_state = cache_state
 
-    def _send_probe(self, lane: Lane, now: float, decision: LaneDecision) -> None:
-        entry, queue = self._queues.least_urgent(lane.id)
-        if entry is not None and queue is not None:
-            queue.remove(entry)
-            self._launch(entry, lane, now, decision, probe=True)
-
     def _launch(
-        self, entry: QueueEntry, lane: Lane, now: float, decision: LaneDecision, *, probe: bool
+        self,
+        entry: QueueEntry,
+        lane: Lane,
+        now: float,
+        decision: LaneDecision,
+        probe: bool = False,
     ) -> None:
         entry.waiting = False
         # Who stands in line for another lane may not have rested enough for its own.
@@ -690,7 +656,7 @@ class LaneController:
             self._queues.push(entry, line)
         return line
 
-    # --- keeping books --------------------------------------------------------------------
+    # --- bookkeeping ----------------------------------------------------------------------
 
     def _clock(self, now: float) -> float:
         if now <= self._now:
@@ -704,7 +670,8 @@ class LaneController:
 
     def _leave_line(self, entry: QueueEntry) -> None:
         self._queues.leave(entry)
-        self._resting.leave(entry)
+        # Its place among those that rest is cleared when it comes up.
+        entry.rests_until = None
 
     def _wake_of(self, lane: Lane, now: float) -> float:
         wake = lane.silence_check_at(now)
@@ -731,6 +698,11 @@ class LaneController:
     def _looked_at_again(self, head: QueueHead, lane: Lane, now: float) -> float:
         at = lane.ready_at(head.entry.call, now)
         return at if at > now else now + self._settings.routing.spill_after
+
+    def _decide(self, touched: Sequence[LaneId], now: float) -> LaneDecision:
+        decision = LaneDecision()
+        self._dispatch(touched, now, decision)
+        return self._done(decision)
 
     def _done(self, decision: LaneDecision) -> LaneDecision:
         wake = min(self._wake.values(), default=math.inf)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import TypeAlias
 
+from jackline.dialects.tokens_used import TokensUsed
 from jackline.failures import Failure, Kind
 from jackline.failures.sentences import name_of
 from jackline.lanes.breaker import FLOWING, LaneEvent, LaneHealth, after
-from jackline.lanes.call import Call, CallUsage, LaneAttempt, LaneWait
-from jackline.lanes.patience import HedgeBudget, LearnedPatience, is_silent, silence_check_at
+from jackline.lanes.call import Call, LaneAttempt, LaneWait
+from jackline.lanes.patience import HedgeBudget, LearnedPatience
 from jackline.lanes.prompt_caches import HourCaches, PromptCaches, prompt_tokens
 from jackline.lanes.rate_limits import Allowance
 from jackline.lanes.settings import ControllerSettings, LaneSettings
@@ -25,15 +27,15 @@ from jackline.states import LaneState
 Draw: TypeAlias = Callable[[], float]
 
 # Looked at for every call: a global is found faster than a member of an Enum.
-_OPEN, _RECOVERING = LaneState.OPEN, LaneState.RECOVERING
+_RECOVERING = LaneState.RECOVERING
 _LATEST_COUNTS = 0.2
-# A learned window, or an outage, says little about the load of an hour later.
 # Whoever is overloaded may ask for any wait; after so many seconds it is asked again.
 _LONGEST_THROTTLE = 3600.0
 # An upstream that refuses again without a wait, as by a date that has passed, names none.
 _NO_WAIT = 0.1
 # In seconds: a call that was not refused by then was taken on, whenever its answer comes.
 _REFUSED_WITHIN = 5.0
+# A learned window, or an outage, says little about the load of an hour later.
 OUTDATED_AFTER = 3600.0
 # In seconds: shorter silences in an answer are not worth a look.
 _NOTICED = 1.0
@@ -138,7 +140,10 @@ class Lane:
         if now < self.hold_until:
             return self.hold_until
         if len(self.attempts) - self._uncounted >= self.limit(now):
-            return self._next_ramp_step(now)
+            if self.state is not _RECOVERING or self.busy >= self.window.limit():
+                return math.inf
+            step = self._ramp * self.busy / max(1.0, self._carried)
+            return max(self._up_at + step, now + 0.05)
         if self.episode.refusals and self._unconfirmed:
             return max(now, self._trying_until())
         return now
@@ -173,14 +178,8 @@ class Lane:
             return 0.0
         return self._sent_at + _REFUSED_WITHIN
 
-    def _next_ramp_step(self, now: float) -> float:
-        if self.state is not LaneState.RECOVERING or self.busy >= self.window.limit():
-            return math.inf
-        step = self._ramp * self.busy / max(1.0, self._carried)
-        return max(self._up_at + step, now + 0.05)
-
     def probe_due(self, now: float) -> bool:
-        """Whether the lane wants a single call to find out how it stands."""
+        """Whether the lane wants a single call to find out its state."""
         if self.paused:
             return False
         return self.state not in FLOWING and self.probe is None and now >= self.probe_at
@@ -193,29 +192,28 @@ class Lane:
             # What was announced is in doubt, not forgotten: to call it unknown would be a lie.
             return LaneWait(f"{self.label} is parked; the next call finds out how it stands", now)
         if self.state is LaneState.PARKED:
-            return LaneWait(self._parked_why(), self.reset_at)
+            unknown = "" if self.reset_at is not None else "; when it resets is not known"
+            return LaneWait(f"{self.label} is parked: its limit is used up{unknown}", self.reset_at)
         if self.state is LaneState.DOWN:
-            how = self._how_broken()
+            how = "is down"
+            if self.is_silent:
+                how = "is silent"
+            elif self._is_cutting:
+                how = "breaks its answers off"
+            elif self.cause is not None and self.cause.kind is Kind.NETWORK_EDGE:
+                how = f"cannot be reached ({name_of(self.cause)})"
             return LaneWait(f"{self.label} {how}; it is tried again with one call", self.probe_at)
         if now < self.hold_until:
             return LaneWait(f"{self.label} asked to slow down", self.hold_until)
         if self.busy >= self.limit(now):
-            return LaneWait(f"{self.label} carries {_calls(self.busy)}, its limit for now")
+            calls = "1 call" if self.busy == 1 else f"{self.busy} calls"
+            return LaneWait(f"{self.label} carries {calls}, its limit for now")
         if self._trying_until() > now:
             return LaneWait(f"{self.label} throttles; one call is finding out whether it has ended")
         at = self.ready_at(call, now)
         return LaneWait(
             f"{self.label} has used up this minute's allowance", at if at > now else None
         )
-
-    def _how_broken(self) -> str:
-        if self.is_silent:
-            return "is silent"
-        if self._is_cutting:
-            return "breaks its answers off"
-        if self.cause is not None and self.cause.kind is Kind.NETWORK_EDGE:
-            return f"cannot be reached ({name_of(self.cause)})"
-        return "is down"
 
     def may_be_forgotten(self, now: float) -> bool:
         """Whether nothing is under way, and nothing is known that still counts at `now`."""
@@ -237,10 +235,6 @@ class Lane:
         full = self.busy >= self.limit(now)
         trying = self._trying_until() > now
         return self.waiting(_ANY_CALL, now) if shut or full or trying else None
-
-    def _parked_why(self) -> str:
-        unknown = "" if self.reset_at is not None else "; when it resets is not known"
-        return f"{self.label} is parked: its limit is used up{unknown}"
 
     # --- what happens to attempts ---------------------------------------------------------
 
@@ -297,7 +291,7 @@ class Lane:
     def doubt_attempt(self, attempt: LaneAttempt, now: float) -> None:
         """The attempt is silent for so long that it does not count as work any more.
 
-        It is still listened to; if it was the probe, another may find out how the lane stands.
+        It is still listened to; if it was the probe, another may find out the lane's state.
         """
         self.pass_on_probe(attempt, now)
         if not (attempt.doubted or attempt.lent):
@@ -387,14 +381,23 @@ class Lane:
         if self.state not in FLOWING:
             # An answer to something sent before the announced reset says nothing about after it.
             if attempt.probe and attempt.sent_at >= (self.reset_at or 0.0):
-                self._wake_up(now)
+                self._recover(now)
         else:
             self.window.accepted(len(self.attempts) - self._uncounted, now)
-        if self.state is not _OPEN:
-            self._settle(now)
+        if self.state is _RECOVERING:
+            ramped = now - self._up_at >= 0.9 * self._ramp
+            if ramped and self.window.size >= 0.9 * min(self._carried, self.window.slow_until):
+                self._move(LaneEvent.RAMPED_UP, now)
+                self._silent_since = None
+                self._trips = 0
+        elif (
+            self.state is LaneState.THROTTLED
+            and now - self.since >= self._settings.breaker.clean_to_open
+        ):
+            self._move(LaneEvent.CLEAN, now)
         return speaks_again
 
-    def _wake_up(self, now: float) -> None:
+    def _recover(self, now: float) -> None:
         breaker = self._settings.breaker
         self._ramp = breaker.ramp if self.state is LaneState.DOWN else breaker.ramp_after_parking
         # A reset that came as announced says that the lane was never ill: it bears as many calls
@@ -407,25 +410,12 @@ class Lane:
         self.health.woke_up()
         self.window.restart(first, self._carried, now)
 
-    def _settle(self, now: float) -> None:
-        if self.state is LaneState.RECOVERING:
-            ramped = now - self._up_at >= 0.9 * self._ramp
-            if ramped and self.window.size >= 0.9 * min(self._carried, self.window.slow_until):
-                self._move(LaneEvent.RAMPED_UP, now)
-                self._silent_since = None
-                self._trips = 0
-        elif (
-            self.state is LaneState.THROTTLED
-            and now - self.since >= self._settings.breaker.clean_to_open
-        ):
-            self._move(LaneEvent.CLEAN, now)
-
-    def finished(self, attempt: LaneAttempt, usage: CallUsage, now: float) -> None:
+    def finished(self, attempt: LaneAttempt, usage: TokensUsed, now: float) -> None:
         """The whole answer came."""
         self._close(attempt, now)
         self.heard_at = now
         caches = self.caches
-        self.allowance.answered(attempt, caches.counted(usage), usage.output_tokens, now)
+        self.allowance.answered(attempt, caches.counted(usage), usage.output, now)
         caches.answered(attempt.call, attempt.sent_at, attempt.expected_read, usage)
         self.health.answered()
         self.hedges.answered()
@@ -452,7 +442,7 @@ class Lane:
             self.probe_at = max(now, self.reset_at or now)
 
     def _close(self, attempt: LaneAttempt, now: float) -> bool:
-        """Whether it was the probe that was to find out how the lane stands."""
+        """Whether it was the probe that was to find out the lane's state."""
         self.window.load_changed(len(self.attempts) - self._uncounted, now)
         del self.attempts[attempt.permit]
         if attempt.call.prefix:
@@ -485,7 +475,13 @@ class Lane:
             return
         episode = self.episode
         episode.refused(now)
-        wait = self._labelled_wait(failure, attempt.call, now, has_limits=has_limits)
+        # What the rejection itself says, None where it says nothing.
+        wait: float | None = None
+        if failure.retry_after is not None:
+            wait = min(failure.retry_after.total_seconds(), _LONGEST_THROTTLE)
+        elif has_limits:
+            at = self.allowance.ready_at(self.cost(attempt.call, now), now)
+            wait = at - now if at > now else None
         if wait is None or (wait < _NO_WAIT and episode.refusals > 1):
             if episode.refusals == 1:
                 self.window.rejected(attempt.in_flight_at_send, now)
@@ -500,18 +496,9 @@ class Lane:
             and silent_for >= breaker.silence_to_park_blind
         )
         if never:
-            self._park(failure, None, now, LaneEvent.NEVER_CLEARS)
+            self.park(failure, None, now, event=LaneEvent.NEVER_CLEARS)
         else:
             self._move(LaneEvent.THROTTLED, now)
-
-    def _labelled_wait(
-        self, failure: Failure, call: Call, now: float, *, has_limits: bool
-    ) -> float | None:
-        """How long the rejection itself says to wait, or None when it says nothing."""
-        if failure.retry_after is not None:
-            return min(failure.retry_after.total_seconds(), _LONGEST_THROTTLE)
-        at = self.allowance.ready_at(self.cost(call, now), now) if has_limits else now
-        return at - now if at > now else None
 
     def failed_hard(self, attempt: LaneAttempt, failure: Failure | None, now: float) -> None:
         """No answer, or a server error, before anything was paid for."""
@@ -563,15 +550,6 @@ class Lane:
     def _carrying(self) -> float:
         return self._carried if self.state is LaneState.RECOVERING else self.window.size
 
-    def park(
-        self, failure: Failure | None, reset_at: float | None, now: float, *, is_date: bool = True
-    ) -> None:
-        """The account's window is used up: nothing goes before the reset.
-
-        Whether that was a date or a duration matters once the wall clock is set.
-        """
-        self._park(failure, reset_at, now, LaneEvent.QUOTA_SPENT, is_date=is_date)
-
     def follow_clock(self, moved: float, slept: float, now: float) -> None:
         """The wall clock has moved by so much against the time line, `slept` of it in sleep.
 
@@ -598,15 +576,19 @@ class Lane:
         self._close(attempt, now)
         self.allowance.refund(attempt, now)
 
-    def _park(
+    def park(
         self,
         failure: Failure | None,
         reset_at: float | None,
         now: float,
-        event: LaneEvent,
         *,
         is_date: bool = True,
+        event: LaneEvent = LaneEvent.QUOTA_SPENT,
     ) -> None:
+        """The account's window is used up: nothing goes before the reset.
+
+        Whether that was a date or a duration matters once the wall clock is set.
+        """
         if self.state in FLOWING:
             self._carried = max(2.0, self._carrying())
         self._silent_since = None
@@ -614,7 +596,7 @@ class Lane:
         self._move(event, now)
         self.since = since
         self.cause = failure
-        self.episode.forgotten()
+        self.episode.refusals = 0  # it was no throttling after all
         self.hold_until = now
         # A later refusal that names no reset does not unsay one that did.
         known = (self.reset_at, self._doubted if reset_at is None else None, reset_at)
@@ -650,11 +632,16 @@ class Lane:
     # --- silence --------------------------------------------------------------------------
 
     def falls_silent(self, now: float) -> bool:
-        """Whether nothing is heard on the lane by now; never so while it is left alone anyway."""
-        if self.state not in FLOWING:
+        """Whether enough calls on the lane are silent for long enough; not while it is closed."""
+        if self.state not in FLOWING or not self.may_be_silent(now):
             return False
-        patience = self._settings.patience
-        return is_silent(self.attempts, self.heard_at, patience, self.patience, now)
+        witnesses = sum(
+            each.call.stream
+            and not each.doubted
+            and now - each.heard_at >= self.patience.proves_silence(each, now)
+            for each in self.attempts.values()
+        )
+        return witnesses >= self._settings.patience.lane_silence_calls
 
     def leave_alone_as_silent(self, now: float) -> list[LaneAttempt]:
         """Send nothing but probes until something is heard; the attempts that are doubted now."""
@@ -666,11 +653,11 @@ class Lane:
         return doubted
 
     def silence_check_at(self, now: float) -> float:
-        """When it is worth looking for silence, or infinity."""
-        if self.state not in FLOWING:
+        """When it is worth looking for silence; infinity while too few calls are in flight."""
+        patience, attempts = self._settings.patience, self.attempts
+        enough = patience.lane_silence_calls
+        if self.state not in FLOWING or len(attempts) < enough:
             return math.inf
-        return silence_check_at(self.attempts, self.heard_at, self._settings.patience, now)
-
-
-def _calls(number: int) -> str:
-    return "1 call" if number == 1 else f"{number} calls"
+        last_needed = next(islice(attempts.values(), enough - 1, None))
+        due = max(self.heard_at, last_needed.sent_at) + patience.lane_silence
+        return due if due > now else now + 1.0

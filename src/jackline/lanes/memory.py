@@ -22,14 +22,27 @@ VERSION = 2
 
 def export(controller: LaneController, now: float) -> dict[str, Json]:
     """What the lanes know at `now`."""
-    lanes: list[Json] = [
-        {
-            **lane_id._asdict(),
-            **_as_json(lane, now),
-            "parked_until": controller.date_of(lane.reset_at),
+    lanes: list[Json] = []
+    for lane_id, lane in controller.lanes.items():
+        size, before = lane.window.size, lane.window.slow_until
+        if lane.state is LaneState.OPEN and math.isfinite(before):
+            # What an open lane carried before the last restart counts until it has grown to it
+            # again, or a second restart would halve what the first had halved already.
+            size = max(size, before)
+        limits: dict[str, Json] = {
+            dimension: {"limit": bucket.cap, "level": bucket.level_at(now)}
+            for dimension, bucket in lane.buckets.items()
         }
-        for lane_id, lane in controller.lanes.items()
-    ]
+        lanes.append(
+            {
+                **lane_id._asdict(),
+                "window": size,
+                "peak": lane.window.peak,
+                "limits": limits,
+                "proven": lane.is_proven,
+                "parked_until": controller.date_of(lane.reset_at),
+            }
+        )
     return {"version": VERSION, "at": controller.date_of(now), "lanes": lanes}
 
 
@@ -68,28 +81,6 @@ def restore(controller: LaneController, memory: Json, now: float) -> list[LaneId
     return taught
 
 
-def _as_json(lane: Lane, now: float) -> dict[str, Json]:
-    limits: dict[str, Json] = {
-        dimension: {"limit": bucket.cap, "level": bucket.level_at(now)}
-        for dimension, bucket in lane.buckets.items()
-    }
-    return {
-        "window": _carried(lane),
-        "peak": lane.window.peak,
-        "limits": limits,
-        "proven": lane.is_proven,
-    }
-
-
-def _carried(lane: Lane) -> float:
-    """What an open lane carried before the last restart counts until it has grown to it again.
-
-    Else a second restart would halve what the first had halved already.
-    """
-    size, before = lane.window.size, lane.window.slow_until
-    return max(size, before) if lane.state is LaneState.OPEN and math.isfinite(before) else size
-
-
 def _teach(lane: Lane, saved: dict[str, Json], at: float, now: float, ahead: float) -> bool:
     remembered = False
     lane.is_proven = saved.get("proven") is True
@@ -99,32 +90,22 @@ def _teach(lane: Lane, saved: dict[str, Json], at: float, now: float, ahead: flo
         remembered = True
     at -= ahead
     if 0 <= now - at <= OUTDATED_AFTER:
-        remembered = _teach_window(lane, saved, now) or remembered
-        remembered = _teach_limits(lane, saved.get("limits"), at, now) or remembered
+        size, peak = _number(saved.get("window")), _number(saved.get("peak"))
+        if size is not None and peak is not None and size >= 1 and peak >= 0:
+            # Begin with half of what was carried: load elsewhere may have changed meanwhile.
+            lane.window.restart(max(1.0, size / 2), size, now)
+            lane.window.peak = peak
+            remembered = True
+        limits = saved.get("limits")
+        for dimension, known in limits.items() if isinstance(limits, dict) else ():
+            limit = _number(known.get("limit")) if isinstance(known, dict) else None
+            level = _number(known.get("level")) if isinstance(known, dict) else None
+            if dimension in DIMENSIONS and limit is not None and limit > 0 and level is not None:
+                bucket = LimitBucket(limit / 60, limit, min(level, limit), at)
+                bucket.correct(bucket.level_at(now), now)
+                lane.buckets[dimension] = bucket
+            remembered = True
     return remembered
-
-
-def _teach_window(lane: Lane, saved: dict[str, Json], now: float) -> bool:
-    size, peak = _number(saved.get("window")), _number(saved.get("peak"))
-    if size is None or peak is None or size < 1 or peak < 0:
-        return False
-    # Begin with half of what was carried: load elsewhere may have changed meanwhile.
-    lane.window.restart(max(1.0, size / 2), size, now)
-    lane.window.peak = peak
-    return True
-
-
-def _teach_limits(lane: Lane, limits: Json, at: float, now: float) -> bool:
-    if not isinstance(limits, dict):
-        return False
-    for dimension, saved in limits.items():
-        limit = _number(saved.get("limit")) if isinstance(saved, dict) else None
-        level = _number(saved.get("level")) if isinstance(saved, dict) else None
-        if dimension in DIMENSIONS and limit is not None and limit > 0 and level is not None:
-            bucket = LimitBucket(limit / 60, limit, min(level, limit), at)
-            bucket.correct(bucket.level_at(now), now)
-            lane.buckets[dimension] = bucket
-    return bool(limits)
 
 
 def _number(value: Json) -> float | None:

@@ -13,9 +13,8 @@ a small share of the answers; one that was needed costs nothing and allows more.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from itertools import islice
 
+from jackline.dialects.tokens_used import bounded_count
 from jackline.lanes.call import LaneAttempt
 from jackline.lanes.settings import HedgeSettings, PatienceSettings
 
@@ -32,8 +31,6 @@ _GAP = 2.0
 _LONGEST_ANSWER = 900.0
 # In seconds: after so much silence the place of a whole answer is lent, however slow its lane was.
 _LENT_AFTER = 120.0
-# A caller may name any number: a product with more need not fit into a float.
-_MOST_TOKENS = 1_000_000_000
 
 
 class LearnedPatience:
@@ -82,7 +79,8 @@ class LearnedPatience:
         """How long the attempt may be silent before it is doubted."""
         settings = self._settings
         if not attempt.call.stream:
-            tokens = _bounded(attempt.call.max_tokens)
+            # A caller may name any number: a product with more need not fit into a float.
+            tokens = bounded_count(attempt.call.max_tokens)
             return settings.whole_answer + settings.whole_answer_per_token * tokens
         if attempt.begun:
             gap = max(_FROZEN, settings.between_bytes, _TIMES_SLOWEST * self._longest_gap(now))
@@ -125,46 +123,11 @@ class LearnedPatience:
         return self._gap * _faded(now - self._gap_at) if self._gap else 0.0
 
     def _reading(self, attempt: LaneAttempt) -> float:
-        return self._settings.first_byte_per_token * _bounded(attempt.call.input_tokens)
+        return self._settings.first_byte_per_token * bounded_count(attempt.call.input_tokens)
 
 
 def _faded(passed: float) -> float:
     return math.pow(0.5, passed / _HALVES)
-
-
-def _bounded(tokens: int) -> int:
-    return min(max(0, tokens), _MOST_TOKENS)
-
-
-def is_silent(
-    attempts: Mapping[int, LaneAttempt],
-    heard_at: float,
-    settings: PatienceSettings,
-    learned: LearnedPatience,
-    now: float,
-) -> bool:
-    """Whether enough calls have heard nothing for long enough."""
-    if now - heard_at < settings.lane_silence or len(attempts) < settings.lane_silence_calls:
-        return False
-    witnesses = sum(
-        each.call.stream
-        and not each.doubted
-        and now - each.heard_at >= learned.proves_silence(each, now)
-        for each in attempts.values()
-    )
-    return witnesses >= settings.lane_silence_calls
-
-
-def silence_check_at(
-    attempts: Mapping[int, LaneAttempt], heard_at: float, patience: PatienceSettings, now: float
-) -> float:
-    """When it is worth looking for silence; infinity while too few calls are in flight."""
-    enough = patience.lane_silence_calls
-    if len(attempts) < enough:
-        return math.inf
-    last_needed = next(islice(attempts.values(), enough - 1, None))
-    due = max(heard_at, last_needed.sent_at) + patience.lane_silence
-    return due if due > now else now + 1.0
 
 
 class HedgeBudget:

@@ -1,16 +1,13 @@
 """Know which conversations are in a provider's prompt cache, and which calls request an hour.
 
-Rules: (1) pure: `now` is an argument; caches are learned from the usage of the last accepted
-answer, counted from when its call was sent; (2) a cost is computed when a call is sent, never
-earlier: a cache that was warm in the queue may be cold by then; (3) after two predicted hits that
-missed, a conversation counts as uncached until a hit is seen; (4) where the vendor counts cached
-tokens like any others, nothing here changes the order or the cost; (5) the TTL of a call's tag or
-class comes before the TTL of its lane's upstream, and neither counts where the vendor is not known
-to support an hour; (6) `auto` requests an hour only when nothing of the conversation is cached: no
-document says whether a mark of an hour can read an entry of five minutes, so no change may cost a
-live cache; (7) a conversation that was sent with an hour stays so, unless nothing of it is ever
-read; (8) calls with a subscription's login are not changed unless the user configured "1h"; (9)
-bounded: entries that lapsed long ago, or were not used for longest, are dropped.
+Rules: (1) pure: caches are learned from the usage of the last accepted answer, counted from when
+its call was sent; (2) a cost is computed when a call is sent, never earlier; (3) after two
+predicted hits that missed, a conversation counts as uncached until a hit is seen; (4) where the
+vendor counts cached tokens like any others, nothing here changes order or cost; (5) a call's own
+TTL comes before its lane's, and neither counts where no hour is known to be supported; (6) `auto`
+requests an hour only when nothing of the conversation is cached (no document says whether such a
+mark reads an entry of five minutes), keeps to it unless nothing is ever read, and leaves calls with
+a subscription's login alone; (7) bounded: what lapsed, or was not used for longest, is dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +16,8 @@ from enum import IntEnum
 
 import msgspec
 
-from jackline.lanes.call import Call, CallUsage
+from jackline.dialects.tokens_used import MOST_TOKENS, TokensUsed, bounded_count
+from jackline.lanes.call import Call
 from jackline.lanes.settings import CacheTtl
 
 # In seconds: how long an entry lives after it was last used, if its writer asked for nothing else.
@@ -30,11 +28,9 @@ _NEAR_END = 1.0
 # Siblings wait for so long for the first byte of the one that writes their common prefix.
 SIBLINGS_WAIT = 20.0
 # A prefix below any vendor's minimum is never cached.
-_SMALLEST_PREFIX = 512
+SMALLEST_PREFIX = 512
 # Most vendors cache no prompt below; it costs no more than a warm call does.
 _SMALLEST_PROMPT = 1024
-# More than any model reads, and little enough to be calculated with.
-_MOST_TOKENS = 1_000_000_000
 # After so many predicted hits that missed, a conversation counts as uncached.
 MISSES_BELIEVED = 2
 # The part of what was expected that must have been read for a hit.
@@ -73,12 +69,6 @@ class CachedConversation(msgspec.Struct):
         """When the call was sent that was answered last."""
         return self.until - self.life
 
-    def prompt_of(self, call: Call) -> float:
-        """The call's prompt, measured by how the last estimate was wrong."""
-        if self.estimated <= 0:
-            return prompt_tokens(call)
-        return prompt_tokens(call) * (self.prompt / self.estimated)
-
 
 class _Prefix(msgspec.Struct):
     """The beginning that several conversations share; `carrier` is the permit that writes it."""
@@ -105,7 +95,7 @@ class PromptCaches:
         self.conversations: dict[str, CachedConversation] = {}
         self._prefixes: dict[str, _Prefix] = {}
 
-    # --- asking ---------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------
 
     def cache_state(self, call: Call, now: float) -> tuple[CacheState, float]:
         """What is cached of the call's conversation, and until when if anything is."""
@@ -138,7 +128,13 @@ class PromptCaches:
         """The call is sent now: what it takes of the limit, and what it is expected to read."""
         cost, read = self._cost(call, now)
         if call.prefix and not read and not self.reads_count:
-            self._carry(permit, call, now)
+            prefix = self._prefixes.get(call.prefix)
+            if prefix is None:
+                prefix = self._prefixes[call.prefix] = _Prefix(call.prefix_tokens)
+                if len(self._prefixes) > _MOST_PREFIXES:
+                    del self._prefixes[next(iter(self._prefixes))]
+            if prefix.carrier is None or now >= prefix.carried_since + SIBLINGS_WAIT:
+                prefix.carrier, prefix.carried_since = permit, now
         return cost, read
 
     def siblings_wait_until(self, call: Call, now: float) -> float:
@@ -157,9 +153,9 @@ class PromptCaches:
         is_warm = known is not None and now < known.until - _NEAR_END
         return 0.0 if is_warm else until
 
-    def counted(self, usage: CallUsage) -> int:
+    def counted(self, usage: TokensUsed) -> int:
         """What an answer has taken of the input limit."""
-        counted = usage.input_tokens + usage.cache_written
+        counted = usage.input + usage.cache_creation
         return counted + usage.cache_read if self.reads_count else counted
 
     # --- learning -------------------------------------------------------------------------
@@ -179,17 +175,21 @@ class PromptCaches:
             prefix.carrier = None
             self.released.append(call.prefix)
 
-    def answered(self, call: Call, sent_at: float, expected_read: float, usage: CallUsage) -> None:
+    def answered(self, call: Call, sent_at: float, expected_read: float, usage: TokensUsed) -> None:
         """Learn from a whole answer."""
-        if usage.cache_read or usage.cache_written:
+        if usage.cache_read or usage.cache_creation:
             self.in_use = True
-        if call.prefix:
-            self._learn_prefix(call, sent_at, usage)
-        if call.conversation and self.in_use:
-            self._learn(call, sent_at, expected_read, usage)
-
-    def _learn(self, call: Call, sent_at: float, expected_read: float, usage: CallUsage) -> None:
+        prefix = self._prefixes.get(call.prefix) if call.prefix else None
+        if prefix is not None:
+            prefix.life = _life(usage, prefix.life)
+            # Whatever the marks of the request say: the vendor may not cache it.
+            prefix.is_cached = usage.cache_read + usage.cache_creation >= _HIT * prefix.tokens
+            # Whoever reads or writes what comes behind it lets it live on.
+            lives_until = max(prefix.until, sent_at + prefix.life)
+            prefix.until = lives_until if prefix.is_cached else 0.0
         name = call.conversation
+        if not (name and self.in_use):
+            return
         known = self.conversations.pop(name, None)
         life = _life(usage, known.life if known is not None else SHORT_LIFE)
         misses = known.misses if known is not None else 0
@@ -197,45 +197,19 @@ class PromptCaches:
             misses = 0
         elif expected_read:
             misses += 1
-        cached = usage.cache_read + usage.cache_written
+        cached = usage.cache_read + usage.cache_creation
         if known is not None and known.until > sent_at + life and known.cached > cached:
             # An answer to something that was sent earlier says nothing about what came since.
             self.conversations[name] = known
             known.misses = misses
             return
-        # Put in again, so that those heard of longest ago stand first.
+        # Put in again, so that those that were used longest ago stand first.
+        prompt = usage.input + cached
         self.conversations[name] = CachedConversation(
-            cached,
-            sent_at + life,
-            life,
-            call.input_tokens,
-            usage.input_tokens + cached,
-            misses,
+            cached, sent_at + life, life, call.input_tokens, prompt, misses
         )
         if len(self.conversations) > _MOST_CONVERSATIONS:
             del self.conversations[next(iter(self.conversations))]
-
-    def _learn_prefix(self, call: Call, sent_at: float, usage: CallUsage) -> None:
-        prefix = self._prefixes.get(call.prefix)
-        if prefix is None:
-            return
-        prefix.life = _life(usage, prefix.life)
-        # Whatever the marks of the request say: the vendor may not cache it.
-        prefix.is_cached = usage.cache_read + usage.cache_written >= _HIT * prefix.tokens
-        if prefix.is_cached:
-            # Whoever reads or writes what comes behind it lets it live on.
-            prefix.until = max(prefix.until, sent_at + prefix.life)
-        else:
-            prefix.until = 0.0
-
-    def _carry(self, permit: int, call: Call, now: float) -> None:
-        prefix = self._prefixes.get(call.prefix)
-        if prefix is None:
-            prefix = self._prefixes[call.prefix] = _Prefix(call.prefix_tokens)
-            if len(self._prefixes) > _MOST_PREFIXES:
-                del self._prefixes[next(iter(self._prefixes))]
-        if prefix.carrier is None or now >= prefix.carried_since + SIBLINGS_WAIT:
-            prefix.carrier, prefix.carried_since = permit, now
 
     def _known(self, call: Call) -> CachedConversation | None:
         """What was seen of the conversation that the call goes on with."""
@@ -249,7 +223,9 @@ class PromptCaches:
         known = self._known(call)
         prompt = prompt_tokens(call)
         if known is not None:
-            prompt = known.prompt_of(call)
+            if known.estimated > 0:
+                # Measured by how the last estimate was wrong.
+                prompt *= known.prompt / known.estimated
             if known.misses >= MISSES_BELIEVED:
                 return prompt, 0.0
             if known.cached and now < known.until - _NEAR_END:
@@ -265,9 +241,7 @@ def prompt_tokens(call: Call) -> float:
     """What the call was taken to have as its prompt, as a number that can be calculated with."""
     tokens = call.input_tokens
     # Asked for every call: comparing costs a third of `min` and `max`.
-    if 0 <= tokens <= _MOST_TOKENS:
-        return tokens
-    return 0.0 if tokens < 0 else float(_MOST_TOKENS)
+    return tokens if 0 <= tokens <= MOST_TOKENS else bounded_count(tokens)
 
 
 def counted_until(known: CachedConversation) -> float:
@@ -275,16 +249,11 @@ def counted_until(known: CachedConversation) -> float:
     return known.until - _NEAR_END
 
 
-def is_worth_sharing(tokens: int) -> bool:
-    """Whether a prefix of that size can be cached anywhere."""
-    return tokens >= _SMALLEST_PREFIX
-
-
-def _life(usage: CallUsage, before: float) -> float:
+def _life(usage: TokensUsed, before: float) -> float:
     """How long what an answer has cached lives: the shortest part of it is the first to go."""
-    if usage.cache_written > usage.cache_written_1h:
+    if usage.cache_creation > usage.cache_creation_1h:
         return SHORT_LIFE
-    return LONG_LIFE if usage.cache_written_1h else before
+    return LONG_LIFE if usage.cache_creation_1h else before
 
 
 _MOST_HOUR_CONVERSATIONS = 5_000
@@ -301,7 +270,7 @@ class HourCaches:
         # Until when calls are expected to wait for longer than a short cache lives.
         self.long_waits_until = 0.0
         # Put in again when used, so that those that were used longest ago stand first.
-        self._kept: dict[str, None] = {}
+        self._hour_conversations: dict[str, None] = {}
 
     def asks_hour(
         self, call: Call, known: CachedConversation | None, *, waited: float, now: float
@@ -321,19 +290,16 @@ class HourCaches:
                 return False
             is_cached = known is None or known.misses < MISSES_BELIEVED
             long_waits = now < self.long_waits_until
-            keeps = conversation in self._kept
+            keeps = conversation in self._hour_conversations
             asks = is_cached and (keeps or pays(known, now, long_waits=long_waits))
         else:
             asks = ttl is CacheTtl.HOUR
         if asks:
-            self._keep(conversation)
+            self._hour_conversations.pop(conversation, None)
+            self._hour_conversations[conversation] = None
+            if len(self._hour_conversations) > _MOST_HOUR_CONVERSATIONS:
+                del self._hour_conversations[next(iter(self._hour_conversations))]
         return asks
-
-    def _keep(self, conversation: str) -> None:
-        self._kept.pop(conversation, None)
-        self._kept[conversation] = None
-        if len(self._kept) > _MOST_HOUR_CONVERSATIONS:
-            del self._kept[next(iter(self._kept))]
 
 
 def pays(known: CachedConversation | None, now: float, *, long_waits: bool) -> bool:

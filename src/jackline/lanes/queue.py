@@ -1,20 +1,14 @@
 """Order the calls that wait, so that none starves and no prompt cache is lost without need.
 
-Rules: (1) calls that may go to the same lanes in the same order share one queue; on a lane the
-first of all its queues goes first; (2) a call that was sent and has to wait again has its old
-place; (3) where nothing is known of caches the most urgent call goes first: every second of waiting
-counts as a longer remaining path, the same for all, so the order does not change while they wait;
-(4) where caches are in use, calls go by rank: those that waited very long, then those whose cache
-will lapse soon, then warm ones, then lapsed ones, then new conversations; a warm call that waits
-too long becomes a lapsed one; (5) calls whose clients leave soon go first, the earliest before the
-others, but at most every second time on a lane; (6) a call that failed for the first time is
-retried at once; each further failure in a row makes its delay longer, up to some seconds, never the
-same for two calls; (7) calls with the same prefix wait for the first byte of the one that writes it
-to the prompt cache, each for at most 20 s in all; (8) an operation costs at most the logarithm of
-the number of waiting calls; (9) a first answer that breaks off is chance and is asked for again
-at once; from then on the pause before each further attempt doubles; after six losses, or once they
-have cost three times the prompt, it is a long one, up to ten minutes; no loss is hopeless: the call
-waits, and its own hold limits end it.
+Rules: (1) calls with the same lanes in the same order share one queue; on a lane the first of all
+its queues goes first; a call that has to wait again has its old place; (2) without caches the most
+urgent call goes first: each second of waiting counts as a longer remaining path; (3) with caches
+calls go by `Rank`; a warm one that waits too long becomes a lapsed one; (4) calls whose clients
+leave soon go first, but at most every second time on a lane; (5) a call that failed is retried at
+once, then after ever longer pauses, never the same for two calls; lost answers make them longer,
+and none is hopeless: its own hold limits end it; (6) calls with the same prefix wait for the first
+byte of the one that writes it to the cache, at most 20 s in all; (7) an operation costs at most the
+logarithm of the number of waiting calls.
 """
 
 from __future__ import annotations
@@ -61,7 +55,7 @@ class Rank(IntEnum):
 
 
 class QueueEntry(msgspec.Struct):
-    """One call, where it stands, and what it has met so far.
+    """One call, its place in the queues, and what happened to it so far.
 
     `lanes` are those it may still go to; those in `refused_by` refused it for good, the last with
     `refusal`, and are never among them again.
@@ -142,7 +136,7 @@ _Place: TypeAlias = tuple[float, int, int, QueueEntry]
 
 
 class SpecialCallCounts:
-    """How many calls wait, in all queues of a room, that do not simply go by urgency."""
+    """How many calls wait, in all queues of a controller, that do not simply go by urgency."""
 
     __slots__ = ("leaving", "ranked")
 
@@ -259,7 +253,7 @@ class Queue:
 
     def everyone(self) -> list[QueueEntry]:
         """All who wait, in no order; costs as much as there are."""
-        return [place[3] for place in self._last if _stands(place)]
+        return [place[3] for place in self._last if _is_current(place)]
 
     @property
     def may_hurry(self) -> bool:
@@ -271,7 +265,7 @@ class Queue:
         patient = self._patient
         while patient and patient[0][0] <= now:
             place = heapq.heappop(patient)
-            if _stands(place):
+            if _is_current(place):
                 entry = place[3]
                 hurrying = (entry.call.leaves_at, entry.call.id, entry.ticket, entry)
                 heapq.heappush(self._hurrying, hurrying)
@@ -306,18 +300,18 @@ class Queue:
         # A heap whose void places outnumber the living is rebuilt; amortised this costs nothing.
         if len(heap) <= 2 * self.waiting + 64:
             return heap
-        living = [place for place in heap if _stands(place)]
+        living = [place for place in heap if _is_current(place)]
         heapq.heapify(living)
         return living
 
 
-def _stands(place: _Place) -> bool:
+def _is_current(place: _Place) -> bool:
     entry = place[3]
     return entry.waiting and entry.ticket == place[2]
 
 
 def _head(heap: list[_Place]) -> QueueEntry | None:
-    while heap and not _stands(heap[0]):
+    while heap and not _is_current(heap[0]):
         heapq.heappop(heap)
     return heap[0][3] if heap else None
 
@@ -348,8 +342,8 @@ class CallQueues:
         gone = {id(queue) for queue in self._of_lane.pop(name)}
         closed = [lanes for lanes in self.queues if name in lanes]
         for other in {each for lanes in closed for each in lanes} - {name}:
-            kept = [queue for queue in self._of_lane[other] if id(queue) not in gone]
-            self._of_lane[other] = kept
+            left = [queue for queue in self._of_lane[other] if id(queue) not in gone]
+            self._of_lane[other] = left
         for lanes in closed:
             del self.queues[lanes]
 
@@ -519,10 +513,6 @@ class DelayedCalls:
                 found.append(entry)
         return found
 
-    def leave(self, entry: QueueEntry) -> None:
-        """The call is not wanted any more; its place is cleared when it comes up."""
-        entry.rests_until = None
-
     def next_at(self) -> float:
         """When the next one has rested enough, or infinity."""
         heap = self._heap
@@ -537,12 +527,10 @@ class DelayedCalls:
             entry = heapq.heappop(self._heap)[2]
             entry.rests_until = None
             if entry.sibling_until is not None:
-                self._forget_sibling(entry)
+                for lane in entry.lanes:
+                    place = lane, entry.call.prefix
+                    waiting = self._siblings.get(place)
+                    if waiting and not any(each.rests_until is not None for each in waiting):
+                        del self._siblings[place]
             found.append(entry)
         return found
-
-    def _forget_sibling(self, entry: QueueEntry) -> None:
-        for lane in entry.lanes:
-            waiting = self._siblings.get((lane, entry.call.prefix))
-            if waiting is not None and not any(each.rests_until is not None for each in waiting):
-                del self._siblings[lane, entry.call.prefix]

@@ -69,7 +69,20 @@ def in_order(
     if aged:
         first = {entry.call.id for entry in aged}
         everyone = [entry for entry in everyone if entry.call.id not in first]
-    closing, normal, lapsed, new = _classes(everyone, now)
+    closing: list[QueueEntry] = []
+    normal: list[QueueEntry] = []
+    lapsed: list[QueueEntry] = []
+    new: list[QueueEntry] = []
+    for entry in everyone:
+        cache_state = entry.cache_state
+        if cache_state is CacheState.NEW:
+            new.append(entry)
+        elif cache_state is CacheState.LAPSED:
+            lapsed.append(entry)
+        elif cache_state is not CacheState.WARM or entry.cached_until - now >= CLOSING_WITHIN:
+            normal.append(entry)
+        else:
+            (closing if entry.cached_until > now else lapsed).append(entry)
     if not closing and not lapsed:
         groups = [(_by_urgency, [(Rank.NORMAL, entry) for entry in (*normal, *new)])]
     else:
@@ -112,25 +125,6 @@ def _with_leaving(
             return found
         listed.add(following[1].call.id)
         found.append(following)
-
-
-def _classes(entries: list[QueueEntry], now: float) -> tuple[list[QueueEntry], ...]:
-    """Those whose cache is about to lapse, the normal ones, the lapsed, and the new."""
-    closing: list[QueueEntry] = []
-    normal: list[QueueEntry] = []
-    lapsed: list[QueueEntry] = []
-    new: list[QueueEntry] = []
-    for entry in entries:
-        cache_state = entry.cache_state
-        if cache_state is CacheState.NEW:
-            new.append(entry)
-        elif cache_state is CacheState.LAPSED:
-            lapsed.append(entry)
-        elif cache_state is not CacheState.WARM or entry.cached_until - now >= CLOSING_WITHIN:
-            normal.append(entry)
-        else:
-            (closing if entry.cached_until > now else lapsed).append(entry)
-    return closing, normal, lapsed, new
 
 
 def _by_urgency(ranked: tuple[Rank, QueueEntry]) -> tuple[float, int]:

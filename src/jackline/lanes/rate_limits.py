@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
-
 from jackline.lanes.call import LaneAttempt
 from jackline.lanes.settings import KnownLimits, LimitOrigin
 
@@ -99,16 +97,9 @@ _NAMES = (
 )
 
 
-class SeenLimit(msgspec.Struct, frozen=True):
-    """One limit as a header reports it: how much per minute, and how much was left."""
-
-    limit: float
-    remaining: float
-
-
-def parse_limits(headers: Mapping[str, str]) -> dict[str, SeenLimit]:
-    """The limits that lower-case `headers` tell, by dimension."""
-    seen: dict[str, SeenLimit] = {}
+def _parse_limits(headers: Mapping[str, str]) -> dict[str, tuple[float, float]]:
+    """What lower-case `headers` report by dimension: so much per minute, and so much left."""
+    seen: dict[str, tuple[float, float]] = {}
     if not headers:
         return seen
     for dimension, limit_names, remaining_names in _NAMES:
@@ -122,7 +113,7 @@ def parse_limits(headers: Mapping[str, str]) -> dict[str, SeenLimit]:
             continue
         remaining = _number(headers, remaining_names)
         if remaining is not None:
-            seen[dimension] = SeenLimit(limit, min(remaining, limit))
+            seen[dimension] = limit, min(remaining, limit)
     return seen
 
 
@@ -288,19 +279,18 @@ class Allowance:
         """When a call with this much input can be paid for, at the earliest `now`."""
         at = now
         for dimension, bucket in self.buckets.items():
-            need = 1.0 if dimension == "requests" else self._need(dimension, bucket, cost)
-            ready = bucket.ready_at(need, now)
-            at = max(at, ready)
+            if dimension == "requests":
+                need = 1.0
+            elif dimension == "input":
+                need = cost
+            else:
+                # Output is debited when it is done, and meanwhile the bucket refills. Some of that
+                # may be promised, but only while the bucket itself holds an answer's worth, or the
+                # provider refuses the next call.
+                coming = bucket.rate * self.average_service * _PROMISED_OF_COMING
+                need = self.average_output - min(self.promised, coming)
+            at = max(at, bucket.ready_at(need, now))
         return at
-
-    def _need(self, dimension: str, bucket: LimitBucket, cost: float) -> float:
-        if dimension == "input":
-            return cost
-        # Output is debited when it is done, and meanwhile the bucket refills. Some of that may be
-        # promised, but only while the bucket itself holds an answer's worth, or the provider
-        # refuses the next call.
-        coming = bucket.rate * self.average_service * _PROMISED_OF_COMING
-        return self.average_output - min(self.promised, coming)
 
     def input_rate(self, now: float) -> float:
         """Input tokens per second that are allowed; if unknown, those that were sent so far."""
@@ -336,17 +326,17 @@ class Allowance:
 
         False if it reports nothing.
         """
-        reported = parse_limits(headers)
-        for dimension, seen in reported.items():
+        reported = _parse_limits(headers)
+        for dimension, (limit, remaining) in reported.items():
             bucket = self.buckets.get(dimension)
             self._heard.add(dimension)
             if bucket is None:
-                bucket = self.buckets[dimension] = LimitBucket.per_minute(seen.limit, now)
+                bucket = self.buckets[dimension] = LimitBucket.per_minute(limit, now)
                 self._origins[dimension] = LimitOrigin.HEADERS
-            elif seen.limit != bucket.cap:
-                bucket.resize(seen.limit, now)
+            elif limit != bucket.cap:
+                bucket.resize(limit, now)
                 self._origins[dimension] = LimitOrigin.HEADERS
-            level = seen.remaining + bucket.refill(now - attempt.sent_at)
+            level = remaining + bucket.refill(now - attempt.sent_at)
             if dimension == "output":
                 level -= self.promised + self.written - attempt.written_before
             elif dimension == "input":

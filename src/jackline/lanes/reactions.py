@@ -60,11 +60,6 @@ def reaction_to(failure: Failure) -> Reaction:
     return reaction
 
 
-def parks_account(failure: Failure) -> bool:
-    """Whether every lane of the account meets the same wall."""
-    return failure.scope is Scope.ACCOUNT
-
-
 def apply_failure(
     lanes: Mapping[LaneId, Lane],
     attempt: LaneAttempt,
@@ -85,7 +80,14 @@ def apply_failure(
     match reaction_to(failure):
         case Reaction.PARK:
             lane.quota_refused(attempt, now)
-            _park(lanes, lane, failure, now, wall_ahead)
+            resets_at, resets_in = failure.resets_at, failure.resets_in
+            reset_at = None if resets_at is None else resets_at.timestamp() - wall_ahead
+            if resets_in is not None:
+                reset_at = now + resets_in.total_seconds()
+            whole_account = failure.scope is Scope.ACCOUNT
+            for each in lanes.values():
+                if each is lane or (whole_account and each.id.account == lane.id.account):
+                    each.park(failure, reset_at, now, is_date=resets_in is None)
             # Whoever waited for these lanes may now go elsewhere.
             return list(lanes)
         case Reaction.THROTTLE:
@@ -120,15 +122,3 @@ def hopeless(entry: QueueEntry, lane: LaneId, failure: Failure, identical_failur
         entry.lanes = tuple(name for name in entry.lanes if name != lane)
         return not (failure.failover_helps and entry.lanes)
     return not failure.retry_same and entry.alike >= identical_failures
-
-
-def _park(
-    lanes: Mapping[LaneId, Lane], lane: Lane, failure: Failure, now: float, wall_ahead: float
-) -> None:
-    reset_at = None if failure.resets_at is None else failure.resets_at.timestamp() - wall_ahead
-    is_date = failure.resets_in is None
-    if failure.resets_in is not None:
-        reset_at = now + failure.resets_in.total_seconds()
-    for each in lanes.values():
-        if each is lane or (parks_account(failure) and each.id.account == lane.id.account):
-            each.park(failure, reset_at, now, is_date=is_date)

@@ -149,13 +149,26 @@ class RemainingWork:
         if found is None:
             found = group.agents[agent] = self._newcomer(group, stage)
             if len(group.agents) > _MOST_OF_A_SESSION:
-                self._forget_agents(group)
+                # Those that were met first go: of many thousands most have ended.
+                quiet = [name for name, each in group.agents.items() if not each.asking]
+                for name in quiet[: _MOST_OF_A_SESSION // 4]:
+                    del group.agents[name]
         elif not found.asking:
-            self._goes_on(now, found)
+            if found.ended:
+                found.ended = False
+                self.chains.went_on_after_all(found.calls)
+            elif found.calls:
+                self._pause.add(max(0.0, now - found.quiet_since))
+            self.chains.went_on(found.calls)
         if not found.asking:
             found.asking = True
             group.asking += 1
-        return self._remaining(found)
+        if self.chains.all_ended >= self._stands_until:
+            self._believe()
+        after, made = self.calls_after, found.calls + 1
+        calls = after[made] if made < len(after) else after[-1]
+        stages = max(0, self._most_stages - 1 - found.stage)
+        return self.cycle * (calls + stages * self.calls_of_a_stage)
 
     def answered(self, now: float, session: str, agent: str, service: float) -> None:
         """The call is answered, after so many seconds on the wire."""
@@ -167,7 +180,11 @@ class RemainingWork:
                 found.watched = True
                 self._quiet.append((now, found))
                 if len(self._quiet) > _MOST_AGENTS:
-                    self._end_quietest()
+                    # Of so many, the one that is quiet for longest is taken to have ended.
+                    _, quietest = self._quiet.popleft()
+                    quietest.watched = False
+                    if not quietest.asking:
+                        self._ends(quietest)
 
     def withdrawn(self, now: float, session: str, agent: str) -> None:
         """The call ended without an answer; the agent may ask again."""
@@ -179,14 +196,6 @@ class RemainingWork:
         self.cycle = self._service.value + self._pause.value
         self.calls_of_a_stage = self._longest.value
         self._stands_until = 2 * self.chains.all_ended
-
-    def _remaining(self, agent: _Agent) -> float:
-        if self.chains.all_ended >= self._stands_until:
-            self._believe()
-        after, made = self.calls_after, agent.calls + 1
-        calls = after[made] if made < len(after) else after[-1]
-        stages = max(0, self._most_stages - 1 - agent.stage)
-        return self.cycle * (calls + stages * self.calls_of_a_stage)
 
     def _session(self, now: float, name: str) -> _Session:
         group = self._sessions.pop(name, None) or _Session()
@@ -204,47 +213,23 @@ class RemainingWork:
         if stage is None:
             stage = group.stage if group.asking or not group.agents else group.stage + 1
         if stage > group.stage:
-            self._stage_ends(group)
+            # All who are not asking have ended: the next stage has waited for them.
+            longest = 0
+            for each in group.agents.values():
+                if each.stage == group.stage:
+                    longest = max(longest, each.calls)
+                if not each.asking:
+                    self._ends(each)
+            if longest:
+                self._longest.add(longest)
             group.stage = stage
             self._most_stages = max(self._most_stages, stage + 1)
         return _Agent(stage)
-
-    def _stage_ends(self, group: _Session) -> None:
-        """All who are not asking have ended: the next stage has waited for them."""
-        longest = 0
-        for each in group.agents.values():
-            if each.stage == group.stage:
-                longest = max(longest, each.calls)
-            if not each.asking:
-                self._ends(each)
-        if longest:
-            self._longest.add(longest)
-
-    def _goes_on(self, now: float, agent: _Agent) -> None:
-        if agent.ended:
-            agent.ended = False
-            self.chains.went_on_after_all(agent.calls)
-        elif agent.calls:
-            self._pause.add(max(0.0, now - agent.quiet_since))
-        self.chains.went_on(agent.calls)
 
     def _ends(self, agent: _Agent) -> None:
         if not agent.ended:
             agent.ended = True
             self.chains.ended(agent.calls)
-
-    def _forget_agents(self, group: _Session) -> None:
-        """Let go of those that were met first: of many thousands most have ended."""
-        quiet = [name for name, each in group.agents.items() if not each.asking]
-        for name in quiet[: _MOST_OF_A_SESSION // 4]:
-            del group.agents[name]
-
-    def _end_quietest(self) -> None:
-        """Of so many, the one that has been quiet for longest is taken to have ended."""
-        _, agent = self._quiet.popleft()
-        agent.watched = False
-        if not agent.asking:
-            self._ends(agent)
 
     def _notice_ends(self, now: float) -> None:
         long_ago = now - max(_SILENT_FOR, _SILENT_PAUSES * self._pause.value)

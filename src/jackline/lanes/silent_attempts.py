@@ -14,11 +14,10 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from jackline.lane_id import LaneId
 from jackline.lanes.breaker import FLOWING
-from jackline.lanes.call import Abort, HangUp, LaneAttempt, LaneDecision
+from jackline.lanes.call import Abort, LaneAttempt, LaneDecision
 from jackline.lanes.lane import Lane
 from jackline.lanes.queue import CallQueues, QueueEntry
 
@@ -70,67 +69,8 @@ class AttemptsInFlight:
         permit = self._second.get(call_id) if self._second else None
         return None if permit is None else self.attempts[permit]
 
-    def other_than(self, attempt: LaneAttempt) -> LaneAttempt | None:
-        """The call's other attempt."""
-        if attempt.call.id not in self._second:
-            return None
-        second = self.second_of(attempt.call.id)
-        return self.first_of(attempt.call.id) if second is attempt else second
-
 
 _SPARE = 64
-
-
-class SilenceDeadlines:
-    """When to look at each attempt.
-
-    `attempts` are those under way, by permit; `limit` says how long one may be silent by now.
-    """
-
-    def __init__(
-        self, attempts: Mapping[int, LaneAttempt], limit: Callable[[LaneAttempt, float], float]
-    ) -> None:
-        self._attempts = attempts
-        self._limit = limit
-        self._heap: list[tuple[float, int]] = []
-
-    def watch(self, attempt: LaneAttempt, now: float) -> None:
-        """Look at the attempt when it has been silent for as long as it may be now."""
-        self.look_at(attempt, attempt.heard_at + self._limit(attempt, now))
-
-    def look_at(self, attempt: LaneAttempt, at: float) -> None:
-        """Look at the attempt at that time, if it is still late then."""
-        heap = self._heap
-        if len(heap) > _SPARE + 4 * len(self._attempts):
-            # Most belong to attempts that have ended, or were heard since.
-            earliest: dict[int, float] = {}
-            for due, permit in heap:
-                if permit in self._attempts and due < earliest.get(permit, math.inf):
-                    earliest[permit] = due
-            self._heap = heap = [(due, permit) for permit, due in earliest.items()]
-            heapq.heapify(heap)
-        heapq.heappush(heap, (at, attempt.permit))
-
-    def next_at(self) -> float:
-        """When the next look is due, or infinity."""
-        return self._heap[0][0] if self._heap else math.inf
-
-    def late(self, now: float) -> LaneAttempt | None:
-        """An attempt that has been silent for too long, or None; to be asked until it is None.
-
-        It is not looked at again unless somebody says when.
-        """
-        heap = self._heap
-        while heap and heap[0][0] <= now:
-            _, permit = heapq.heappop(heap)
-            attempt = self._attempts.get(permit)
-            if attempt is None:
-                continue
-            deadline = attempt.heard_at + self._limit(attempt, now)
-            if deadline <= now:
-                return attempt
-            heapq.heappush(heap, (deadline, permit))
-        return None
 
 
 # In seconds: so long after a silent attempt was last looked at, it is looked at again.
@@ -139,45 +79,76 @@ _LOOK_AGAIN = 5.0
 _SECOND_MAKES_WAY = 60.0
 
 
-class SendCall(Protocol):
-    """Sends a call; the controller."""
-
-    def __call__(
-        self, entry: QueueEntry, lane: Lane, now: float, decision: LaneDecision, *, probe: bool
-    ) -> None:
-        """Send it on that lane."""
-        ...
-
-
 class SilentAttempts:
-    """The silent attempts of all lanes. Methods return the lanes on which more may be possible."""
+    """The silent attempts of all lanes. Methods return the lanes on which more may be possible.
+
+    `launch` sends a call on a lane, as a probe or not.
+    """
 
     def __init__(
         self,
         lanes: Mapping[LaneId, Lane],
         entries: Mapping[int, QueueEntry],
         under_way: AttemptsInFlight,
-        room: CallQueues,
-        launch: SendCall,
+        queues: CallQueues,
+        launch: Callable[[QueueEntry, Lane, float, LaneDecision, bool], None],
     ) -> None:
         self._lanes = lanes
         self._entries = entries
         self._under_way = under_way
-        self._queues = room
+        self._queues = queues
         self._launch = launch
-        self._deadlines = SilenceDeadlines(under_way.attempts, self._limit_of)
-        self.watch = self._deadlines.watch
-        self.next_at = self._deadlines.next_at
+        # When to look at which attempt, by permit.
+        self._deadlines: list[tuple[float, int]] = []
 
-    def _limit_of(self, attempt: LaneAttempt, now: float) -> float:
-        return self._lanes[attempt.lane].patience.keeps_place_for(attempt, now)
+    # --- deadlines ------------------------------------------------------------------------
+
+    def watch(self, attempt: LaneAttempt, now: float) -> None:
+        """Look at the attempt when it has been silent for as long as it may be now."""
+        patience = self._lanes[attempt.lane].patience
+        self._look_at(attempt, attempt.heard_at + patience.keeps_place_for(attempt, now))
+
+    def _look_at(self, attempt: LaneAttempt, at: float) -> None:
+        """Look at the attempt at that time, if it is still late then."""
+        heap, attempts = self._deadlines, self._under_way.attempts
+        if len(heap) > _SPARE + 4 * len(attempts):
+            # Most belong to attempts that have ended, or were heard since.
+            earliest: dict[int, float] = {}
+            for due, permit in heap:
+                if permit in attempts and due < earliest.get(permit, math.inf):
+                    earliest[permit] = due
+            self._deadlines = heap = [(due, permit) for permit, due in earliest.items()]
+            heapq.heapify(heap)
+        heapq.heappush(heap, (at, attempt.permit))
+
+    def next_at(self) -> float:
+        """When the next look is due, or infinity."""
+        return self._deadlines[0][0] if self._deadlines else math.inf
+
+    def _late(self, now: float) -> LaneAttempt | None:
+        """An attempt that has been silent for too long, or None; call it until it is None.
+
+        It is not looked at again unless somebody says when.
+        """
+        heap = self._deadlines
+        while heap and heap[0][0] <= now:
+            _, permit = heapq.heappop(heap)
+            attempt = self._under_way.attempts.get(permit)
+            if attempt is None:
+                continue
+            patience = self._lanes[attempt.lane].patience
+            deadline = attempt.heard_at + patience.keeps_place_for(attempt, now)
+            if deadline <= now:
+                return attempt
+            heapq.heappush(heap, (deadline, permit))
+        return None
 
     # --- time has passed ------------------------------------------------------------------
 
     def look_at_late(self, now: float, decision: LaneDecision) -> list[LaneId]:
         """Ask beside attempts that have been silent for longer than they may, or give them up."""
         touched: list[LaneId] = []
-        while (attempt := self._deadlines.late(now)) is not None:
+        while (attempt := self._late(now)) is not None:
             lane = self._lanes[attempt.lane]
             longest = lane.patience.given_up_after(attempt, now)
             if now - attempt.heard_at >= longest:
@@ -190,14 +161,14 @@ class SilentAttempts:
                     touched.append(lane.id)
                 else:
                     look_at = min(now + _LOOK_AGAIN, doubted_at)
-                self._deadlines.look_at(attempt, look_at)
+                self._look_at(attempt, look_at)
                 continue
             if lane.probe == attempt.permit:
                 lane.doubt_attempt(attempt, now)
                 touched += [lane.id, *self._line_up(attempt)]
             else:
                 touched += self._ask_beside(attempt, now, decision)
-            self._deadlines.look_at(attempt, min(now + _LOOK_AGAIN, attempt.heard_at + longest))
+            self._look_at(attempt, min(now + _LOOK_AGAIN, attempt.heard_at + longest))
         return touched
 
     def look_at_lane(self, lane: Lane, now: float) -> list[LaneId]:
@@ -245,7 +216,7 @@ class SilentAttempts:
             lane = probed
         if second is not None:
             self._hang_up(second, now, decision)
-        self._launch(entry, lane, now, decision, probe=lane.state not in FLOWING)
+        self._launch(entry, lane, now, decision, lane.state not in FLOWING)
         return ()
 
     def _queue_beside(self, attempt: LaneAttempt, own: Lane, now: float) -> tuple[LaneId, ...]:
@@ -315,7 +286,8 @@ class SilentAttempts:
         call_id = attempt.call.id
         if call_id in self._queues.beside:
             self._queues.leave(self._entries[call_id])
-        other = self._under_way.other_than(attempt)
+        second = self._under_way.second_of(call_id)
+        other = self._under_way.first_of(call_id) if second is attempt else second
         if other is None:
             return []
         if other.sent_at < attempt.sent_at:
@@ -350,4 +322,4 @@ class SilentAttempts:
     def _hang_up(self, attempt: LaneAttempt, now: float, decision: LaneDecision) -> None:
         self._under_way.take(attempt.permit)
         self._lanes[attempt.lane].let_go(attempt, now)
-        decision.hang_ups.append(HangUp(attempt.permit))
+        decision.hang_ups.append(attempt.permit)

@@ -114,10 +114,6 @@ class ThrottleEpisode:
         self._usual_length += _EPISODE_MEMORY * (now - self._began - self._usual_length)
         self.refusals = 0
 
-    def forgotten(self) -> None:
-        """It was no throttling after all."""
-        self.refusals = 0
-
     def stretch(self) -> float:
         """By how much a stated wait is to be stretched."""
         return min(_LONGEST_STRETCH, 1.5 ** min(self.refusals - 1, 12))

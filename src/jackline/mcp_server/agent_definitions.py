@@ -55,6 +55,51 @@ class AgentDefinition:
     tools: tuple[str, ...] | None = None
     """None: all that the user's settings allow."""
 
+    @classmethod
+    def read(cls, file: Path, most: int) -> AgentDefinition | None:
+        """The definition in the beginning of a file; None when there is none."""
+        try:
+            return cls.parse(read_beginning(file, most).decode("utf-8", "replace"))
+        except OSError:
+            return None
+
+    @classmethod
+    def parse(cls, text: str) -> AgentDefinition | None:
+        """The definition that a file's text holds; None when it holds none."""
+        text = text.removeprefix("\ufeff")
+        lines = text[:_MOST_FRONT_BYTES].splitlines(keepends=True)[:_MOST_FRONT_LINES]
+        if not lines or lines[0].strip() != _FENCE:
+            return None
+        end = next((at for at, line in enumerate(lines[1:], 1) if line.strip() == _FENCE), None)
+        if end is None:
+            return None
+        # Each key with its value's lines: on its own line, indented below it, or as a list.
+        fields: dict[str, list[str]] = {}
+        current: list[str] = []
+        for line in lines[1:end]:
+            if line[:1] in (" ", "\t", "-") or not line.strip():
+                current.append(_plain(line.strip().removeprefix("- ")))
+                continue
+            key, colon, value = line.partition(":")
+            if colon:
+                # `>` and `|` only say that the text follows.
+                bare = "" if value.strip() in (">", "|", ">-", "|-") else _plain(value.strip())
+                current = fields.setdefault(key.strip(), [])
+                current.append(bare)
+        whole = {key: " ".join(part for part in parts if part) for key, parts in fields.items()}
+        name, model = whole.get("name", ""), whole.get("model", "")
+        if not name or len(name) > _LONGEST_NAME:
+            return None
+        tools = _listed(fields["tools"]) if "tools" in fields else None
+        return cls(
+            name,
+            whole.get("description", ""),
+            text[sum(map(len, lines[: end + 1])) :].strip() or None,
+            None if model in ("", "inherit") else model,
+            # An empty list is a list: no tool. `*` is what is meant without one.
+            None if tools == ("*",) else tools,
+        )
+
 
 class DefinitionFolder(NamedTuple):
     """A folder of definitions, and the one out of which none of them may lie; None: anywhere."""
@@ -81,7 +126,7 @@ def definition_of(
     names = {GENERAL}
     for each in chain(_definitions(folders), brought):
         if each.name == name:
-            found = _read_file(each.file, _MOST_BYTES)
+            found = AgentDefinition.read(each.file, _MOST_BYTES)
             if found is not None:
                 system = found.system
                 if system is not None and each.plugin is not None:
@@ -108,31 +153,6 @@ def definition_folders(project: Path | None, claude: Path) -> list[DefinitionFol
     return [*brought, DefinitionFolder(claude / "agents", None)]
 
 
-def read_definition(text: str) -> AgentDefinition | None:
-    """The definition that a file holds; None when it holds none."""
-    text = text.removeprefix("\ufeff")
-    lines = text[:_MOST_FRONT_BYTES].splitlines(keepends=True)[:_MOST_FRONT_LINES]
-    if not lines or lines[0].strip() != _FENCE:
-        return None
-    ends = next((at for at, line in enumerate(lines[1:], 1) if line.strip() == _FENCE), None)
-    if ends is None:
-        return None
-    fields = _fields(lines[1:ends])
-    name = " ".join(fields.get("name", ()))
-    if not name or len(name) > _LONGEST_NAME:
-        return None
-    model = " ".join(fields.get("model", ()))
-    tools = _listed(fields["tools"]) if "tools" in fields else None
-    return AgentDefinition(
-        name,
-        " ".join(fields.get("description", ())),
-        text[sum(map(len, lines[: ends + 1])) :].strip() or None,
-        None if model in ("", "inherit") else model,
-        # An empty list is a list: no tool. `*` is what is meant without one.
-        None if tools == ("*",) else tools,
-    )
-
-
 def _definitions(folders: Iterable[DefinitionFolder]) -> Iterator[DefinitionFile]:
     folders = list(folders)
     for bounded in (True, False):
@@ -143,7 +163,7 @@ def _definitions(folders: Iterable[DefinitionFolder]) -> Iterator[DefinitionFile
             for file in definition_files(*each)
         )
         for file in islice(files, _MOST_FILES):
-            found = _read_file(file, _MOST_FRONT_BYTES)
+            found = AgentDefinition.read(file, _MOST_FRONT_BYTES)
             if found is not None:
                 yield DefinitionFile(found.name, file)
 
@@ -165,31 +185,6 @@ def definition_files(folder: Path, within: Path | None) -> list[Path]:
     return [file for file in chosen if within is None or is_inside(file, within)]
 
 
-def _read_file(file: Path, most: int) -> AgentDefinition | None:
-    try:
-        text = read_beginning(file, most).decode("utf-8", "replace")
-    except OSError:
-        return None
-    return read_definition(text)
-
-
-def _fields(lines: Iterable[str]) -> dict[str, list[str]]:
-    """Each key with its value's lines: on its own line, indented below it, or as a list."""
-    fields: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in lines:
-        if line[:1] in (" ", "\t", "-") or not line.strip():
-            current.append(_plain(line.strip().removeprefix("- ")))
-            continue
-        key, colon, value = line.partition(":")
-        if colon:
-            # `>` and `|` only say that the text follows.
-            text = "" if value.strip() in (">", "|", ">-", "|-") else _plain(value.strip())
-            current = fields.setdefault(key.strip(), [])
-            current.append(text)
-    return {key: [part for part in parts if part] for key, parts in fields.items()}
-
-
 def _plain(value: str) -> str:
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
     return value[1:-1] if quoted else value
@@ -198,7 +193,7 @@ def _plain(value: str) -> str:
 def _listed(parts: Iterable[str]) -> tuple[str, ...]:
     """Names between commas, though not those within brackets: `Bash(git log, git show), Read`."""
     names, depth, current = [], 0, ""
-    for sign in ", ".join(part.strip("[]") for part in parts):
+    for sign in ", ".join(part.strip("[]") for part in parts if part):
         depth += (sign == "(") - (sign == ")")
         if sign == "," and depth <= 0:
             names.append(current)
@@ -213,33 +208,23 @@ _ROOT = "${CLAUDE_PLUGIN_ROOT}"
 
 def definitions_of_plugins(project: Path | None, claude: Path) -> Iterator[DefinitionFile]:
     """All of them, for a client that works in `project` and keeps its things in `claude`."""
-    enabled = _enabled(project, claude)
-    for plugin, folder in _installed(project, claude):
-        if enabled.get(plugin) is True:
-            yield from _brought(plugin.partition("@")[0], folder)
-
-
-def _enabled(project: Path | None, claude: Path) -> dict[str, object]:
     files = [claude / "settings.json"]
     if project is not None:
         theirs = [project / ".claude" / name for name in ("settings.json", "settings.local.json")]
         files += [file for file in theirs if is_inside(file, project)]
-    found: dict[str, object] = {}
+    enabled: dict[str, object] = {}
     for file in files:
         most = SETTINGS_BYTES if file.parent == claude else PROJECT_BYTES
-        found |= _object(object_in(file, most).get("enabledPlugins"))
-    return found
-
-
-def _installed(project: Path | None, claude: Path) -> Iterator[tuple[str, Path]]:
-    kept = object_in(claude / "plugins" / "installed_plugins.json")
-    for plugin, places in _object(kept.get("plugins")).items():
+        enabled |= _object(object_in(file, most).get("enabledPlugins"))
+    installed = object_in(claude / "plugins" / "installed_plugins.json")
+    for plugin, places in _object(installed.get("plugins")).items():
         for place in map(_object, places if isinstance(places, list) else ()):
-            theirs, path = place.get("projectPath"), place.get("installPath")
+            at, path = place.get("projectPath"), place.get("installPath")
             # One that was installed for another project is not there for this one.
-            here = theirs is None or (project is not None and str(theirs) == str(project))
+            here = at is None or (project is not None and str(at) == str(project))
             if here and isinstance(path, str):
-                yield plugin, Path(path)
+                if enabled.get(plugin) is True:
+                    yield from _brought(plugin.partition("@")[0], Path(path))
                 break
 
 
@@ -252,7 +237,7 @@ def _brought(plugin: str, folder: Path) -> Iterator[DefinitionFile]:
         if not path.is_relative_to(folder.resolve()):
             continue
         for file in definition_files(path, folder) if path.is_dir() else [path]:
-            found = _read_file(file, _MOST_FRONT_BYTES)
+            found = AgentDefinition.read(file, _MOST_FRONT_BYTES)
             if found is not None:
                 between = file.parent.relative_to(path).parts if path.is_dir() else ()
                 yield DefinitionFile(":".join((plugin, *between, found.name)), file, folder)

@@ -5,7 +5,6 @@ cancel does; (3) an agent that ended while nobody waited is announced once; (4) 
 process is left to it; (5) a run that the service itself stopped is not settled: the next service
 resumes it, within its limits, and one that was started too often waits for a person; (6) progress
 never waits; it wakes waiters only when their answer changes, and holds no prompt or answer.
-Not here: what is requested (agent_orders.py), texts (agent_results.py), the store (assembly/).
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import operator
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from jackline.agents.outcome import Outcome
+from jackline.agents.prices import price_of
 from jackline.clock import Clock
 from jackline.control.run_view import AgentView, RunView
 from jackline.errors import JacklineError, UnreadableError, UsageError
@@ -43,24 +44,43 @@ _OUR_FILE = os.path.join("jackline", "mcp_server", "flow", "started_agents.py") 
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """A run as it is kept now, or one agent of it (`label`)."""
+    """A run as it is saved now, or one agent of it (`label`)."""
 
     record: RunRecord
     calls: tuple[CallRecord, ...]
     label: str | None = None
     under_way: Mapping[str, AgentView] = field(default_factory=dict)
-    """Its agents at work by their tasks, as far as this process carries them."""
+    """Its agents at work by their tasks, as far as this process runs them."""
+
+    @classmethod
+    async def load(cls, engine: RunStore, record: RunRecord) -> RunSnapshot:
+        """The run with its agents."""
+        calls = await engine.calls(record.run_id)
+        return cls(record, tuple(call for call in calls if call.kind is CallKind.AGENT))
+
+    def check_of_models(self, verb: str) -> None:
+        """Refuse a model what only the user may do with a run of the user's own."""
+        run_id = self.record.run_id
+        if not is_of_models(self.record):
+            raise UsageError(
+                f"The run {run_id} was started by the user, not by a model: nothing was done.",
+                hint=f"It is the user's to decide; in a terminal: jackline {verb} {run_id}",
+            )
 
     @property
     def orders(self) -> list[JsonObject]:
-        """What was asked for; empty when the run was not started by a model, or is not ours."""
+        """Its orders; empty when the run was not started by a model, or is not ours."""
         if not is_of_models(self.record) or not self.record.trusted:
             return []
         return cast("list[JsonObject]", json.loads(self.record.arguments)["orders"])
 
+    def order_of(self, label: str) -> JsonObject:
+        """The order of one agent; empty for one of the user's own flow."""
+        return next((order for order in self.orders if order["label"] == label), {})
+
     @property
     def chosen(self) -> tuple[CallRecord, ...]:
-        """The agents that were asked about."""
+        """The agents that are meant."""
         return tuple(call for call in self.calls if self.label in (None, call.label))
 
     @property
@@ -88,63 +108,27 @@ def is_of_models(record: RunRecord) -> bool:
     return replaced or (bool(record.source) and is_own(record.source))
 
 
-def must_be_of_models(record: RunRecord, verb: str) -> None:
-    """Refuse a model what only the user may do with a run of the user's own."""
-    if not is_of_models(record):
-        raise UsageError(
-            f"The run {record.run_id} was started by the user, not by a model: nothing was done.",
-            hint=f"It is the user's to decide; in a terminal: jackline {verb} {record.run_id}",
-        )
-
-
-def _order_of(record: RunRecord, call: CallRecord) -> JsonObject:
-    """The order of one agent; empty for one of the user's own flow."""
-    theirs = (each for each in RunSnapshot(record, ()).orders if each["label"] == call.label)
-    return next(theirs, {})
-
-
-async def run_snapshot(engine: RunStore, record: RunRecord) -> RunSnapshot:
-    """The run with its agents."""
-    calls = await engine.calls(record.run_id)
-    return RunSnapshot(record, tuple(call for call in calls if call.kind is CallKind.AGENT))
-
-
-def is_held(record: RunRecord, now: float) -> bool:
-    """Whether a living process carries the run, as far as one can know."""
-    return bool(record.owner) and record.lease_until > now and not is_dead(record.owner)
-
-
-class RunListener:
-    """What was heard of one run; it is the run's listener."""
+class _RunListener:
+    """What one run has reported; it is the run's listener."""
 
     def __init__(self) -> None:
         self.view = RunView()
-        self._waiters: set[asyncio.Event] = set()
+        self.waiters: set[asyncio.Event] = set()
+        """Set whenever a wait may be over."""
         self._answers = 0
 
     def __call__(self, event: FlowEvent) -> None:
-        """Take note of an event."""
         self.view.apply(event)
         self._answers += isinstance(event, AgentAnswered)
         if isinstance(event, AgentEnded | RunParked | RunWoke):
             self.wake()
 
     def wake(self) -> None:
-        """Let those who wait look again."""
-        for waiter in self._waiters:
+        for waiter in self.waiters:
             waiter.set()
-
-    def add(self, waiter: asyncio.Event) -> None:
-        """Wake this one, too, until it is removed."""
-        self._waiters.add(waiter)
-
-    def remove(self, waiter: asyncio.Event) -> None:
-        """Wake this one no more."""
-        self._waiters.discard(waiter)
 
     @property
     def words(self) -> str:
-        """In a few words, what goes on."""
         view = self.view
         if view.state == RunState.PARKED.value:
             return f"parked: {view.why}"
@@ -171,14 +155,14 @@ _log = logging.getLogger("jackline")
 
 
 @dataclass(slots=True)
-class _Carried:
-    """A run that this process carries."""
+class _ActiveRun:
+    """A run that this process runs."""
 
     run: FlowRun[Any]
-    hearing: RunListener
+    listener: _RunListener
     folder: str
     say: Progress | None
-    unheard: bool
+    unattended: bool
     """Whether nobody waits for it, so that its end has to be announced."""
     task: asyncio.Task[None] | None = None
 
@@ -196,7 +180,7 @@ class AgentManager:
     def __init__(self, host: Callable[[], Awaitable[FlowHost]], clock: Clock) -> None:
         self._open = host
         self._clock = clock
-        self._carried: dict[str, _Carried] = {}
+        self._active: dict[str, _ActiveRun] = {}
         self._news: list[_News] = []
         self._stopping = False
 
@@ -205,80 +189,77 @@ class AgentManager:
     async def begin(
         self, orders: Sequence[JsonObject], *, folder: str, background: bool, say: Progress
     ) -> str:
-        """A new run of these orders; its id. It is kept when this returns."""
-        host = await self._host()
-        given = {"orders": list(orders)}
-        hearing = RunListener()
+        """A new run of these orders; its id. It is saved when this returns."""
+        host, listener = await self._host(), _RunListener()
+        arguments = json.dumps({"orders": list(orders)}, ensure_ascii=False)
         run = await begin_run(
             host,
             started_agents,
-            json.dumps(given, ensure_ascii=False).encode("utf-8", "surrogatepass"),
-            listener=hearing,
+            arguments.encode("utf-8", "surrogatepass"),
+            listener=listener,
             cwd=folder,
         )
-        return self._carry(run, hearing, folder=folder, say=say, unheard=background)
+        return self._start(_ActiveRun(run, listener, folder, say, background))
 
-    async def go_on(self, look: RunSnapshot, *, say: Progress, background: bool) -> str:
+    async def resume(self, snapshot: RunSnapshot, *, say: Progress, background: bool) -> str:
         """Take a run up again that has stopped or failed; with a label only that agent's part."""
-        must_be_of_models(look.record, "resume")
+        snapshot.check_of_models("resume")
         host = await self._host()
-        hearing, run_id = RunListener(), look.record.run_id
-        if look.record.state is RunState.FINISHED:
+        listener, run_id = _RunListener(), snapshot.record.run_id
+        if snapshot.record.state is RunState.FINISHED:
             run: FlowRun[Any] = await begin_retry(
-                host, run_id, only=look.label, flow=started_agents, listener=hearing
+                host, run_id, only=snapshot.label, flow=started_agents, listener=listener
             )
         else:
-            found = await begin_resume(host, run_id, flow=started_agents, listener=hearing)
+            found = await begin_resume(host, run_id, flow=started_agents, listener=listener)
             if isinstance(found, Outcome):
                 raise UsageError(
                     f"The run {run_id} was cancelled.", hint="Start a new agent with its prompt."
                 )
             run = found
-        return self._carry(run, hearing, folder=look.record.cwd, say=say, unheard=background)
+        return self._start(_ActiveRun(run, listener, snapshot.record.cwd, say, background))
 
     async def _host(self) -> FlowHost:
         if self._stopping:
             raise UsageError("The service is stopping.", hint="Ask again when it runs again.")
         return await self._open()
 
-    def _carry(
-        self,
-        run: FlowRun[Any],
-        hearing: RunListener,
-        *,
-        folder: str,
-        say: Progress | None,
-        unheard: bool,
-    ) -> str:
-        carried = _Carried(run, hearing, folder, say, unheard)
-        self._carried[run.run_id] = carried
-        carried.task = asyncio.create_task(self._carried_out(carried), name=f"run {run.run_id}")
+    async def can_count(self, model: str) -> bool:
+        """Whether the user's limits in dollars, if there are any, count what this model costs."""
+        host = await self._host()
+        if all(budget.dollars is None for budget in host.settings.budgets):
+            return True
+        # What the user has chosen is the user's choice.
+        return model == host.settings.model or price_of(model, host.prices) is not None
+
+    def _start(self, active: _ActiveRun) -> str:
+        run = active.run
+        self._active[run.run_id] = active
+        active.task = asyncio.create_task(self._run_to_end(active), name=f"run {run.run_id}")
         return run.run_id
 
-    async def _carried_out(self, carried: _Carried) -> None:
-        run_id = carried.run.run_id
+    async def _run_to_end(self, active: _ActiveRun) -> None:
+        run_id = active.run.run_id
         try:
-            outcome = await carried.run.run()
+            outcome = await active.run.run()
         except JacklineError as error:
             _log.warning("the run %s is carried no more: %s", run_id, error.message)
             return
         finally:
-            del self._carried[run_id]
-            carried.hearing.wake()
-        if carried.unheard and carried.run.state in ENDED:
-            await self._announce(carried, outcome)
-
-    async def _announce(self, carried: _Carried, outcome: Outcome[Any]) -> None:
-        run_id, tally = carried.run.run_id, outcome.tally
+            del self._active[run_id]
+            active.listener.wake()
+        if not active.unattended or active.run.state not in ENDED:
+            return
+        tally = outcome.tally
         how = f"{tally.ok} of {tally.agents} ok" if tally.agents > 1 else str(outcome.terminated_by)
         words = f"run {run_id}: {how}"
-        self._news = [*self._news[-_MOST_NEWS:], _News(run_id, carried.folder, words)]
-        if carried.say is not None:
-            await carried.say(f"A background agent has finished, {words}. Ask agent_status for it.")
+        self._news = [*self._news[-_MOST_NEWS:], _News(run_id, active.folder, words)]
+        if active.say is not None:
+            await active.say(f"A background agent has finished, {words}. Ask agent_status for it.")
 
     # --- looking and waiting --------------------------------------------------------------------
 
-    async def look(self, named: str, sees: Sight) -> RunSnapshot:
+    async def snapshot(self, named: str, sees: Sight) -> RunSnapshot:
         """The run or agent of this id: a run's, a task's, or a session's, where one sees it."""
         engine = (await self._open()).engine
         call = await engine.find_task(named) or await engine.find_session(named)
@@ -289,21 +270,29 @@ class AgentManager:
                 hint="agent_status without ids lists the latest. The user can look at other"
                 " projects' agents in a terminal: jackline show ID",
             )
-        look = self._with_present(await run_snapshot(engine, record))
-        return look if call is None or len(look.calls) < 2 else replace(look, label=call.label)
+        snapshot = self._with_present(await RunSnapshot.load(engine, record))
+        return (
+            snapshot
+            if call is None or len(snapshot.calls) < 2
+            else replace(snapshot, label=call.label)
+        )
 
     async def latest(self, sees: Sight) -> list[RunSnapshot]:
         """The latest runs that models have started and one sees, the newest first."""
         engine = (await self._open()).engine
         theirs = [run for run in await engine.runs() if is_of_models(run)]
         runs = [run for run in theirs if sees(run.cwd)]
-        return [self._with_present(await run_snapshot(engine, run)) for run in runs[:_LISTED]]
+        return [self._with_present(await RunSnapshot.load(engine, run)) for run in runs[:_LISTED]]
 
-    def _with_present(self, look: RunSnapshot) -> RunSnapshot:
-        carried = self._carried.get(look.record.run_id)
-        return look if carried is None else replace(look, under_way={**carried.hearing.view.agents})
+    def _with_present(self, snapshot: RunSnapshot) -> RunSnapshot:
+        active = self._active.get(snapshot.record.run_id)
+        return (
+            snapshot
+            if active is None
+            else replace(snapshot, under_way={**active.listener.view.agents})
+        )
 
-    async def gone_on_with(self, names: Collection[str]) -> list[RunRecord]:
+    async def continuations_of(self, names: Collection[str]) -> list[RunRecord]:
         """The runs that go on from one of these tasks, sessions or sub-agents, or did."""
         engine = (await self._open()).engine
         return [
@@ -329,7 +318,7 @@ class AgentManager:
         if call is None or record is None:
             return 0
         # An agent of a user's own flow is one deep.
-        return int(str(_order_of(record, call).get("depth", 1)))
+        return int(str(RunSnapshot(record, ()).order_of(call.label).get("depth", 1)))
 
     async def project_of(self, caller: ToolCaller) -> Path | None:
         """The folder that the user chose for a client: of an agent, that of the first client.
@@ -344,13 +333,18 @@ class AgentManager:
         if call is None or record is None or not record.trusted:
             return None
         # The user started a flow of their own in the folder of its run.
-        known = _order_of(record, call).get("project") if is_of_models(record) else record.cwd
+        order = RunSnapshot(record, ()).order_of(call.label)
+        known = order.get("project") if is_of_models(record) else record.cwd
         return Path(str(known)) if known else None
 
-    def is_carried(self, look: RunSnapshot) -> bool:
+    def is_running(self, snapshot: RunSnapshot) -> bool:
         """Whether a living process carries this run, as far as one can know."""
-        record = look.record
-        return record.run_id in self._carried or is_held(record, self._clock.wall())
+        return snapshot.record.run_id in self._active or self._is_held(snapshot.record)
+
+    def _is_held(self, record: RunRecord) -> bool:
+        """Whether a living process carries the run, as far as one can know."""
+        is_leased = bool(record.owner) and record.lease_until > self._clock.wall()
+        return is_leased and not is_dead(record.owner)
 
     async def wait(
         self,
@@ -365,98 +359,96 @@ class AgentManager:
         clock = self._clock
         until, beat = clock.monotonic() + seconds, clock.monotonic() + _BEAT
         changed = asyncio.Event()
-        heard: list[RunListener] = []
+        listening: list[_RunListener] = []
         with ExitStack() as stack:
             while True:
                 changed.clear()
-                looks = [await self.look(each, sees) for each in ids]
+                snapshots = [await self.snapshot(each, sees) for each in ids]
                 now = clock.monotonic()
-                if now >= until or self._is_enough(looks, all_of_them, clock.wall() + until - now):
-                    return looks
-                here = [self._carried.get(look.record.run_id) for look in looks]
-                for carried in here:
-                    if carried is not None and carried.hearing not in heard:
-                        heard.append(carried.hearing)
-                        carried.hearing.add(changed)
-                        stack.callback(carried.hearing.remove, changed)
-                # Runs of other processes tell nothing: they are looked at.
+                settled = [self._is_through(snapshot) for snapshot in snapshots]
+                if now >= until or all(settled) or (any(settled) and not all_of_them):
+                    return snapshots
+                end = clock.wall() + until - now
+                rests = [snapshot.rests_beyond(end) for snapshot in snapshots]
+                if all(map(operator.or_, settled, rests)):
+                    return snapshots
+                here = [self._active.get(snapshot.record.run_id) for snapshot in snapshots]
+                for active in here:
+                    if active is not None and active.listener not in listening:
+                        listening.append(active.listener)
+                        active.listener.waiters.add(changed)
+                        stack.callback(active.listener.waiters.discard, changed)
+                # Runs of other processes report nothing here: they are looked at.
                 pause = _LOOK_EVERY if None in here else beat - now
                 await _either(changed, clock.sleep(max(0.0, min(pause, until - now))))
                 if clock.monotonic() >= beat:
                     beat = clock.monotonic() + _BEAT
-                    words = [each.hearing.words for each in here if each is not None]
+                    words = [each.listener.words for each in here if each is not None]
                     await progress("; ".join(words) or "carried by another process")
 
-    def _is_enough(self, looks: Sequence[RunSnapshot], all_of_them: bool, until: float) -> bool:
-        settled = [self._is_through(look) for look in looks]
-        if all(settled) or (any(settled) and not all_of_them):
-            return True
-        rests = [look.rests_beyond(until) for look in looks]
-        return all(one or other for one, other in zip(settled, rests, strict=True))
+    def _is_through(self, snapshot: RunSnapshot) -> bool:
+        """Whether it has settled, and its clean-up is done: no end is reported before."""
+        cleans_up = snapshot.record.state in ENDED and snapshot.record.run_id in self._active
+        return snapshot.settled and not cleans_up
 
-    def _is_through(self, look: RunSnapshot) -> bool:
-        """Whether it has settled, and its clean-up is done: nobody is told of an end before."""
-        cleans_up = look.record.state in ENDED and look.record.run_id in self._carried
-        return look.settled and not cleans_up
-
-    def leave(self, run_id: str) -> bool:
+    def detach(self, run_id: str) -> bool:
         """Nobody waits any more: its end will be announced; False when it has ended meanwhile."""
-        if run_id in self._carried:
-            self._carried[run_id].unheard = True
-        return run_id in self._carried
+        if run_id in self._active:
+            self._active[run_id].unattended = True
+        return run_id in self._active
 
     def forget_news(self, run_ids: Sequence[str]) -> None:
-        """These ends have been told."""
+        """These ends have been reported."""
         self._news = [news for news in self._news if news.run_id not in run_ids]
 
     def news_for(self, folder: str) -> list[str]:
-        """What finished since for clients of that folder; told once."""
+        """What finished since for clients of that folder; reported once."""
         theirs = [news for news in self._news if news.folder == folder]
         self._news = [news for news in self._news if news.folder != folder]
         return [news.words for news in theirs]
 
     # --- cancelling -----------------------------------------------------------------------------
 
-    def take_back(self, run_id: str) -> None:
+    def cancel_soon(self, run_id: str) -> None:
         """Whoever started this run wants it no more; it ends soon."""
-        if run_id in self._carried:
-            self._carried[run_id].unheard = False
-            self._carried[run_id].run.cancel("Its client cancelled the call.")
+        if run_id in self._active:
+            self._active[run_id].unattended = False
+            self._active[run_id].run.cancel("Its client cancelled the call.")
 
-    async def cancel(self, look: RunSnapshot, why: str = "A model cancelled it.") -> None:
+    async def cancel(self, snapshot: RunSnapshot, why: str = "A model cancelled it.") -> None:
         """End a run for good, or one agent of a group."""
-        must_be_of_models(look.record, "cancel")
-        host, record = await self._open(), look.record
-        if look.settled:
+        snapshot.check_of_models("cancel")
+        host, record = await self._open(), snapshot.record
+        if snapshot.settled:
             return
-        if look.label is not None:
+        if snapshot.label is not None:
             await host.engine.note(
-                record.run_id, self._clock.wall(), CANCELLED_ALONE, look.label, {"why": why}
+                record.run_id, self._clock.wall(), CANCELLED_ALONE, snapshot.label, {"why": why}
             )
             return
-        carried = self._carried.get(record.run_id)
-        if carried is None:
+        active = self._active.get(record.run_id)
+        if active is None:
             await cancel_run(host, record.run_id, flow=started_agents)
             return
-        carried.unheard = False
-        carried.run.cancel(why)
-        if carried.task is not None:
-            await asyncio.wait({carried.task})
+        active.unattended = False
+        active.run.cancel(why)
+        if active.task is not None:
+            await asyncio.wait({active.task})
 
     # --- the service's life ---------------------------------------------------------------------
 
     def ask_to_stop(self) -> None:
         """Let agents end their turns; what is not finished goes on when the service runs again."""
         self._stopping = True
-        for carried in self._carried.values():
-            carried.run.stop(STOPPED)
+        for active in self._active.values():
+            active.run.stop(STOPPED)
 
     async def close(self) -> None:
         """Stop what is still at work; everything finished is kept."""
         self.ask_to_stop()
-        for carried in list(self._carried.values()):
-            carried.run.stop_now(STOPPED)
-        tasks = [each.task for each in self._carried.values() if each.task is not None]
+        for active in list(self._active.values()):
+            active.run.stop_now(STOPPED)
+        tasks = [each.task for each in self._active.values() if each.task is not None]
         if tasks:
             await asyncio.wait(tasks)
 
@@ -464,7 +456,7 @@ class AgentManager:
         """Take up a parked run of ours whose time has come; False when it is none of ours."""
         if self._stopping or not is_of_models(record):
             return False
-        task = asyncio.create_task(self._take_up(record), name=f"waking {record.run_id}")
+        task = asyncio.create_task(self._resume_left(record), name=f"waking {record.run_id}")
         _kept.add(task)
         task.add_done_callback(_kept.discard)
         return True
@@ -486,31 +478,31 @@ class AgentManager:
             if self._stopping or not is_of_models(record) or not record.trusted:
                 continue
             left = record.state is RunState.RUNNING or record.why == STOPPED
-            here = record.run_id in self._carried
-            if left and not here and not is_held(record, self._clock.wall()):
+            here = record.run_id in self._active
+            if left and not here and not self._is_held(record):
                 wake = decode_settings(record.settings).wake
                 now = self._clock.now()
                 if may_wake(now, replace(record, wake_at=now.timestamp()), wake).now:
-                    await self._take_up(record)
+                    await self._resume_left(record)
 
-    async def _take_up(self, record: RunRecord) -> None:
+    async def _resume_left(self, record: RunRecord) -> None:
         host = await self._open()
-        look = await run_snapshot(host.engine, record)
-        if max((call.attempts for call in look.calls), default=0) >= _MOST_BEGINNINGS:
+        snapshot = await RunSnapshot.load(host.engine, record)
+        if max((call.attempts for call in snapshot.calls), default=0) >= _MOST_BEGINNINGS:
             _log.warning(
                 "the run %s was begun %d times and is left: jackline resume %s",
                 *(record.run_id, _MOST_BEGINNINGS, record.run_id),
             )
             return
-        hearing = RunListener()
+        listener = _RunListener()
         try:
-            run = await begin_resume(host, record.run_id, flow=started_agents, listener=hearing)
+            run = await begin_resume(host, record.run_id, flow=started_agents, listener=listener)
         except JacklineError as error:
             _log.info("the run %s is not taken up: %s", record.run_id, error.message)
             return
         if isinstance(run, FlowRun):
             _log.info("going on with the agents of run %s", record.run_id)
-            self._carry(run, hearing, folder=record.cwd, say=None, unheard=True)
+            self._start(_ActiveRun(run, listener, record.cwd, None, unattended=True))
 
 
 _kept: set[asyncio.Task[None]] = set()

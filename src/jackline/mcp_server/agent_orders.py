@@ -5,7 +5,6 @@ starts; (2) an earlier agent is continued once: one that works, or that was cont
 named instead; (3) a dead sub-agent or session of Claude Code is only read, and one that may be
 alive is left alone; the agent that continues it learns what was finished and what may or may not
 have run; (4) an order is plain data: everything that it depends on is looked up now.
-Not here: the schema of the arguments (tools/agents.py), running orders (agent_manager.py).
 """
 
 from __future__ import annotations
@@ -18,12 +17,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from jackline.agents.claude_code.tool_rules import base_of as base_name
+from jackline.agents.prices import is_alias
 from jackline.agents.process.resume import resume_prompt
 from jackline.agents.structured_answer import build_validator
 from jackline.batches.threads import in_own_thread
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UnreadableError, UsageError
-from jackline.flows.actions import denial
+from jackline.flows.cleanup.action_runner import denial
 from jackline.flows.records import (
     ENDED,
     CallRecord,
@@ -38,30 +38,11 @@ from jackline.mcp_server.agent_definitions import (
     definition_of,
     definitions_of_plugins,
 )
-from jackline.mcp_server.agent_manager import (
-    CONTINUED_FROM,
-    AgentManager,
-    RunSnapshot,
-    must_be_of_models,
-)
+from jackline.mcp_server.agent_manager import CONTINUED_FROM, AgentManager, RunSnapshot
 from jackline.mcp_server.model_tool import JsonObject, ToolCaller
-from jackline.mcp_server.permissions import (
-    AgentSettings,
-    Sight,
-    ToolSettings,
-    base_of,
-    check_nested,
-    chosen_folders,
-    offered,
-    offered_to,
-    sight_of,
-    working_folder,
-)
-from jackline.transcripts.saved_conversation import (
-    DeadAgent,
-    folder_of_thread,
-    read_dead_agent,
-)
+from jackline.mcp_server.permissions import Sight, ToolSettings, check_nested, offered, offered_to
+from jackline.outside_names import printable
+from jackline.transcripts.saved_conversation import DeadAgent, folder_of_thread, read_dead_agent
 from jackline.transcripts.sources import ClientFolders
 from jackline.transcripts.story import AgentStory, TranscriptEnd
 
@@ -75,71 +56,72 @@ _LEAST_TOLD = 200
 
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
-    """What is left of one, as far as going on needs it."""
+    """What is left of an agent or session of Claude Code, as far as going on needs it."""
 
-    agent_id: str
     prompt: str
     """With which another goes on."""
     cwd: str | None
     model: str | None
     agent_type: str | None = None
 
+    @classmethod
+    def of_agent(
+        cls, agent_id: str, environ: Mapping[str, str], now: float, sees: Sight
+    ) -> ResumePoint | None:
+        """That of a sub-agent; None when there is no such transcript, or it is not seen."""
+        if not _ID.fullmatch(agent_id):
+            return None
+        agent_id = agent_id.removeprefix("agent-")
+        name = f"agent-{agent_id}.jsonl"
+        projects = ClientFolders.of_process(environ).claude / "projects"
+        found = [*projects.glob(f"*/*/subagents/**/{name}"), *projects.glob(f"*/{name}")]
+        if len(found) > 1:
+            raise UnreadableError(f"Several sub-agents have the id {agent_id}.")
+        if not found:
+            return None
+        dead = read_dead_agent(found[0])
+        story = dead.story
+        if not sees(story.cwd):
+            return None
+        _check_dead(story, found[0], now)
+        if story.ending is TranscriptEnd.FINISHED:
+            raise UsageError(
+                f"The sub-agent {dead.agent_id} finished; nothing was cut off.",
+                hint="Use its result, or start a new agent.",
+            )
+        return cls(_prompt_after(dead), story.cwd, story.model, story.agent_type)
 
-def resume_point_of_agent(
-    agent_id: str, environ: Mapping[str, str], now: float, sees: Sight
-) -> ResumePoint | None:
-    """What is left of this sub-agent; None when there is no such transcript, or it is not seen."""
-    path = _find(agent_id, ClientFolders.of_process(environ).claude / "projects")
-    if path is None:
-        return None
-    dead = read_dead_agent(path)
-    if not sees(dead.story.cwd):
-        return None
-    _check_dead(dead.story, path, now)
-    if dead.story.ending is TranscriptEnd.FINISHED:
-        raise UsageError(
-            f"The sub-agent {dead.agent_id} finished; nothing was cut off.",
-            hint="Use its result, or start a new agent.",
-        )
-    story = dead.story
-    return ResumePoint(
-        dead.agent_id, _told(dead), story.cwd, _real_model(story.model), story.agent_type
-    )
+    @classmethod
+    def of_session(
+        cls, session_id: str, environ: Mapping[str, str], now: float, sees: Sight
+    ) -> ResumePoint | None:
+        """That of a session; None when none of that id is seen."""
+        path = ClientFolders.of_process(environ).claude_transcript(session_id)
+        if path is None:
+            return None
+        story = read_dead_agent(path).story
+        if not sees(story.cwd):
+            return None
+        _check_dead(story, path, now)
+        prompt = "Go on with your task from where you were cut off, to its end."
+        return cls(prompt, story.cwd, story.model)
+
+    def order(self) -> JsonObject:
+        """The order that goes on with it."""
+        # The client's own texts name no model: `<synthetic>`.
+        model = None if self.model is None or self.model.startswith("<") else self.model
+        known = {"cwd": self.cwd, "model": model, "agent_type": self.agent_type}
+        order: JsonObject = {"prompt": self.prompt, "runner": "claude-code"}
+        return order | {name: value for name, value in known.items() if value}
 
 
-def resume_point_of_session(
-    session_id: str, environ: Mapping[str, str], now: float, sees: Sight
-) -> ResumePoint | None:
-    """Where a session of Claude Code can be gone on with; None when none of that id is seen."""
-    path = ClientFolders.of_process(environ).claude_transcript(session_id)
-    if path is None:
-        return None
-    story = read_dead_agent(path).story
-    if not sees(story.cwd):
-        return None
-    _check_dead(story, path, now)
-    prompt = "Go on with your task from where you were cut off, to its end."
-    return ResumePoint(session_id, prompt, story.cwd, _real_model(story.model))
+class MaybeAliveError(UsageError):
+    """The transcript has not ended, and was written to a moment ago."""
 
 
 async def _read_aside(read: Callable[..., _T], *of: object) -> _T:
     """What it read, in a thread that does not hold the end of the service."""
     return await in_own_thread(partial(read, *of), "jackline-read")
-
-
-def _find(agent_id: str, projects: Path) -> Path | None:
-    if not _ID.fullmatch(agent_id):
-        return None
-    agent_id = agent_id.removeprefix("agent-")
-    name = f"agent-{agent_id}.jsonl"
-    found = [*projects.glob(f"*/*/subagents/**/{name}"), *projects.glob(f"*/{name}")]
-    if len(found) > 1:
-        raise UnreadableError(f"Several sub-agents have the id {agent_id}.")
-    return found[0] if found else None
-
-
-class MaybeAliveError(UsageError):
-    """The transcript has not ended, and was written to a moment ago."""
 
 
 def _check_dead(story: AgentStory, path: Path, now: float) -> None:
@@ -150,27 +132,22 @@ def _check_dead(story: AgentStory, path: Path, now: float) -> None:
         )
 
 
-def _real_model(model: str | None) -> str | None:
-    return None if model is None or model.startswith("<") else model
-
-
-def _told(dead: DeadAgent) -> str:
+def _prompt_after(dead: DeadAgent) -> str:
     calls = [(call, dead.results[call.id]) for turn in dead.turns for call in turn.calls]
     # Every call is told; how much of what each gave depends on how many there are.
     room = max(_LEAST_TOLD, _MOST_TOLD // max(1, len(calls)))
     finished = [(call, result[:room]) for call, result in calls]
-    said = [turn.text for turn in dead.turns if turn.text]
+    texts = [turn.text for turn in dead.turns if turn.text]
     fatal = [seen.text for seen in dead.story.failures if seen.fatal]
     cut = f": {fatal[-1]}" if fatal else "."
     happened = f"Another agent had this task before you and was cut off{cut}"
-    if said:
+    if texts:
         happened += "\n\nWhat it said on its way, the latest last:\n" + "\n".join(
-            f"- {text[:room]}" for text in said
+            f"- {text[:room]}" for text in texts
         )
     return resume_prompt(happened, dead.lost, finished=finished, task=dead.prompt)
 
 
-_CLAUDE, _CODEX, _MESSAGES = "claude-code", "codex", "messages"
 _WRITTEN_WITHIN = 8.0
 _LOOK_AGAIN = 0.25
 
@@ -186,100 +163,108 @@ class CheckedOrder:
     """What was not done as asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class _From:
-    """What an order takes over from an earlier agent."""
-
-    order: JsonObject
-    look: RunSnapshot | None = None
-
-
 class OrderIntake:
     """Takes orders."""
 
     def __init__(
         self,
-        desk: AgentManager,
+        manager: AgentManager,
         settings: Callable[[], ToolSettings],
         environ: Mapping[str, str],
         clock: Clock,
     ) -> None:
-        self._desk = desk
+        self._manager = manager
         self._settings = settings
         self._environ = environ
         self._clock = clock
 
     async def take(
-        self, given: Mapping[str, Any], caller: ToolCaller, label: str = ""
+        self, arguments: Mapping[str, Any], caller: ToolCaller, label: str = ""
     ) -> CheckedOrder:
         """The order, checked; `label` is for one that was given none."""
-        resume, continued = given.get("resume"), given.get("continue_from_task_id")
+        resume, continued = arguments.get("resume"), arguments.get("continue_from_task_id")
         if resume and continued:
             raise BadArgumentError(
                 "An agent goes on from one place.",
                 hint="Give resume or continue_from_task_id, not both.",
             )
-        if not given.get("prompt") and not (resume or continued):
+        if not arguments.get("prompt") and not (resume or continued):
             raise BadArgumentError("An agent needs a prompt.", hint="Say what it is to do.")
         settings = self._settings().agents
-        _check_runner(given.get("runner") or settings.runner, settings)
-        before = _From({})
+        settings.check_runner(arguments.get("runner") or settings.runner)
+        before: JsonObject | RunSnapshot = {}
         if caller.session and caller.session in (resume, continued):
             raise BadArgumentError(
                 "That is the id of this very session, which is alive.",
                 hint="Give the id of an agent that was cut off.",
             )
         if resume or continued:
-            before = await self._earlier(given, sight_of(caller.folder, settings))
-        if before.look is not None:
-            return CheckedOrder({}, Path(before.look.record.cwd), before.look)
-        asked = given.get("cwd") or before.order.get("cwd")
-        folder = working_folder(cast("str | None", asked), caller.folder, settings)
-        project = await self._desk.project_of(caller)
-        definition = await self._definition(given, before.order, project or folder)
-        order: dict[str, Any] = {**before.order, "cwd": str(folder)}
+            before = await self._earlier(arguments, settings.sight_of(caller.folder))
+        if isinstance(before, RunSnapshot):
+            return CheckedOrder({}, Path(before.record.cwd), before)
+        cwd = cast("str | None", arguments.get("cwd") or before.get("cwd"))
+        folder = settings.working_folder(cwd, caller.folder)
+        project = await self._manager.project_of(caller)
+        definition = await self._definition(arguments, before, project or folder)
+        order: dict[str, Any] = {**before, "cwd": str(folder)}
         order["depth"] = await self._depth(caller, settings.depth)
-        order["prompt"] = given.get("prompt") or order["prompt"]
-        order["label"] = given.get("label") or label or definition.name or "agent"
-        order["runner"] = given.get("runner") or order.get("runner") or settings.runner
-        _check_runner(order["runner"], settings)
-        if order["runner"] != _MESSAGES:
-            trusted = base_of(folder, project, settings)
+        order["prompt"] = arguments.get("prompt") or order["prompt"]
+        order["label"] = arguments.get("label") or label or definition.name or "agent"
+        order["runner"] = arguments.get("runner") or order.get("runner") or settings.runner
+        settings.check_runner(order["runner"])
+        if order["runner"] != "messages":
+            trusted = settings.base_of(folder, project)
             await check_nested(folder, trusted)
             order["trusted"] = str(trusted)
         earlier = order.pop("tools", None)
-        if given.get("tools") is not None:
-            tools = offered(given["tools"], order["runner"], settings)
+        if arguments.get("tools") is not None:
+            tools = offered(arguments["tools"], order["runner"], settings)
         else:
             if definition.tools is None and earlier is not None:
                 definition = replace(definition, tools=tuple(map(base_name, earlier)))
             tools = offered_to(definition, order["runner"], settings)
-        model = given.get("model") or definition.model or order.get("model") or settings.model
-        if str(model or "").startswith("-"):
-            raise BadArgumentError(
-                "A model's name does not begin with a dash: the agent's program would take it for"
-                " a flag.",
-                hint="Give the name of a model, or leave it out.",
-            )
+        model = arguments.get("model") or definition.model or order.get("model") or settings.model
+        if model and model != settings.model:
+            await self._check_model(str(model), order["runner"])
+        if arguments.get("schema") is not None:
+            build_validator(arguments["schema"])
         chosen: dict[str, Any] = {
             "model": model,
             "system": definition.system or order.get("system"),
-            "schema": self._schema(given.get("schema")),
-            "budget": _budget(given.get("budget")),
-            "release": given.get("release"),
-            "resources": list(given.get("resources", ())),
+            "schema": arguments.get("schema"),
+            "budget": _budget(arguments.get("budget")),
+            "release": arguments.get("release"),
+            "resources": list(arguments.get("resources", ())),
             "project": None if project is None else str(project),
-            "allowed_by": await self._allow_releases(given, folder, project),
+            "allowed_by": await self._allow_releases(arguments, folder, project),
         }
         order |= {name: value for name, value in chosen.items() if value}
         # Also an empty list: to leave that out would offer every tool.
         order |= {} if tools.tools is None else {"tools": tools.tools}
         return CheckedOrder(order, folder, notes=tools.notes)
 
+    async def _check_model(self, model: str, runner: str) -> None:
+        if model.startswith("-"):
+            raise BadArgumentError(
+                "A model's name does not begin with a dash: the agent's program would take it for"
+                " a flag.",
+                hint="Give the name of a model, or leave it out.",
+            )
+        if runner == "claude-code" and is_alias(model):
+            return
+        if not await self._manager.can_count(model):
+            raise BadArgumentError(
+                f"The price of {printable(model)} is not known, and a limit in dollars holds here,"
+                " which would not count it.",
+                hint="Leave the model out, or name one with a known price. The user can give it one"
+                " under [prices] in their own jackline.toml.",
+            )
+
     # --- going on -------------------------------------------------------------------------------
 
-    async def _earlier(self, given: Mapping[str, Any], sees: Sight) -> _From:
-        named = str(given.get("resume") or given.get("continue_from_task_id"))
+    async def _earlier(self, arguments: Mapping[str, Any], sees: Sight) -> JsonObject | RunSnapshot:
+        """What an order takes over from an earlier agent; or the run to be taken up as it is."""
+        named = str(arguments.get("resume") or arguments.get("continue_from_task_id"))
         if named.startswith("-") or not named.isprintable():
             raise BadArgumentError(
                 "No id begins with a dash or holds control characters: the agent's program would"
@@ -287,27 +272,27 @@ class OrderIntake:
                 hint="Give the id as agent_status or `why` names it.",
             )
         try:
-            look: RunSnapshot | None = await self._desk.look(named, sees)
+            snapshot: RunSnapshot | None = await self._manager.snapshot(named, sees)
         except UnreadableError:
-            look = None
-        if look is not None:
-            return await self._from_ours(look, has_prompt=bool(given.get("prompt")))
-        if given.get("resume"):
-            if given.get("runner") == _CODEX:
+            snapshot = None
+        if snapshot is not None:
+            return await self._from_ours(snapshot, has_prompt=bool(arguments.get("prompt")))
+        if arguments.get("resume"):
+            if arguments.get("runner") == "codex":
                 if sees(await _read_aside(folder_of_thread, named, self._environ)):
-                    return _From({"resume": named, "prompt": "Go on from where you were cut off."})
+                    return {"resume": named, "prompt": "Go on from where you were cut off."}
                 raise _unknown(named)
-            remains = await self._remains(resume_point_of_session, named, sees)
+            point = await self._resume_point(ResumePoint.of_session, named, sees)
             more: JsonObject = {"resume": named}
         else:
-            remains = await self._remains(resume_point_of_agent, named, sees)
+            point = await self._resume_point(ResumePoint.of_agent, named, sees)
             more = {"continues": named}
-        if remains is None:
+        if point is None:
             raise _unknown(named)
         await self._check_first({named}, (RunState.FAILED, RunState.CANCELLED))
-        return _From(_order_of(remains) | more)
+        return point.order() | more
 
-    async def _remains(
+    async def _resume_point(
         self,
         find: Callable[[str, Mapping[str, str], float, Sight], ResumePoint | None],
         named: str,
@@ -324,12 +309,14 @@ class OrderIntake:
                     raise
             await self._clock.sleep(_LOOK_AGAIN)
 
-    async def _from_ours(self, look: RunSnapshot, *, has_prompt: bool) -> _From:
-        record = look.record
+    async def _from_ours(
+        self, snapshot: RunSnapshot, *, has_prompt: bool
+    ) -> JsonObject | RunSnapshot:
+        record = snapshot.record
         named = record.run_id
         if not has_prompt or record.state not in ENDED:
-            must_be_of_models(record, "resume")
-        if not look.settled and self._desk.is_carried(look):
+            snapshot.check_of_models("resume")
+        if not snapshot.settled and self._manager.is_running(snapshot):
             if record.state is not RunState.PARKED:
                 raise UsageError(
                     f"The run {named} is at work: going on with it now would do its work twice.",
@@ -339,7 +326,7 @@ class OrderIntake:
                 f"The run {named} is parked ({record.why}) and goes on by itself.",
                 hint=f'agent_wait(ids=["{named}"]) waits for it, agent_cancel ends it.',
             )
-        calls = look.chosen
+        calls = snapshot.chosen
         completed = bool(calls) and all(call.state is CallState.DONE for call in calls)
         if not has_prompt:
             if completed:
@@ -347,7 +334,7 @@ class OrderIntake:
                     f"It has completed (run {named}).",
                     hint="Give a prompt that says what it is to do next.",
                 )
-            return _From({}, look)
+            return snapshot
         if record.state not in ENDED:
             raise UsageError(
                 f"The run {named} has not ended: it is {record.state.value}.",
@@ -360,14 +347,14 @@ class OrderIntake:
             )
         names = {calls[0].task_id, session_of(calls[0])}
         await self._check_first(names, tuple(ENDED))
-        theirs = [order for order in look.orders if order["label"] == calls[0].label]
-        kept = ("runner", "cwd", "model", "system", "tools")
-        order = {name: one[name] for one in theirs for name in kept if name in one}
-        return _From(order | {"continue_from": calls[0].task_id})
+        same = ("runner", "cwd", "model", "system", "tools")
+        order = snapshot.order_of(calls[0].label)
+        order = {name: order[name] for name in same if name in order}
+        return order | {"continue_from": calls[0].task_id}
 
     async def _check_first(self, names: Collection[str], past: Collection[RunState]) -> None:
         """Nobody else must be at the same work; one whose state is `past` is not in the way."""
-        for record in await self._desk.gone_on_with(names):
+        for record in await self._manager.continuations_of(names):
             if record.state not in past:
                 raise UsageError(
                     f"The run {record.run_id} goes on with it already, and is"
@@ -377,7 +364,7 @@ class OrderIntake:
 
     async def _depth(self, caller: ToolCaller, deepest: int) -> int:
         """How deep the agent would be; RefusedError when that is too deep."""
-        depth = await self._desk.depth_of(caller.session, caller.parent_task) + 1
+        depth = await self._manager.depth_of(caller.session, caller.parent_task) + 1
         if depth > deepest:
             raise RefusedError(
                 f"An agent that was started {deepest} deep may start no further ones.",
@@ -387,7 +374,7 @@ class OrderIntake:
         return depth
 
     async def _definition(
-        self, given: Mapping[str, Any], before: JsonObject, project: Path
+        self, arguments: Mapping[str, Any], before: JsonObject, project: Path
     ) -> AgentDefinition:
         claude = ClientFolders.of_process(self._environ).claude
 
@@ -395,7 +382,7 @@ class OrderIntake:
             folders = definition_folders(project, claude)
             return definition_of(name, folders, definitions_of_plugins(project, claude))
 
-        if name := given.get("subagent_type"):
+        if name := arguments.get("subagent_type"):
             return await _read_aside(found, str(name))
         earlier = before.pop("agent_type", None)
         if earlier is None:
@@ -408,19 +395,14 @@ class OrderIntake:
 
     # --- single arguments -----------------------------------------------------------------------
 
-    def _schema(self, schema: dict[str, Any] | None) -> dict[str, Any] | None:
-        if schema is not None:
-            build_validator(schema)
-        return schema
-
     async def _allow_releases(
-        self, given: Mapping[str, Any], folder: Path, project: Path | None
+        self, arguments: Mapping[str, Any], folder: Path, project: Path | None
     ) -> list[str]:
         """What permits the order's clean-up commands, to be asked again when they run."""
-        asked = (each.get("release") for each in (given, *given.get("resources", ())))
-        commands = [str(command) for command in asked if command]
+        releases = (each.get("release") for each in (arguments, *arguments.get("resources", ())))
+        commands = [str(command) for command in releases if command]
         allow = self._settings().batch.allow
-        trusted = chosen_folders(project, self._settings().agents)
+        trusted = self._settings().agents.chosen_folders(project)
         for command in commands:
             if denied := await denial(command, folder, allow, trusted):
                 raise RefusedError(
@@ -428,16 +410,6 @@ class OrderIntake:
                     hint=f"{denied.hint}: batch.allow in the user's own jackline.toml.",
                 )
         return list(allow) if commands else []
-
-
-def _check_runner(runner: str, settings: AgentSettings) -> None:
-    """RefusedError unless the user named it: each has permissions and costs of its own."""
-    if runner not in (settings.runner, *settings.runners):
-        raise RefusedError(
-            f"The user has not allowed models the runner {runner}.",
-            hint=f"Leave `runner` out: agents are carried by {settings.runner}. The user may allow"
-            f' it in their own jackline.toml: agents.runners = ["{runner}"]',
-        )
 
 
 def _unknown(named: str) -> UnreadableError:
@@ -467,16 +439,10 @@ def check_group(orders: Sequence[JsonObject]) -> None:
             order["label"] = f"{label} {seen[label]}"
 
 
-def _order_of(remains: ResumePoint) -> JsonObject:
-    order: JsonObject = {"prompt": remains.prompt, "runner": _CLAUDE}
-    found = {"cwd": remains.cwd, "model": remains.model, "agent_type": remains.agent_type}
-    return order | {name: value for name, value in found.items() if value}
-
-
-def _budget(given: Mapping[str, Any] | None) -> JsonObject | None:
-    if not given:
+def _budget(arguments: Mapping[str, Any] | None) -> JsonObject | None:
+    if not arguments:
         return None
-    budget = {name: value for name, value in given.items() if name != "minutes"}
-    if "minutes" in given:
-        budget["seconds"] = given["minutes"] * 60.0
+    budget = {name: value for name, value in arguments.items() if name != "minutes"}
+    if "minutes" in arguments:
+        budget["seconds"] = arguments["minutes"] * 60.0
     return budget

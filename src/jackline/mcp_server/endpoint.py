@@ -4,7 +4,6 @@ Rules: (1) only a client with the control token is let in; (2) the SDK is loaded
 first request, and without it the answer says what to install; (3) an answer that the application
 breaks off never ends cleanly; (4) the request is complete before the application sees it; (5) when
 the client leaves, the application gets `http.disconnect`; (6) a slow client is waited for.
-Not here: the protocol (server.py), the sockets (gateway/).
 """
 
 from __future__ import annotations
@@ -33,22 +32,36 @@ Application: TypeAlias = Callable[
 _log = logging.getLogger(__name__)
 
 
-class AsgiExchange:
+class _AsgiExchange:
     """One request on its way through an application."""
 
-    def __init__(self, asked: ServiceRequest) -> None:
-        self._asked = asked
+    def __init__(self, request: ServiceRequest) -> None:
+        self._request = request
         self._body_given = False
         self._left = asyncio.Event()
         # The client has caught up, or has left.
         self._moved = asyncio.Event()
-        asked.on_gone = self._gone
-        asked.on_resume = self._moved.set
+        request.on_gone = self._gone
+        request.on_resume = self._moved.set
 
     async def run(self, application: Application) -> None:
         """Let the application answer; whatever it does, the request gets an end."""
-        asked = self._asked
-        work = asyncio.ensure_future(application(scope_of(asked), self._receive, self._send))
+        request = self._request
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "method": request.method.decode("latin-1"),
+            "scheme": "http",
+            "path": request.path.decode("latin-1"),
+            "raw_path": request.path,
+            "root_path": "",
+            "query_string": request.query,
+            "headers": [(name.lower(), value) for name, value in request.headers],
+            "client": None,
+            "server": None,
+        }
+        work = asyncio.ensure_future(application(scope, self._receive, self._send))
         left = asyncio.ensure_future(self._left.wait())
         try:
             await asyncio.wait((work, left), return_when=asyncio.FIRST_COMPLETED)
@@ -63,25 +76,25 @@ class AsgiExchange:
             if not work.cancelled() and (error := work.exception()) is not None:
                 _log.error("a bug in Jackline while answering a model", exc_info=error)
         # No end by the application: never a clean one (law 3). Without a head yet, say so.
-        asked.respond(500, [(b"content-type", b"text/plain")], b"Jackline: no answer was made.\n")
-        asked.reset()
+        request.respond(500, [(b"content-type", b"text/plain")], b"Jackline: no answer was made.\n")
+        request.reset()
 
     async def _receive(self) -> Message:
         if not self._body_given:
             self._body_given = True
-            return {"type": "http.request", "body": bytes(self._asked.body), "more_body": False}
+            return {"type": "http.request", "body": bytes(self._request.body), "more_body": False}
         await self._left.wait()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: Message) -> None:
-        asked = self._asked
+        request = self._request
         if message["type"] == "http.response.start":
-            asked.begin(message["status"], [(bytes(n), bytes(v)) for n, v in message["headers"]])
+            request.begin(message["status"], [(bytes(n), bytes(v)) for n, v in message["headers"]])
         elif message["type"] == "http.response.body":
-            asked.send(message.get("body", b""))
+            request.send(message.get("body", b""))
             if not message.get("more_body", False):
-                asked.finish()
-            while asked.paused and not asked.gone:
+                request.finish()
+            while request.paused and not request.gone:
                 self._moved.clear()
                 await self._moved.wait()
 
@@ -90,29 +103,8 @@ class AsgiExchange:
         self._moved.set()
 
 
-def scope_of(asked: ServiceRequest) -> Message:
-    """The request in the words of ASGI."""
-    path = asked.path.decode("latin-1")
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.4"},
-        "http_version": "1.1",
-        "method": asked.method.decode("latin-1"),
-        "scheme": "http",
-        "path": path,
-        "raw_path": asked.path,
-        "root_path": "",
-        "query_string": asked.query,
-        "headers": [(name.lower(), value) for name, value in asked.headers],
-        "client": None,
-        "server": None,
-    }
-
-
 PATH = b"/mcp"
 INSTALL = "pip install 'jackline[mcp]', then restart the service: jackline down; jackline up"
-
-_endpoint_log = logging.getLogger(__name__)
 
 
 class McpEndpoint:
@@ -129,23 +121,25 @@ class McpEndpoint:
         self._trusts = trusts
         self._news = news
         self._takes_orders = takes_orders
-        self._taken_back = CancelledCalls()
+        self._cancelled_calls = CancelledCalls()
         self._wanted = asyncio.Event()
         self._ready: asyncio.Future[Application] = asyncio.get_running_loop().create_future()
         self._answers: set[asyncio.Task[None]] = set()
 
-    def knows(self, asked: ServiceRequest) -> bool:
+    def knows(self, request: ServiceRequest) -> bool:
         """Whether this is for the tools."""
-        return asked.path == PATH
+        return request.path == PATH
 
-    def answer(self, asked: ServiceRequest) -> None:
+    def answer(self, request: ServiceRequest) -> None:
         """Let the protocol answer, once it is loaded."""
-        if not self._trusts(asked):
-            _refuse(asked, 401, "the tools need the control token", "use the bridge: jackline mcp")
+        if not self._trusts(request):
+            self._refuse(
+                request, 401, "the tools need the control token", "use the bridge: jackline mcp"
+            )
             return
         self._wanted.set()
-        self._taken_back.hear(asked)
-        task = asyncio.get_running_loop().create_task(self._answer(asked))
+        self._cancelled_calls.note(request)
+        task = asyncio.get_running_loop().create_task(self._answer(request))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
 
@@ -157,31 +151,30 @@ class McpEndpoint:
         except ImportError as error:
             self._ready.set_exception(error)
             self._ready.exception()  # told to each client: not a task's unheard failure
-            _endpoint_log.warning("no model can use the tools: %s. %s", error, INSTALL)
+            _log.warning("no model can use the tools: %s. %s", error, INSTALL)
             return
         make = cast("type[ToolServer]", module.ToolServer)
         async with AsyncExitStack() as stack:
-            served = make(self._tools(), self._taken_back, self._news, self._takes_orders)
+            served = make(self._tools(), self._cancelled_calls, self._news, self._takes_orders)
             sessions = served.sessions()
             await stack.enter_async_context(sessions.run())
             stack.push_async_callback(self._end_answers)
             self._ready.set_result(cast("Application", sessions.handle_request))
             await asyncio.get_running_loop().create_future()
 
-    async def _answer(self, asked: ServiceRequest) -> None:
+    async def _answer(self, request: ServiceRequest) -> None:
         try:
             application = await asyncio.shield(self._ready)
         except ImportError:
-            _refuse(asked, 501, "the MCP SDK is not installed", INSTALL)
+            self._refuse(request, 501, "the MCP SDK is not installed", INSTALL)
             return
-        await AsgiExchange(asked).run(application)
+        await _AsgiExchange(request).run(application)
 
     async def _end_answers(self) -> None:
         for task in self._answers:
             task.cancel()
         await asyncio.gather(*self._answers, return_exceptions=True)
 
-
-def _refuse(asked: ServiceRequest, status: int, words: str, hint: str) -> None:
-    body = json.dumps({"error": {"message": f"Jackline: {words}.", "hint": hint}}).encode()
-    asked.respond(status, [(b"content-type", b"application/json")], body)
+    def _refuse(self, request: ServiceRequest, status: int, words: str, hint: str) -> None:
+        body = json.dumps({"error": {"message": f"Jackline: {words}.", "hint": hint}}).encode()
+        request.respond(status, [(b"content-type", b"application/json")], body)

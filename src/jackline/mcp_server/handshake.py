@@ -21,8 +21,8 @@ def initialize_result(params: object, version: str) -> dict[str, object] | None:
     """The answer to `initialize` with these params; None when they are not in order."""
     if not isinstance(params, dict):
         return None
-    asked, client = params.get("protocolVersion"), params.get("clientInfo")
-    if not isinstance(asked, str) or not isinstance(params.get("capabilities"), dict):
+    wanted, client = params.get("protocolVersion"), params.get("clientInfo")
+    if not isinstance(wanted, str) or not isinstance(params.get("capabilities"), dict):
         return None
     if not isinstance(client, dict) or not all(
         isinstance(client.get(part), str) for part in ("name", "version")
@@ -31,6 +31,6 @@ def initialize_result(params: object, version: str) -> dict[str, object] | None:
     return {
         "capabilities": {"tools": {"listChanged": False}},
         "instructions": INSTRUCTIONS,
-        "protocolVersion": asked if asked in VERSIONS else VERSIONS[-1],
+        "protocolVersion": wanted if wanted in VERSIONS else VERSIONS[-1],
         "serverInfo": {"name": NAME, "version": version},
     }

@@ -5,7 +5,6 @@ input is checked against the schema before the tool sees it; (3) a tool returns 
 text with the same content; (4) a failure that a model can act on is a `JacklineError` with its next
 step; (5) only the client's own message cancels a call: a broken connection, an ended session and a
 client's timeout cancel nothing; cancelled calls are remembered up to a bounded number.
-Not here: the protocol (server.py), the tools (tools/).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Progress: TypeAlias = Callable[[str], Awaitable[None]]
 """Tells the client, while it waits, what is going on."""
 
 
-async def _unheard(_words: str) -> None:
+async def unheard(_words: str) -> None:
     """Nobody listens."""
 
 
@@ -36,8 +35,8 @@ def _never() -> bool:
 class ToolCaller:
     """Whoever calls a tool, as far as the tool needs to know."""
 
-    progress: Progress = _unheard
-    say: Progress = _unheard
+    progress: Progress = unheard
+    say: Progress = unheard
     """Tells the client something later, unasked, where the protocol allows it."""
     client: str = ""
     """The program's name, as it gave it."""
@@ -50,7 +49,7 @@ class ToolCaller:
     hears_progress: bool = False
     parent_task: str = ""
     """The agent of ours for whose program the client works; empty for a person's client."""
-    took_back: Callable[[], bool] = _never
+    is_cancelled: Callable[[], bool] = _never
     """Whether the client itself cancelled this call; a lost connection is no cancelling."""
 
 
@@ -76,36 +75,32 @@ class ModelTool:
 
 _METHOD = b"notifications/cancelled"
 _SESSION = b"mcp-session-id"
-_KEPT = 1_000
+_MOST_CALLS = 1_000
 
 
 class CancelledCalls:
     """The calls that were cancelled, by session and request."""
 
     def __init__(self) -> None:
-        self._heard: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._cancelled: OrderedDict[tuple[str, str], None] = OrderedDict()
 
-    def hear(self, asked: ServiceRequest) -> None:
+    def note(self, http_request: ServiceRequest) -> None:
         """Take note, if this message cancels a call; the call's own end comes after."""
-        if _METHOD not in bytes(asked.body):
+        if _METHOD not in bytes(http_request.body):
             return
         try:
-            message = json.loads(bytes(asked.body))
+            message = json.loads(bytes(http_request.body))
             params = message["params"] if message.get("method") == _METHOD.decode() else {}
             request, reason = params.get("requestId"), str(params.get("reason") or "")
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
             return  # whatever it is, the protocol itself refuses it
         # Clients' libraries also cancel what took too long for them: nobody wants that work gone.
         if request is not None and "timed out" not in reason.lower():
-            self._heard[_session_of(asked), str(request)] = None
-            while len(self._heard) > _KEPT:
-                self._heard.popitem(last=False)
+            session = (http_request.header(_SESSION) or b"").decode("latin-1")
+            self._cancelled[session, str(request)] = None
+            while len(self._cancelled) > _MOST_CALLS:
+                self._cancelled.popitem(last=False)
 
     def asker(self, session: str, request: object) -> Callable[[], bool]:
         """Something that tells whether this call was cancelled by its client."""
-        return lambda: (session, str(request)) in self._heard
-
-
-def _session_of(asked: ServiceRequest) -> str:
-    given = [value for name, value in asked.headers if name.lower() == _SESSION]
-    return given[0].decode("latin-1") if given else ""
+        return lambda: (session, str(request)) in self._cancelled

@@ -16,6 +16,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -43,6 +44,10 @@ USUAL_TOOLS = (
     *("Edit", "MultiEdit", "Write", "NotebookEdit"),
     *("read", "search"),
 )
+
+
+Sight: TypeAlias = Callable[[str | None], bool]
+"""Whether a client may hear of what was done in this folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,65 @@ class AgentSettings:
         most=86400,
     )
 
+    def check_runner(self, runner: str) -> None:
+        """RefusedError unless the user named it: each has permissions and costs of its own."""
+        if runner not in (self.runner, *self.runners):
+            raise RefusedError(
+                f"The user has not allowed models the runner {runner}.",
+                hint=f"Leave `runner` out: agents are carried by {self.runner}. The user may allow"
+                f' it in their own jackline.toml: agents.runners = ["{runner}"]',
+            )
+
+    def working_folder(self, named: str | None, client: Path | None) -> Path:
+        """Where a call works, absolute and resolved; BadArgumentError when it must not, or cannot.
+
+        `named` is what the call names, `client` the folder of its client.
+        """
+        if named is None and client is None:
+            raise BadArgumentError(
+                "This client did not tell in which folder it works.",
+                hint="Give `cwd`, a folder below one of agents.folders in the user's own"
+                " jackline.toml; or connect through `jackline mcp`, which tells its own.",
+            )
+        path = (client or Path("/")) / (named or ".")
+        if named is not None and client is None and not Path(named).is_absolute():
+            raise BadArgumentError(f"cwd must be absolute here, not {named!r}.")
+        folder = None
+        with suppress(OSError, RuntimeError, ValueError):  # circles of links, no names for files
+            folder = path.resolve()
+        if folder is None or not folder.is_dir():
+            raise BadArgumentError(f"There is no folder {named or path}.", hint="Check cwd.")
+        if self.base_of(folder, client) is None:
+            raise BadArgumentError(
+                f"{folder} lies outside the project folder.",
+                hint="The user may allow it in their own jackline.toml:"
+                f' agents.folders = ["{folder}"]',
+            )
+        return folder
+
+    def chosen_folders(self, project: Path | None) -> tuple[Path, ...]:
+        """The folders that the user chose: `project` (AgentManager.project_of) and these."""
+        return tuple(each for each in (project, *self.folders) if each is not None)
+
+    def base_of(self, folder: Path, project: Path | None) -> Path | None:
+        """The nearest at or above it of `project` and the configured folders; None without one."""
+        allowed = [each.resolve() for each in self.chosen_folders(project)]
+        above = [each for each in allowed if folder.is_relative_to(each)]
+        return max(above, key=lambda each: len(each.parts), default=None)
+
+    def sight_of(self, client: Path | None) -> Sight:
+        """Of which folders this client may hear; one that is gone is judged by its name."""
+
+        def sees(folder: str | None) -> bool:
+            if not folder or not Path(folder).is_absolute():
+                return False
+            try:
+                return self.base_of(Path(folder).resolve(), client) is not None
+            except (OSError, RuntimeError, ValueError):
+                return False
+
+        return sees
+
 
 @dataclass(frozen=True, slots=True)
 class BatchSettings:
@@ -117,70 +181,10 @@ class BatchSettings:
 
 @dataclass(frozen=True, slots=True)
 class ToolSettings:
-    """All of it."""
+    """What models may do."""
 
     agents: AgentSettings = field(default_factory=AgentSettings)
     batch: BatchSettings = field(default_factory=BatchSettings)
-
-
-Sight: TypeAlias = Callable[[str | None], bool]
-"""Whether a client may hear of what was done in this folder."""
-
-
-def working_folder(asked: str | None, client: Path | None, settings: AgentSettings) -> Path:
-    """Where the call works, absolute and resolved; BadArgumentError when it must not, or cannot."""
-    if asked is None and client is None:
-        raise BadArgumentError(
-            "This client did not tell in which folder it works.",
-            hint="Give `cwd`, a folder below one of agents.folders in the user's own jackline.toml;"
-            " or connect through `jackline mcp`, which tells its own.",
-        )
-    meant = (client or Path("/")) / (asked or ".")
-    if asked is not None and client is None and not Path(asked).is_absolute():
-        raise BadArgumentError(f"cwd must be absolute here, not {asked!r}.")
-    folder = _followed(meant)
-    if folder is None:
-        raise BadArgumentError(f"There is no folder {asked or meant}.", hint="Check cwd.")
-    if base_of(folder, client, settings) is None:
-        raise BadArgumentError(
-            f"{folder} lies outside the project folder.",
-            hint=f'The user may allow it in their own jackline.toml: agents.folders = ["{folder}"]',
-        )
-    return folder
-
-
-def chosen_folders(project: Path | None, settings: AgentSettings) -> tuple[Path, ...]:
-    """The folders that the user chose: `project` (AgentManager.project_of) and the configured."""
-    return tuple(each for each in (project, *settings.folders) if each is not None)
-
-
-def base_of(folder: Path, project: Path | None, settings: AgentSettings) -> Path | None:
-    """The nearest at or above it of `project` and the configured folders; None without one."""
-    allowed = [each.resolve() for each in chosen_folders(project, settings)]
-    above = [each for each in allowed if folder.is_relative_to(each)]
-    return max(above, key=lambda each: len(each.parts), default=None)
-
-
-def sight_of(client: Path | None, settings: AgentSettings) -> Sight:
-    """Of which folders this client may hear; one that is gone is judged by its name."""
-
-    def sees(folder: str | None) -> bool:
-        if not folder or not Path(folder).is_absolute():
-            return False
-        try:
-            return base_of(Path(folder).resolve(), client, settings) is not None
-        except (OSError, RuntimeError, ValueError):
-            return False
-
-    return sees
-
-
-def _followed(meant: Path) -> Path | None:
-    try:
-        folder = meant.resolve()
-        return folder if folder.is_dir() else None
-    except (OSError, RuntimeError, ValueError):
-        return None  # a circle of links, or no name for a file
 
 
 # One name and no more, however the client takes a list of them apart.
@@ -199,7 +203,15 @@ class Offered:
 def offered(names: Sequence[str] | None, runner: str, settings: AgentSettings) -> Offered:
     """The tools that a model named; BadArgumentError when it may not."""
     if runner == "messages":
-        return Offered(_ours(names, settings))
+        allowed = (*USUAL_TOOLS, *settings.tools)
+        if refused := [name for name in names or () if name not in allowed]:
+            shown = ", ".join(map(cut_name, refused[:5]))
+            raise BadArgumentError(
+                f"The runner messages may not use {shown} for a model.",
+                hint="The user may allow it in their own jackline.toml:"
+                f' agents.tools = ["{cut_name(refused[0])}"]',
+            )
+        return Offered(None if names is None else list(names))
     bracketed = [name for name in names or () if "(" in name and name not in settings.tools]
     if bracketed:
         raise BadArgumentError(
@@ -226,7 +238,10 @@ def offered_to(definition: AgentDefinition, runner: str, settings: AgentSettings
     bracketed = [name for name in names if "(" in name and name not in settings.tools]
     # Of a tool that keeps to the folder the name is enough. Of any other one the definition meant
     # some uses, which cannot be trusted to be harmless: it is not given all of them instead.
-    plain = [_without_brackets(name) if name in bracketed else name for name in names]
+    plain = list(names)
+    for at, base in enumerate(map(base_tool, names)):
+        if names[at] in bracketed:
+            plain[at] = base if base in FILE_TOOLS else offered_only(base)
     named = cut_name(next(iter(bracketed), ""))
     note = (
         f"The agent definition {cut_name(definition.name)} names {named},"
@@ -242,11 +257,6 @@ def offered_to(definition: AgentDefinition, runner: str, settings: AgentSettings
     )
     notes = [note] if bracketed else []
     return Offered(tools, (*notes, none_left) if names and not tools else tuple(notes))
-
-
-def _without_brackets(name: str) -> str:
-    base = base_tool(name)
-    return base if base in FILE_TOOLS else offered_only(base)
 
 
 def _theirs(names: Sequence[str] | None, runner: str, settings: AgentSettings) -> list[str] | None:
@@ -275,18 +285,6 @@ def _rules(name: str, allowed: Sequence[str]) -> list[str]:
     return own if own and name == base else [offered_only(base)]
 
 
-def _ours(names: Sequence[str] | None, settings: AgentSettings) -> list[str] | None:
-    allowed = (*USUAL_TOOLS, *settings.tools)
-    refused = [name for name in names or () if name not in allowed]
-    if refused:
-        raise BadArgumentError(
-            f"The runner messages may not use {', '.join(map(cut_name, refused[:5]))} for a model.",
-            hint="The user may allow it in their own jackline.toml:"
-            f' agents.tools = ["{cut_name(refused[0])}"]',
-        )
-    return None if names is None else list(names)
-
-
 # Git fetches by itself what such a repository lacks, from wherever it says.
 _FETCHES = ("extensions.partialclone", "remote.*.promisor", "remote.*.partialclonefilter")
 _OF_A_REPOSITORY = ("local", "worktree")
@@ -298,53 +296,43 @@ async def check_nested(folder: Path, trusted: Path | None) -> None:
     `trusted` is the folder at or above it that the user chose; None where there is none.
     """
     if trusted is None:
-        raise _not_started(folder, "a model chose it, and no folder above it is the user's choice")
-    found = await asyncio.to_thread(_look, folder, trusted)
-    why = found.why
-    if why is None and found.repository:
-        try:
-            why = await _why_not_git(folder, trusted)
-        except ForeignRepositoryError as error:
-            why = error.why
+        why: str | None = "a model chose it, and no folder above it is the user's choice"
+    else:
+        why, has_repository = await asyncio.to_thread(_look, folder, trusted)
+        if why is None and has_repository:
+            try:
+                why = await _why_not_git(folder, trusted)
+            except ForeignRepositoryError as error:
+                why = error.why
     if why is not None:
-        raise _not_started(folder, why)
+        shown = printable(str(folder))
+        raise RefusedError(
+            f"No agent is started in {shown}: {why}.",
+            hint="Start it in the project's own folder, and say in its prompt where to work. The"
+            f' user may trust that folder in their own jackline.toml: agents.folders = ["{shown}"]',
+        )
 
 
-def _not_started(folder: Path, why: str) -> RefusedError:
-    return RefusedError(
-        f"No agent is started in {printable(str(folder))}: {why}.",
-        hint="Start it in the project's own folder, and say in its prompt where to work. The user"
-        " may trust that folder in their own jackline.toml:"
-        f' agents.folders = ["{printable(str(folder))}"]',
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    why: str | None = None
-    repository: bool = False
-    """Whether there is a repository of its own, other than the trusted folder's."""
-
-
-def _look(folder: Path, trusted: Path) -> _Found:
+def _look(folder: Path, trusted: Path) -> tuple[str | None, bool]:
+    """Why not there, by names alone; and whether a repository other than the trusted one's is."""
     repository = False
     try:
         if folder.resolve() != folder or not folder.is_relative_to(trusted):
-            return _Found("it leads elsewhere by now")
+            return "it leads elsewhere by now", False
         between = [each for each in (folder, *folder.parents) if each.is_relative_to(trusted)]
         for each in between[:-1]:
             # Some file systems ignore case.
             names = {name.lower() for name in os.listdir(each)}  # noqa: PTH208 -- names alone
             where = printable(str(each.relative_to(trusted)))
             if brought := next((name for name in CLIENT_SETTINGS if name in names), None):
-                return _Found(f"{where} brings {brought}, which the program would follow")
+                return f"{where} brings {brought}, which the program would follow", False
             # What git takes for a repository without a work tree, which no `.git` gives away.
             if is_git_layout(names):
-                return _Found(f"{where} is laid out as a git folder, whose settings git follows")
+                return f"{where} is laid out as a git folder, whose settings git follows", False
             repository = repository or ".git" in names
     except (OSError, RuntimeError, ValueError):
-        return _Found("it cannot be looked at")
-    return _Found(repository=repository)
+        return "it cannot be looked at", False
+    return None, repository
 
 
 async def _why_not_git(folder: Path, trusted: Path) -> str | None:
@@ -368,7 +356,15 @@ async def _why_not_git(folder: Path, trusted: Path) -> str | None:
 
 
 def _why_not_on_disk(top: Path, common: Path, trusted: Path) -> str | None:
-    if hook := _first_hook(common / "hooks"):
+    hook: str | None = None
+    try:
+        names = sorted(os.listdir(common / "hooks"))  # noqa: PTH208 -- names alone
+        hook = next((name for name in names if not name.endswith(".sample")), None)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError:
+        hook = "whose folder cannot be listed"
+    if hook is not None:
         return f"its repository has a hook, {printable(hook)}, which git would start"
     # Those that the trusted folder's own repository keeps are the user's own, as its settings are.
     own = common.resolve() == (trusted / ".git").resolve()
@@ -382,13 +378,3 @@ def _why_not_on_disk(top: Path, common: Path, trusted: Path) -> str | None:
         where = printable(str(inside[0].relative_to(top)))
         return f"its repository holds another one, {where}, whose settings git would follow"
     return None
-
-
-def _first_hook(folder: Path) -> str | None:
-    try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208 -- names alone
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError:
-        return "whose folder cannot be listed"
-    return next((name for name in names if not name.endswith(".sample")), None)

@@ -3,7 +3,6 @@
 Rules: (1) the SDK is imported here alone, and this module only when a model connects; (2) bad
 arguments and failures come back as results with `is_error`, in words that say what to do; (3) a
 cancelled request cancels its tool; (4) a read-only service runs only tools that read.
-Not here: the tools (tools/), HTTP (endpoint.py).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import mcp_types as types
-from jsonschema_rs import ValidationError, ValidationErrorKind
+from jsonschema_rs import ValidationErrorKind
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -25,7 +24,7 @@ from jackline import __version__
 from jackline.agents.structured_answer import build_validator
 from jackline.errors import InternalError, JacklineError
 from jackline.mcp_server.handshake import INSTRUCTIONS, NAME
-from jackline.mcp_server.model_tool import CancelledCalls, ModelTool, ToolCaller, ToolReply
+from jackline.mcp_server.model_tool import CancelledCalls, ModelTool, ToolCaller, unheard
 
 FOLDER_HEADER = "x-jackline-folder"
 """Where the client works, percent-encoded; the bridge sends it."""
@@ -47,12 +46,12 @@ class ToolServer:
     def __init__(
         self,
         tools: Sequence[ModelTool],
-        taken_back: CancelledCalls,
+        cancelled_calls: CancelledCalls,
         news: Callable[[ToolCaller], Sequence[str]],
         takes_orders: Callable[[], bool],
     ) -> None:
         self._takes_orders = takes_orders
-        self._taken_back = taken_back
+        self._cancelled_calls = cancelled_calls
         self._news = news
         self._tools = {tool.name: tool for tool in tools}
         self._checks = {tool.name: build_validator(tool.input_schema) for tool in tools}
@@ -96,26 +95,42 @@ class ToolServer:
                 "ask the user to start it without --read-only (listen.read_only = false)",
             )
         arguments = dict(params.arguments or {})
-        faults = [_fault(each) for each in self._checks[tool.name].iter_errors(arguments)]
+        faults = []
+        for found in self._checks[tool.name].iter_errors(arguments):
+            where = ".".join(str(part) for part in found.instance_path) or "the input"
+            why = found.message[:_LONGEST_FAULT]
+            if isinstance(found.kind, ValidationErrorKind.Enum):
+                # All that can be chosen, which the checker cuts short.
+                why = "must be one of " + ", ".join(map(json.dumps, found.kind.options))
+            faults.append(f"{where}: {why}")
         if faults:
             more = f" (and {len(faults) - _MOST_FAULTS} more)" if len(faults) > _MOST_FAULTS else ""
             return _failed(f"{'; '.join(faults[:_MOST_FAULTS])}{more}. Nothing was done.")
         caller = self._caller(context)
         try:
-            told = await tool.run(arguments, caller)
+            reply = await tool.run(arguments, caller)
         except JacklineError as error:
             return _failed(error.message, error.hint, error.to_json())
         except Exception as error:  # noqa: BLE001 -- the border of one tool call: others go on
             _log.error("a bug in Jackline in the tool %s", tool.name, exc_info=error)
             bug = InternalError(f"a bug in Jackline: {type(error).__name__}")
             return _failed(bug.message, "report it with the service's log", bug.to_json())
-        return _result(told, self._news(caller))
+        text, data, news = reply.text, reply.data, self._news(caller)
+        if news:
+            agents = f"{len(news)} background agent{'s'[: len(news) > 1]}"
+            text = f"{text}\n\n{agents} finished: {'; '.join(news)}."
+            data = {**data, "finished_meanwhile": list(news)}
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=text)],
+            structured_content=data,
+            is_error=reply.failed,
+        )
 
     def _caller(self, context: ServerRequestContext) -> ToolCaller:
         headers = {} if context.request is None else context.request.headers
         session, params = context.session, context.session.client_params
         folder = unquote(headers.get(FOLDER_HEADER, ""))
-        given = headers.get(PATIENCE_HEADER, "")
+        patience = headers.get(PATIENCE_HEADER, "")
         step = 0
 
         async def progress(words: str) -> None:
@@ -130,50 +145,27 @@ class ToolServer:
 
         return ToolCaller(
             progress,
-            say if session.protocol_version not in MODERN_PROTOCOL_VERSIONS else _not_at_all,
+            say if session.protocol_version not in MODERN_PROTOCOL_VERSIONS else unheard,
             "" if params is None else params.client_info.name,
             headers.get(CLIENT_SESSION_HEADER, ""),
             Path(folder) if folder else None,
-            int(given) / 1000 if given.isdecimal() and len(given) <= _MOST_DIGITS else None,
+            int(patience) / 1000
+            if patience.isdecimal() and len(patience) <= _MOST_DIGITS
+            else None,
             hears_progress=bool(context.meta and context.meta.get("progress_token") is not None),
             parent_task=headers.get(PARENT_TASK_HEADER, ""),
-            took_back=self._taken_back.asker(headers.get(SESSION_HEADER, ""), context.request_id),
+            is_cancelled=self._cancelled_calls.asker(
+                headers.get(SESSION_HEADER, ""), context.request_id
+            ),
         )
 
 
-def _fault(found: ValidationError) -> str:
-    """Where and what is wrong; of a choice all that can be chosen, which the checker cuts short."""
-    where = ".".join(str(part) for part in found.instance_path) or "the input"
-    if isinstance(found.kind, ValidationErrorKind.Enum):
-        choice = ", ".join(json.dumps(each) for each in found.kind.options)
-        return f"{where}: must be one of {choice}"
-    return f"{where}: {found.message[:_LONGEST_FAULT]}"
-
-
-async def _not_at_all(_words: str) -> None:
-    """This protocol carries nothing unasked outside of a request."""
-
-
-def _result(told: ToolReply, news: Sequence[str]) -> types.CallToolResult:
-    text, data = told.text, told.data
-    if news:
-        words = f"{len(news)} background agent{'s'[: len(news) > 1]} finished: {'; '.join(news)}."
-        text, data = f"{text}\n\n{words}", {**data, "finished_meanwhile": list(news)}
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
-        structured_content=data,
-        is_error=told.failed,
-    )
-
-
 def _failed(
-    words: str, hint: str = "", told: dict[str, object] | None = None
+    words: str, hint: str = "", error: dict[str, object] | None = None
 ) -> types.CallToolResult:
     text = words if not hint else f"{words}\nhint: {hint}"
-    data = {"error": told or {"message": words, "hint": hint or None}}
+    data = {"error": error or {"message": words, "hint": hint or None}}
     json.dumps(data)  # whatever an error carries must be plain: found here, not in the client
     return types.CallToolResult(
-        content=[types.TextContent(type="text", text=text)],
-        structured_content=data,
-        is_error=True,
+        content=[types.TextContent(type="text", text=text)], structured_content=data, is_error=True
     )

@@ -20,7 +20,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from jackline.agents.process.child import ProcessMark, mark_of
+from jackline.agents.process.child import mark_of
 from jackline.clock import Clock
 from jackline.errors import JacklineError
 from jackline.events import CallEnded
@@ -38,7 +38,6 @@ _log = logging.getLogger("jackline")
 # So that all sessions of one wall do not come back in the same second.
 _SPREAD = 30.0
 _LEASE = 5.0
-_WAITS = (RunState.PARKED, RunState.RUNNING, RunState.STOPPED)
 _LOOK_EVERY = 15.0
 # A client that dies has calls on the side, and lines to write, for a while.
 _DYING_S = 30.0
@@ -160,31 +159,6 @@ class SessionResumer:
         if session.id in await self._planned(host):
             return
         marks = [await asyncio.to_thread(mark_of, pid) for pid in session.processes]
-        await self._save(host, session, resets_at, marks)
-
-    async def _planned(self, host: FlowHost) -> dict[str, tuple[RunRecord, str]]:
-        """Every session that a run of ours waits or works for, with its transcript's path."""
-        found = {}
-        for run in await host.engine.runs(states=_WAITS):
-            if is_of_models(run) and run.trusted:
-                for order in json.loads(run.arguments)["orders"]:
-                    if order.get("resume"):
-                        found[order["resume"]] = (run, order.get("transcript", ""))
-        return found
-
-    async def _load(self) -> None:
-        for session, (run, transcript) in (await self._planned(await self._host())).items():
-            if transcript and run.state is RunState.PARKED:
-                at = min(run.created_at, self._clock.steady())
-                self._plans[session] = _Plan(run.run_id, at, "", Path(transcript))
-
-    async def _save(
-        self,
-        host: FlowHost,
-        session: CutOffSession,
-        resets_at: datetime,
-        marks: list[ProcessMark],
-    ) -> None:
         now = self._clock.now()
         wake_at = resets_at.timestamp() + self._draw() * _SPREAD
         order = {
@@ -219,6 +193,24 @@ class SessionResumer:
         )
         when = moment_in_words(resets_at, now)
         _log.info("%s; it goes on %s, as run %s", why, when, record.run_id)
+
+    async def _planned(self, host: FlowHost) -> dict[str, tuple[RunRecord, str]]:
+        """Every session that a run of ours waits or works for, with its transcript's path."""
+        found = {}
+        for run in await host.engine.runs(
+            states=(RunState.PARKED, RunState.RUNNING, RunState.STOPPED)
+        ):
+            if is_of_models(run) and run.trusted:
+                for order in json.loads(run.arguments)["orders"]:
+                    if order.get("resume"):
+                        found[order["resume"]] = (run, order.get("transcript", ""))
+        return found
+
+    async def _load(self) -> None:
+        for session, (run, transcript) in (await self._planned(await self._host())).items():
+            if transcript and run.state is RunState.PARKED:
+                at = min(run.created_at, self._clock.steady())
+                self._plans[session] = _Plan(run.run_id, at, "", Path(transcript))
 
     async def _drop(self, session: str, plan: _Plan) -> None:
         """Cancel a plan whose session went on without us."""

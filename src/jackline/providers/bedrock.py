@@ -30,7 +30,7 @@ import msgspec
 
 from jackline import __version__
 from jackline.dialects import event_of, read_answer, read_request
-from jackline.dialects.neutral.answer import to_anthropic_error
+from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.neutral.fields import TranslatedDocument
 from jackline.errors import UsageError
 from jackline.failures.wording import redact
@@ -44,8 +44,9 @@ from jackline.providers.clouds import (
     missing_library,
     model_in_path,
 )
-from jackline.providers.provider import UnsupportedRequestError
+from jackline.providers.provider import Provider
 from jackline.providers.sent_request import (
+    UnsupportedRequestError,
     configured_headers,
     own_secret,
     plain_body,
@@ -73,53 +74,49 @@ class AwsKeys:
     secret_key: str = field(repr=False)
     token: str | None = field(default=None, repr=False)
 
+    def sign(
+        self,
+        url: tuple[str, str],
+        headers: Mapping[str, str],
+        body: bytes | bytearray,
+        region: str,
+        moment: datetime,
+    ) -> dict[str, str]:
+        """The headers of a POST and those that sign them, for this moment in UTC.
 
-@dataclass(frozen=True, slots=True)
-class UnsignedRequest:
-    """A request; `path` is quoted as it is sent, without a query."""
-
-    method: str
-    host: str
-    path: str
-    headers: Mapping[str, str]
-    body: bytes | bytearray
-
-
-def signed_headers(
-    request: UnsignedRequest, keys: AwsKeys, region: str, moment: datetime
-) -> dict[str, str]:
-    """The request's headers and those that sign them, for this moment in UTC."""
-    stamp = moment.strftime("%Y%m%dT%H%M%SZ")
-    sent = {**request.headers, "X-Amz-Date": stamp}
-    if keys.token is not None:
-        sent["X-Amz-Security-Token"] = keys.token
-    lines = {name.lower(): " ".join(value.split()) for name, value in sent.items()}
-    lines["host"] = request.host
-    names = ";".join(sorted(lines))
-    canonical = "\n".join(
-        (
-            request.method,
-            # Every service but S3 requires a quoted path to be quoted once more.
-            quote(request.path, safe="/-_.~"),
-            "",
-            *(f"{name}:{lines[name]}" for name in sorted(lines)),
-            "",
-            names,
-            hashlib.sha256(request.body).hexdigest(),
+        `url` is its host and its path, quoted as it is sent, without a query.
+        """
+        stamp = moment.strftime("%Y%m%dT%H%M%SZ")
+        sent = {**headers, "X-Amz-Date": stamp}
+        if self.token is not None:
+            sent["X-Amz-Security-Token"] = self.token
+        lines = {name.lower(): " ".join(value.split()) for name, value in sent.items()}
+        lines["host"], path = url
+        names = ";".join(sorted(lines))
+        canonical = "\n".join(
+            (
+                "POST",
+                # Every service but S3 requires a quoted path to be quoted once more.
+                quote(path, safe="/-_.~"),
+                "",
+                *(f"{name}:{lines[name]}" for name in sorted(lines)),
+                "",
+                names,
+                hashlib.sha256(body).hexdigest(),
+            )
         )
-    )
-    scope = f"{stamp[:8]}/{region}/bedrock/aws4_request"
-    digest = hashlib.sha256(canonical.encode()).hexdigest()
-    key = b"AWS4" + keys.secret_key.encode()
-    for part in scope.split("/"):
-        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
-    text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{digest}"
-    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    sent["Authorization"] = (
-        f"{_ALGORITHM} Credential={keys.access_key}/{scope},"
-        f" SignedHeaders={names}, Signature={signature}"
-    )
-    return sent
+        scope = f"{stamp[:8]}/{region}/bedrock/aws4_request"
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        key = b"AWS4" + self.secret_key.encode()
+        for part in scope.split("/"):
+            key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+        text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{digest}"
+        signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+        sent["Authorization"] = (
+            f"{_ALGORITHM} Credential={self.access_key}/{scope},"
+            f" SignedHeaders={names}, Signature={signature}"
+        )
+        return sent
 
 
 class AwsCredentials:
@@ -209,11 +206,6 @@ class EventStreamDecoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
         self.is_damaged = False
-
-    @property
-    def has_rest(self) -> bool:
-        """Whether a frame has begun and not ended."""
-        return bool(self._buffer)
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are complete now, up to the first damage."""
@@ -337,7 +329,7 @@ class BedrockStream:
                     events.append(self._chunk(frame))
                     continue
                 events.append(self._exception(frame))
-            except (msgspec.DecodeError, ValueError, RecursionError):
+            except UNREADABLE:
                 is_damaged = True
             self._over = True
             break
@@ -386,7 +378,7 @@ _HOST = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.(?:vpce\.)?(?:amaz
 _REGION = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d")
 
 
-class BedrockProvider:
+class BedrockProvider(Provider):
     """One region of Bedrock."""
 
     def __init__(
@@ -396,7 +388,7 @@ class BedrockProvider:
         environ: Mapping[str, str],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.origin = origin
+        super().__init__(origin)
         self._now = now
         in_host = _HOST.search(origin.address.host)
         named = (
@@ -458,9 +450,9 @@ class BedrockProvider:
         elif self._credentials is not None:
             if self._credentials.keys is None:
                 raise UnsupportedRequestError("its AWS credentials have not been fetched")
-            host, path = self.origin.address.host_header, self.origin.path + target
-            unsigned = UnsignedRequest("POST", host, path, {**headers, **self._signed}, body)
-            headers = signed_headers(unsigned, self._credentials.keys, self._region, self._now())
+            url = self.origin.address.host_header, self.origin.path + target
+            headers |= self._signed
+            headers = self._credentials.keys.sign(url, headers, body, self._region, self._now())
         sent = [(name.encode(), value.encode()) for name, value in headers.items()]
         sent.append((b"User-Agent", f"jackline/{__version__}".encode()))
         return UpstreamRequest(b"POST", target.encode(), with_own(sent, self._unsigned), body)
@@ -479,7 +471,3 @@ class BedrockProvider:
             stream=BedrockStream,
             stream_type=_EVENT_STREAM,
         )
-
-    def native_error(self, status: int, body: bytes) -> bytes:
-        """The error in Anthropic's form."""
-        return to_anthropic_error(status, body)

@@ -19,8 +19,13 @@ import msgspec
 
 from jackline.errors import UsageError
 from jackline.http1.headers import Headers
-from jackline.providers.provider import UnsupportedRequestError
-from jackline.providers.sent_request import BETA, members_of, plain_body, raw
+from jackline.providers.sent_request import (
+    BETA,
+    UnsupportedRequestError,
+    members_of,
+    plain_body,
+    raw,
+)
 from jackline.upstream.interface import UpstreamRequest
 
 _DATED = re.compile(r"(claude-.+?)-(\d{8})")

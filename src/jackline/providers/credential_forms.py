@@ -14,7 +14,6 @@ from base64 import urlsafe_b64decode
 from urllib.parse import unquote_to_bytes
 
 from jackline.http1.headers import Headers, request_lines
-from jackline.providers.provider import WrongVendorError
 from jackline.providers.settings import ANTHROPIC, OPENAI, UpstreamSettings
 from jackline.upstream.interface import UpstreamRequest
 from jackline.upstream.origin import Origin
@@ -102,6 +101,10 @@ _CURSOR_NAME = re.compile(
 _MOST_REMEMBERED = 256
 # A client's own headers are a few thousand bytes; longer ones are checked each time.
 _LONGEST_REMEMBERED = 8 * 1024
+
+
+class WrongVendorError(ValueError):
+    """The client's credential is another vendor's: nothing may be sent."""
 
 
 class PassThroughGuard:

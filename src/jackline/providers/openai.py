@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from jackline import __version__
 from jackline.dialects import read_request
-from jackline.dialects.neutral.answer import to_anthropic_error
+from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.neutral.conversation import digest
 from jackline.dialects.neutral.fields import TranslatedDocument, UntranslatableError
 from jackline.dialects.neutral.options import AnswerOptions, TargetOptions
@@ -32,10 +31,12 @@ from jackline.dialects.openai_responses import (
 )
 from jackline.http1.headers import Headers
 from jackline.providers.credential_forms import PassThroughGuard, without_secrets
-from jackline.providers.provider import UnsupportedRequestError
+from jackline.providers.provider import Provider
 from jackline.providers.reasoning import ReasoningStore
 from jackline.providers.sent_request import (
     COMPRESSION,
+    JSON_HEADERS,
+    UnsupportedRequestError,
     allowed,
     bearer_of,
     own_headers,
@@ -133,13 +134,13 @@ def _facts_of(model: str) -> _ModelFacts:
     return next(each for each in _MODELS if re.match(each.names, name))
 
 
-class OpenAiProvider:
+class OpenAiProvider(Provider):
     """One upstream that takes chat completions or responses."""
 
     is_ready = True
 
     def __init__(self, settings: UpstreamSettings, origin: Origin) -> None:
-        self.origin = origin
+        super().__init__(origin)
         self._host = origin.address.host
         self._dialect = _CHAT if settings.kind is UpstreamKind.OPENAI_CHAT else _RESPONSES
         self._passes_through = settings.credential is Credential.PASS_THROUGH
@@ -153,9 +154,6 @@ class OpenAiProvider:
         # What `render` has just translated; `wrap_handler` is called next, for the same request.
         self._translated: tuple[bytes | bytearray, str, TranslatedDocument] | None = None
 
-    async def prepare(self) -> None:
-        """Nothing is needed."""
-
     def render(self, request: UpstreamRequest, model: str) -> UpstreamRequest:
         """The request in this upstream's dialect; UnsupportedRequestError if that cannot be."""
         if self._passes_through:
@@ -166,10 +164,7 @@ class OpenAiProvider:
             raise UnsupportedRequestError("upstreams of this kind take nothing but messages")
         translated = self._translate(request, model)
         self._translated = request.body, model, translated
-        headers: list[tuple[bytes, bytes]] = [
-            (b"Content-Type", b"application/json"),
-            (b"User-Agent", f"jackline/{__version__}".encode()),
-        ]
+        headers = list(JSON_HEADERS)
         if self._passes_through:
             headers += bearer_of(request.headers)
         target = self._target(b"/v1" + self._dialect.endpoint)
@@ -190,7 +185,7 @@ class OpenAiProvider:
         requested = read_request(body)
         try:
             stop_sequences = tuple(_stop_sequences.decode(body).stop_sequences or ())
-        except (msgspec.DecodeError, ValueError, RecursionError):
+        except UNREADABLE:
             stop_sequences = ()
         remember = None
         if self._stores_reasoning(model):
@@ -205,10 +200,6 @@ class OpenAiProvider:
             stream=partial(self._dialect.stream, options),
             notes=translated.notes,
         )
-
-    def native_error(self, status: int, body: bytes) -> bytes:
-        """The error in Anthropic's form."""
-        return to_anthropic_error(status, body)
 
     def _is_native(self, request: UpstreamRequest) -> bool:
         """Whether the request is in this upstream's own dialect."""

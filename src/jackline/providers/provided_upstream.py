@@ -13,27 +13,27 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from jackline.errors import InternalError, JacklineError, UsageError
 from jackline.lane_id import LaneId
-from jackline.providers.anthropic import AnthropicProvider
 from jackline.providers.bedrock import BedrockProvider
+from jackline.providers.credential_forms import WrongVendorError
 from jackline.providers.openai import OpenAiProvider
-from jackline.providers.provider import Provider, UnsupportedRequestError, WrongVendorError
+from jackline.providers.provider import AnthropicProvider, Provider
 from jackline.providers.reasoning import (
     FOR_CLAUDE,
     FOR_RESPONSES,
     ReasoningRetry,
     RefusedSignatures,
 )
-from jackline.providers.sent_request import with_hours
+from jackline.providers.sent_request import UnsupportedRequestError, with_hours
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.vertex import VertexProvider
 from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, DecompressionTurns
-from jackline.upstream.dialler import proxy_from_environment
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import ResponseHandler, UpstreamAttempt, UpstreamRequest
-from jackline.upstream.origin import Origin
+from jackline.upstream.origin import Origin, proxy_from_environment
 
 _log = logging.getLogger(__name__)
 # Lanes that are no models: their bodies are not changed.
@@ -114,7 +114,7 @@ class ProvidedUpstream:
         await self.http.close()
 
     def start(
-        self, message: UpstreamRequest, lane: LaneId, ear: ResponseHandler
+        self, message: UpstreamRequest, lane: LaneId, handler: ResponseHandler
     ) -> UpstreamAttempt:
         """Begin one attempt on the upstream of the lane."""
         provider = self._providers.get(lane.upstream)
@@ -125,10 +125,11 @@ class ProvidedUpstream:
             # Before anything else reads it, and before a cloud's request is signed.
             message = with_hours(message)
         if provider.is_ready:
-            return self.send_rendered(provider, message, lane, model, ear)
-        return _PreparingAttempt(self, provider, message, lane, model, ear)
+            return self._retry_reasoning(provider, message, lane, model, handler)
+        send = partial(self._retry_reasoning, provider, message, lane, model)
+        return _PreparingAttempt(provider, send, handler)
 
-    def send_rendered(
+    def _retry_reasoning(
         self,
         provider: Provider,
         request: UpstreamRequest,
@@ -136,7 +137,7 @@ class ProvidedUpstream:
         model: str,
         handler: ResponseHandler,
     ) -> UpstreamAttempt:
-        """Render for a provider that is ready, and send."""
+        """Send, and once more without the reasoning of other models if that is refused."""
         upstream = lane.upstream
         is_foreign = upstream in self.foreign
         # A single upstream gets no reasoning of others. Lanes without a model get none at all.
@@ -165,7 +166,7 @@ class ProvidedUpstream:
                 )
 
         retry = ReasoningRetry(handler, request, fix, send, refused, notes)
-        retry.attempt = self._send(provider, request, lane, model, retry)
+        retry.attempt = send(request, retry)
         return retry
 
     def _send(
@@ -214,43 +215,29 @@ class _RejectedAttempt:
             self._handler.ended()
 
     def hang_up(self) -> None:
-        """Report nothing more."""
         self._handler = None
 
-    def pause(self) -> None:
-        """There is nothing to read."""
+    def pause(self) -> None: ...
 
-    def resume(self) -> None:
-        """There is nothing to read."""
+    def resume(self) -> None: ...
 
 
 class _PreparingAttempt:
-    """An attempt whose upstream fetches its credentials first."""
+    """An attempt whose upstream fetches its credentials first; then `send` sends it."""
 
     def __init__(
         self,
-        upstream: ProvidedUpstream,
         provider: Provider,
-        request: UpstreamRequest,
-        lane: LaneId,
-        model: str,
+        send: Callable[[ResponseHandler], UpstreamAttempt],
         handler: ResponseHandler,
     ) -> None:
+        self._send = send
         self._attempt: UpstreamAttempt | None = None
         self._handler: ResponseHandler | None = handler
         self._paused = False
-        self._task = asyncio.get_running_loop().create_task(
-            self._prepare(upstream, provider, request, lane, model)
-        )
+        self._task = asyncio.get_running_loop().create_task(self._prepare(provider))
 
-    async def _prepare(
-        self,
-        upstream: ProvidedUpstream,
-        provider: Provider,
-        request: UpstreamRequest,
-        lane: LaneId,
-        model: str,
-    ) -> None:
+    async def _prepare(self, provider: Provider) -> None:
         try:
             await provider.prepare()
         except OSError as error:
@@ -265,7 +252,7 @@ class _PreparingAttempt:
         if self._handler is None:
             return
         try:
-            self._attempt = upstream.send_rendered(provider, request, lane, model, self._handler)
+            self._attempt = self._send(self._handler)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             # Nobody awaits this task: the handler has to get the error.
             if not isinstance(error, ValueError):
@@ -276,20 +263,17 @@ class _PreparingAttempt:
             self._attempt.pause()
 
     def hang_up(self) -> None:
-        """Drop it."""
         self._handler = None
         self._task.cancel()
         if self._attempt is not None:
             self._attempt.hang_up()
 
     def pause(self) -> None:
-        """Stop reading."""
         self._paused = True
         if self._attempt is not None:
             self._attempt.pause()
 
     def resume(self) -> None:
-        """Go on reading."""
         self._paused = False
         if self._attempt is not None:
             self._attempt.resume()

@@ -12,10 +12,11 @@ import re
 
 import msgspec
 
+from jackline import __version__
 from jackline.dialects.cache_marks import with_hour_marks
+from jackline.dialects.json_bounds import UNREADABLE
 from jackline.errors import UsageError
 from jackline.http1.headers import Headers
-from jackline.providers.provider import UnsupportedRequestError
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.upstream.interface import UpstreamRequest
 
@@ -64,6 +65,11 @@ _ALLOWED = frozenset(
         b"x-stainless-timeout",
     }
 )
+# Of requests that are not the client's own words: translated, or made here.
+JSON_HEADERS = (
+    (b"Content-Type", b"application/json"),
+    (b"User-Agent", f"jackline/{__version__}".encode()),
+)
 BETA = b"anthropic-beta"
 # Marks the credential as a login's token; with any other credential the vendor refuses it.
 _BETA_OF_LOGINS = b"oauth-2025-04-20"
@@ -74,7 +80,10 @@ _VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 # one of the top-level object; its value is used only when no backslash is in it.
 _FIRST_IS_MODEL = re.compile(rb'\{\s*"model"\s*:\s*"([^"\\]*)"')
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+class UnsupportedRequestError(ValueError):
+    """This upstream cannot serve this request; another one may."""
 
 
 def allowed(headers: Headers) -> list[tuple[bytes, bytes]]:
@@ -173,7 +182,7 @@ def with_model(body: bytes | bytearray, model: str) -> bytes | bytearray:
     try:
         if msgspec.json.decode(members.get("model", b""), type=str) == model:
             return body
-    except _UNREADABLE:
+    except UNREADABLE:
         return body
     return msgspec.json.encode({**members, "model": msgspec.Raw(name)})
 
@@ -182,7 +191,7 @@ def members_of(body: bytes | bytearray) -> dict[str, msgspec.Raw] | None:
     """The unparsed members of the request; None when it is no JSON object."""
     try:
         return _fields.decode(body)
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
 
 

@@ -194,7 +194,7 @@ class Preset:
     local: bool = False
 
 
-_ALL = (
+_PRESETS = (
     Preset(
         "anthropic",
         UpstreamKind.ANTHROPIC,
@@ -295,7 +295,7 @@ _ALL = (
     ),
 )
 
-PRESETS = {preset.name: preset for preset in _ALL}
+PRESETS = {preset.name: preset for preset in _PRESETS}
 
 
 class CostClass(StrEnum):

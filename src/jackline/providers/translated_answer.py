@@ -175,7 +175,7 @@ def error_type(body: bytes) -> str | None:
     """
     try:
         document = _error_document.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except UNREADABLE:
         return None
     return None if bytes(document.error) == b"null" else document.type or ""
 

@@ -17,9 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from jackline import __version__
 from jackline.dialects import read_request
-from jackline.dialects.neutral.answer import to_anthropic_error
 from jackline.errors import UsageError
 from jackline.providers.clouds import (
     COUNT_TOKENS,
@@ -31,9 +29,11 @@ from jackline.providers.clouds import (
     model_in_path,
     vertex_id,
 )
-from jackline.providers.provider import UnsupportedRequestError
+from jackline.providers.provider import Provider
 from jackline.providers.sent_request import (
     BETA,
+    JSON_HEADERS,
+    UnsupportedRequestError,
     configured_headers,
     own_secret,
     plain_body,
@@ -42,7 +42,7 @@ from jackline.providers.sent_request import (
 )
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.providers.translated_answer import error_type
-from jackline.upstream.interface import ResponseHandler, UpstreamRequest
+from jackline.upstream.interface import UpstreamRequest
 from jackline.upstream.origin import Origin
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -108,13 +108,13 @@ class GoogleCredentials:
             raise UsageError(problem, hint=_LOG_IN) from error
 
 
-class VertexProvider:
+class VertexProvider(Provider):
     """One region of Vertex."""
 
     def __init__(
         self, settings: UpstreamSettings, origin: Origin, environ: Mapping[str, str]
     ) -> None:
-        self.origin = origin
+        super().__init__(origin)
         self._prefix = "" if origin.path.endswith("/v1") else "/v1"
         self._headers = configured_headers(settings)
         host = origin.address.host
@@ -171,10 +171,7 @@ class VertexProvider:
             raise UnsupportedRequestError("neither its settings nor Google's name a project")
         place = f"projects/{quote(project, safe=':')}/locations/{self._region}"
         target = f"{self._prefix}/{place}/publishers/anthropic/models/{path}"
-        headers: list[tuple[bytes, bytes]] = [
-            (b"Content-Type", b"application/json"),
-            (b"User-Agent", f"jackline/{__version__}".encode()),
-        ]
+        headers = list(JSON_HEADERS)
         if token is not None:
             headers.append((b"Authorization", b"Bearer " + token))
         betas = known_betas(request.headers, VERTEX_BETAS)
@@ -183,15 +180,6 @@ class VertexProvider:
         own = with_own(headers, self._headers)
         return UpstreamRequest(b"POST", target.encode(), own, msgspec.json.encode(members))
 
-    def wrap_handler(
-        self,
-        handler: ResponseHandler,
-        request: UpstreamRequest,  # noqa: ARG002 -- the protocol
-        model: str,  # noqa: ARG002 -- the protocol
-    ) -> ResponseHandler:
-        """The handler itself: Vertex answers as Anthropic does."""
-        return handler
-
     def native_error(self, status: int, body: bytes) -> bytes:
         """The error in Anthropic's form, which errors of the model have anyway."""
-        return body if error_type(body) == "error" else to_anthropic_error(status, body)
+        return body if error_type(body) == "error" else super().native_error(status, body)

@@ -5,7 +5,6 @@ request leaves but to a configured origin.
 """
 
 from jackline.http1.headers import Headers
-from jackline.upstream.dialler import proxy_from_environment
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import (
     ResponseHandler,
@@ -13,7 +12,7 @@ from jackline.upstream.interface import (
     UpstreamAttempt,
     UpstreamRequest,
 )
-from jackline.upstream.origin import Origin
+from jackline.upstream.origin import Origin, proxy_from_environment
 
 __all__ = [
     "Headers",

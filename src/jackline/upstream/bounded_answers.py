@@ -1,12 +1,14 @@
 """Read answers within limits: decompress them, bound their size and time, fetch small documents.
 
-Rules: (1) one slice is decompressed per turn of the event loop, so that other calls go on
-meanwhile; (2) an answer that is larger, once decompressed, or takes longer than its limits allow is
-cut with an error that names the setting; (3) of an error only a beginning is passed on: its status
-says enough, and no credential of ours; (4) when the handler of an answer raises, its call gets a
-broken answer, instead of nothing; (5) `fetch` never raises: errors are in its result, redirects are
-answers like any other, and nothing beyond the size limit is stored. Answers that are only relayed
-have no limit.
+Rules: (1) one slice is decompressed per turn of the event loop, so that others go on meanwhile; (2)
+an answer that is larger, once decompressed, or takes longer than its limits allow is cut with an
+error that names the setting; those that are only relayed have none; (3) of an error only a
+beginning is passed on, and no credential that its caller did not send itself: a part of 16 bytes is
+as good as the whole, shorter ones count whole, from 8 bytes on; what is blanked keeps its length,
+an error that repeats parts over and over is blanked as a whole, and only 15 bytes wait for the next
+packet; credentials in another encoding (base64, escaped) are not found; (4) when the handler of an
+answer raises, its call gets a broken answer; (5) `fetch` never raises: errors are in its result,
+redirects are answers like any other, and nothing beyond the size limit is stored.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import inf
@@ -29,7 +31,6 @@ from jackline.http1.compression import (
 from jackline.http1.headers import Headers
 from jackline.http1.responses import GarbledError
 from jackline.lane_id import LaneId
-from jackline.upstream.blanked_errors import PART, SHORTEST, BlankedError, Blanker
 from jackline.upstream.interface import (
     SILENT_HANDLER,
     AnswerTooLargeError,
@@ -40,6 +41,13 @@ from jackline.upstream.interface import (
     UpstreamRequest,
 )
 
+PART = 16
+"""So much of a credential is too much."""
+SHORTEST = 8
+_BLANK = b"*"
+# Every part of a text contains one whole block of half its size, if blocks are laid end to end.
+_BLOCK = PART // 2
+_MOST_HITS = 2000
 # Anthropic's, OpenAI's, Azure's, AWS's, Google's, and those of proxies.
 ID_HEADERS = frozenset(
     (
@@ -87,7 +95,14 @@ class SentCredentials:
     def are_repeated_in(self, value: bytes) -> bool:
         """Whether this holds a large part of one of them, or may do so."""
         if self._parts is None:
-            self._parts = self._find_parts()
+            self._parts = {}
+            values = [value for name, value in self._sent if _may_be_credential(name)]
+            if sum(map(len, values)) > _MOST_CREDENTIAL_BYTES:
+                self._parts[_ANYTHING] = set()
+                values = []
+            for word in (word for value in values for word in _WORD.findall(value)):
+                size = min(PART, len(word))
+                self._parts.setdefault(size, set()).update(_pieces((word,), size))
         for size, parts in self._parts.items():
             if not parts.isdisjoint([value[at : at + size] for at in range(len(value) - size + 1)]):
                 return True
@@ -105,18 +120,6 @@ class SentCredentials:
         room = _MOST_CREDENTIAL_BYTES
         return [each for each in found if each not in known and (room := room - len(each)) >= 0]
 
-    def _find_parts(self) -> dict[int, set[bytes]]:
-        values = [value for name, value in self._sent if _may_be_credential(name)]
-        if sum(map(len, values)) > _MOST_CREDENTIAL_BYTES:
-            return {_ANYTHING: set()}
-        found: dict[int, set[bytes]] = {}
-        for value in values:
-            for word in _WORD.findall(value):
-                size = min(PART, len(word))
-                parts = found.setdefault(size, set())
-                parts.update([word[at : at + size] for at in range(len(word) - size + 1)])
-        return found
-
 
 def is_request_id(value: bytes, sent: SentCredentials) -> bool:
     """Whether this may pass as the id of the answer to a request with these credentials."""
@@ -127,6 +130,98 @@ def is_request_id(value: bytes, sent: SentCredentials) -> bool:
 def _may_be_credential(name: bytes) -> bool:
     plain = name.lower()
     return plain not in _NO_CREDENTIALS and _SAYS_CREDENTIAL.search(plain) is not None
+
+
+def _pieces(words: Sequence[bytes], size: int) -> set[bytes]:
+    return {word[at : at + size] for word in words for at in range(len(word) - size + 1)}
+
+
+class Blanker:
+    """Blanks the gateway's own credentials, and parts of them, in bytes."""
+
+    __slots__ = ("_blocks", "_parts", "_short", "hits_left")
+
+    def __init__(self, credentials: Sequence[bytes]) -> None:
+        long = [each for each in credentials if len(each) >= PART]
+        self._short = [each for each in credentials if SHORTEST <= len(each) < PART]
+        self._parts = _pieces(long, PART)
+        self._blocks = _pieces(long, _BLOCK)
+        self.hits_left = _MOST_HITS
+
+    def found_in(self, data: bytes) -> list[tuple[int, int]]:
+        """Where parts are, from each start to its end; they may overlap."""
+        found = []
+        for word in self._short:
+            at = data.find(word)
+            while at >= 0 and self.hits_left > 0:
+                self.hits_left -= 1
+                found.append((at, at + len(word)))
+                at = data.find(word, at + len(word))
+        blocks, parts = self._blocks, self._parts
+        for at in range(0, len(data) - _BLOCK + 1 if blocks else 0, _BLOCK):
+            if data[at : at + _BLOCK] not in blocks:
+                continue
+            self.hits_left -= 1
+            if self.hits_left <= 0:
+                break
+            first = max(0, at - PART + _BLOCK)
+            starts = [each for each in range(first, at + 1) if data[each : each + PART] in parts]
+            if starts:
+                found.append((starts[0], starts[-1] + PART))
+        return [(0, len(data))] if self.hits_left <= 0 else found
+
+    def blanked(self, data: bytes) -> bytes:
+        """The whole of these bytes without credentials."""
+        return _blank(data, self.found_in(data))
+
+
+def _blank(data: bytes, found: Sequence[tuple[int, int]]) -> bytes:
+    if not found:
+        return data
+    changed = bytearray(data)
+    for start, end in found:
+        changed[start:end] = _BLANK * (min(end, len(data)) - start)
+    return bytes(changed)
+
+
+class _BlankedError:
+    """Between the body of an error and its handler."""
+
+    __slots__ = ("_blanker", "_handler", "_known", "_rest")
+
+    def __init__(self, handler: ResponseHandler, blanker: Blanker) -> None:
+        self._handler = handler
+        self._blanker = blanker
+        # The last bytes, in which a part may begin, and how many of them belong to one already.
+        self._rest = b""
+        self._known = 0
+
+    def began(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        # The values of headers may repeat a credential as well.
+        blanked = self._blanker.blanked
+        self._handler.began(status, [(name, blanked(value)) for name, value in headers])
+
+    def heard(self, data: bytes) -> None:
+        data = self._rest + data
+        found = [(0, self._known), *self._blanker.found_in(data)]
+        final = max(0, len(data) - PART + 1)
+        self._rest = data[final:]
+        self._known = max(0, max(end for _, end in found) - final)
+        # Also an empty piece shows that the upstream is alive.
+        self._handler.heard(_blank(data, found)[:final])
+
+    def ended(self) -> None:
+        self._pass_rest()
+        self._handler.ended()
+
+    def broke(self, error: OSError) -> None:
+        self._pass_rest()
+        self._handler.broke(error)
+
+    def _pass_rest(self) -> None:
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._handler.heard(_blank(rest, [(0, self._known), *self._blanker.found_in(rest)]))
 
 
 class DecompressionTurns:
@@ -232,7 +327,10 @@ class BoundedAnswer:
         self._is_error = not 200 <= status < 300
         if self._is_error:
             self._most = LARGEST_ERROR
-            self._blank_own_credentials()
+            client = self._from_client
+            own = [] if client is None else self._sent.words_not_in(client)
+            if own:
+                self._handler = _BlankedError(self._handler, Blanker(own))
         self._until = self._now() + self._limits.seconds
         length = 0
         ids, no_ids = 0, set[bytes]()
@@ -260,12 +358,6 @@ class BoundedAnswer:
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self._handler_failed(error)
 
-    def _blank_own_credentials(self) -> None:
-        client = self._from_client
-        own = [] if client is None else self._sent.words_not_in(client)
-        if own:
-            self._handler = BlankedError(self._handler, Blanker(own))
-
     def heard(self, data: bytes) -> None:
         """Bytes of the answer."""
         size = self._size = self._size + len(data)
@@ -282,29 +374,34 @@ class BoundedAnswer:
 
     def ended(self) -> None:
         """The HTTP message is complete."""
-        if self._decompressor is None:
-            self._end()
+        if self._is_busy:
+            self._last_call = self._end
         else:
-            self._end_with(self._end_decompressed)
+            self._end()
 
     def broke(self, error: OSError) -> None:
         """It will not become complete."""
-        if self._decompressor is None:
-            self._handler.broke(error)
+        if self._is_busy:
+            self._last_call = partial(self._handler.broke, error)
         else:
-            self._end_with(partial(self._handler.broke, error))
+            self._handler.broke(error)
 
     # --- decompressing ---
 
-    def _end_with(self, last_call: Callable[[], None]) -> None:
-        if self._is_busy:
-            self._last_call = last_call
-        else:
-            last_call()
-
     def _decompress(self, most: int = SLICE_BYTES) -> bool:
         """Pass on one slice; whether all that has come is passed on."""
-        self._decompress_slice(most)
+        decompressor = self._decompressor
+        if decompressor is not None:
+            try:
+                plain = decompressor.next_slice(most)
+            except DecompressionError as error:
+                self._damaged(error)
+            else:
+                self._plain += len(plain)
+                if self._plain > self._most:
+                    self._beyond_limits(plain, self._plain)
+                elif plain:
+                    self._pass_on(plain)
         # The handler may have hung up.
         decompressor = self._decompressor
         if decompressor is not None and decompressor.may_have_more:
@@ -315,29 +412,6 @@ class BoundedAnswer:
             last_call()
         return True
 
-    def _decompress_slice(self, most: int) -> None:
-        if self._decompressor is None:
-            return
-        try:
-            plain = self._decompressor.next_slice(most)
-        except DecompressionError as error:
-            self._damaged(error)
-            return
-        self._plain += len(plain)
-        if self._plain > self._most:
-            self._beyond_limits(plain, self._plain)
-        elif plain:
-            self._pass_on(plain)
-
-    def _end_decompressed(self) -> None:
-        try:
-            if self._decompressor is not None:
-                self._decompressor.end()
-        except DecompressionError as error:
-            self._damaged(error)
-            return
-        self._end()
-
     def _pass_on(self, data: bytes) -> None:
         try:
             self._handler.heard(data)
@@ -345,6 +419,12 @@ class BoundedAnswer:
             self._handler_failed(error)
 
     def _end(self) -> None:
+        try:
+            if self._decompressor is not None:
+                self._decompressor.end()
+        except DecompressionError as error:
+            self._damaged(error)
+            return
         try:
             self._handler.ended()
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
@@ -432,14 +512,12 @@ class _Collector:
         self.over = asyncio.Event()
 
     def began(self, status: int, headers: Headers) -> None:
-        """Store the head."""
         self.fetched.status = status
         self.fetched.headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers
         }
 
     def heard(self, data: bytes) -> None:
-        """Store what there is room for."""
         room = self._most - len(self.body)
         self.body += data[:room]
         if len(data) > room:
@@ -447,10 +525,8 @@ class _Collector:
             self.over.set()
 
     def ended(self) -> None:
-        """The answer is complete."""
         self.over.set()
 
     def broke(self, error: OSError) -> None:
-        """There is no answer, or no more of it."""
         self.fetched.error = error
         self.over.set()

@@ -15,13 +15,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping
-from typing import Protocol, cast
+from typing import cast
 
 from jackline.errors import InternalError
 from jackline.http1.headers import request_lines
 from jackline.http1.responses import ResponseParser
 from jackline.lane_id import LaneId
-from jackline.upstream.dialler import Dialler
 from jackline.upstream.interface import (
     SILENT_HANDLER,
     ClosedHereError,
@@ -29,7 +28,7 @@ from jackline.upstream.interface import (
     ResponseHandler,
     UpstreamRequest,
 )
-from jackline.upstream.origin import Origin
+from jackline.upstream.origin import Dialler, Origin
 
 # Below this, copying the body behind the head is cheaper than a second write.
 JOINED_BYTES = 64 * 1024
@@ -102,18 +101,6 @@ class HttpAttempt:
             self.end().broke(error)
 
 
-class _Owner(Protocol):
-    """Who owns a connection: is called when it is free, has something to write, or is lost."""
-
-    def free(self, connection: Connection) -> None: ...
-
-    def flush_soon(self, connection: Connection) -> None: ...
-
-    def lost(self, connection: Connection) -> None: ...
-
-    def resend(self, attempt: HttpAttempt) -> None: ...
-
-
 class Connection(asyncio.Protocol):
     """One connection to an origin."""
 
@@ -121,8 +108,8 @@ class Connection(asyncio.Protocol):
         "_attempt",
         "_is_held",
         "_is_left",
-        "_owner",
         "_parser",
+        "_pool",
         "_rest",
         "_transport",
         "_unsent",
@@ -130,8 +117,8 @@ class Connection(asyncio.Protocol):
         "idle_since",
     )
 
-    def __init__(self, owner: _Owner) -> None:
-        self._owner = owner
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
         self._parser = ResponseParser()
         self._transport: asyncio.Transport | None = None
         self._attempt: HttpAttempt | None = None
@@ -163,12 +150,12 @@ class Connection(asyncio.Protocol):
             # At the end of the turn, with those of the other connections: the first write wakes
             # the peer up, and that is most of its cost.
             self._unsent = (attempt.head + body if body else attempt.head,)
-            self._owner.flush_soon(self)
+            self._pool.flush_soon(self)
             return
         # Together: a head that goes alone wakes the peer up for nothing.
         if len(body) <= PIECE_BYTES:
             self._unsent = (attempt.head, body)
-            self._owner.flush_soon(self)
+            self._pool.flush_soon(self)
             return
         whole = memoryview(body)
         self._rest = whole[PIECE_BYTES:]
@@ -250,8 +237,19 @@ class Connection(asyncio.Protocol):
             self._leave()
             return
         self._parser.feed(data)
+        parser = self._parser
         try:
-            self._report(attempt)
+            if parser.new_head is not None:
+                headers, parser.new_head = parser.new_head, None
+                attempt.handler.began(parser.status, headers)
+            if parser.parts:
+                attempt.handler.heard(parser.take_content())
+            if self._attempt is not attempt:  # hung up on meanwhile
+                return
+            if parser.is_complete:
+                self._finish(attempt)
+            elif parser.fault is not None:
+                self.break_off(parser.fault)
         except OSError as error:
             # Stock asyncio takes an OSError here for the network's fault, and logs nothing.
             self._handler_failed(attempt)
@@ -259,20 +257,6 @@ class Connection(asyncio.Protocol):
         except BaseException:
             self._handler_failed(attempt)
             raise
-
-    def _report(self, attempt: HttpAttempt) -> None:
-        parser = self._parser
-        if parser.new_head is not None:
-            headers, parser.new_head = parser.new_head, None
-            attempt.handler.began(parser.status, headers)
-        if parser.parts:
-            attempt.handler.heard(parser.take_content())
-        if self._attempt is not attempt:  # hung up on meanwhile
-            return
-        if parser.is_complete:
-            self._finish(attempt)
-        elif parser.fault is not None:
-            self.break_off(parser.fault)
 
     def _finish(self, attempt: HttpAttempt) -> None:
         self._attempt = None
@@ -284,7 +268,7 @@ class Connection(asyncio.Protocol):
             if is_paused:
                 transport.resume_reading()
             self._was_used = True
-            self._owner.free(self)
+            self._pool.free(self)
         else:
             self._leave()
         handler.ended()
@@ -301,7 +285,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is no more."""
         self._transport = None
-        self._owner.lost(self)
+        self._pool.lost(self)
         self._gone(exc)
         self._parser.close()
 
@@ -321,7 +305,7 @@ class Connection(asyncio.Protocol):
             attempt.break_off(error)
         elif self._was_used:
             attempt.connection = None
-            self._owner.resend(attempt)
+            self._pool.dial(attempt)
         else:
             attempt.break_off(cause if isinstance(cause, OSError) else NoAnswerError())
 
@@ -355,7 +339,7 @@ class ConnectionPool:
             if connection.is_usable:
                 connection.send(attempt)
                 return attempt
-        self._dial(attempt)
+        self.dial(attempt)
         return attempt
 
     async def close(self) -> None:
@@ -377,7 +361,8 @@ class ConnectionPool:
 
     # --- opening ---
 
-    def _dial(self, attempt: HttpAttempt) -> None:
+    def dial(self, attempt: HttpAttempt) -> None:
+        """Send the attempt on a new connection."""
         loop = self._loop = asyncio.get_running_loop()
         if self._emptied is not None:
             loop.call_soon(attempt.break_off, ClosedHereError(_CLOSING))
@@ -399,16 +384,12 @@ class ConnectionPool:
 
     def _dialled(self, task: asyncio.Task[None]) -> None:
         attempt = self._dialling.pop(task)
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is None:
-            return
+        error = None if task.cancelled() else task.exception()
         if isinstance(error, OSError):
             attempt.break_off(error)
-            return
-        attempt.break_off(ClosedHereError("connecting failed in an unforeseen way"))
-        raise error
+        elif error is not None:
+            attempt.break_off(ClosedHereError("connecting failed in an unforeseen way"))
+            raise error
 
     # --- called by connections ---
 
@@ -440,10 +421,6 @@ class ConnectionPool:
         self.idle.pop(connection, None)
         if not self.all and self._emptied is not None:
             self._emptied.set()
-
-    def resend(self, attempt: HttpAttempt) -> None:
-        """Send the attempt on a new connection."""
-        self._dial(attempt)
 
     def _drop_idle(self) -> None:
         self._timer = None
@@ -484,16 +461,6 @@ class HttpUpstream:
         if pool is None:
             raise InternalError(f"Lane {lane} belongs to no configured upstream.")
         return pool.start(message, handler)
-
-    @property
-    def open_connections(self) -> int:
-        """How many connections there are, busy or idle."""
-        return sum(len(pool.all) for pool in self._all())
-
-    @property
-    def idle_connections(self) -> int:
-        """How many of them wait for a request."""
-        return sum(len(pool.idle) for pool in self._all())
 
     async def close(self) -> None:
         """Break off whatever goes on; returns when no connection and no task is left."""

@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.agents.claude_code.folder_settings import (
-    denying_rules,
-    notes_of,
-    unfollowed_notice,
-)
-from jackline.agents.claude_code.runner import ClaudeCodeRunner
+from jackline.agents.claude_code.runner import ClaudeCodeRunner, denying_rules, notes_of
 from jackline.agents.process.program import StartRequest
 from jackline.agents.process.start_files import start_files_root
 from jackline.agents.runner import AgentTask
@@ -46,13 +41,14 @@ def test_the_user_is_told_what_is_not_followed(tmp_path: Path) -> None:
     (project / "a").mkdir(parents=True)
     (home / ".claude").mkdir()
     environment = {HOME: str(home)}
-    assert unfollowed_notice(project, environment) == ""
+    runner = ClaudeCodeRunner("http://127.0.0.1:1", environment=environment)
+    assert runner.unfollowed_notice(project) == ""
     (project / ".claude").mkdir()
     (project / "a" / ".mcp.json").write_text("{}")
-    said = unfollowed_notice(project / "a", environment)
+    said = runner.unfollowed_notice(project / "a")
     assert f"not {project / 'a' / '.mcp.json'} and 1 more" in said
     assert "agents that work there may write them" in said
-    assert not unfollowed_notice(home, environment), "the home is the user's own"
+    assert not runner.unfollowed_notice(home), "the home is the user's own"
 
 
 def test_files_of_a_start_lie_where_no_agent_writes(tmp_path: Path) -> None:

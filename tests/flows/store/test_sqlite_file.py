@@ -18,7 +18,7 @@ from jackline.errors import JournalError, LeaseLostError
 from jackline.flows.records import AgentOrder, CallState, RunState
 from jackline.flows.store.run_store import Claim, RunStore
 from jackline.flows.store.sqlite import SqliteRunStore, store_file
-from jackline.flows.store.sqlite.agent_log_rows import INLINE_BYTES
+from jackline.flows.store.sqlite.call_rows import INLINE_BYTES
 from jackline.journal import Journal
 from tests.flows.store import made
 from tests.flows.store.made import LEASE, LONG, NOON, World

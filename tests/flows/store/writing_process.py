@@ -16,7 +16,7 @@ from jackline import event_loop
 from jackline.flows.records import CallState
 from jackline.flows.store import open_run_store
 from jackline.flows.store.run_store import Claim, RunStore
-from jackline.flows.store.sqlite.agent_log_rows import INLINE_BYTES
+from jackline.flows.store.sqlite.call_rows import INLINE_BYTES
 from tests.flows.store import made
 
 AGENTS = 12

@@ -85,26 +85,19 @@ def client_environment(
     wanted = {HOLD_HEADER: "until-reset"} if afk else {}
     if token is not None:
         wanted[TOKEN_HEADER] = token
-    return chosen | _with_headers(environ, wanted) | _around_proxies(base_url, environ)
-
-
-def _with_headers(environ: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """The user's own headers, and those of ours that are not among them."""
+    # The user's own headers, and those of ours that are not among them.
     lines = [line for line in environ.get(CUSTOM_HEADERS, "").splitlines() if line.strip()]
     theirs = {line.partition(":")[0].strip().lower() for line in lines}
     ours = [f"{name}: {value}" for name, value in wanted.items() if name not in theirs]
-    return {CUSTOM_HEADERS: "\n".join([*lines, *ours])} if ours else {}
-
-
-def _around_proxies(base_url: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Keep the way to the gateway out of a proxy, which could not reach this machine's loopback."""
+    if ours:
+        chosen[CUSTOM_HEADERS] = "\n".join([*lines, *ours])
     if not any(environ.get(name) or environ.get(name.lower()) for name in _PROXIES):
-        return {}
-    wanted = dict.fromkeys(["127.0.0.1", "localhost", urlsplit(base_url).hostname or "127.0.0.1"])
-    chosen = {}
+        return chosen
+    # A proxy could not reach this machine's loopback.
+    direct = dict.fromkeys(["127.0.0.1", "localhost", urlsplit(base_url).hostname or "127.0.0.1"])
     for name in [name for name in ("NO_PROXY", "no_proxy") if environ.get(name)] or ["NO_PROXY"]:
         hosts = [host.strip() for host in environ.get(name, "").split(",") if host.strip()]
-        missing = [host for host in wanted if host not in hosts]
+        missing = [host for host in direct if host not in hosts]
         if missing and "*" not in hosts:
             chosen[name] = ",".join([*hosts, *missing])
     return chosen

@@ -5,31 +5,33 @@ through files that are deleted afterwards; (2) all calls go to the gateway; (3) 
 name, and where names are set no other tool is offered; (4) the model is always named, or a resumed
 session would lose its context options; (5) only the user's own settings are followed, never those
 of a folder, and git starts nothing that a look at the folder could start; (6) a prompt is text: its
-words come from models, answers and file names, and neither attach a file nor run a command.
+words come from models, answers and file names, and neither attach a file nor run a command; (7)
+notes (`CLAUDE.md`) are handed on as text, like `AGENTS.md` by Codex: those from the folder up to
+the top of its repository, within bounds, and none through a link out of it; (8) of the folder's
+settings only rules that deny or ask are handed on, which nobody can misuse.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from uuid import UUID, uuid5
 
 from jackline.agents.claude_code.environment import CUSTOM_HEADERS, client_environment
-from jackline.agents.claude_code.folder_settings import (
-    denying_rules,
-    notes_of,
-    unfollowed_notice,
-)
 from jackline.agents.claude_code.printed_output import ClaudeOutput, reask_prompt
 from jackline.agents.claude_code.tool_rules import allowed_rules, offered_names
 from jackline.agents.process.program import SavedSession, StartCommand, StartRequest
 from jackline.agents.process.runner import ProgramRunner
-from jackline.agents.process.start_files import start_files
+from jackline.agents.process.start_files import folders_of_project, start_files
 from jackline.agents.runner import AgentTask
 from jackline.agents.structured_answer import StructuredAnswer
+from jackline.foreign_files import PROJECT_BYTES, object_in, read_foreign
 from jackline.foreign_repositories.guard import git_settings_for_clients
+from jackline.outside_names import printable
 from jackline.transcripts.saved_conversation import read_claude_session
 from jackline.transcripts.sources import ClientFolders
 
@@ -54,9 +56,17 @@ _OF_A_PARENT = (
     "CLAUDE_CODE_SSE_PORT",
 )
 # With these neither settings, hooks, servers, agents, skills nor CLAUDE.md of a folder are read.
+# `claude -p` runs the hooks of `.claude/settings.json`, starts the servers of every `.mcp.json` up
+# to the root of the file system, lets the project's `env` replace the gateway's address, and reads
+# all of it again whenever it changes. Agents write files: what one wrote, another must not obey.
 _OWN_SETTINGS = ("--setting-sources", "user")
-_CLASS_HEADER = "x-jackline-class"
 _TASK_HEADER = "x-jackline-task"
+_SETTINGS = (".claude", ".mcp.json")
+_NOTES = ("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
+_MOST_NOTES = 100_000
+_RULES = ("settings.json", "settings.local.json")
+_MOST_RULES = 200
+_LONGEST_RULE = 200
 
 
 class ClaudeCodeRunner(ProgramRunner):
@@ -84,7 +94,31 @@ class ClaudeCodeRunner(ProgramRunner):
 
     def unfollowed_notice(self, cwd: Path) -> str:
         """See `ProgramRunner`."""
-        return unfollowed_notice(cwd, self._setup.environment)
+        environment = self._setup.environment
+        named = environment.get("USERPROFILE" if os.name == "nt" else "HOME")
+        try:
+            folder = cwd.resolve()
+            home = Path(named or Path.home()).resolve()
+            own = {ClientFolders.of_process(environment).claude.resolve(), home / ".claude"}
+            found = [
+                each / name
+                for each in (folder, *folder.parents)
+                for name in _SETTINGS
+                if each != home
+                and os.path.lexists(each / name)
+                and (each / name).resolve() not in own
+            ]
+        except (OSError, RuntimeError, ValueError):
+            return ""
+        if not found:
+            return ""
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        return (
+            f"Claude Code follows only your own settings in {printable(str(folder))}, not"
+            f" {printable(str(found[0]))}{more}: agents that work there may write them. What agents"
+            " need of it belongs into your own settings of Claude Code, or into `tools` and"
+            " `mcp_servers` of the agent."
+        )
 
     @contextmanager
     def start(self, task: AgentTask, request: StartRequest) -> Iterator[StartCommand]:
@@ -94,8 +128,8 @@ class ClaudeCodeRunner(ProgramRunner):
                 *(self._setup.program, "-p", "--output-format", "stream-json", "--verbose"),
                 *self._session_options(task, request),
                 *_OWN_SETTINGS,
-                *_tool_options(task),
-                *_file_options(task, folder),
+                *self._tool_options(task),
+                *self._file_options(task, folder),
             ]
             if task.schema is not None:
                 command += ["--json-schema", json.dumps(StructuredAnswer(task.schema).input_schema)]
@@ -119,6 +153,36 @@ class ClaudeCodeRunner(ProgramRunner):
             options += ["--max-budget-usd", f"{request.dollars_left:.6f}"]
         return options
 
+    def _tool_options(self, task: AgentTask) -> list[str]:
+        """Which tools it may use without asking: there is nobody to ask."""
+        # Whoever configured these servers wants them to be used.
+        named = [*(task.tool_names or ()), *(f"mcp__{server}" for server in task.mcp_servers)]
+        rules = allowed_rules(named)
+        allowed = ["--allowedTools", ",".join(rules)] if rules else []
+        if task.tool_names is None:
+            # Edits in its folder; for everything else the user's own settings decide.
+            mode = "acceptEdits" if task.accepts_edits else "default"
+            return ["--permission-mode", mode, *allowed]
+        offered = ",".join(offered_names(named))
+        return ["--permission-mode", "dontAsk", "--tools", offered, *allowed]
+
+    def _file_options(self, task: AgentTask, folder: Path) -> list[str]:
+        options = []
+        text = "\n\n".join(part for part in (task.system, notes_of(task.cwd)) if part)
+        if text:
+            system = folder / "system.txt"
+            system.write_text(text, encoding="utf-8")
+            options += ["--append-system-prompt-file", str(system)]
+        if rules := denying_rules(task.cwd):
+            denied = folder / "settings.json"
+            denied.write_text(json.dumps({"permissions": rules}), encoding="utf-8")
+            options += ["--settings", str(denied)]
+        if task.mcp_servers:
+            servers = folder / "mcp.json"
+            servers.write_text(json.dumps({"mcpServers": dict(task.mcp_servers)}), encoding="utf-8")
+            options += ["--mcp-config", str(servers), "--strict-mcp-config"]
+        return options
+
     def _client_environment(self, task: AgentTask) -> dict[str, str]:
         own = {
             name: text for name, text in self._setup.environment.items() if name not in _OF_A_PARENT
@@ -132,7 +196,7 @@ class ClaudeCodeRunner(ProgramRunner):
         lines = [line for line in known.splitlines() if not line.startswith(f"{_TASK_HEADER}:")]
         lines.append(f"{_TASK_HEADER}: {task.task_id}")
         if task.class_ is not None:
-            lines.append(f"{_CLASS_HEADER}: {task.class_}")
+            lines.append(f"x-jackline-class: {task.class_}")
         environ[CUSTOM_HEADERS] = "\n".join(lines)
         return environ
 
@@ -158,33 +222,36 @@ class ClaudeCodeRunner(ProgramRunner):
         return ClientFolders.of_process(self._setup.environment).claude_transcript(session_id)
 
 
-def _tool_options(task: AgentTask) -> list[str]:
-    """Which tools it may use without asking: there is nobody to ask."""
-    # Whoever configured these servers wants them to be used.
-    named = [*(task.tool_names or ()), *(f"mcp__{server}" for server in task.mcp_servers)]
-    rules = allowed_rules(named)
-    allowed = ["--allowedTools", ",".join(rules)] if rules else []
-    if task.tool_names is None:
-        # Edits in its folder; for everything else the user's own settings decide.
-        mode = "acceptEdits" if task.accepts_edits else "default"
-        return ["--permission-mode", mode, *allowed]
-    offered = ",".join(offered_names(named))
-    return ["--permission-mode", "dontAsk", "--tools", offered, *allowed]
+def notes_of(cwd: Path) -> str:
+    """The notes of the project for whoever works there; empty without any."""
+    folders = folders_of_project(cwd)
+    parts = []
+    left = _MOST_NOTES
+    for each in reversed(folders):
+        for name in _NOTES:
+            try:
+                file = (each / name).resolve()
+                text = read_foreign(file, left) if file.is_relative_to(folders[-1]) else b""
+            except (OSError, RuntimeError, ValueError):
+                continue
+            left -= len(text)
+            if text.strip():
+                where = printable(str(each / name))
+                parts.append(f"Notes of the project, {where}:\n\n{text.decode('utf-8', 'replace')}")
+    return "\n\n".join(parts)
 
 
-def _file_options(task: AgentTask, folder: Path) -> list[str]:
-    options = []
-    text = "\n\n".join(part for part in (task.system, notes_of(task.cwd)) if part)
-    if text:
-        system = folder / "system.txt"
-        system.write_text(text, encoding="utf-8")
-        options += ["--append-system-prompt-file", str(system)]
-    if rules := denying_rules(task.cwd):
-        denied = folder / "settings.json"
-        denied.write_text(json.dumps({"permissions": rules}), encoding="utf-8")
-        options += ["--settings", str(denied)]
-    if task.mcp_servers:
-        servers = folder / "mcp.json"
-        servers.write_text(json.dumps({"mcpServers": dict(task.mcp_servers)}), encoding="utf-8")
-        options += ["--mcp-config", str(servers), "--strict-mcp-config"]
-    return options
+def denying_rules(cwd: Path) -> dict[str, list[str]]:
+    """By kind, the rules of the folder's own settings that only take permissions away."""
+    kinds: dict[str, list[str]] = {}
+    for name in _RULES:
+        permissions = object_in(cwd / ".claude" / name, PROJECT_BYTES).get("permissions")
+        for kind in ("deny", "ask"):
+            rules = permissions.get(kind) if isinstance(permissions, dict) else None
+            usable = (
+                rule
+                for rule in (rules if isinstance(rules, list) else ())
+                if isinstance(rule, str) and len(rule) <= _LONGEST_RULE and rule.isprintable()
+            )
+            kinds.setdefault(kind, []).extend(islice(usable, _MOST_RULES))
+    return {kind: rules[:_MOST_RULES] for kind, rules in kinds.items() if rules}

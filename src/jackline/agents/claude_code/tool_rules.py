@@ -14,7 +14,6 @@ from collections.abc import Sequence
 _EDITING = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
 FILE_TOOLS = _EDITING | {"Read", "Grep", "Glob", "LS", "NotebookRead"}
 """The tools that keep to the folder, as far as nothing in brackets says otherwise."""
-_EDITS_IN_FOLDER = "Edit(./**)"
 _OFFERED_ONLY = "(nothing-by-jackline)"
 
 
@@ -38,7 +37,7 @@ def allowed_rules(names: Sequence[str]) -> list[str]:
     rules = []
     for name in names:
         if name in _EDITING:
-            rules.append(_EDITS_IN_FOLDER)
+            rules.append("Edit(./**)")
         elif name not in FILE_TOOLS and not is_offered_only(name):
             rules.append(name)
     return list(dict.fromkeys(rules))

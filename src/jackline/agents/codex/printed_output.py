@@ -39,31 +39,25 @@ _CALLS = frozenset(
 )
 
 
-class CodexItem(msgspec.Struct):
-    """A message or an action."""
-
+class _Item(msgspec.Struct):
     id: str = ""
     type: str = ""
     text: str | None = None
 
 
-class CodexTurnError(msgspec.Struct):
-    """Why a turn failed."""
-
+class _TurnError(msgspec.Struct):
     message: str | None = None
 
 
-class CodexEvent(msgspec.Struct):
-    """One printed line."""
-
+class _Event(msgspec.Struct):
     type: str = ""
     thread_id: str | None = None
-    item: CodexItem | None = None
-    error: CodexTurnError | None = None
+    item: _Item | None = None
+    error: _TurnError | None = None
     message: str | None = None
 
 
-_EVENTS = msgspec.json.Decoder(CodexEvent)
+_EVENTS = msgspec.json.Decoder(_Event)
 
 
 class CodexOutput(ProgramOutput):
@@ -134,7 +128,7 @@ class CodexOutput(ProgramOutput):
         elif ended.exit_code != 0:
             return Broken(ended.sentence("Codex", "after its turn had ended"))
         elif self._message:
-            return Done(self._message, _document(self._message) if self._schema else None)
+            return Done(self._message, self._document(self._message) if self._schema else None)
         else:
             seen = Observation.of_stream(b"", provider=_PROVIDER)
         verdict = Failed.of(seen, now, attempts=max(1, self._errors))
@@ -151,14 +145,13 @@ class CodexOutput(ProgramOutput):
         usage = total - (self.counted or TokenUsage())
         return ProcessCost(((now.model or self._model, usage),), turns=now.answers)
 
-
-def _document(text: str) -> object:
-    """The JSON document that a message is; None when it is none."""
-    bare = text.strip()
-    if bare.startswith("```"):
-        bare = bare.partition("\n")[2].rpartition("```")[0]
-    try:
-        document: object = json.loads(bare)
-    except ValueError:
-        return None
-    return document
+    def _document(self, text: str) -> object:
+        """The JSON document that a message is; None when it is none."""
+        bare = text.strip()
+        if bare.startswith("```"):
+            bare = bare.partition("\n")[2].rpartition("```")[0]
+        try:
+            document: object = json.loads(bare)
+        except ValueError:
+            return None
+        return document

@@ -18,14 +18,14 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from jackline.agents.codex.printed_output import CodexOutput
 from jackline.agents.process.program import SavedSession, StartCommand, StartRequest
 from jackline.agents.process.runner import ProgramRunner
-from jackline.agents.process.start_files import holds_own_files, start_files
+from jackline.agents.process.start_files import folders_of_project, holds_own_files, start_files
 from jackline.agents.runner import TASK_VARIABLE, AgentTask, JsonObject
 from jackline.agents.structured_answer import StructuredAnswer
 from jackline.clock import Clock
@@ -127,7 +127,7 @@ class CodexRunner(ProgramRunner):
 
     def unfollowed_notice(self, cwd: Path) -> str:
         """See `ProgramRunner`."""
-        folders = (folder / ".codex" for folder in _untrusted_folders(cwd))
+        folders = (folder / ".codex" for folder in folders_of_project(cwd))
         found = next((folder for folder in folders if os.path.lexists(folder)), None)
         if found is None:
             return ""
@@ -142,7 +142,13 @@ class CodexRunner(ProgramRunner):
         """See `ProgramRunner`."""
         with start_files() as folder:
             environ = dict(self._setup.environment)
-            environ |= git_settings_for_clients(environ) | _temporary_folder(folder)
+            environ |= git_settings_for_clients(environ)
+            # A temporary folder of its own: what lies in the system's, others obey. Without the
+            # last variable, here-documents of zsh are written to /tmp.
+            own = folder / "tmp"
+            own.mkdir()
+            names = ("TEMP", "TMP") if os.name == "nt" else ("TMPDIR",)
+            environ |= {**dict.fromkeys(names, str(own)), "TMPPREFIX": str(own / "zsh")}
             # Its own git, outside of the sandbox, sees no repository; that of its shell does.
             environ[_GIT_FOLDER] = str(folder / "no-repository")
             command = [self._setup.program, "exec"]
@@ -166,7 +172,10 @@ class CodexRunner(ProgramRunner):
 
     def _settings(self, task: AgentTask, environ: dict[str, str]) -> dict[str, object]:
         """Its settings for this task; what may be secret is added to the environment."""
-        own = list(_documents(_OF_THE_MACHINE, self._folders.codex / _NAME))
+        own = []
+        for file in (_OF_THE_MACHINE, self._folders.codex / _NAME):
+            with suppress(OSError, ValueError):  # what cannot be read, Codex cannot read either
+                own.append(toml_in(file, SETTINGS_BYTES))
         # The variables that the user's own settings hide from commands.
         hidden = [
             name
@@ -181,7 +190,7 @@ class CodexRunner(ProgramRunner):
             "sandbox_workspace_write.exclude_slash_tmp": True,
             "shell_environment_policy.exclude": [*hidden, _GIT_FOLDER],
         }
-        folders = [str(folder) for folder in _untrusted_folders(task.cwd)]
+        folders = [str(folder) for folder in folders_of_project(task.cwd)]
         try:
             "".join(folders).encode()
         except UnicodeEncodeError:
@@ -200,7 +209,7 @@ class CodexRunner(ProgramRunner):
                     variables = [*_list(_table(server).get("env_vars")), TASK_VARIABLE]
                     servers[name] = {"env_vars": variables}
         for name, wanted in task.mcp_servers.items():
-            servers[name] = _server(name, wanted, environ)
+            servers[name] = self._server(name, wanted, environ)
         if servers:
             # As one value: in a dotted key a name with dots would be taken apart.
             settings["mcp_servers"] = servers
@@ -226,6 +235,20 @@ class CodexRunner(ProgramRunner):
             provider["env_http_headers"] = {"x-jackline-token": _TOKEN}
         return provider
 
+    def _server(self, name: str, server: JsonObject, environ: dict[str, str]) -> JsonObject:
+        """An MCP server as Codex wants it; what may be secret goes through the environment."""
+        if "url" in server:
+            headers = {}
+            for number, (header, value) in enumerate(_table(server.get("headers")).items()):
+                variable = f"JACKLINE_MCP_{re.sub('[^A-Z0-9]', '_', name.upper())}_{number}"
+                environ[variable] = str(value)
+                headers[str(header)] = variable
+            return {"url": server["url"], "env_http_headers": headers}
+        written: JsonObject = {key: server[key] for key in ("command", "args") if key in server}
+        variables = {str(key): str(value) for key, value in _table(server.get("env")).items()}
+        environ |= variables
+        return {**written, "env_vars": [*variables, TASK_VARIABLE]}
+
     def _sandbox_mode(self, task: AgentTask) -> Sandbox:
         names = task.tool_names
         if names is not None and all(name.partition("(")[0] not in _CHANGING for name in names):
@@ -238,10 +261,32 @@ class CodexRunner(ProgramRunner):
         folder = task.cwd.absolute()
         homes = [each / ".codex" for each in (folder, *folder.parents)]
         own = [_OF_THE_MACHINE, self._folders.codex / _NAME]
-        may_change = all(_may_change(each, folder, SETTINGS_BYTES) for each in own) and all(
-            _may_change(each / _NAME, folder, PROJECT_BYTES) for each in homes
+        may_change = all(self._may_change(each, folder, SETTINGS_BYTES) for each in own) and all(
+            self._may_change(each / _NAME, folder, PROJECT_BYTES) for each in homes
         )
         return "workspace-write" if may_change else _STRICTEST
+
+    def _may_change(self, file: Path, folder: Path, most: int) -> bool:
+        """Whether the settings in this file let Codex change the folder without a question."""
+        try:
+            document = toml_in(file, most)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except (OSError, ValueError):
+            return False
+        projects = _table(document.get("projects"))
+        above = [_table(projects.get(str(each))) for each in (folder, *folder.parents)]
+        if any(each.get("trust_level") == "untrusted" for each in above):
+            return False
+        tables: list[Mapping[str, object]] = [document]
+        if "profile" in document:
+            tables.append(_table(_table(document.get("profiles")).get(str(document["profile"]))))
+        return all(
+            table[name] in values
+            for table in tables
+            for name, values in _CHANGING_SETTINGS.items()
+            if name in table
+        )
 
     def output(self, task: AgentTask, session_id: str | None) -> CodexOutput:
         """See `ProgramRunner`."""
@@ -292,74 +337,6 @@ def strict_schema(schema: object) -> JsonObject | None:
         if written.setdefault("additionalProperties", False) is not False:
             return None
     return written
-
-
-def _may_change(file: Path, folder: Path, most: int) -> bool:
-    """Whether the settings in this file let Codex change the folder without a question."""
-    try:
-        document = toml_in(file, most)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except (OSError, ValueError):
-        return False
-    projects = _table(document.get("projects"))
-    above = [_table(projects.get(str(each))) for each in (folder, *folder.parents)]
-    if any(each.get("trust_level") == "untrusted" for each in above):
-        return False
-    tables: list[Mapping[str, object]] = [document]
-    if "profile" in document:
-        tables.append(_table(_table(document.get("profiles")).get(str(document["profile"]))))
-    return all(
-        table[name] in values
-        for table in tables
-        for name, values in _CHANGING_SETTINGS.items()
-        if name in table
-    )
-
-
-def _documents(*files: Path) -> Iterator[Mapping[str, object]]:
-    """The settings in these files; what cannot be read, Codex cannot read either."""
-    for file in files:
-        try:
-            yield toml_in(file, SETTINGS_BYTES)
-        except (OSError, ValueError):
-            continue
-
-
-def _untrusted_folders(cwd: Path) -> tuple[Path, ...]:
-    """From the folder up to the top of its repository; none where that cannot be found out."""
-    try:
-        folder = cwd.resolve()
-        above = (folder, *folder.parents)
-        # Codex looks up the folder first, and only then its repository and that of a worktree.
-        top = next((each for each in above if os.path.lexists(each / ".git")), folder)
-    except (OSError, RuntimeError, ValueError):
-        return ()
-    return above[: above.index(top) + 1]
-
-
-def _temporary_folder(folder: Path) -> dict[str, str]:
-    """Variables for a temporary folder of its own: what lies in the system's, others obey."""
-    own = folder / "tmp"
-    own.mkdir()
-    names = ("TEMP", "TMP") if os.name == "nt" else ("TMPDIR",)
-    # Without the last one, here-documents of zsh are written to /tmp.
-    return {**dict.fromkeys(names, str(own)), "TMPPREFIX": str(own / "zsh")}
-
-
-def _server(name: str, server: JsonObject, environ: dict[str, str]) -> JsonObject:
-    """An MCP server as Codex wants it; what may be secret goes through the environment."""
-    if "url" in server:
-        headers = {}
-        for number, (header, value) in enumerate(_table(server.get("headers")).items()):
-            variable = f"JACKLINE_MCP_{re.sub('[^A-Z0-9]', '_', name.upper())}_{number}"
-            environ[variable] = str(value)
-            headers[str(header)] = variable
-        return {"url": server["url"], "env_http_headers": headers}
-    written: JsonObject = {key: server[key] for key in ("command", "args") if key in server}
-    variables = {str(key): str(value) for key, value in _table(server.get("env")).items()}
-    environ |= variables
-    return {**written, "env_vars": [*variables, TASK_VARIABLE]}
 
 
 def _table(value: object) -> Mapping[str, object]:

@@ -259,6 +259,56 @@ class AgentConversation:
             return self.messages
         return [*self.messages, {"role": "user", "content": self.unanswered}]
 
+    def request_body(
+        self,
+        task: AgentTask,
+        settings: MessagesSettings,
+        offered: Sequence[JsonObject],
+        *,
+        may_force: bool = True,
+    ) -> JsonObject:
+        """The body of the next call; `offered` are the tools."""
+        body: JsonObject = {
+            "model": task.model or settings.model,
+            "max_tokens": task.max_tokens or settings.max_tokens,
+        }
+        has_tools = any(tool["name"] != STRUCTURED_OUTPUT for tool in offered)
+        system = _UNATTENDED if task.system is None and has_tools else task.system or ""
+        if task.schema is not None:
+            system = f"{system}\n\n{_WANTS_STRUCTURE}" if system else _WANTS_STRUCTURE
+        tools = [dict(tool) for tool in offered]
+        if system:
+            body["system"] = [{"type": "text", "text": system, "cache_control": _MARK}]
+        elif tools:
+            tools[-1]["cache_control"] = _MARK
+        if tools:
+            body["tools"] = tools
+        if self.wants_structure and may_force:
+            body["tool_choice"] = {"type": "tool", "name": STRUCTURED_OUTPUT}
+        messages = self.shortened.render(self.all_messages, self.prompt, self.prompt_at)
+        # One turn and out: marking what is never sent again would only cost.
+        marks = _MARKED_MESSAGES if has_tools else 0
+        for index in range(len(messages) - 1, -1, -1):
+            message = messages[index]
+            content = message.get("content")
+            if marks and message["role"] == "user" and isinstance(content, list) and content:
+                last = {**content[-1], "cache_control": _MARK}
+                messages[index] = {**message, "content": [*content[:-1], last]}
+                marks -= 1
+        body["messages"] = messages
+        return body
+
+    def next_call(self, body: JsonObject, max_tokens: int) -> NextCall:
+        """What is known of the call with this body before it is made."""
+        counted = self.counted
+        since = self.unanswered if counted else body
+        return NextCall(
+            str(body["model"]),
+            max_tokens,
+            lambda: counted + weight(since) // CHARACTERS_PER_TOKEN,
+            lambda: _HIDDEN + min(_most_tokens(body), counted + _most_tokens(since)),
+        )
+
     def add(self, kind: str, data: JsonObject) -> None:
         """Add one entry of the log."""
         match kind:
@@ -415,59 +465,6 @@ def answer_entry(answer: WholeAnswer, cost: float | None) -> JsonObject:
         "lane": answer.lane,
         "cost": cost,
     }
-
-
-def request_body(
-    task: AgentTask,
-    conversation: AgentConversation,
-    settings: MessagesSettings,
-    offered: Sequence[JsonObject],
-    *,
-    may_force: bool = True,
-) -> JsonObject:
-    """The body of the next call; `offered` are the tools."""
-    body: JsonObject = {
-        "model": task.model or settings.model,
-        "max_tokens": task.max_tokens or settings.max_tokens,
-    }
-    has_tools = any(tool["name"] != STRUCTURED_OUTPUT for tool in offered)
-    system = _UNATTENDED if task.system is None and has_tools else task.system or ""
-    if task.schema is not None:
-        system = f"{system}\n\n{_WANTS_STRUCTURE}" if system else _WANTS_STRUCTURE
-    tools = [dict(tool) for tool in offered]
-    if system:
-        body["system"] = [{"type": "text", "text": system, "cache_control": _MARK}]
-    elif tools:
-        tools[-1]["cache_control"] = _MARK
-    if tools:
-        body["tools"] = tools
-    if conversation.wants_structure and may_force:
-        body["tool_choice"] = {"type": "tool", "name": STRUCTURED_OUTPUT}
-    messages = conversation.shortened.render(
-        conversation.all_messages, conversation.prompt, conversation.prompt_at
-    )
-    # One turn and out: marking what is never sent again would only cost.
-    marks = _MARKED_MESSAGES if has_tools else 0
-    for index in range(len(messages) - 1, -1, -1):
-        content = messages[index].get("content")
-        if marks and messages[index]["role"] == "user" and isinstance(content, list) and content:
-            last = {**content[-1], "cache_control": _MARK}
-            messages[index] = {**messages[index], "content": [*content[:-1], last]}
-            marks -= 1
-    body["messages"] = messages
-    return body
-
-
-def next_call(body: JsonObject, max_tokens: int, conversation: AgentConversation) -> NextCall:
-    """What is known of the call before it is made."""
-    counted = conversation.counted
-    since = conversation.unanswered if counted else body
-    return NextCall(
-        str(body["model"]),
-        max_tokens,
-        lambda: counted + weight(since) // CHARACTERS_PER_TOKEN,
-        lambda: _HIDDEN + min(_most_tokens(body), counted + _most_tokens(since)),
-    )
 
 
 def _most_tokens(value: object) -> int:

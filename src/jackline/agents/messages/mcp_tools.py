@@ -168,8 +168,6 @@ class _Server:
 
 
 class _McpTool:
-    """One tool of a server."""
-
     def __init__(self, server: str, tool: mcp_types.Tool, client: mcp.Client) -> None:
         self._tool = tool
         self._client = client
@@ -178,35 +176,29 @@ class _McpTool:
         self.input_schema: JsonObject = dict(tool.input_schema)
 
     def read_only(self, arguments: JsonObject) -> bool:  # noqa: ARG002 -- the protocol's shape
-        """What the server promises."""
         hints = self._tool.annotations
         return hints is not None and hints.read_only_hint is True
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:  # noqa: ARG002
-        """What the server gave."""
         from mcp import MCPError  # noqa: PLC0415
 
         try:
             result = await self._client.call_tool(self._tool.name, arguments)
         except MCPError as error:
             raise ToolFailedError(f"the MCP server says: {error}") from error
-        output = _output(result)
+        texts: list[str] = []
+        blocks: list[JsonObject] = []
+        for part in result.content:
+            if part.type == "text":
+                texts.append(part.text)
+            elif part.type == "image":
+                source = {"type": "base64", "media_type": part.mime_type, "data": part.data}
+                blocks.append({"type": "image", "source": source})
+            elif part.type == "resource" and (words := getattr(part.resource, "text", None)):
+                texts.append(words)
+            else:
+                texts.append(f"[{part.type} that cannot be shown]")
+        text = "\n".join(texts)
         if result.is_error:
-            raise ToolFailedError("the tool reports an error", output=output.text)
-        return output
-
-
-def _output(result: mcp_types.CallToolResult) -> ToolOutput:
-    texts: list[str] = []
-    blocks: list[JsonObject] = []
-    for part in result.content:
-        if part.type == "text":
-            texts.append(part.text)
-        elif part.type == "image":
-            source = {"type": "base64", "media_type": part.mime_type, "data": part.data}
-            blocks.append({"type": "image", "source": source})
-        elif part.type == "resource" and (words := getattr(part.resource, "text", None)):
-            texts.append(words)
-        else:
-            texts.append(f"[{part.type} that cannot be shown]")
-    return ToolOutput("\n".join(texts), tuple(blocks))
+            raise ToolFailedError("the tool reports an error", output=text)
+        return ToolOutput(text, tuple(blocks))

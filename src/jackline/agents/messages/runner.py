@@ -31,8 +31,6 @@ from jackline.agents.messages.conversation import (
     ConversationLog,
     MessagesSettings,
     answer_entry,
-    next_call,
-    request_body,
     weight,
 )
 from jackline.agents.messages.mcp_tools import tools_of_servers
@@ -63,7 +61,6 @@ _CONTINUE = (
     "Your answer was cut off at the output limit. Go on exactly where it stopped, without "
     "repeating anything."
 )
-_NO_TEXT = "You ended without a word. Give the result of the task now."
 _NO_STRUCTURE = (
     f"You ended without calling {STRUCTURED_OUTPUT}, so there is no answer yet. "
     "Call it now with the final answer."
@@ -72,8 +69,6 @@ _NO_STRUCTURE = (
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """How an agent ends."""
-
     ending: Ending
     text: str
     evidence: Evidence = field(default_factory=Evidence)
@@ -144,8 +139,6 @@ class MessagesRunner:
 
 
 class _AgentLoop:
-    """One agent of a runner."""
-
     def __init__(
         self, runner: MessagesRunner, task: AgentTask, log: ConversationLog, gate: CallGate
     ) -> None:
@@ -291,7 +284,7 @@ class _AgentLoop:
                     f"faults: {structured.fault_for_people(last)}."
                 )
                 raw = msgspec.json.encode(structured.value(last)).decode()
-                return _schema_end(raw, "invalid", says, tries)
+                return self._schema_end(raw, "invalid", says, tries)
             for position, call in enumerate(answers):
                 fault = structured.fault(call.arguments)
                 text = f"Not valid: {fault}. Call it again with these faults corrected."
@@ -306,8 +299,11 @@ class _AgentLoop:
             what = "a word" if structured is None else "the structured answer that was requested"
             tries = conversation.reasks + 1
             says = f"The model ended without {what}, {counted(tries, 'time')}."
-            return _schema_end(conversation.text, "absent", says, tries)
-        note: JsonObject = {"text": _NO_TEXT, "reask": True}
+            return self._schema_end(conversation.text, "absent", says, tries)
+        note: JsonObject = {
+            "text": "You ended without a word. Give the result of the task now.",
+            "reask": True,
+        }
         if structured is not None:
             note = {"text": _NO_STRUCTURE, "reask": True, "structure": True}
         await self._log.write(NOTE, note)
@@ -332,7 +328,7 @@ class _AgentLoop:
             await self._shorten(used)
         body = self._body()
         max_tokens = task.max_tokens or self._settings.max_tokens
-        await self._gate.before_call(next_call(body, max_tokens, conversation))
+        await self._gate.before_call(conversation.next_call(body, max_tokens))
         while True:
             try:
                 asking = self._model.ask(body, self._caller)
@@ -348,12 +344,8 @@ class _AgentLoop:
         return None
 
     def _body(self) -> JsonObject:
-        return request_body(
-            self._task,
-            self._conversation,
-            self._settings,
-            self._offered,
-            may_force=self._may_force,
+        return self._conversation.request_body(
+            self._task, self._settings, self._offered, may_force=self._may_force
         )
 
     async def _recover(self, error: ModelFailedError) -> None:
@@ -386,9 +378,7 @@ class _AgentLoop:
         await self._log.write(SHORTENED, entry)
         return True
 
-
-def _schema_end(text: str, sub: str, says: str, tries: int) -> _End:
-    evidence = Evidence(
-        failure=Kind.MISSING_STRUCTURED_OUTPUT.value, sub=sub, says=says, attempts=tries
-    )
-    return _End(Ending.SCHEMA, text, evidence)
+    def _schema_end(self, text: str, sub: str, says: str, tries: int) -> _End:
+        kind = Kind.MISSING_STRUCTURED_OUTPUT.value
+        evidence = Evidence(failure=kind, sub=sub, says=says, attempts=tries)
+        return _End(Ending.SCHEMA, text, evidence)

@@ -34,7 +34,6 @@ from jackline.batches.tool import (
     MissingTool,
     Tool,
     ToolContext,
-    label_for,
 )
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError
@@ -45,7 +44,6 @@ _UNSURE = (
     "This call was cut off while it was running: it may or may not have run to its end. It was "
     "not run again. Check what it has done before you repeat it."
 )
-_NEVER_RAN = "This call did not run: the agent was cut off before it began."
 # The argument by which a call names the calls that it needs; the tool itself does not get it.
 _NEEDS_CALLS = "needs_calls"
 _OFFERED_NEEDS: JsonObject = {
@@ -157,7 +155,20 @@ class ToolTurn:
                 await self._end_without_run(call, why, "may or may not have run")
         await self._run_the_rest()
         lines = []
-        report = BatchReport(tuple(_result(call) for call in conversation.calls))
+        results = []
+        for call in conversation.calls:
+            end = call.ended or {}
+            skipped = end.get("skipped")
+            result = CallResult(
+                id=call.id,
+                what=call.name,
+                ok=bool(end.get("ok")),
+                name=str(end.get("name") or call.name),
+                ended_by=str(end.get("ended_by") or ""),
+                skipped_because=None if skipped is None else str(skipped),
+            )
+            results.append(result)
+        report = BatchReport(tuple(results))
         if not report.ok and len(report) > 1:
             lines.append(report.headline)
         if conversation.cut_calls:
@@ -174,7 +185,11 @@ class ToolTurn:
                 received = {"ok": True, "content": "Received.", "name": call.name}
                 await self._log.write(TOOL_ENDED, {"id": call.id, **received})
             else:
-                await self._end_without_run(call, _NEVER_RAN, "did not run")
+                await self._end_without_run(
+                    call,
+                    "This call did not run: the agent was cut off before it began.",
+                    "did not run",
+                )
         await self.resolve({})
 
     async def _run_the_rest(self) -> None:
@@ -229,7 +244,6 @@ class ToolTurn:
         return named if isinstance(named, list) else []
 
     def _needed_calls(self, call: TurnToolCall) -> dict[int, TurnToolCall]:
-        """The calls that it names, by position."""
         named = self._named_positions(call)
         calls = enumerate(self._log.conversation.calls, 1)
         return {position: each for position, each in calls if position in named}
@@ -250,7 +264,7 @@ class ToolTurn:
         self, call: TurnToolCall, why: str, ended_by: str, **more: object
     ) -> None:
         # Like any other result it begins with the call that it answers.
-        content = f"[{label_for(self._batch_call(call)).what}] {why}"
+        content = f"[{self._batch_call(call).label.what}] {why}"
         end = {"ok": False, "content": content, "name": call.name, "ended_by": ended_by, **more}
         await self._log.write(TOOL_ENDED, {"id": call.id, **end})
 
@@ -286,16 +300,3 @@ def _can_name_needs(schema: Mapping[str, object]) -> bool:
     if schema.get("type") != "object" or not isinstance(properties, dict | None):
         return False
     return _NEEDS_CALLS not in (properties or {})
-
-
-def _result(call: TurnToolCall) -> CallResult:
-    ended = call.ended or {}
-    skipped = ended.get("skipped")
-    return CallResult(
-        id=call.id,
-        what=call.name,
-        ok=bool(ended.get("ok")),
-        name=str(ended.get("name") or call.name),
-        ended_by=str(ended.get("ended_by") or ""),
-        skipped_because=None if skipped is None else str(skipped),
-    )

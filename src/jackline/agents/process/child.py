@@ -23,13 +23,16 @@ from pathlib import Path
 from typing import cast
 from uuid import uuid4
 
-from jackline.batches.orphan_guard import MARK, end_strays, guard
+from jackline.batches.processes import MARK, guard
 from jackline.clock import Clock
 from jackline.programs import system_program
 
 _PROC = Path("/proc")
 _BOOT = _PROC / "sys" / "kernel" / "random" / "boot_id"
 _PATIENCE_S = 10
+GRACE_S = 5.0
+_LOOK_EVERY_S = 0.05
+_KILL_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,34 @@ class ProcessMark:
     began: str
     family: str = ""
     """A mark in its environment and in that of everything that it starts."""
+
+    async def is_gone_within(self, seconds: float, clock: Clock) -> bool:
+        """Whether it ends within this time."""
+        until = clock.monotonic() + seconds
+        while is_alive(self):
+            if clock.monotonic() >= until:
+                return False
+            await clock.sleep(_LOOK_EVERY_S)
+        return True
+
+    def signal(self, *, forced: bool) -> None:
+        """Ask its group to end, or end it; no program can ask a console program of Windows."""
+        if sys.platform != "win32":
+            number = signal.SIGKILL if forced else signal.SIGTERM
+            # Between looking and sending it may end: then there is nothing left to do.
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(self.pid) == self.pid:
+                    os.killpg(self.pid, number)
+                else:
+                    os.kill(self.pid, number)
+        elif forced:
+            with suppress(OSError, subprocess.SubprocessError):
+                subprocess.run(  # noqa: S603 -- a fixed program of the system, and a number
+                    [system_program("taskkill"), "/T", "/F", "/PID", str(self.pid)],
+                    capture_output=True,
+                    timeout=_KILL_TIMEOUT_S,
+                    check=False,
+                )
 
 
 def mark_of(pid: int, family: str = "") -> ProcessMark:
@@ -114,63 +145,18 @@ else:
         raise AssertionError(f"called for process {pid} on another system")
 
 
-GRACE_S = 5.0
-_LOOK_EVERY_S = 0.05
-_KILL_TIMEOUT_S = 30.0
-
-
 async def end(
     mark: ProcessMark, clock: Clock, *, wait_first: float = 0.0, grace: float = GRACE_S
 ) -> None:
     """When this returns, neither it nor what it started runs."""
-    if not await _gone(mark, clock, wait_first):
-        _ask(mark)
-        if not await _gone(mark, clock, grace):
-            _force(mark)
-            await _gone(mark, clock, grace)
+    if not await mark.is_gone_within(wait_first, clock):
+        mark.signal(forced=False)
+        if not await mark.is_gone_within(grace, clock):
+            mark.signal(forced=True)
+            await mark.is_gone_within(grace, clock)
     # A program that ends in good order has ended its own by now; one that was killed has not.
     if mark.family:
-        end_strays(mark.family)
-
-
-async def _gone(mark: ProcessMark, clock: Clock, within: float) -> bool:
-    until = clock.monotonic() + within
-    while is_alive(mark):
-        if clock.monotonic() >= until:
-            return False
-        await clock.sleep(_LOOK_EVERY_S)
-    return True
-
-
-if sys.platform == "win32":
-
-    def _ask(mark: ProcessMark) -> None:
-        """Nothing: no program can ask a console program to end."""
-
-    def _force(mark: ProcessMark) -> None:
-        with suppress(OSError, subprocess.SubprocessError):
-            subprocess.run(  # noqa: S603 -- a fixed program of the system, and a number
-                [system_program("taskkill"), "/T", "/F", "/PID", str(mark.pid)],
-                capture_output=True,
-                timeout=_KILL_TIMEOUT_S,
-                check=False,
-            )
-
-else:
-
-    def _ask(mark: ProcessMark) -> None:
-        _send(mark, signal.SIGTERM)
-
-    def _force(mark: ProcessMark) -> None:
-        _send(mark, signal.SIGKILL)
-
-    def _send(mark: ProcessMark, number: signal.Signals) -> None:
-        # Between looking and sending it may end: then there is nothing left to do.
-        with suppress(ProcessLookupError, PermissionError):
-            if os.getpgid(mark.pid) == mark.pid:
-                os.killpg(mark.pid, number)
-            else:
-                os.kill(mark.pid, number)
+        guard.end_strays(mark.family)
 
 
 _MOST_ERRORS = 8_192
@@ -260,11 +246,7 @@ class Child:
 
 @asynccontextmanager
 async def started(
-    command: Sequence[str],
-    *,
-    cwd: Path,
-    environment: Mapping[str, str],
-    clock: Clock,
+    command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], clock: Clock
 ) -> AsyncIterator[Child]:
     """The program for as long as the block runs; OSError when it cannot be started."""
     family = uuid4().hex

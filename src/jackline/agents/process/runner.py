@@ -163,36 +163,31 @@ class _ProgramAgent:
     """One agent, over all its processes."""
 
     def __init__(
-        self,
-        runner: ProgramRunner,
-        task: AgentTask,
-        log: AgentLog,
-        gate: CallGate,
-        clock: Clock,
+        self, runner: ProgramRunner, task: AgentTask, log: AgentLog, gate: CallGate, clock: Clock
     ) -> None:
-        self._runner = runner
-        self._task = task
-        self._log = log
-        self._gate = gate
-        self._clock = clock
-        self._history = History.from_log(log.entries)
+        self.runner = runner
+        self.task = task
+        self.log = log
+        self.gate = gate
+        self.clock = clock
+        self.history = History.from_log(log.entries)
         self._answer: StructuredAnswer | None = None
         self._saved = SavedSession()
         self._started_at = clock.monotonic()
         self._reasks = 0
 
     async def run(self) -> Outcome[object]:
-        done = self._history.done
+        done = self.history.done
         if done is not None:
             # It had ended, and only the report of that was cut off.
             await self._look_back()
             return self._outcome(Ending.COMPLETION, text=str(done["text"]), value=done["value"])
-        why_not = self._runner.why_not(self._task)
+        why_not = self.runner.why_not(self.task)
         if why_not is not None:
             return self._outcome(Ending.REFUSED, Evidence(says=why_not))
         try:
-            if self._task.schema is not None:
-                self._answer = StructuredAnswer(self._task.schema, self._task.check)
+            if self.task.schema is not None:
+                self._answer = StructuredAnswer(self.task.schema, self.task.check)
             return await self._run_processes()
         except StopAgentError as stop:
             # It may have been stopped in the middle of its first process.
@@ -202,62 +197,59 @@ class _ProgramAgent:
             return self._outcome(Ending.REFUSED, Evidence(says=f"{error.message} {error.hint}"))
 
     async def _run_processes(self) -> Outcome[object]:
-        await self._end_leftover()
+        if (mark := self.history.mark) is not None:
+            lives = is_alive(mark)
+            if lives:
+                self.gate.waits("an earlier process of this agent has to end first", None)
+            await end(mark, self.clock, wait_first=_LEFTOVER_PATIENCE_S)
+            if lives:
+                self.gate.waits("", None)
         await self._look_back()
-        if (
-            self._task.resume_session
-            and not self._history.session_id
-            and not self._saved.session_id
-        ):
+        known = self.history.session_id or self._saved.session_id
+        if self.task.resume_session and not known:
             says = (
-                f"there is no record of the session {self._task.resume_session} in the home and "
+                f"there is no record of the session {self.task.resume_session} in the home and "
                 "folder that this agent runs in: run it there, or without `resume`"
             )
             return self._outcome(Ending.REFUSED, Evidence(says=says))
         prompt = await self._first_prompt()
         while True:
             self._check_limits()
-            await self._gate.before_call()
+            await self.gate.before_call()
             verdict = await self._run_process(prompt)
             await self._look_back()
             if isinstance(verdict, Done):
                 value = verdict.text if self._answer is None else verdict.tool_input
-                await self._log.write(DONE, {"value": value, "text": verdict.text})
+                await self.log.write(DONE, {"value": value, "text": verdict.text})
                 return self._outcome(Ending.COMPLETION, text=verdict.text, value=value)
             if isinstance(verdict, Broken):
                 return self._outcome(verdict.ending, Evidence(says=verdict.says))
             if isinstance(verdict, Incomplete):
                 if self._reasks == _MOST_REASKS:
-                    return self._give_up(verdict)
+                    evidence = Evidence(says=verdict.says, attempts=self._reasks + 1)
+                    if verdict.ending is Ending.SCHEMA:
+                        kind, sub = Kind.MISSING_STRUCTURED_OUTPUT, "absent"
+                        sub = "invalid" if verdict.raw else sub
+                        evidence = replace(evidence, failure=kind.value, sub=sub)
+                    return self._outcome(verdict.ending, evidence, text=verdict.raw or None)
                 self._reasks += 1
                 prompt = verdict.prompt
                 continue
             if ending_of(verdict.failure) is not Ending.QUOTA:
                 return self._outcome(ending_of(verdict.failure), verdict.evidence)
-            await self._gate.wall(verdict.failure, verdict.says)
+            await self.gate.wall(verdict.failure, verdict.says)
             await self._look_back()
             prompt = await self._resume_prompt(_LIMIT_OVER)
 
-    async def _end_leftover(self) -> None:
-        mark = self._history.mark
-        if mark is None:
-            return
-        lives = is_alive(mark)
-        if lives:
-            self._gate.waits("an earlier process of this agent has to end first", None)
-        await end(mark, self._clock, wait_first=_LEFTOVER_PATIENCE_S)
-        if lives:
-            self._gate.waits("", None)
-
     async def _look_back(self) -> None:
-        named = self._history.session_id or self._task.resume_session
-        self._saved = await asyncio.to_thread(self._runner.saved_session, self._task, named)
+        named = self.history.session_id or self.task.resume_session
+        self._saved = await asyncio.to_thread(self.runner.saved_session, self.task, named)
 
     async def _first_prompt(self) -> str:
-        history, task = self._history, self._task
+        history, task = self.history, self.task
         has_begun = history.session_id is not None or self._saved.holds_task
         if not has_begun and not any(self._missing_calls()) and not task.what_happened:
-            return self._runner.task_prompt(task)
+            return self.runner.task_prompt(task)
         if history.mark is not None or not history.last_end:
             happened = _CUT_OFF if has_begun else ""
         else:
@@ -266,8 +258,8 @@ class _ProgramAgent:
 
     async def _resume_prompt(self, what_happened: str) -> str:
         holds_task = self._saved.session_id is not None and self._saved.holds_task
-        on_disk = await changes_on_disk(self._task.cwd)
-        task = None if holds_task else self._runner.task_prompt(self._task)
+        on_disk = await changes_on_disk(self.task.cwd)
+        task = None if holds_task else self.runner.task_prompt(self.task)
         lost, finished = self._missing_calls()
         return resume_prompt(what_happened, lost, on_disk, finished=finished, task=task)
 
@@ -278,9 +270,9 @@ class _ProgramAgent:
 
         The program saves its records late, so a killed one may have done more than they hold.
         """
-        saved, results = self._saved.conversation, self._history.results
+        saved, results = self._saved.conversation, self.history.results
         prompts = "\n".join(saved.prompts)
-        calls = {call.id: call for call in (*saved.lost, *self._history.calls.values())}
+        calls = {call.id: call for call in (*saved.lost, *self.history.calls.values())}
         missing = [
             call
             for call in calls.values()
@@ -292,8 +284,8 @@ class _ProgramAgent:
         )
 
     def _check_limits(self) -> None:
-        task, cost = self._task, self._cost()
-        if task.max_turns is not None and self._history.turns >= task.max_turns:
+        task, cost = self.task, self._cost()
+        if task.max_turns is not None and self.history.turns >= task.max_turns:
             says = f"it may take {counted(task.max_turns, 'turn')}, and has"
             raise StopAgentError(Ending.TURNS, Evidence(says=says))
         if task.max_dollars is not None and (cost or 0.0) >= task.max_dollars:
@@ -301,16 +293,16 @@ class _ProgramAgent:
             raise StopAgentError(Ending.BUDGET, Evidence(says=says))
 
     async def _run_process(self, prompt: str) -> Verdict:
-        task, history, cost = self._task, self._history, self._cost()
+        task, history, cost = self.task, self.history, self._cost()
         request = StartRequest(
             self._saved.session_id,
             task.model or history.model,
             None if task.max_turns is None else task.max_turns - history.turns,
             None if task.max_dollars is None else task.max_dollars - (cost or 0.0),
         )
-        async with self._gate.process():
-            attempt = _ProcessRun(self._runner, task, self._log, self._gate, history)
-            verdict, ended, spent = await attempt.run(prompt, request, self._clock)
+        async with self.gate.process():
+            attempt = _ProcessRun(self)
+            verdict, ended, spent = await attempt.run(prompt, request)
             verdict = self._validated(verdict)
             if ended is not None:
                 await attempt.log_end(verdict, ended, spent)
@@ -323,29 +315,22 @@ class _ProgramAgent:
             return verdict
         if not isinstance(verdict.tool_input, dict):
             says = "it gave no structured answer"
-            return Incomplete(self._runner.reask_prompt(None), says, raw=verdict.text)
+            return Incomplete(self.runner.reask_prompt(None), says, raw=verdict.text)
         value = answer.value(verdict.tool_input)
         fault = answer.fault(verdict.tool_input)
         if fault is None:
             return replace(verdict, tool_input=value)
         return Incomplete(
-            self._runner.reask_prompt(fault),
+            self.runner.reask_prompt(fault),
             "its answer is not what the schema asks for: "
             + answer.fault_for_people(verdict.tool_input),
             raw=json.dumps(value, ensure_ascii=False),
         )
 
-    def _give_up(self, verdict: Incomplete) -> Outcome[object]:
-        evidence = Evidence(says=verdict.says, attempts=self._reasks + 1)
-        if verdict.ending is Ending.SCHEMA:
-            kind, sub = Kind.MISSING_STRUCTURED_OUTPUT, "invalid" if verdict.raw else "absent"
-            evidence = replace(evidence, failure=kind.value, sub=sub)
-        return self._outcome(verdict.ending, evidence, text=verdict.raw or None)
-
     def _cost(self) -> float | None:
         """What the program reported, and for the rest the listed price."""
-        history = self._history
-        rest = dollars(history.model or "", history.unpriced, self._task.prices)
+        history = self.history
+        rest = dollars(history.model or "", history.unpriced, self.task.prices)
         if history.cost is None and not rest:
             return None
         return (history.cost or 0.0) + (rest or 0.0)
@@ -358,7 +343,7 @@ class _ProgramAgent:
         text: str | None = None,
         value: object = None,
     ) -> Outcome[object]:
-        history, task = self._history, self._task
+        history, task = self.history, self.task
         return Outcome(
             ending,
             value,
@@ -370,27 +355,15 @@ class _ProgramAgent:
             usage=history.usage,
             cost=self._cost(),
             turns=history.turns,
-            duration=self._clock.monotonic() - self._started_at,
+            duration=self.clock.monotonic() - self._started_at,
             transcript=self._saved.transcript,
         )
 
 
 class _ProcessRun:
-    """One process of an agent."""
-
-    def __init__(
-        self,
-        runner: ProgramRunner,
-        task: AgentTask,
-        log: AgentLog,
-        gate: CallGate,
-        history: History,
-    ) -> None:
-        self._runner = runner
-        self._task = task
-        self._log = log
-        self._gate = gate
-        self._history = history
+    def __init__(self, agent: _ProgramAgent) -> None:
+        self._runner, self._task, self._clock = agent.runner, agent.task, agent.clock
+        self._log, self._gate, self._history = agent.log, agent.gate, agent.history
         self._usages: dict[str, tuple[str, TokenUsage]] = {}
         self._next_call = asyncio.Event()
         self._running_tools: set[str] = set()
@@ -398,7 +371,7 @@ class _ProcessRun:
         self._idle.set()
 
     async def run(
-        self, prompt: str, request: StartRequest, clock: Clock
+        self, prompt: str, request: StartRequest
     ) -> tuple[Verdict, ProcessExit | None, ProcessCost]:
         """Its verdict, how it ended, unless it could not be started, and what it cost."""
         # A long session's records take a while to read, and other agents share this loop.
@@ -419,7 +392,7 @@ class _ProcessRun:
                 return Broken(says, Ending.REFUSED), None, ProcessCost()
             environment = {**start.environment, TASK_VARIABLE: self._task.task_id}
             running = started(
-                start.command, cwd=self._task.cwd, environment=environment, clock=clock
+                start.command, cwd=self._task.cwd, environment=environment, clock=self._clock
             )
             try:
                 child = await stack.enter_async_context(running)
@@ -435,7 +408,11 @@ class _ProcessRun:
                 await self._write(ENDED, {"verdict": "Stopped", "says": stop.evidence.says})
                 raise
             ended = ProcessExit(child.exit_code, child.last_errors)
-        return output.judge(ended, now=clock.now()), ended, await asyncio.to_thread(output.cost)
+        return (
+            output.judge(ended, now=self._clock.now()),
+            ended,
+            await asyncio.to_thread(output.cost),
+        )
 
     async def log_end(self, verdict: Verdict, ended: ProcessExit, spent: ProcessCost) -> None:
         """Log how the process ended, and count what it had not reported piece by piece."""

@@ -49,7 +49,6 @@ from jackline.flows.agent_spec import (
     ToolLike,
     check_count,
     check_text,
-    continued_task_id,
     hooks,
     toolbox,
 )
@@ -57,7 +56,7 @@ from jackline.flows.execution.agent_execution import AgentExecution
 from jackline.flows.execution.execution import CURRENT, FlowScope, scope_for
 from jackline.flows.records import CallKind, CallRecord, CallState, call_key
 from jackline.flows.run_events import PhaseBegan, PhaseEnded, StepBegan, StepEnded
-from jackline.flows.values import Shape, returned_shape, returned_type
+from jackline.flows.values import Shape, returned_type
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -220,7 +219,7 @@ class StepCall(_Call[T_co]):
 
     async def _run_once(self) -> object:
         """What the function returned, decoded from what is saved."""
-        run, phase_, shape = self._run, self._scope.phase, returned_shape(self._function)
+        run, phase_, shape = self._run, self._scope.phase, Shape(returned_type(self._function))
         occurrence, known, task_id = run.identify(self._key)
         if known is not None and run.answers_from_store(known):
             trouble = "" if known.state is CallState.DONE else known.terminated_by
@@ -260,7 +259,16 @@ class StepCall(_Call[T_co]):
         await run.begin(call)
         run.emit(StepBegan(call.started_at, call.label, call.phase))
         try:
-            data = shape.encode(await self._call_function())
+            positional, named = self._arguments
+            with contain_exits():
+                if inspect.iscoroutinefunction(self._function):
+                    returned = await self._function(*positional, **named)
+                else:
+                    async with run.blocking_steps:
+                        function = partial(self._function, *positional, **named)
+                        returned = await in_own_thread(function, f"step {self._name}")
+                    returned = await returned if inspect.isawaitable(returned) else returned
+            data = shape.encode(returned)
             value = shape.decode(data)
             done = replace(call, state=CallState.DONE, value=data, ended_at=run.clock.wall())
         except Exception as error:
@@ -272,16 +280,6 @@ class StepCall(_Call[T_co]):
         await run.shielded(run.end(done))
         run.emit(StepEnded(run.clock.wall(), call.label, call.phase, "", replayed=False))
         return value
-
-    async def _call_function(self) -> object:
-        positional, named = self._arguments
-        with contain_exits():
-            if inspect.iscoroutinefunction(self._function):
-                return await self._function(*positional, **named)
-            async with self._run.blocking_steps:
-                call = partial(self._function, *positional, **named)
-                returned = await in_own_thread(call, f"step {self._name}")
-            return await returned if inspect.isawaitable(returned) else returned
 
     def __repr__(self) -> str:
         return f"<StepCall {self._name}>"
@@ -342,6 +340,13 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
             "An agent goes on from one place: resume= or continue_from=, not both.",
             hint="Leave one of them out.",
         )
+    if isinstance(continue_from, Outcome):
+        if not continue_from.task_id:
+            raise BadArgumentError(
+                "continue_from= needs the outcome of an agent, and this is none.",
+                hint="Give what `await agent(…).outcome()` gave.",
+            )
+        continue_from = continue_from.task_id
     runs_it = runner or scope.run.settings.runner
     if max_tokens is not None and runs_it != OWN_LOOP:
         raise BadArgumentError(
@@ -363,7 +368,7 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
         deadline=deadline if isinstance(deadline, datetime | None) else seconds_of(deadline),
         retries=retries,
         resume=resume,
-        continue_from=continued_task_id(continue_from),
+        continue_from=continue_from,
         on_end=hooks(on_end, scope.run.flow_module_name),
         class_=class_,
     )

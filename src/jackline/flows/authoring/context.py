@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from jackline.budgets.budget import BudgetLeft, Duration, seconds_of
 from jackline.errors import UsageError
-from jackline.flows.actions import render_action
-from jackline.flows.cleanup.action_runner import CLEANUP_SCOPE, OwnerlessRun
-from jackline.flows.execution.execution import Execution, scope_for
+from jackline.flows.cleanup.action_runner import CLEANUP_SCOPE, OwnerlessRun, render_action
+from jackline.flows.execution.execution import scope_for
 from jackline.flows.records import ResourceRecord, ResourceState
 
 
@@ -70,22 +70,27 @@ class Context:
     @property
     def budget(self) -> BudgetLeft:
         """What is left here: of the run's budgets, the child flow's, and so on."""
-        if _left_run() is not None:
+        if self._left_run is not None:
             raise UsageError(
                 "ctx.budget is not known here: no process runs this flow any more.",
                 hint="Use what the hook gets: the outcome has usage and cost.",
             )
         return scope_for("ctx.budget").account.left()
 
+    @property
+    def _left_run(self) -> OwnerlessRun | None:
+        """The run that is cleaned up after here, if no process runs it."""
+        cleanup = CLEANUP_SCOPE.get()
+        return None if cleanup is None else cleanup.left
+
     def note(self, text: str, **detail: object) -> None:
         """Write a line to the run's log; `detail` is plain data."""
-        left = _left_run()
-        if left is not None:
-            _on_loop(left.loop, lambda: left.note(text, detail))
-            return
-        run = scope_for("ctx.note()").run
-        line = {"says": text, **detail}
-        _on_loop(run.loop, lambda: run.events.log(run.clock.wall(), "note", "", line))
+        run = self._left_run or scope_for("ctx.note()").run
+        act = partial(run.note, text, detail)
+        if _current_loop() is run.loop:
+            act()
+        else:
+            run.loop.call_soon_threadsafe(act)
 
     def resource(
         self,
@@ -100,7 +105,7 @@ class Context:
         `release` is a shell command, or a function at the top level of the flow's file that is
         called with the name; `lease` is how long it may be held at most.
         """
-        left = _left_run()
+        left = self._left_run
         run = scope_for("ctx.resource()").run if left is None else left
         now = run.clock.wall()
         record = ResourceRecord(
@@ -113,34 +118,17 @@ class Context:
             ResourceState.HELD,
             now,
         )
-        return _registering(run, record)
-
-
-def _registering(run: Execution | OwnerlessRun, record: ResourceRecord) -> PendingRegistration:
-    keeping = run.keep(record) if isinstance(run, OwnerlessRun) else run.resources.take(record)
-    if _current_loop() is not run.loop:
-        asyncio.run_coroutine_threadsafe(keeping, run.loop).result()
-        return PendingRegistration(None)
-    # Begun at once, so that it is saved even if nobody awaits it.
-    if isinstance(run, OwnerlessRun):
-        return PendingRegistration(run.write(keeping))
-    task = run.loop.create_task(keeping)
-    run.registering.add(task)
-    task.add_done_callback(run.registering.discard)
-    return PendingRegistration(task)
-
-
-def _left_run() -> OwnerlessRun | None:
-    """The run that is cleaned up after here, if no process runs it."""
-    cleanup = CLEANUP_SCOPE.get()
-    return None if cleanup is None else cleanup.left
-
-
-def _on_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
-    if _current_loop() is loop:
-        act()
-    else:
-        loop.call_soon_threadsafe(act)
+        keeping = run.keep(record) if isinstance(run, OwnerlessRun) else run.resources.take(record)
+        if _current_loop() is not run.loop:
+            asyncio.run_coroutine_threadsafe(keeping, run.loop).result()
+            return PendingRegistration(None)
+        # Begun at once, so that it is saved even if nobody awaits it.
+        if isinstance(run, OwnerlessRun):
+            return PendingRegistration(run.write(keeping))
+        task = run.loop.create_task(keeping)
+        run.registering.add(task)
+        task.add_done_callback(run.registering.discard)
+        return PendingRegistration(task)
 
 
 def _current_loop() -> asyncio.AbstractEventLoop | None:

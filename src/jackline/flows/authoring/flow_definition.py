@@ -26,10 +26,12 @@ from jackline.errors import BadArgumentError, UnreadableError, UsageError
 from jackline.flows.agent_spec import HookLike, hooks
 from jackline.flows.execution.execution import CURRENT, scope_for
 from jackline.flows.flow_sources import SOURCES, CheckedLoader, check_user_code
-from jackline.flows.values import Shape, check_signature, returned_shape, returned_type
+from jackline.flows.values import Shape, returned_type
 
 P = ParamSpec("P")
 T = TypeVar("T")
+RESERVED = frozenset({"settings", "host", "listener"})
+"""Names that `jackline.run(…)` needs itself."""
 
 
 class Flow(Generic[P, T]):
@@ -48,7 +50,18 @@ class Flow(Generic[P, T]):
                 f"@flow needs an async function, and {function.__name__} is none.",
                 hint="Write `async def`.",
             )
-        check_signature(function)
+        for parameter, kind in inspect.signature(function).parameters.items():
+            if kind.kind in (kind.VAR_POSITIONAL, kind.VAR_KEYWORD):
+                raise BadArgumentError(
+                    f"The flow {function.__name__} takes *{parameter}, which cannot be saved by"
+                    " name.",
+                    hint="Take a list or a dict as one parameter.",
+                )
+            if kind.kind is kind.POSITIONAL_ONLY or parameter in RESERVED:
+                raise BadArgumentError(
+                    f"The flow {function.__name__} cannot have a parameter {parameter} like this.",
+                    hint="Choose another name, and let it be passed by name.",
+                )
         self.function = function
         self.name = name or function.__name__
         self.budget = budget
@@ -85,7 +98,7 @@ class Flow(Generic[P, T]):
     @property
     def shape(self) -> Shape:
         """What its result looks like."""
-        return returned_shape(self.function)
+        return Shape(returned_type(self.function))
 
     @property
     def promises(self) -> object:
@@ -134,7 +147,12 @@ def load_flow(reference: str) -> Flow[..., Any]:
     """The flow that `FLOW.py` or `FLOW.py:name` means."""
     file, name = split_reference(reference)
     module = load_module(file)
-    flows = flows_of(module)
+    # Those that the module defines itself, by the names they stand under.
+    flows = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, Flow) and value.function.__module__ == module.__name__
+    }
     if name:
         found = flows.get(name) or next((f for f in flows.values() if f.name == name), None)
         if found is None:
@@ -193,25 +211,15 @@ def load_module(file: Path) -> ModuleType:
         raise
     except Exception as error:
         sys.modules.pop(name, None)
+        if isinstance(error, SyntaxError):
+            says = f"line {error.lineno}: {error.msg}"
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+            where = f"line {lines[-1]}: " if lines else ""
+            says = f"{where}{type(error).__name__}: {str(error)[:200]}"
         raise UnreadableError(
-            f"{file.name} cannot be loaded: {_in_words(error, path)}.",
+            f"{file.name} cannot be loaded: {says}.",
             hint="Make `python -c 'import …'` of it work first.",
         ) from error
     return module
-
-
-def flows_of(module: ModuleType) -> dict[str, Flow[..., Any]]:
-    """The flows that a module defines itself, by the names they stand under."""
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, Flow) and value.function.__module__ == module.__name__
-    }
-
-
-def _in_words(error: Exception, path: Path) -> str:
-    if isinstance(error, SyntaxError):
-        return f"line {error.lineno}: {error.msg}"
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-    where = f"line {lines[-1]}: " if lines else ""
-    return f"{where}{type(error).__name__}: {str(error)[:200]}"

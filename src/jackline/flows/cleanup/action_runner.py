@@ -1,13 +1,15 @@
-"""Run one clean-up action: a command, a function, or the removal of a git worktree.
+"""Save clean-up actions, find them again and run them: commands, functions, git worktrees.
 
-Rules: (1) it returns a fault as a sentence and raises nothing but CancelledError; (2) nothing is
-waited for beyond the limit: a command is ended with all that it started; a function in a thread
-cannot be ended, and is left; (3) a command of the user's own flow runs in the run's folder with
-the whole environment, one that a model ordered as actions.py says; (4) a worktree with a changed,
-new or unreadable file, or with commits on no branch, is not removed, and nothing is forced; files
-that git ignores are no work; (5) within an action, `ctx` is about the run and agent that are
-cleaned up, also when no process runs them any more, and what it notes or rents is saved before
-the action counts as done.
+Rules: (1) running returns a fault as a sentence and raises nothing but CancelledError; (2) nothing
+is waited for beyond the limit: a command is ended with all that it started; a function in a thread
+cannot be ended, and is left; (3) only functions at the top level of a module are saved: another
+process finds them through the flow's file or their module; (4) a model's command is saved with the
+folder that it was judged in and the patterns that permit it; it is judged again right before it
+runs, by those and by the user's of that time, and gets no secret; any other command is the user's,
+runs in the run's folder and has the whole environment; (5) a worktree with a changed, new or
+unreadable file, or with commits on no branch, is not removed, and nothing is forced; files that git
+ignores are no work; (6) within an action, `ctx` is about the run and agent that are cleaned up, and
+what it notes or rents is saved before the action counts as done.
 """
 
 from __future__ import annotations
@@ -21,22 +23,108 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
+from jackline.batches.permission import permit
+from jackline.batches.policy import Allowed, CallPermission, Denied, Policy
 from jackline.batches.processes import without_secrets
+from jackline.batches.shell import ShellTool
 from jackline.batches.threads import LeavingError, call_function, contain_exits
+from jackline.batches.tool import BatchCall
 from jackline.clock import Clock
-from jackline.errors import JacklineError
-from jackline.flows.actions import find_function, function_name, permitted_words
-from jackline.flows.records import ResourceRecord, parse_allowed_command
+from jackline.errors import BadArgumentError, JacklineError, UnreadableError
+from jackline.flows.flow_sources import check_user_code
+from jackline.flows.records import AllowedCommand, ResourceRecord, parse_allowed_command
 from jackline.flows.settings import AllowPatterns
 from jackline.flows.store.run_store import NOT_OURS, RunStore
 from jackline.foreign_repositories import ForeignRepositoryError, ask_git
 
 _MOST_ERROR_TEXT = 200
+_FUNCTION_PREFIX = "function "
+
+
+def render_action(action: object, flow_module: str) -> str:
+    """A hook or release as it is saved: a command, or `function NAME`; UsageError for others."""
+    if isinstance(action, str):
+        if action.strip():
+            return action
+    elif callable(action):
+        name, module = getattr(action, "__qualname__", ""), getattr(action, "__module__", "")
+        if name and getattr(sys.modules.get(module), name, None) is action:
+            place = "" if module == flow_module else f"{module}:"
+            return f"{_FUNCTION_PREFIX}{place}{name}"
+    raise BadArgumentError(
+        f"{getattr(action, '__qualname__', repr(action))} cannot clean up after a crash: "
+        "the next process could not find it.",
+        hint="Pass a shell command, or a function at the top level of the flow's file.",
+    )
+
+
+def find_function(name: str, flow_module: ModuleType | None) -> Callable[..., object]:
+    """The function of that name."""
+    module_name, _, own = name.rpartition(":")
+    if not module_name:
+        found = getattr(flow_module, own, None)
+    else:
+        check_user_code(f"{own}() of {module_name}")
+        try:
+            found = getattr(import_module(module_name), own, None)
+        except ImportError as error:
+            raise UnreadableError(f"{module_name} cannot be imported: {error}.") from error
+    if not callable(found):
+        raise UnreadableError(
+            f"There is no function {own}() in {module_name or 'the flow’s file'} any more.",
+            hint="Put it back, or release by hand what it would have released.",
+        )
+    return cast("Callable[..., object]", found)
+
+
+async def denial(
+    command: str, folder: Path, allow: Sequence[str], trusted: tuple[Path, ...] | None = None
+) -> Denied | None:
+    """Why the command may not run in this folder now; None when it may.
+
+    `trusted` are the folders that the user chose, where a model may have chosen `folder`.
+    """
+    verdict = await _judged(command, folder, allow, trusted)
+    return verdict if isinstance(verdict, Denied) else None
+
+
+async def permitted_words(
+    allowed: AllowedCommand, allow_now: Sequence[str]
+) -> tuple[str, ...] | str:
+    """The words that may run now, without a shell; or why none may any more."""
+    folder = Path(allowed.folder)
+    try:
+        # It is there, and no link on the way to it leads elsewhere.
+        resolved = await asyncio.to_thread(partial(folder.resolve, strict=True))
+        is_itself = resolved == folder and await asyncio.to_thread(folder.is_dir)
+    except (OSError, RuntimeError):
+        is_itself = False
+    if not is_itself:
+        return f"not run: the folder {folder} is gone, or a link by now; run it by hand"
+    verdict = await _judged(allowed.command, folder, allowed.allow)
+    if not isinstance(verdict, Denied):
+        # The user may have withdrawn the permission since it was ordered.
+        verdict = await _judged(allowed.command, folder, allow_now)
+    if isinstance(verdict, Denied):
+        return f"not run: {verdict.why}; look at the folder {folder}, then run it by hand"
+    return verdict.argv
+
+
+async def _judged(
+    command: str, folder: Path, allow: Sequence[str], trusted: tuple[Path, ...] | None = None
+) -> CallPermission:
+    call = BatchCall("release", ShellTool(), {"command": command})
+    verdict = await permit(Policy(folder, tuple(allow), trusted=trusted), call)
+    if isinstance(verdict, Allowed) and verdict.guard is not None:
+        # It runs later, without the guard, when the repository may say something else.
+        return Denied("it starts git", "let the agent itself clean up what git made")
+    return verdict
 
 
 async def run_command(
@@ -71,7 +159,19 @@ async def run_command(
             )
         except (OSError, ValueError) as error:
             return f"it could not be started: {error}"
-        if not await _ended_in_time(process, clock.sleep(limit)):
+        ended = asyncio.ensure_future(process.wait())
+        try:
+            in_time = await _done_before(ended, clock.sleep(limit))
+        finally:
+            if not ended.done():
+                # It may have ended in the meantime, which is what we want.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    if sys.platform == "win32":
+                        process.kill()
+                    else:
+                        os.killpg(process.pid, signal.SIGKILL)
+                await asyncio.wait({ended})
+        if not in_time:
             return f"it took longer than {limit:g} seconds and was ended"
         if process.returncode == 0:
             return ""
@@ -79,24 +179,6 @@ async def run_command(
         lines = errors.read().decode("utf-8", "replace").strip().splitlines()
         last = lines[-1][-_MOST_ERROR_TEXT:] if lines else "it wrote nothing to stderr"
         return f"exit {process.returncode}: {last}"
-
-
-async def _ended_in_time(
-    process: asyncio.subprocess.Process, limit: Coroutine[Any, Any, object]
-) -> bool:
-    """Whether it ended by itself; it has ended in any case."""
-    ended = asyncio.ensure_future(process.wait())
-    try:
-        return await _done_before(ended, limit)
-    finally:
-        if not ended.done():
-            # It may have ended in the meantime, which is what we want.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if sys.platform == "win32":
-                    process.kill()
-                else:
-                    os.killpg(process.pid, signal.SIGKILL)
-            await asyncio.wait({ended})
 
 
 async def _done_before(work: asyncio.Future[Any], limit: Coroutine[Any, Any, object]) -> bool:
@@ -122,48 +204,33 @@ async def remove_if_clean(path: Path) -> str:
     """Why the worktree was kept; empty when it is gone."""
     if not await asyncio.to_thread(path.exists):
         return ""
+    git = partial(ask_git, path, *_PLAIN)
     try:
-        return await _remove(path)
+        code, output = await git("status", "--porcelain", "--ignore-submodules=all")
+        if code:
+            says = output.decode("utf-8", "replace").strip()[:100]
+            return f"kept: git cannot tell whether it is clean ({says or code})"
+        if output.strip():
+            return f"kept: {len(output.splitlines())} changed or new files are not committed"
+        code, output = await git("ls-files", "-v", "-z")
+        overlooked = 1 if code else await asyncio.to_thread(_overlooked, path, output)
+        if overlooked:
+            return f"kept: git is set to overlook changes, in {overlooked} files"
+        # With the worktree goes the only name of what was committed without a branch.
+        code, output = await git("for-each-ref", "--count=1", "--contains", "HEAD")
+        if code or not output.strip():
+            return "kept: its last commit is on no branch (`git branch NAME` there saves it)"
+        code, output = await git("worktree", "remove", str(path))
     except ForeignRepositoryError as error:
         return f"kept: git is not run there: {error.why}; look at it, then `git worktree remove`"
+    return f"kept: {output.decode('utf-8', 'replace').strip()[:200]}" if code else ""
 
 
-async def _remove(path: Path) -> str:
-    code, output = await _git(path, "status", "--porcelain", "--ignore-submodules=all")
-    if code:
-        return f"kept: git cannot tell whether it is clean ({_text(output)[:100] or code})"
-    if output.strip():
-        return f"kept: {len(output.splitlines())} changed or new files are not committed"
-    if overlooked := await _overlooked(path):
-        return f"kept: git is set to overlook changes, in {overlooked} files"
-    # With the worktree goes the only name of what was committed without a branch.
-    code, output = await _git(path, "for-each-ref", "--count=1", "--contains", "HEAD")
-    if code or not output.strip():
-        return "kept: its last commit is on no branch (`git branch NAME` there saves it)"
-    code, output = await _git(path, "worktree", "remove", str(path))
-    return f"kept: {_text(output)[:200]}" if code else ""
-
-
-async def _overlooked(path: Path) -> int:
+def _overlooked(path: Path, listed: bytes) -> int:
     """How many files are there whose changes `git status` never shows."""
-    code, output = await _git(path, "ls-files", "-v", "-z")
-    if code:
-        return 1
     # A small letter: assumed to be unchanged. S: not checked out, if it is really not there.
-    marked = [line[2:] for line in output.split(b"\0") if line[:1].islower() or line[:1] == b"S"]
-
-    def there() -> int:
-        return sum(os.path.lexists(path / os.fsdecode(name)) for name in marked)
-
-    return await asyncio.to_thread(there)
-
-
-async def _git(cwd: Path, *words: str) -> tuple[int, bytes]:
-    return await ask_git(cwd, *_PLAIN, *words)
-
-
-def _text(output: bytes) -> str:
-    return output.decode("utf-8", "replace").strip()
+    marked = [line[2:] for line in listed.split(b"\0") if line[:1].islower() or line[:1] == b"S"]
+    return sum(os.path.lexists(path / os.fsdecode(name)) for name in marked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +291,7 @@ class CleanupScope:
         return "" if self.left is None else self.left.phases.get(self.task_id, "")
 
 
-CLEANUP_SCOPE: ContextVar[CleanupScope | None] = ContextVar(
-    "jackline_clean_up_standing", default=None
-)
+CLEANUP_SCOPE: ContextVar[CleanupScope | None] = ContextVar("jackline_cleanup_scope", default=None)
 
 
 _BROKEN_OFF = "it was broken off, since the program has to end at once"
@@ -273,7 +338,14 @@ class ActionRunner:
             return NOT_OURS
         token = CLEANUP_SCOPE.set(CleanupScope(act.run_id, act.task_id, self.left, act.key))
         try:
-            trouble = await self._in_time(act)
+            doing = asyncio.ensure_future(self._done(act))
+            try:
+                await _done_before(doing, self.hurry.wait())
+            finally:
+                if not doing.done():
+                    doing.cancel()
+                    await asyncio.wait({doing})
+            trouble = _BROKEN_OFF if doing.cancelled() else doing.result()
         finally:
             CLEANUP_SCOPE.reset(token)
         if self.left is not None:
@@ -283,23 +355,18 @@ class ActionRunner:
                 return trouble or f"its notes could not be saved: {error.message}"
         return trouble
 
-    async def _in_time(self, act: CleanupAction) -> str:
-        doing = asyncio.ensure_future(self._done(act))
-        try:
-            await _done_before(doing, self.hurry.wait())
-        finally:
-            if not doing.done():
-                doing.cancel()
-                await asyncio.wait({doing})
-        return _BROKEN_OFF if doing.cancelled() else doing.result()
-
     async def _done(self, act: CleanupAction) -> str:
         if act.action.startswith(_WORKTREE_PREFIX):
             # From the run's folder, like a command: whoever cleans up may be in another.
-            return await self._remove(Path(self.cwd, act.action.removeprefix(_WORKTREE_PREFIX)))
-        name = function_name(act.action)
-        if name is not None:
-            return await self._call(name, act.argument)
+            worktree = Path(self.cwd, act.action.removeprefix(_WORKTREE_PREFIX))
+            try:
+                # By the loop's own time, like each question to git in it.
+                async with asyncio.timeout(self.limit):
+                    return await remove_if_clean(worktree)
+            except TimeoutError:
+                return f"kept: git took longer than {self.limit:g} seconds there"
+        if act.action.startswith(_FUNCTION_PREFIX):
+            return await self._call(act.action.removeprefix(_FUNCTION_PREFIX), act.argument)
         command: str | tuple[str, ...] = act.action
         environment, cwd, stdin = {**os.environ}, self.cwd, act.stdin
         if allowed := parse_allowed_command(act.action):
@@ -316,14 +383,6 @@ class ActionRunner:
             limit=self.limit,
             clock=self.clock,
         )
-
-    async def _remove(self, worktree: Path) -> str:
-        try:
-            # By the loop's own time, like each question to git in it.
-            async with asyncio.timeout(self.limit):
-                return await remove_if_clean(worktree)
-        except TimeoutError:
-            return f"kept: git took longer than {self.limit:g} seconds there"
 
     async def _call(self, name: str, argument: object) -> str:
         try:

@@ -1,11 +1,13 @@
-"""The clean-up that one run owes: `on_end` hooks to run, rented resources to release.
+"""The clean-up that runs owe: `on_end` hooks to run, resources to release.
 
-Rules: (1) a hook is saved as due before its agent begins, and a resource before its user goes on,
-so that both are known after a crash; (2) the store decides which process runs a hook, so that two
-living processes never both do; (3) a failed hook or release is saved with its reason, and tried
-again by a later process or an explicit order; (4) a resource is released at the end of the agent
-or run that took it, or when its lease ends; (5) no process can know whether a hook whose process
-died had done its work. So:
+Rules: (1) a hook is saved as due before its agent begins, and a resource before its user goes on;
+(2) the store decides which process runs a hook, so that two living processes never both do; (3) a
+failed hook or release is saved with its reason, and tried again by a later process or an order;
+(4) a resource is released at the end of the agent or run that took it, or when its lease ends; (5)
+`reap` leaves alone what a live run holds within its lease, and what is not ours; an ended run holds
+nothing and owes no hook, and hooks go first: they may save something from what is given back; (6)
+of several that clean up after one run, one does it, by the lease; (7) no process can know whether a
+hook whose process died had done its work. So:
 A hook runs at least once per ending, each time with the same idempotency key.
 """
 
@@ -14,24 +16,30 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from types import ModuleType
 from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.flows.cleanup.action_runner import ActionRunner, CleanupAction
+from jackline.clock import Clock
+from jackline.flows.cleanup.action_runner import ActionRunner, CleanupAction, OwnerlessRun
+from jackline.flows.flow_sources import run_only_known
 from jackline.flows.records import (
+    ENDED,
     CallRecord,
     CallState,
     HookRecord,
     ResourceRecord,
     ResourceState,
+    RunRecord,
     decode_outcome,
     encode_outcome,
-    outcome_of,
     shown_action,
 )
-from jackline.flows.store.run_store import NOT_OURS, RunStore
+from jackline.flows.settings import AllowPatterns
+from jackline.flows.store.run_store import NOT_OURS, Claim, RunStore
 
 CleanupListener = Callable[[str, str, str], None]
 """Called with what was done, the label, and the trouble (empty if there was none)."""
@@ -94,16 +102,23 @@ class Hooks:
         how the run itself ended, once that is saved.
         """
         for row in self._in_order():
-            if row.state == "due":
-                whose = row.end_id.rpartition("/")[0]
-                outcome = run if whose == self._run_id else _ended(calls.get(whose), ending)
-                if outcome is not None:
-                    await self._do(replace(row, outcome=encode_outcome(outcome)), again=False)
-                elif ending is not None and whose != self._run_id and whose not in calls:
-                    # Promised to an agent that never began: it comes to no end.
-                    settled = replace(row, state="done", at=self._actor.clock.wall())
-                    await self._store.end_hook(settled)
-                    self._add(settled)
+            if row.state != "due":
+                continue
+            whose = row.end_id.rpartition("/")[0]
+            call = calls.get(whose)
+            outcome = run if whose == self._run_id else None
+            if call is not None and call.state is not CallState.RUNNING:
+                outcome = call.decoded_outcome() if call.outcome else None
+            elif call is not None and ending is not None:
+                evidence = Evidence(says="Its run ended while it was underway.")
+                outcome = Outcome(ending, evidence=evidence, task_id=whose, label=call.label)
+            if outcome is not None:
+                await self._do(replace(row, outcome=encode_outcome(outcome)), again=False)
+            elif ending is not None and whose != self._run_id and call is None:
+                # Promised to an agent that never began: it comes to no end.
+                settled = replace(row, state="done", at=self._actor.clock.wall())
+                await self._store.end_hook(settled)
+                self._add(settled)
 
     def _in_order(self) -> list[HookRecord]:
         """The run's own hooks last: what its agents leave is cleaned up before."""
@@ -145,15 +160,6 @@ class Hooks:
         self._listener(f"hook {shown_action(row.hook)}", outcome.label, trouble)
 
 
-def _ended(call: CallRecord | None, ending: Ending | None) -> Outcome[Any] | None:
-    if call is not None and call.state is not CallState.RUNNING:
-        return outcome_of(call) if call.outcome else None
-    if ending is None or call is None:
-        return None
-    says = "Its run ended while it was underway."
-    return Outcome(ending, evidence=Evidence(says=says), task_id=call.task_id, label=call.label)
-
-
 @dataclass(slots=True)
 class Resources:
     """What one run has rented."""
@@ -184,15 +190,15 @@ class Resources:
         await self._store.save_resource(resource)
 
     async def release_of_agent(self, task_id: str) -> None:
-        """Give back what this agent took."""
+        """Release what this agent rented."""
         await self._release_where(lambda row: row.task_id == task_id)
 
     async def release_at_park(self) -> None:
-        """Give back what was taken with `release_on_park`."""
+        """Release what was rented with `release_on_park`."""
         await self._release_where(lambda row: row.release_on_park)
 
     async def release_overdue(self) -> None:
-        """Give back what was taken for a time that is over."""
+        """Release what was rented for a time that is over."""
         now = self._elapsed()
         await self._release_where(lambda row: self._ends.get(row.name, math.inf) < now)
 
@@ -207,37 +213,156 @@ class Resources:
         return self._actor.clock.monotonic() + self._actor.clock.slept()
 
     async def release_all(self) -> None:
-        """Give everything back: the run has ended."""
+        """Release everything: the run has ended."""
         await self._release_where(lambda _row: True)
 
     async def _release_where(self, fits: Callable[[ResourceRecord], bool]) -> None:
         for row in [row for row in self._held.values() if fits(row)]:
             # Out of the way at once, so that a second end does not release it too.
             del self._held[row.name]
-            after = await release(row, self._store, self._actor, self._listener)
+            after = await self.release(row)
             if after.state is not ResourceState.RELEASED:
                 self._held[row.name] = after
 
+    async def release(self, row: ResourceRecord) -> ResourceRecord:
+        """Release one resource, and save the result."""
+        if not row.trusted:
+            self._listener(f"release {row.name}", "", NOT_OURS)
+            return row
+        row = replace(row, state=ResourceState.RELEASING, tries=row.tries + 1)
+        await self._store.save_resource(row)
+        stdin = json.dumps({"resource": row.name, "run_id": row.run_id, "task_id": row.task_id})
+        environment = {"JACKLINE_RESOURCE": row.name, "JACKLINE_RUN_ID": row.run_id}
+        act = CleanupAction(
+            row.run_id, row.task_id, row.release, stdin.encode(), row.name, environment
+        )
+        trouble = await self._actor.do(act) if row.release else ""
+        after = replace(
+            row,
+            state=ResourceState.FAILED if trouble else ResourceState.RELEASED,
+            released_at=None if trouble else self._actor.clock.wall(),
+            trouble=trouble,
+        )
+        await self._store.save_resource(after)
+        self._listener(f"release {row.name}", "", trouble)
+        return after
 
-async def release(
-    row: ResourceRecord, store: RunStore, actor: ActionRunner, listener: CleanupListener
-) -> ResourceRecord:
-    """Give one thing back, and save the result."""
-    if not row.trusted:
-        listener(f"release {row.name}", "", NOT_OURS)
-        return row
-    row = replace(row, state=ResourceState.RELEASING, tries=row.tries + 1)
-    await store.save_resource(row)
-    stdin = json.dumps({"resource": row.name, "run_id": row.run_id, "task_id": row.task_id})
-    environment = {"JACKLINE_RESOURCE": row.name, "JACKLINE_RUN_ID": row.run_id}
-    act = CleanupAction(row.run_id, row.task_id, row.release, stdin.encode(), row.name, environment)
-    trouble = await actor.do(act) if row.release else ""
-    after = replace(
-        row,
-        state=ResourceState.FAILED if trouble else ResourceState.RELEASED,
-        released_at=None if trouble else actor.clock.wall(),
-        trouble=trouble,
-    )
-    await store.save_resource(after)
-    listener(f"release {row.name}", "", trouble)
-    return after
+
+ModuleOf = Callable[[RunRecord], ModuleType | None]
+"""The flow's module of a run; None when its file is gone or cannot be loaded."""
+ClaimRun = Callable[[RunRecord, float], Awaitable[Claim | None]]
+"""Takes a run over for so many seconds; None when somebody else has it."""
+# Of the hooks that a run owes, only that there are some is known.
+_USUAL_HOOKS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """One thing that was done: `trouble` is empty when it went well."""
+
+    run_id: str
+    what: str
+    trouble: str
+
+
+async def reap(
+    store: RunStore,
+    clock: Clock,
+    module_of: ModuleOf,
+    claim_run: ClaimRun,
+    *,
+    limit: float = 120.0,
+    unattended: bool = False,
+    allow: AllowPatterns = tuple,
+) -> list[Reaped]:
+    """Run the hooks that ended runs still owe, and release what is overdue or left behind.
+
+    `unattended`: functions are called only of sources that a person has started the run with.
+    `allow` gives the user's patterns of now for commands that models have ordered.
+    """
+    done: list[Reaped] = []
+    for run, owes_hooks, held in await _left_behind(store, clock.wall()):
+        # Two that clean up after one run would run its hooks twice.
+        claim = await claim_run(run, limit * (_USUAL_HOOKS * owes_hooks + held + 1))
+        if claim is None:
+            continue
+        try:
+            # Whoever held it until now may have done it all.
+            for still, owes_still, _ in await _left_behind(store, clock.wall(), ours=run.run_id):
+                if unattended:
+                    await run_only_known(store, still)
+                # Loaded once: what a hook names must be of the very module that it is in.
+                module = cache(partial(module_of, still))
+                calls = await store.calls(still.run_id)
+                phases = {call.task_id: call.phase for call in calls}
+                left = OwnerlessRun(still.run_id, store, clock, module, phases)
+                trusted = still.trusted
+                actor = ActionRunner(
+                    clock, limit, still.cwd, module, left=left, trusted=trusted, allow=allow
+                )
+                done += await _clean_up(store, still, calls, actor, hooks=owes_still)
+        finally:
+            await store.let_go(claim, await store.run(run.run_id) or run)
+    return done
+
+
+async def _clean_up(
+    store: RunStore,
+    run: RunRecord,
+    calls: Iterable[CallRecord],
+    actor: ActionRunner,
+    *,
+    hooks: bool,
+) -> list[Reaped]:
+    done: list[Reaped] = []
+
+    def listener(what: str, _label: str, trouble: str) -> None:
+        done.append(Reaped(run.run_id, what, trouble))
+
+    if hooks:
+        owed = Hooks(store, run.run_id, actor, listener)
+        await owed.load()
+        await owed.recover()
+        by_task = {call.task_id: call for call in calls}
+        await owed.run_due(by_task, ending=Ending.CRASH, run=run.decoded_outcome())
+    # Looked at only now: a hook may have rented something, too.
+    resources = Resources(store, run.run_id, actor, listener)
+    for row in _over(run, await store.resources(), actor.clock.wall()):
+        await resources.release(row)
+    return done
+
+
+async def is_overdue(store: RunStore, now: float) -> bool:
+    """Whether something rented, or a hook of an ended run, waits for `reap`."""
+    return bool(await _left_behind(store, now))
+
+
+async def _left_behind(
+    store: RunStore, now: float, ours: str = ""
+) -> list[tuple[RunRecord, bool, int]]:
+    """The runs to clean up after, whether each owes hooks, and how much it holds.
+
+    With `ours`, only that run, which we hold; else only runs that nobody carries.
+    """
+    owing = await store.owing_hooks()
+    held = await store.resources()
+    found = []
+    for run_id in [ours] if ours else dict.fromkeys((*owing, *(row.run_id for row in held))):
+        run = await store.run(run_id)
+        if run is None or not run.trusted:
+            continue  # only listed
+        if run.lease_until > now and not ours:
+            continue  # a live owner does it itself
+        owes_hooks = run.state in ENDED and run_id in owing
+        rows = _over(run, held, now)
+        if rows or owes_hooks:
+            found.append((run, owes_hooks, len(rows)))
+    return found
+
+
+def _over(run: RunRecord, held: Iterable[ResourceRecord], now: float) -> list[ResourceRecord]:
+    """Of what is held, what this run should not hold any more."""
+    mine = [row for row in held if row.run_id == run.run_id and row.trusted]
+    if run.state in ENDED:
+        return mine
+    return [row for row in mine if row.lease_until is not None and row.lease_until < now]

@@ -55,7 +55,7 @@ from jackline.flows.records import (
     decode_outcome,
     task_id_of,
 )
-from jackline.flows.store.agent_log import StoredAgentLog, usage_in
+from jackline.flows.store.agent_log import AgentUsage, StoredAgentLog
 from jackline.flows.store.run_store import Claim, RunStore
 
 CallName: TypeAlias = tuple[str, int]
@@ -93,7 +93,7 @@ class RunAccounting:
         self._reading_windows = asyncio.Lock()
         self._believed_time = BelievedTime(clock.wall, self._elapsed)
         self._active: dict[CallName, AgentAccounting] = {}
-        self._past: dict[str, dict[Unit, float]] = {}
+        self.past: dict[str, dict[Unit, float]] = {}
         """What agents used in earlier processes, by task id."""
         # Agents that began anew leave what they had used in a log of the run itself.
         self._past_log = task_id_of(claim.run_id, call_key(CallKind.STEP, "", "begun anew"), 0)
@@ -117,16 +117,16 @@ class RunAccounting:
             own = call.task_id == task_id_of(self._claim.run_id, call.key, call.occurrence)
             if call.kind is CallKind.AGENT and call.started_at and own:
                 self._add_past(call.task_id, await self._used_by(call))
-        used = {unit: sum(each[unit] for each in self._past.values()) for unit in _SAVED_UNITS}
+        used = {unit: sum(each[unit] for each in self.past.values()) for unit in _SAVED_UNITS}
         used[Unit.TOKENS] = max(saved.tokens, used[Unit.TOKENS])
         used[Unit.DOLLARS] = max(saved.cost, used[Unit.DOLLARS])
-        self.account.add({**used, Unit.AGENTS: len(self._past)})
+        self.account.add({**used, Unit.AGENTS: len(self.past)})
 
     async def _used_by(self, call: CallRecord) -> Amount:
         used: dict[Unit, float] = {Unit.TOKENS: call.tokens, Unit.DOLLARS: call.cost}
         if call.state is CallState.RUNNING:
             # Cut off: its log knows what it used up to its last answer.
-            log = usage_in(await self._engine.entries(call.task_id)).amount
+            log = AgentUsage.of_log(await self._engine.entries(call.task_id)).amount
             return {unit: max(log[unit], used.get(unit, 0)) for unit in _SAVED_UNITS}
         if call.outcome is not None:
             outcome = decode_outcome(call.outcome)
@@ -134,7 +134,7 @@ class RunAccounting:
         return used
 
     def _add_past(self, task_id: str, used: Amount) -> None:
-        past = self._past.setdefault(task_id, dict.fromkeys(_SAVED_UNITS, 0))
+        past = self.past.setdefault(task_id, dict.fromkeys(_SAVED_UNITS, 0))
         for unit, amount in used.items():
             past[unit] += amount
 
@@ -165,23 +165,18 @@ class RunAccounting:
         if budget is not None and budget.window is not None and budget not in self._windows:
             self._windows[budget] = BudgetWindow(budget)
 
-    def _payers(self, account: Account) -> list[Account]:
+    def payers(self, account: Account) -> list[Account]:
         """All that pay for a call of this account: those above it, and the windows."""
         return [*account.chain(), *(window.account for window in self._windows.values())]
 
     def recall(self, account: Account, task_id: str) -> None:
         """Count in this account what one of its agents used in earlier processes."""
-        if task_id in self._past:
-            account.recall({**self._past[task_id], Unit.AGENTS: 1})
-
-    @property
-    def has_past(self) -> bool:
-        """Whether earlier processes have begun agents."""
-        return bool(self._past)
+        if task_id in self.past:
+            account.recall({**self.past[task_id], Unit.AGENTS: 1})
 
     def begin_agent(self, account: Account, task_id: str) -> StopAgentError | None:
         """Count one more agent, unless an earlier process did; what ends it if it may not begin."""
-        limit = None if task_id in self._past else account.begin_agent()
+        limit = None if task_id in self.past else account.begin_agent()
         if limit is None:
             return None
         agents = counted(int(limit.amount), "agent")
@@ -198,9 +193,9 @@ class RunAccounting:
         for window in self._windows.values():
             window.record(self._elapsed(), amount)
         if reservation is None:
-            self._wake(self._ledger.charge(self._payers(account), amount))
+            self._wake(self._ledger.charge(self.payers(account), amount))
         else:
-            self._wake(self._ledger.settle(reservation, amount, self._payers(account)))
+            self._wake(self._ledger.settle(reservation, amount, self.payers(account)))
         near = account.nearly_used()
         if near is not None:
             used, may = _amount(near, near.used), _amount(near, near.amount)
@@ -282,12 +277,7 @@ class RunAccounting:
 
     def reserve(self, account: Account, demand: CallDemand) -> Reservation:
         """A reservation that is granted, refused, or must be awaited with `decided`."""
-        return self._ledger.reserve(self._payers(account), demand)
-
-    def limits(self, account: Account) -> list[BudgetLimit]:
-        """The limits on tokens and dollars that hold for a call of this account."""
-        payers = self._payers(account)
-        return [limit for each in payers for limit in each.limits if limit.unit in ROLLING]
+        return self._ledger.reserve(self.payers(account), demand)
 
     async def decided(self, reservation: Reservation) -> None:
         """Returns when the reservation waits no more, or when the run was interrupted.
@@ -329,20 +319,19 @@ class RunAccounting:
         # Who comes meanwhile waits for the same read: what it does not know yet is not unused.
         async with self._reading_windows:
             for window in list(self._windows.values()):
-                if window.is_stale(self._elapsed()):
-                    await self._refresh(window)
-
-    async def _refresh(self, window: BudgetWindow) -> None:
-        now = self._elapsed()
-        since = self._believed_time.now() - window.seconds
-        tokens, cost = await self._engine.spent_since(since)
-        # The store gets what an agent uses now and then, and at its end; until then we count it.
-        for name, agent in self._active.items():
-            call, used = self._calls[name], agent.log.used
-            tokens += max(0, used.usage.total - call.tokens)
-            cost += max(0.0, used.dollars - call.cost)
-        window.update(now, {Unit.TOKENS: tokens, Unit.DOLLARS: cost})
-        self._wake(self._ledger.review())
+                now = self._elapsed()
+                if not window.is_stale(now):
+                    continue
+                since = self._believed_time.now() - window.seconds
+                tokens, cost = await self._engine.spent_since(since)
+                # The store gets what an agent uses now and then, and at its end; until then we
+                # count it.
+                for name, agent in self._active.items():
+                    call, used = self._calls[name], agent.log.used
+                    tokens += max(0, used.usage.total - call.tokens)
+                    cost += max(0.0, used.dollars - call.cost)
+                window.update(now, {Unit.TOKENS: tokens, Unit.DOLLARS: cost})
+                self._wake(self._ledger.review())
 
     def wait_for_window(self, refusal: BudgetRefusal) -> tuple[str, float] | None:
         """Why and until when the refused call waits for a window; None where that is no help."""
@@ -404,12 +393,23 @@ class AgentAccounting:
     def request(self, call: NextCall | None, at_once: Amount) -> Reservation:
         """A reservation of what the next call will use; `hold` it once it is granted."""
         self._call = call
-        limits = self._run.limits(self.account)
+        payers = self._run.payers(self.account)
+        limits = [limit for each in payers for limit in each.limits if limit.unit in ROLLING]
         self._is_limited = bool(limits)
         demand = CallDemand(at_once=at_once)
         if limits:
             self._counted_input = 0 if call is None else call.input_tokens()
-            most = self._most() if any(limit.strict for limit in limits) else {}
+            most: dict[Unit, float] = {}
+            # The most that the call can use, as far as that can be known.
+            if call is not None and any(limit.strict for limit in limits):
+                tokens = call.most_input()
+                most[Unit.TOKENS] = tokens + call.max_tokens
+                price = price_of(call.model, self._run.prices)
+                if price is not None:
+                    writes = max(price.cache_write, price.cache_write_1h)
+                    dearest = max(price.input, writes, price.cache_read)
+                    whole = tokens * dearest + call.max_tokens * price.output
+                    most[Unit.DOLLARS] = whole / 1_000_000
             demand = CallDemand(self._expected, most, at_once)
         return self._run.reserve(self.account, demand)
 
@@ -456,34 +456,31 @@ class AgentAccounting:
 
     def stop_for(self, refusal: BudgetRefusal) -> StopAgentError:
         """What ends the agent whose call was refused so."""
-        ending = _ENDINGS.get(refusal.limit.unit, Ending.BUDGET)
-        return StopAgentError(ending, Evidence(says=self._refusal_sentence(refusal)))
-
-    def _refusal_sentence(self, refusal: BudgetRefusal) -> str:
         limit, call = refusal.limit, self._call
         name, may = limit.account.name, _amount(limit, limit.amount)
-        used = _amount(limit, limit.used)
+        used, need = _amount(limit, limit.used), _amount(limit, refusal.need)
+        says = f"{name} may use {may} and never more (strict), "
         if refusal.reason is RefusalReason.USED_UP:
-            return f"{name} may use {may}, and has used {used}."
-        strict = f"{name} may use {may} and never more (strict), "
-        if call is None:
-            return (
-                f"{strict}and nobody knows beforehand what this runner's calls use: take"
+            says = f"{name} may use {may}, and has used {used}."
+        elif call is None:
+            says += (
+                "and nobody knows beforehand what this runner's calls use: take"
                 ' runner="messages", or leave out strict.'
             )
-        if refusal.reason is RefusalReason.NO_BOUND:
-            return (
-                f"{strict}and the price of {call.model} is not known: set it under [prices], limit"
+        elif refusal.reason is RefusalReason.NO_BOUND:
+            says += (
+                f"and the price of {call.model} is not known: set it under [prices], limit"
                 " tokens, or leave out strict."
             )
-        need = _amount(limit, refusal.need)
-        bound = f"one call may use up to {need}: its input and max_tokens={call.max_tokens}"
-        if limit.used:
-            return f"{strict}and has used {used}: what is left is less than one call ({bound})."
-        return (
-            f"{strict}which is less than one call: {bound}. Raise the budget to at least {need},"
-            " give agent(max_tokens=…) less, or leave out strict."
-        )
+        else:
+            bound = f"one call may use up to {need}: its input and max_tokens={call.max_tokens}"
+            says += (
+                f"and has used {used}: what is left is less than one call ({bound})."
+                if limit.used
+                else f"which is less than one call: {bound}. Raise the budget to at least {need},"
+                " give agent(max_tokens=…) less, or leave out strict."
+            )
+        return StopAgentError(_ENDINGS.get(limit.unit, Ending.BUDGET), Evidence(says=says))
 
     def _expected(self) -> Amount:
         estimate = self._run.estimates.expect(
@@ -498,19 +495,6 @@ class AgentAccounting:
             cost = dollars(self._model, usage, self._run.prices)
         # An unknown price counts as nothing.
         return {Unit.TOKENS: estimate.tokens, Unit.DOLLARS: cost or 0.0}
-
-    def _most(self) -> Amount:
-        """The most that the call can use, as far as that can be known."""
-        call = self._call
-        if call is None:
-            return {}
-        tokens = call.most_input()
-        most: dict[Unit, float] = {Unit.TOKENS: tokens + call.max_tokens}
-        price = price_of(call.model, self._run.prices)
-        if price is not None:
-            dearest = max(price.input, price.cache_write, price.cache_write_1h, price.cache_read)
-            most[Unit.DOLLARS] = (tokens * dearest + call.max_tokens * price.output) / 1_000_000
-        return most
 
 
 def _amount(limit: BudgetLimit, amount: float) -> str:

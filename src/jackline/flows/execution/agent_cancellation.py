@@ -19,15 +19,7 @@ from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.errors import BadArgumentError
-from jackline.flows.records import (
-    ENDED,
-    AgentOrder,
-    CallKind,
-    CallRecord,
-    CallState,
-    RunRecord,
-    decode_outcome,
-)
+from jackline.flows.records import AgentOrder, CallKind, CallRecord, CallState, decode_outcome
 from jackline.flows.store.run_store import Claim, RunStore
 
 _BY_HAND = "by hand"
@@ -184,23 +176,7 @@ class AgentCancellations:
             self._answering.discard((order.name, order.at))
 
 
-_MOST_LABELS = 10
-
-
-async def agents_to_resume(engine: RunStore, record: RunRecord, name: str) -> list[CallRecord]:
-    """The unfinished agents of this name; an order to end them is withdrawn."""
-    calls = await engine.calls(record.run_id)
-    named = agents_named(calls, name)
-    chosen = [call for call in named if call.state is not CallState.DONE]
-    withdrawn = await withdraw_cancellations(engine, record.run_id, name, chosen)
-    if chosen or (withdrawn and record.state not in ENDED):
-        return chosen
-    if named:
-        raise BadArgumentError(
-            f"The agent {name} of {record.run_id} has finished: there is nothing to go on with.",
-            hint="`jackline fork` runs finished ones again, in a new run.",
-        )
-    raise unknown_agent(record.run_id, calls, name)
+MOST_LABELS = 10
 
 
 async def withdraw_cancellations(
@@ -217,26 +193,9 @@ async def withdraw_cancellations(
 def unknown_agent(run_id: str, calls: Iterable[CallRecord], name: str) -> BadArgumentError:
     """No agent of this run has that name."""
     labels = dict.fromkeys(call.label for call in calls if call.kind is CallKind.AGENT)
-    known = ", ".join(list(labels)[:_MOST_LABELS]) or "none yet"
-    more = len(labels) - _MOST_LABELS
+    known = ", ".join(list(labels)[:MOST_LABELS]) or "none yet"
+    more = len(labels) - MOST_LABELS
     return BadArgumentError(
         f"No agent of {run_id} is labelled {name!r}.",
         hint=f"Its agents are: {known}{f' and {more} more' if more > 0 else ''}.",
-    )
-
-
-def nothing_failed(
-    record: RunRecord, failed: Collection[CallRecord], only: str | None
-) -> BadArgumentError:
-    """There is nothing to retry; agents that a person cancelled are named, and how to resume."""
-    by_hand = next((call.label for call in failed if was_cancelled_by_person(call)), None)
-    if only is None and by_hand is not None:
-        return BadArgumentError(
-            f"Nothing failed in {record.run_id} but what a person cancelled.",
-            hint=f"`jackline resume {record.run_id} --only {shlex.quote(by_hand)}` goes on with it",
-        )
-    labels = ", ".join(sorted({call.label for call in failed})[:_MOST_LABELS]) or "none"
-    return BadArgumentError(
-        f"Nothing failed in {record.run_id}" + (f" under {only!r}." if only else "."),
-        hint=f"Failed calls: {labels}. `jackline fork` runs finished ones again.",
     )

@@ -14,9 +14,7 @@ back to the first, writes none of them and sees none that came later.
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -24,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
-from jackline.agents.runner import AgentTask, LogEntry, StopAgentError, within
+from jackline.agents.runner import AgentTask, StopAgentError, within
 from jackline.budgets.budget import Account
 from jackline.errors import (
     BadArgumentError,
@@ -41,7 +39,7 @@ from jackline.flows.execution.agent_cancellation import (
     cancelled_by_person,
 )
 from jackline.flows.execution.call_gate import AgentCallGate
-from jackline.flows.execution.execution import CURRENT, Execution, FlowScope, inside
+from jackline.flows.execution.execution import CURRENT, FlowScope
 from jackline.flows.execution.gate import Ticket
 from jackline.flows.execution.work_time import Deadline, TimeLimits
 from jackline.flows.records import (
@@ -51,79 +49,22 @@ from jackline.flows.records import (
     decode_outcome,
     encode_kept_beside,
     encode_outcome,
-    outcome_of,
     session_id_of,
 )
-from jackline.flows.run_events import AgentBegan, AgentEnded, AgentReplayed, AgentWaits, Warned
+from jackline.flows.run_events import AgentBegan, AgentReplayed, AgentWaits
 from jackline.flows.store.agent_log import (
     ContinuedAgent,
     StoredAgentLog,
-    continued_agent_in,
+    conversation,
     first_start_in,
-    is_own_line,
-    usage_in,
 )
-from jackline.flows.store.run_store import RunStore, how_to_accept
+from jackline.flows.store.run_store import how_to_accept
 from jackline.flows.values import UnfitValueError, plain_json
 
 _RETRIED = frozenset({Ending.CRASH, Ending.TOOL_ERROR, Ending.OUTAGE, Ending.RATE_LIMIT})
 _CUT_OFF = frozenset({Ending.CRASH, Ending.CANCELLED})
 _FIRST_WAIT = 5.0
 _LOOK_AGAIN = 60.0
-
-
-async def find_earlier_session(
-    engine: RunStore, spec: AgentSpec, runner: str, known: ContinuedAgent | None = None
-) -> tuple[str | None, Sequence[LogEntry], ContinuedAgent | None]:
-    """The session that `resume=` or `continue_from=` names, its lines, and whose they are.
-
-    `known` is where the agent had begun, if it has. BadArgumentError when there is no such session.
-    """
-    if spec.resume is not None:
-        call, session = await engine.find_session(spec.resume), spec.resume
-    elif spec.continue_from is not None:
-        call = await engine.find_task(spec.continue_from)
-        saved = decode_outcome(call.outcome).session_id if call and call.outcome else ""
-        session = saved or session_id_of(spec.continue_from if call is None else call.task_id)
-    else:
-        return None, (), None
-    if call is None and (spec.resume is None or runner == OWN_LOOP):
-        raise BadArgumentError(
-            f"There is no earlier agent {spec.resume or spec.continue_from} to go on with.",
-            hint="Give the session id or the outcome of an agent that `jackline show` lists.",
-        )
-    if call is None or (call.trusted and runner != OWN_LOOP):
-        return session, (), None
-    whom = known or ContinuedAgent(call.task_id, len(await engine.entries(call.task_id)))
-    lines = await _conversation(engine, whom) if call.trusted else None
-    if lines is None:
-        raise BadArgumentError(
-            f"The agent {call.task_id} was not written by this installation: it is not gone on"
-            " with.",
-            hint=how_to_accept(call.run_id),
-        )
-    return session, lines, whom
-
-
-async def _conversation(engine: RunStore, whom: ContinuedAgent | None) -> list[LogEntry] | None:
-    """The lines of this agent and of all that it continued, the oldest first.
-
-    None when some of them are not ours.
-    """
-    parts: list[list[LogEntry]] = []
-    while whom is not None:
-        part: list[LogEntry] = []
-        before: ContinuedAgent | None = None
-        for record in (await engine.entries(whom.task_id))[: whom.lines]:
-            if not record.trusted:
-                return None
-            line = LogEntry(record.kind, json.loads(record.data), record.at)
-            before = before or continued_agent_in(line.kind, line.data)
-            if not is_own_line(line):
-                part.append(line)
-        parts.append(part)
-        whom = before
-    return [line for part in reversed(parts) for line in part]
 
 
 def _what_happened(before: CallRecord | Outcome[Any] | None) -> str:
@@ -136,64 +77,6 @@ def _what_happened(before: CallRecord | Outcome[Any] | None) -> str:
         return ""
     says = before.evidence.says
     return f"Your last attempt ended by {before.terminated_by.value}{': ' + says if says else '.'}"
-
-
-def _emit_ended(run: Execution, call: CallRecord, outcome: Outcome[Any]) -> None:
-    at = run.clock.wall()
-    if outcome.ok and not outcome.text and outcome.value in ("", None):
-        run.emit(Warned(at, f"The agent {call.label} completed with nothing to say."))
-    run.emit(
-        AgentEnded(
-            at,
-            call.task_id,
-            call.label,
-            call.phase,
-            outcome.terminated_by,
-            outcome.evidence.says,
-            outcome.usage.total,
-            outcome.cost,
-            outcome.turns,
-            outcome.duration,
-        )
-    )
-
-
-async def cancel_stored_agent(run: Execution, call: CallRecord, name: str) -> Outcome[Any]:
-    """How this agent ended now that an order of that name has ended it, clean-up included."""
-    before: Outcome[Any] = Outcome(Ending.CANCELLED)
-    if call.outcome is not None:
-        before = decode_outcome(call.outcome)
-    used = usage_in(await run.engine.entries(call.task_id))
-    known = before.usage.total >= used.usage.total
-    outcome = replace(
-        before,
-        terminated_by=Ending.CANCELLED,
-        value=None,
-        evidence=cancelled_by_person(run.run_id, name),
-        session_id=before.session_id or session_id_of(call.task_id),
-        task_id=call.task_id,
-        label=call.label,
-        usage=before.usage if known else used.usage,
-        cost=before.cost if known else used.dollars or None,
-        turns=max(before.turns, used.turns),
-        duration=max(before.duration, used.seconds),
-    )
-    ended = replace(
-        call,
-        state=CallState.FAILED,
-        value=None,
-        outcome=encode_kept_beside(outcome),
-        ended_at=run.clock.wall(),
-        tokens=max(call.tokens, outcome.usage.total),
-        cost=max(call.cost, outcome.cost or 0.0),
-        terminated_by=outcome.terminated_by.value,
-    )
-    await run.end(ended)
-    with inside(FlowScope(run, run.accounting.account, call.phase, call.task_id)):
-        await run.hooks.run_due({call.task_id: ended}, ending=None)
-        await run.resources.release_of_agent(call.task_id)
-    _emit_ended(run, call, outcome)
-    return outcome
 
 
 class AgentExecution:
@@ -237,20 +120,26 @@ class AgentExecution:
         accounting = self._run.accounting
         # Before it waits for anything, so that nobody else gets what it has used.
         accounting.recall(self._scope.account, self._call.task_id)
-        if self._known is not None and self._run.answers_from_store(self._known):
-            return self._replayed(self._known)
-        if self._scope.account.parent is not None and accounting.has_past:
+        run, known = self._run, self._known
+        if known is not None and run.answers_from_store(known):
+            outcome = known.decoded_outcome()
+            if known.state is CallState.DONE:
+                outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
+            run.count_agent(outcome, replayed=True)
+            run.emit(AgentReplayed(run.clock.wall(), known.task_id, known.label, self._scope.phase))
+            return outcome
+        if self._scope.account.parent is not None and accounting.past:
             # A child flow knows what its calls have used once it has come to them: let those come
             # that are called with this one, before it uses what is theirs.
             await asyncio.sleep(0)
         self._deadline = await self._find_deadline()
-        ticket = self._run.gate.ticket()
-        cancellable = self._run.cancellations.cancellable(self._call.label, self._call.task_id)
+        ticket = run.gate.ticket()
+        cancellable = run.cancellations.cancellable(self._call.label, self._call.task_id)
         try:
-            with self._run.running_call(), cancellable as handle:
+            with run.running_call(), cancellable as handle:
                 return await self._in_turn(ticket, handle)
         finally:
-            self._run.gate.done(ticket)
+            run.gate.done(ticket)
 
     async def _in_turn(self, ticket: Ticket, handle: CancelHandle) -> Outcome[Any]:
         async with AsyncExitStack() as stack:
@@ -270,23 +159,20 @@ class AgentExecution:
             slot = self._run.slot(process=self._runner.name != OWN_LOOP)
             await stack.enter_async_context(slot)
         # Before the gate: a stopping run does not wait for those that have not begun.
-        await self._wait_for_reserve()
-        await self._run.gate.enter(ticket)
-
-    async def _wait_for_reserve(self) -> None:
-        """Returns when the part of the window that is reserved for other classes is left."""
         run, call, reserve = self._run, self._call, self._run.settings.reserve
-        if reserve is None or self._spec.class_ not in reserve.classes:
-            return
-        while True:
-            used = await run.host.window_used()
-            now = run.clock.wall()
-            if used is None or used[0] < reserve.share or used[1] <= now:
-                break
-            why = f"{used[0]:.0%} of the account's window is used, and the rest is kept for others"
-            run.emit(AgentWaits(now, call.task_id, call.label, why, used[1]))
-            await run.clock.sleep(min(_LOOK_AGAIN, used[1] - now))
-        run.emit(AgentWaits(run.clock.wall(), call.task_id, call.label, "", None))
+        if reserve is not None and self._spec.class_ in reserve.classes:
+            # The part of the window that is left is reserved for other classes.
+            while (used := await run.host.window_used()) is not None:
+                now, (share, resets_at) = run.clock.wall(), used
+                if share < reserve.share or resets_at <= now:
+                    break
+                why = (
+                    f"{share:.0%} of the account's window is used, and the rest is kept for others"
+                )
+                run.emit(AgentWaits(now, call.task_id, call.label, why, resets_at))
+                await run.clock.sleep(min(_LOOK_AGAIN, resets_at - now))
+            run.emit(AgentWaits(run.clock.wall(), call.task_id, call.label, "", None))
+        await run.gate.enter(ticket)
 
     async def _find_deadline(self) -> Deadline | None:
         """Its deadline; one in seconds counts from its first start, in whatever process."""
@@ -299,15 +185,6 @@ class AgentExecution:
             first = first_start_in(await run.engine.entries(self._call.task_id))
             self._started_at = self._started_at if first is None else first
         return Deadline(run.clock, self._started_at + deadline)
-
-    def _replayed(self, known: CallRecord) -> Outcome[Any]:
-        run = self._run
-        outcome = outcome_of(known)
-        if known.state is CallState.DONE:
-            outcome = replace(outcome, value=self._spec.shape.decode(known.value or b"null"))
-        run.count_agent(outcome, replayed=True)
-        run.emit(AgentReplayed(run.clock.wall(), known.task_id, known.label, self._scope.phase))
-        return outcome
 
     # --- begun --------------------------------------------------------------------------------
 
@@ -360,15 +237,18 @@ class AgentExecution:
         try:
             session_id = session_id_of(call.task_id)
             await log.open(session_id)
-            earlier, lines, whose = await find_earlier_session(
-                run.engine, spec, self._runner.name, log.follows
-            )
-            log.follow(whose, lines)
+            earlier = await self._continue(log)
             if isinstance(spec.deadline, float):
                 log.started(self._started_at)
             agent.count_earlier()
             task = self._task(session_id, earlier)
-            call_gate = AgentCallGate(run, call, ticket, agent, self._time_limits(agent))
+            own = None if spec.budget is None else spec.budget.seconds
+            limits = [limit for limit in (spec.timeout, own) if limit is not None]
+            time_limits = None
+            if limits or self._deadline is not None:
+                least = min(limits, default=None)
+                time_limits = TimeLimits(run.clock, agent.work, least, self._deadline)
+            call_gate = AgentCallGate(run, call, ticket, agent, time_limits)
             if spec.cwd is not None and not await asyncio.to_thread(task.cwd.is_dir):
                 # No refusal, so that the agent continues once its folder is back.
                 says = f"Its folder {task.cwd} is not there."
@@ -383,13 +263,41 @@ class AgentExecution:
             run.lose(error)
             raise
 
-    def _time_limits(self, agent: AgentAccounting) -> TimeLimits | None:
-        budget, deadline = self._spec.budget, self._deadline
-        own = None if budget is None else budget.seconds
-        limits = [limit for limit in (self._spec.timeout, own) if limit is not None]
-        if not limits and deadline is None:
+    async def _continue(self, log: StoredAgentLog) -> str | None:
+        """The session that `resume=` or `continue_from=` names; its lines go before the log's own.
+
+        BadArgumentError when there is no such session.
+        """
+        engine, spec = self._run.engine, self._spec
+        is_own_loop = self._runner.name == OWN_LOOP
+        if spec.resume is not None:
+            call, session = await engine.find_session(spec.resume), spec.resume
+        elif spec.continue_from is not None:
+            call = await engine.find_task(spec.continue_from)
+            saved = decode_outcome(call.outcome).session_id if call and call.outcome else ""
+            session = saved or session_id_of(spec.continue_from if call is None else call.task_id)
+        else:
             return None
-        return TimeLimits(self._run.clock, agent.work, min(limits, default=None), deadline)
+        if call is None and (spec.resume is None or is_own_loop):
+            raise BadArgumentError(
+                f"There is no earlier agent {spec.resume or spec.continue_from} to go on with.",
+                hint="Give the session id or the outcome of an agent that `jackline show` lists.",
+            )
+        if call is None or (call.trusted and not is_own_loop):
+            return session
+        whom = log.follows or ContinuedAgent(call.task_id, len(await engine.entries(call.task_id)))
+        lines = None
+        if call.trusted:
+            with suppress(ValueError):  # some of its lines are not ours
+                lines = await conversation(engine, whom, trusted_only=True)
+        if lines is None:
+            raise BadArgumentError(
+                f"The agent {call.task_id} was not written by this installation: it is not gone on"
+                " with.",
+                hint=how_to_accept(call.run_id),
+            )
+        log.follow(whom, lines)
+        return session
 
     async def _attempts(
         self, task: AgentTask, agent: AgentAccounting, call_gate: AgentCallGate, ticket: Ticket
@@ -407,7 +315,8 @@ class AgentExecution:
                 return outcome
             if outcome.terminated_by is Ending.QUOTA:
                 resets = evidence.resets_at
-                await call_gate.met_quota(
+                await call_gate.park(
+                    Ending.QUOTA,
                     evidence,
                     None if resets is None else resets.timestamp(),
                     needs_person=evidence.failure == "billing",
@@ -469,7 +378,20 @@ class AgentExecution:
             session_id=outcome.session_id or session_id_of(call.task_id),
             duration=0.0 if agent is None else agent.work.count(),
         )
-        outcome, data = self._fitting(outcome)
+        data = None
+        if not outcome.ok:
+            outcome = replace(outcome, value=None)
+        else:
+            shape, value = self._spec.shape, outcome.value
+            if value is None and shape.json_schema is None:
+                value = outcome.text
+            try:
+                data = plain_json(value)
+                outcome = replace(outcome, value=shape.decode(data))
+            except UnfitValueError as error:
+                data, evidence = None, replace(outcome.evidence, says=error.message)
+                unfit = replace(outcome, terminated_by=Ending.SCHEMA, evidence=evidence)
+                outcome = replace(unfit, value=None, text=outcome.text or str(value))
         record = replace(
             call,
             state=CallState.DONE if outcome.ok else CallState.FAILED,
@@ -481,28 +403,14 @@ class AgentExecution:
             terminated_by=outcome.terminated_by.value,
         )
         await run.end(record)
-        with inside(replace(self._scope, task_id=call.task_id)):
+        with replace(self._scope, task_id=call.task_id).entered():
             if self._end_id:
                 await run.hooks.run(self._end_id, self._spec.on_end, outcome)
             await run.settle_registering()
             await run.resources.release_of_agent(call.task_id)
-        _emit_ended(run, call, outcome)
+        run.emit_ended(call, outcome)
         run.count_agent(outcome, replayed=False)
         return outcome
-
-    def _fitting(self, outcome: Outcome[Any]) -> tuple[Outcome[Any], bytes | None]:
-        if not outcome.ok:
-            return replace(outcome, value=None), None
-        value = outcome.value
-        if value is None and self._spec.shape.json_schema is None:
-            value = outcome.text
-        try:
-            data = plain_json(value)
-            return replace(outcome, value=self._spec.shape.decode(data)), data
-        except UnfitValueError as error:
-            evidence = replace(outcome.evidence, says=error.message)
-            unfit = replace(outcome, terminated_by=Ending.SCHEMA, evidence=evidence, value=None)
-            return replace(unfit, text=outcome.text or str(value)), None
 
     async def _never_began(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
         run, call = self._run, self._call
@@ -515,7 +423,7 @@ class AgentExecution:
             ended_at = run.clock.wall()
             await run.end(replace(record, ended_at=ended_at, terminated_by=ending.value))
         run.count_agent(outcome, replayed=False)
-        _emit_ended(run, call, outcome)
+        run.emit_ended(call, outcome)
         return outcome
 
     async def _cancelled_before_start(self, name: str) -> Outcome[Any]:
@@ -524,7 +432,7 @@ class AgentExecution:
             return await self._never_began(
                 Ending.CANCELLED, cancelled_by_person(self._run.run_id, name)
             )
-        outcome = await cancel_stored_agent(self._run, self._known, name)
+        outcome = await self._run.cancel_stored_agent(self._known, name)
         self._run.count_agent(outcome, replayed=False)
         return outcome
 

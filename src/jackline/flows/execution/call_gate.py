@@ -18,7 +18,7 @@ from jackline.agents.outcome import Ending, Evidence, TokenUsage
 from jackline.agents.prices import dollars
 from jackline.agents.runner import NextCall, StopAgentError, TimeLimit, evidence_of, within
 from jackline.budgets.budget import Amount, Unit
-from jackline.budgets.ledger import BudgetRefusal, Reservation, ReservationState
+from jackline.budgets.ledger import ReservationState
 from jackline.failures import Failure, Kind
 from jackline.flows.execution.accounting import AgentAccounting
 from jackline.flows.execution.execution import Execution, first_done
@@ -104,7 +104,8 @@ class AgentCallGate:
         self._works_meanwhile = False
         resets = self._run.clock.now() + failure.wait_from(self._run.clock.now())
         known = failure.resets_at is not None or failure.retry_after is not None
-        await self.met_quota(
+        await self.park(
+            Ending.QUOTA,
             evidence_of(failure, says=says),
             resets.timestamp() if known else None,
             needs_person=failure.kind is Kind.BILLING,
@@ -112,23 +113,27 @@ class AgentCallGate:
         )
         await self._reserve(_SENT_ALREADY)
 
-    async def met_quota(
+    async def park(
         self,
+        ending: Ending,
         evidence: Evidence,
-        resets_at: float | None,
+        until: float | None,
         *,
-        needs_person: bool,
+        needs_person: bool = False,
         is_date: bool = True,
     ) -> None:
-        """The same for a runner that only reports at its end that it met a quota."""
-        await self._park(
-            evidence.says or "a quota is used up",
-            resets_at,
-            Ending.QUOTA,
-            evidence,
-            needs_person=needs_person,
-            is_date=is_date,
-        )
+        """Park the run at a quota or a used-up window, or end it if so ordered; returns later."""
+        run = self._run
+        if run.settings.on_quota == "abort":
+            run.fail(ending, evidence, ending)
+            raise StopAgentError(ending, evidence)
+        run.wall = (ending, evidence)
+        was_parked = run.gate.state is GateState.PARKED
+        why = evidence.says or "a quota is used up"
+        run.gate.wall(self._ticket, why, until, needs_person=needs_person, is_date=is_date)
+        if ending is Ending.QUOTA and not was_parked and run.gate.state is GateState.PARKED:
+            run.back_off()
+        await self._pass_gate()
 
     def waits(self, why: str, until: float | None) -> None:
         """The runner waits for this instead of working; with an empty `why` it works on."""
@@ -172,76 +177,43 @@ class AgentCallGate:
         at = self._run.clock.wall()
         self._run.emit(AgentWaits(at, self._task_id, self._label, why, until))
 
-    async def _park(
-        self,
-        why: str,
-        until: float | None,
-        ending: Ending,
-        evidence: Evidence,
-        *,
-        needs_person: bool = False,
-        is_date: bool = True,
-    ) -> None:
-        run = self._run
-        if run.settings.on_quota == "abort":
-            run.fail(ending, evidence, ending)
-            raise StopAgentError(ending, evidence)
-        run.wall = (ending, evidence)
-        was_parked = run.gate.state is GateState.PARKED
-        run.gate.wall(self._ticket, why, until, needs_person=needs_person, is_date=is_date)
-        if ending is Ending.QUOTA and not was_parked and run.gate.state is GateState.PARKED:
-            run.back_off()
-        await self._pass_gate()
-
     async def _pass_gate(self) -> None:
         gate = self._run.gate
         why = AT_WALL if gate.state is GateState.PARKED else ""
         await self._wait(gate.enter(self._ticket), why, gate.wake_at)
 
-    async def _check_time(self) -> None:
-        """Count what was worked by now; StopAgentError when that or the deadline is the end."""
-        await self._agent.work.deduct_held()
-        self._agent.work.count()
-        stop = None if self._time_limits is None else await self._time_limits.over()
-        if stop is not None:
-            raise stop
-
     async def _reserve(self, at_once: Amount) -> None:
         """Returns when what the call will use is reserved, and the gate lets it through."""
-        run = self._run
+        run, agent = self._run, self._agent
         while True:
             await self._pass_gate()
-            await self._check_time()
+            await agent.work.deduct_held()
+            agent.work.count()
+            stop = None if self._time_limits is None else await self._time_limits.over()
+            if stop is not None:
+                raise stop
             await run.accounting.refresh_windows()
             # Made anew each time: other agents may have brought windows of their own meanwhile.
-            reservation = self._agent.request(self._call, at_once)
+            reservation = agent.request(self._call, at_once)
             waited = reservation.state is ReservationState.WAITING
             if waited:
-                await self._decided(reservation)
+                try:
+                    await self._wait(run.accounting.decided(reservation), WAITS_FOR_BUDGET)
+                except (asyncio.CancelledError, StopAgentError):
+                    # It may have been granted at the same moment.
+                    run.accounting.withdraw(reservation)
+                    raise
             if reservation.refusal is not None:
-                await self._refused(reservation.refusal)
+                window = run.accounting.wait_for_window(reservation.refusal)
+                if window is None:
+                    raise agent.stop_for(reservation.refusal)
+                why, until = window
+                await self.park(Ending.BUDGET, Evidence(says=why), until, is_date=False)
             elif reservation.state is ReservationState.WAITING or (
                 waited and run.gate.state is not GateState.OPEN
             ):
                 # The run parked or stopped meanwhile: the gate decides how it continues.
                 run.accounting.withdraw(reservation)
             else:
-                self._agent.hold(reservation)
+                agent.hold(reservation)
                 return
-
-    async def _decided(self, reservation: Reservation) -> None:
-        accounting = self._run.accounting
-        try:
-            await self._wait(accounting.decided(reservation), WAITS_FOR_BUDGET)
-        except (asyncio.CancelledError, StopAgentError):
-            # It may have been granted at the same moment.
-            accounting.withdraw(reservation)
-            raise
-
-    async def _refused(self, refusal: BudgetRefusal) -> None:
-        """Returns when a window has been waited for; StopAgentError otherwise."""
-        window = self._run.accounting.wait_for_window(refusal)
-        if window is None:
-            raise self._agent.stop_for(refusal)
-        why, until = window
-        await self._park(why, until, Ending.BUDGET, Evidence(says=why), is_date=False)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -26,7 +26,7 @@ from jackline.errors import JacklineError, JournalError, LeaseLostError, UsageEr
 from jackline.flows.cleanup.action_runner import ActionRunner
 from jackline.flows.cleanup.ledger import Hooks, Resources
 from jackline.flows.execution.accounting import RunAccounting
-from jackline.flows.execution.agent_cancellation import AgentCancellations
+from jackline.flows.execution.agent_cancellation import AgentCancellations, cancelled_by_person
 from jackline.flows.execution.gate import Gate, StoredWakeUps
 from jackline.flows.flow_sources import SavedSources
 from jackline.flows.host import FlowHost
@@ -37,16 +37,21 @@ from jackline.flows.records import (
     RunRecord,
     RunState,
     decode_outcome,
+    encode_kept_beside,
+    session_id_of,
     task_id_of,
 )
 from jackline.flows.run_events import (
+    AgentEnded,
     BudgetNear,
     CleanupEnded,
     GuardTripped,
     Listener,
     RunEventLog,
+    Warned,
 )
 from jackline.flows.settings import RunSettings
+from jackline.flows.store.agent_log import AgentUsage
 from jackline.flows.store.run_store import Claim
 
 Signature: TypeAlias = tuple[Ending, str | None, str | None, int | None]
@@ -204,6 +209,10 @@ class Execution:
         await self.hooks.load()
         await self.resources.load()
 
+    def note(self, text: str, detail: Mapping[str, object]) -> None:
+        """Write a line to the run's log; on the loop's thread."""
+        self.events.log(self.clock.wall(), "note", "", {"says": text, **detail})
+
     # --- calls --------------------------------------------------------------------------------
 
     def identify(self, key: str) -> tuple[int, CallRecord | None, str]:
@@ -237,12 +246,8 @@ class Execution:
     @asynccontextmanager
     async def slot(self, *, process: bool) -> AsyncIterator[None]:
         """Within this, an agent counts among those at work; returns when there is room."""
-        if not process:
-            async with self._slots:
-                yield
-            return
         # The rarer one first, so that nobody holds the other while waiting for it.
-        async with self._process_slots, self._slots:
+        async with self._process_slots if process else nullcontext(), self._slots:
             yield
 
     def next_label(self, phase: str, what: str) -> str:
@@ -268,6 +273,63 @@ class Execution:
         except JacklineError as error:
             self.lose(error)
             raise
+
+    def emit_ended(self, call: CallRecord, outcome: Outcome[Any]) -> None:
+        """An agent has ended: here, or by an order that ended what is saved of it."""
+        at = self.clock.wall()
+        if outcome.ok and not outcome.text and outcome.value in ("", None):
+            self.emit(Warned(at, f"The agent {call.label} completed with nothing to say."))
+        self.emit(
+            AgentEnded(
+                at,
+                call.task_id,
+                call.label,
+                call.phase,
+                outcome.terminated_by,
+                outcome.evidence.says,
+                outcome.usage.total,
+                outcome.cost,
+                outcome.turns,
+                outcome.duration,
+            )
+        )
+
+    async def cancel_stored_agent(self, call: CallRecord, name: str) -> Outcome[Any]:
+        """How this agent ended now that an order of that name has ended it, clean-up included."""
+        before: Outcome[Any] = Outcome(Ending.CANCELLED)
+        if call.outcome is not None:
+            before = decode_outcome(call.outcome)
+        used = AgentUsage.of_log(await self.engine.entries(call.task_id))
+        known = before.usage.total >= used.usage.total
+        outcome = replace(
+            before,
+            terminated_by=Ending.CANCELLED,
+            value=None,
+            evidence=cancelled_by_person(self.run_id, name),
+            session_id=before.session_id or session_id_of(call.task_id),
+            task_id=call.task_id,
+            label=call.label,
+            usage=before.usage if known else used.usage,
+            cost=before.cost if known else used.dollars or None,
+            turns=max(before.turns, used.turns),
+            duration=max(before.duration, used.seconds),
+        )
+        ended = replace(
+            call,
+            state=CallState.FAILED,
+            value=None,
+            outcome=encode_kept_beside(outcome),
+            ended_at=self.clock.wall(),
+            tokens=max(call.tokens, outcome.usage.total),
+            cost=max(call.cost, outcome.cost or 0.0),
+            terminated_by=outcome.terminated_by.value,
+        )
+        await self.end(ended)
+        with FlowScope(self, self.accounting.account, call.phase, call.task_id).entered():
+            await self.hooks.run_due({call.task_id: ended}, ending=None)
+            await self.resources.release_of_agent(call.task_id)
+        self.emit_ended(call, outcome)
+        return outcome
 
     async def settle_registering(self) -> None:
         """Returns when every resource that was named so far is saved."""
@@ -414,18 +476,17 @@ class FlowScope:
     task_id: str = ""
     """The agent whose tool or hook this is; empty in the flow itself."""
 
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Code in this block runs in this scope, and so does what it starts."""
+        token = CURRENT.set(self)
+        try:
+            yield
+        finally:
+            CURRENT.reset(token)
+
 
 CURRENT: ContextVar[FlowScope | None] = ContextVar("jackline_flow_scope", default=None)
-
-
-@contextmanager
-def inside(scope: FlowScope) -> Iterator[None]:
-    """Code in this block runs in that scope, and so does what it starts."""
-    token = CURRENT.set(scope)
-    try:
-        yield
-    finally:
-        CURRENT.reset(token)
 
 
 def scope_for(what: str) -> FlowScope:

@@ -115,7 +115,11 @@ class Gate:
     def answered(self, ticket: Ticket) -> None:
         """A call of this one was answered; the probe's answer opens the gate."""
         if self.state is GateState.PROBING and ticket is self._probe:
-            self._open()
+            self._opening += 1
+            self._guesses = 0
+            self._probe = None
+            self._set(GateState.OPEN)
+            self._free(self._tickets, min(_LONGEST_SPREAD, _SPREAD_EACH * self.waiting))
 
     def wall(
         self,
@@ -141,7 +145,11 @@ class Gate:
         sent_before = ticket.opening < self._opening
         if sent_before and (resets_at is None or resets_at <= now):
             return
-        guess = self._guess(resets_at, now)
+        guess = 0.0
+        if resets_at is None or resets_at <= now:
+            # Nothing says when to try again: after a while, then ever more rarely.
+            guess = now + min(_LONGEST_GUESS, _FIRST_GUESS * 2.0**self._guesses)
+            self._guesses += 1
         self._wakes_by_date = is_date and not guess
         self.why, self._probe = why, None
         self.wake_at = None if needs_person else max(resets_at or 0.0, guess)
@@ -215,13 +223,6 @@ class Gate:
         ticket.working = ticket.underway = True
         ticket.opening = self._opening
 
-    def _open(self) -> None:
-        self._opening += 1
-        self._guesses = 0
-        self._probe = None
-        self._set(GateState.OPEN)
-        self._free(self._tickets, min(_LONGEST_SPREAD, _SPREAD_EACH * self.waiting))
-
     def _set(self, state: GateState) -> None:
         now = self._clock.monotonic()
         if self._parked_since is not None:
@@ -229,14 +230,6 @@ class Gate:
         self._parked_since = now if state is GateState.PARKED else None
         self.state = state
         self.changed.set()
-
-    def _guess(self, resets_at: float | None, now: float) -> float:
-        """When to try again though nothing says when: after a while, then ever more rarely."""
-        if resets_at is not None and resets_at > now:
-            return 0.0
-        wait = min(_LONGEST_GUESS, _FIRST_GUESS * 2.0**self._guesses)
-        self._guesses += 1
-        return now + wait
 
     def _probe_left(self, ticket: Ticket) -> None:
         if ticket is self._probe:

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from typing import Self
 
 from jackline.agents.outcome import TokenUsage
 from jackline.agents.runner import JsonObject, LogEntry
@@ -34,6 +36,7 @@ _STARTED = "flow:started"
 _COUNTS = tuple(count.name for count in fields(TokenUsage))
 # More than anybody writes by hand; beyond it a chain is a circle.
 _LONGEST_CHAIN = 1000
+_ALL = sys.maxsize
 
 
 @dataclass(slots=True)
@@ -56,6 +59,15 @@ class AgentUsage:
             Unit.SECONDS: self.seconds,
         }
 
+    @classmethod
+    def of_log(cls, lines: Iterable[EntryRecord]) -> Self:
+        """What the lines of a log say was used."""
+        used = cls()
+        for line in lines:
+            if line.kind in (_PAID, _WORKED):
+                used.add(line.kind, json.loads(line.data))
+        return used
+
     def add(self, kind: str, data: JsonObject) -> None:
         """Add what one of our lines says."""
         if kind == _PAID:
@@ -74,21 +86,12 @@ class ContinuedAgent:
     task_id: str
     lines: int
 
-
-def continued_agent_in(kind: str, data: JsonObject) -> ContinuedAgent | None:
-    """The agent that a line names as the continued one."""
-    if kind != _FOLLOWS:
-        return None
-    return ContinuedAgent(str(data.get("task_id", "")), int(_amount(data.get("lines"))))
-
-
-def usage_in(lines: Iterable[EntryRecord]) -> AgentUsage:
-    """What the lines of a log say was used."""
-    used = AgentUsage()
-    for line in lines:
-        if line.kind in (_PAID, _WORKED):
-            used.add(line.kind, json.loads(line.data))
-    return used
+    @classmethod
+    def named_in(cls, line: LogEntry) -> ContinuedAgent | None:
+        """The agent that a line names as the continued one."""
+        if line.kind != _FOLLOWS:
+            return None
+        return cls(str(line.data.get("task_id", "")), int(_amount(line.data.get("lines"))))
 
 
 def first_start_in(lines: Iterable[EntryRecord]) -> float | None:
@@ -130,7 +133,17 @@ class StoredAgentLog:
                     hint=how_to_accept(self._claim.run_id),
                 )
             self._next = record.number + 1
-            self._read(LogEntry(record.kind, json.loads(record.data), record.at))
+            entry = LogEntry(record.kind, json.loads(record.data), record.at)
+            if not _is_own_line(entry):
+                self._entries.append(entry)
+            elif entry.kind == _SESSION:
+                self._has_session = True
+            elif entry.kind == _FOLLOWS:
+                self.follows = ContinuedAgent.named_in(entry)
+            elif entry.kind == _STARTED:
+                self._started_at = _amount(entry.data.get("at"))
+            else:
+                self.used.add(entry.kind, entry.data)
         if session_id and not self._has_session:
             self._has_session = True
             await self._write(_SESSION, {"session_id": session_id, "by": "flow"})
@@ -188,18 +201,6 @@ class StoredAgentLog:
         if self._trouble is not None:
             raise self._trouble
 
-    def _read(self, entry: LogEntry) -> None:
-        if not is_own_line(entry):
-            self._entries.append(entry)
-        elif entry.kind == _SESSION:
-            self._has_session = True
-        elif entry.kind == _FOLLOWS:
-            self.follows = continued_agent_in(entry.kind, entry.data)
-        elif entry.kind == _STARTED:
-            self._started_at = _amount(entry.data.get("at"))
-        else:
-            self.used.add(entry.kind, entry.data)
-
     def _time(self) -> JsonObject:
         return {} if self.time_used is None else {"seconds": round(self.time_used(), 3)}
 
@@ -238,7 +239,7 @@ class StoredAgentLog:
                 written.set_exception(self._trouble)
 
 
-def is_own_line(entry: LogEntry) -> bool:
+def _is_own_line(entry: LogEntry) -> bool:
     """Whether a line is the run's, not the runner's."""
     if entry.kind == _SESSION:
         return entry.data.get("by") == "flow"
@@ -279,8 +280,8 @@ async def pending_calls(store: RunStore, run_id: str) -> list[PendingToolCall | 
     found: dict[PendingToolCall | PendingSession, None] = {}  # a set with an order
     for task_id in await store.agent_logs(run_id):
         try:
-            own, follows = await _lines(store, task_id, None)
-            chains = [await _chain(store, each) for each in follows]
+            own, follows = await _lines(store, ContinuedAgent(task_id, _ALL))
+            chains = [await conversation(store, each) for each in follows]
             for before in ([], *chains):
                 for call in AgentConversation.from_log([*before, *own]).calls:
                     if call.ended is None:
@@ -298,23 +299,32 @@ async def pending_calls(store: RunStore, run_id: str) -> list[PendingToolCall | 
     return list(found)
 
 
-async def _lines(
-    store: RunStore, task_id: str, most: int | None
-) -> tuple[list[LogEntry], Sequence[ContinuedAgent]]:
-    """The runner's lines of one log, and the agents that it says it continues."""
-    records = (await store.entries(task_id))[:most]
-    lines = [LogEntry(each.kind, json.loads(each.data), each.at) for each in records]
-    follows = [found for line in lines if (found := continued_agent_in(line.kind, line.data))]
-    return [line for line in lines if not is_own_line(line)], follows
+async def conversation(
+    store: RunStore, whom: ContinuedAgent, *, trusted_only: bool = False
+) -> list[LogEntry]:
+    """The lines of this agent and of all that it continued, the oldest first.
 
-
-async def _chain(store: RunStore, whom: ContinuedAgent | None) -> list[LogEntry]:
-    """The lines of this agent and of all that it continued, the oldest first."""
+    ValueError when they continue one another in a circle, or when some, with `trusted_only`, are
+    not ours.
+    """
     parts: list[list[LogEntry]] = []
-    while whom is not None:
-        part, follows = await _lines(store, whom.task_id, whom.lines)
+    before: ContinuedAgent | None = whom
+    while before is not None:
+        part, follows = await _lines(store, before, trusted_only=trusted_only)
         parts.append(part)
         if len(parts) > _LONGEST_CHAIN:
             raise ValueError("the agents continue one another in a circle")
-        whom = follows[0] if follows else None
+        before = follows[0] if follows else None
     return [line for part in reversed(parts) for line in part]
+
+
+async def _lines(
+    store: RunStore, whom: ContinuedAgent, *, trusted_only: bool = False
+) -> tuple[list[LogEntry], Sequence[ContinuedAgent]]:
+    """The runner's lines of one log, and the agents that it says it continues."""
+    records = (await store.entries(whom.task_id))[: whom.lines]
+    if trusted_only and not all(record.trusted for record in records):
+        raise ValueError("the log has lines that are not ours")
+    lines = [LogEntry(each.kind, json.loads(each.data), each.at) for each in records]
+    follows = [found for line in lines if (found := ContinuedAgent.named_in(line))]
+    return [line for line in lines if not _is_own_line(line)], follows

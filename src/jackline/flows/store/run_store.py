@@ -54,7 +54,6 @@ class RunStore(Protocol):
 
         Owner, lease and epoch come from here, whatever the record says of them.
         """
-        ...
 
     async def claim(
         self, run_id: str, *, owner: str, lease: float, instead_of: str = ""
@@ -66,18 +65,15 @@ class RunStore(Protocol):
         Its state stays what it was until `change`. A request to `stop` is dropped, since somebody
         wants the run to go on; a `cancel` stays. An owner may claim again what it holds.
         """
-        ...
 
     async def renew(self, claim: Claim, *, lease: float) -> None:
         """Hold the run for longer; also one whose lease ran out, unless it was taken over."""
-        ...
 
     async def let_go(self, claim: Claim, run: RunRecord) -> None:
         """Save the run's new state and give up the lease.
 
         With a state that ended or stopped, a request to stop is answered and dropped.
         """
-        ...
 
     async def change(self, claim: Claim, run: RunRecord) -> None:
         """Save the run's new state and hold the lease.
@@ -85,32 +81,26 @@ class RunStore(Protocol):
         That is: settings, state, updated_at, ended_at, why, wake_at, outcome, tokens, cost. All
         else stays. The store resets `confirmed` when the run leaves `parked`.
         """
-        ...
 
     async def allow_waking(self, run_id: str) -> None:
         """A person confirms the next waking of a parked run; UsageError when it is not parked."""
-        ...
 
     async def request_stop(self, run_id: str, how: str) -> None:
         """Save a request to the owner, who may be another process: `stop` or `cancel`.
 
         The stronger one stays. A run that has ended and is carried by nobody has nothing to stop.
         """
-        ...
 
     async def stop_request(self, run_id: str) -> str:
         """What was requested, or an empty string."""
-        ...
 
     async def run(self, run_id: str) -> RunRecord | None:
         """The run, by its id or an unambiguous beginning of it; UsageError names several."""
-        ...
 
     async def runs(
         self, *, states: Collection[RunState] | None = None, limit: int = 200
     ) -> Sequence[RunRecord]:
         """Runs, the newest first."""
-        ...
 
     async def fork(
         self,
@@ -126,7 +116,6 @@ class RunStore(Protocol):
         They keep their task ids, so that their sessions can be continued, and count no tokens
         or dollars: the other run has paid them.
         """
-        ...
 
     async def delete_run(self, run_id: str, *, force: bool = False) -> None:
         """Drop an ended run and all that is saved of it.
@@ -134,25 +123,20 @@ class RunStore(Protocol):
         UsageError while it has not ended, is carried, holds resources or owes a hook; with `force`
         the last two are forgotten, not done. What it has spent still counts in `spent_since`.
         """
-        ...
 
     async def wipe(self) -> bool:
         """Overwrite what was deleted, also in files beside the store; False: others use it now."""
-        ...
 
     # --- keyed calls --------------------------------------------------------------------------
 
     async def calls(self, run_id: str) -> Sequence[CallRecord]:
         """All calls of a run, in the order they were begun; values included."""
-        ...
 
     async def begin_call(self, claim: Claim, call: CallRecord) -> None:
         """Save that a call was begun (again); its place in the order stays."""
-        ...
 
     async def end_call(self, claim: Claim, call: CallRecord) -> None:
         """Save how a call ended, begun before or not; done ones are final."""
-        ...
 
     async def forget_calls(
         self,
@@ -165,56 +149,45 @@ class RunStore(Protocol):
 
         The lines of `leaving` are added to other logs in the same write.
         """
-        ...
 
     # --- orders to single agents --------------------------------------------------------------
 
     async def order_end(self, order: AgentOrder) -> None:
         """Save the order to end the agents of this name, in place of an earlier one; no claim."""
-        ...
 
     async def ordered_ends(self, run_id: str) -> Sequence[AgentOrder]:
         """The orders to agents of a run, the oldest first; also those that were carried out."""
-        ...
 
     async def answer_order(self, claim: Claim, order: AgentOrder) -> None:
         """Save the result of an order, unless the order was withdrawn or replaced meanwhile."""
-        ...
 
     async def withdraw_order(self, run_id: str, name: str) -> bool:
         """Drop the order of this name, carried out or not; False when there is none."""
-        ...
 
     # --- agents' logs -------------------------------------------------------------------------
 
     async def entries(self, task_id: str) -> Sequence[EntryRecord]:
         """An agent's log, the oldest line first."""
-        ...
 
     async def write_entry(self, claim: Claim, entry: EntryRecord) -> None:
         """Add a line to a log; its number must be the next one, the first being 1."""
-        ...
 
     async def find_session(self, session_id: str) -> CallRecord | None:
         """The agent call that uses this session, of whatever run; the latest if several do.
 
         Its log has a line of kind `session` whose data has it as `session_id`.
         """
-        ...
 
     async def find_task(self, task_id: str) -> CallRecord | None:
         """The agent call with this task id."""
-        ...
 
     # --- resources, hooks, log ----------------------------------------------------------------
 
     async def save_resource(self, resource: ResourceRecord) -> None:
         """Save a resource's state, by run and name; needs no claim, so that a reaper can."""
-        ...
 
     async def resources(self, *, held_only: bool = True) -> Sequence[ResourceRecord]:
         """What was rented, the oldest first; `held_only` leaves out what was released."""
-        ...
 
     async def begin_hook(self, hook: HookRecord, *, again: bool = False) -> bool:
         """Mark a hook as running; False when this end's hook has run, or runs, already.
@@ -223,65 +196,51 @@ class RunStore(Protocol):
         the record as `hooks` returned it. The store counts `tries`, and of several callers that
         saw the same number only one may begin.
         """
-        ...
 
     async def end_hook(self, hook: HookRecord) -> None:
         """Save how it ended (or, as `due`, that it has to run); `tries` stays as counted."""
-        ...
 
     async def hooks(self, run_id: str) -> Sequence[HookRecord]:
         """All hooks of a run and how they ended."""
-        ...
 
     async def owing_hooks(self) -> Sequence[str]:
         """The ids of the runs with a hook that is not done, in whatever state they are."""
-        ...
 
     async def note(
         self, run_id: str, at: float, what: str, label: str, detail: dict[str, object]
     ) -> None:
         """Add a line to the run's log; `detail` is plain JSON."""
-        ...
 
     async def notes(self, run_id: str, *, after: int = 0) -> Sequence[NoteRecord]:
         """The run's log after the line of that number; the first is 1."""
-        ...
 
     # --- whose records they are -----------------------------------------------------------------
 
     async def agent_logs(self, run_id: str) -> Sequence[str]:
         """The ids of the agents whose logs this run has written, with a call or without."""
-        ...
 
     async def untrusted_rows(self, run_id: str) -> int:
         """How many calls of this run, or lines that unfinished ones continue, are not ours."""
-        ...
 
     async def digest(self, run_id: str) -> str:
         """A hash of all that is saved of this run and leads to code; it changes when that does."""
-        ...
 
     async def accept(self, run_id: str, digest: str) -> None:
         """Count all records of this run as ours; UsageError when they changed since `digest`."""
-        ...
 
     async def spent_since(self, at: float) -> tuple[int, float]:
         """Tokens and dollars of all runs' calls that ended since then, forgotten ones too."""
-        ...
 
     # --- the store itself -----------------------------------------------------------------------
 
     async def count_runs(self) -> Mapping[RunState, tuple[int, int]]:
         """How many runs are in each state, and how many of them have no time to wake."""
-        ...
 
     async def change_mark(self) -> object:
         """Something that differs after each write; None while nothing was ever saved."""
-        ...
 
     async def size(self) -> int:
         """The bytes that the store takes on the disk, as far as it knows."""
-        ...
 
     def on_lock_wait(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Have `listener` called, in any thread, when another program's lock makes us wait.
@@ -289,15 +248,12 @@ class RunStore(Protocol):
         Returns what undoes that. A write that waits too long is refused with
         `errors.StoreLockedError`, and nothing of it is saved.
         """
-        ...
 
     def hurry(self) -> None:
         """Wait for no lock any longer than a single try takes."""
-        ...
 
     async def close(self) -> None:
         """Finish writing and close the store."""
-        ...
 
 
 NOT_OURS = "not written by this installation: not run"

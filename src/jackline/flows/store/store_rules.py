@@ -1,26 +1,12 @@
-"""What every store of runs decides alike: leases in force, which request wins, what is refused.
-
-Rules: (1) pure: times are arguments; (2) a refusal says what to do next.
-"""
+"""What every store of runs decides alike: leases in force, what is deleted; times are arguments."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 
-from jackline.errors import (
-    BadArgumentError,
-    InternalError,
-    JournalError,
-    LeaseLostError,
-    UnreadableError,
-    UsageError,
-)
+from jackline.errors import UnreadableError, UsageError
 from jackline.flows.records import (
     ENDED,
-    CallRecord,
-    CallState,
-    EntryRecord,
     HookRecord,
     ResourceRecord,
     RunRecord,
@@ -28,7 +14,6 @@ from jackline.flows.records import (
     shown_action,
 )
 from jackline.flows.run_owner import owner_in_words
-from jackline.flows.store.run_store import Claim
 
 STOP = "stop"
 CANCEL = "cancel"
@@ -45,47 +30,6 @@ def lease_holds(until: float, seconds: float, now: float) -> bool:
     one that loses its run this way is fenced off by the epoch, like any other.
     """
     return 0 < until - now <= 2 * seconds
-
-
-def stronger_request(saved: str, how: str) -> str:
-    """The stronger of two requests to stop; BadArgumentError for an unknown one."""
-    if how not in (STOP, CANCEL):
-        raise BadArgumentError(
-            f"A run cannot be requested to {how!r}.", hint="Request `stop` or `cancel`."
-        )
-    return CANCEL if CANCEL in (saved, how) else how
-
-
-def may_begin_hook(saved: HookRecord | None, hook: HookRecord, *, again: bool) -> bool:
-    """Whether the caller is to run this end's hook."""
-    if saved is None or saved.state == "due":
-        return True
-    return again and saved.state != "done" and saved.tries == hook.tries
-
-
-def must_be_of(claim: Claim, run_id: str) -> None:
-    """Refuse a record of another run than the claimed one."""
-    if run_id != claim.run_id:
-        raise InternalError(f"A record of run {run_id} was written by the owner of {claim.run_id}.")
-
-
-def must_not_be_done(state: CallState, call: CallRecord) -> None:
-    """Refuse to write over a result."""
-    if state is CallState.DONE:
-        raise InternalError(
-            f"Call {call.label or call.key[:12]!r} of run {call.run_id} is done already; "
-            "its result stays."
-        )
-
-
-def must_be_next(last: int, number: int, task_id: str) -> None:
-    """Refuse a line of an agent's log that would leave a gap or write over another."""
-    if number != last + 1:
-        raise JournalError(
-            f"Line {number} of the log of agent {task_id} cannot be saved: "
-            f"{last + 1} would be the next.",
-            hint="Resume the run: the agent continues after its last whole line.",
-        )
 
 
 def must_be_deletable(
@@ -120,72 +64,9 @@ def must_be_deletable(
         )
 
 
-def must_be_parked(run: RunRecord) -> None:
-    """Refuse to confirm the waking of a run that is not parked."""
-    if run.state is not RunState.PARKED:
-        raise UsageError(
-            f"Run {run.run_id} is not parked (it is {run.state}).",
-            hint="See `jackline ls --parked` for what would wake.",
-        )
-
-
-def lease_lost(claim: Claim, owner: str | None) -> LeaseLostError:
-    """The refusal of a write by one that no longer owns the run; None: the run is gone."""
-    if owner is None:
-        return LeaseLostError(
-            f"Run {claim.run_id} is no longer in the store.", hint="See `jackline ls` for all runs."
-        )
-    who = f"carried by {owner}" if owner else "carried by nobody"
-    return LeaseLostError(
-        f"Run {claim.run_id} is {who} now; this process writes nothing more to it.",
-        hint=f"Follow it with `jackline show {claim.run_id}`.",
-    )
-
-
 def unknown_run(run_id: str) -> UnreadableError:
     """There is no such run."""
     return UnreadableError(f"There is no run {run_id!r}.", hint="See `jackline ls` for all runs.")
-
-
-def taken_id(run_id: str) -> BadArgumentError:
-    """A new run has the id of an old one."""
-    return BadArgumentError(
-        f"There is a run {run_id} already.",
-        hint="Start it under another id, or continue it with `jackline resume`.",
-    )
-
-
-def ambiguous(beginning: str, run_ids: Collection[str]) -> BadArgumentError:
-    """Several runs begin like this."""
-    return BadArgumentError(
-        f"Several runs begin with {beginning!r}: {named(run_ids)}.",
-        hint="Write more letters of the one that you want.",
-    )
-
-
-def changed_since_shown(run_id: str) -> UsageError:
-    """What was accepted is not what is there."""
-    return UsageError(
-        f"The run {run_id} was changed while it was being shown; nothing was accepted.",
-        hint=f"Look again: jackline show {run_id} --trust",
-    )
-
-
-def foreign_log(task_id: str) -> InternalError:
-    """Two runs write to one agent's log."""
-    return InternalError(f"The log of agent {task_id} belongs to another run.")
-
-
-def named_session(entry: EntryRecord) -> str:
-    """The session that a line of kind `session` names; empty for other lines."""
-    if entry.kind != "session":
-        return ""
-    try:
-        data = json.loads(entry.data)
-    except ValueError:
-        return ""
-    named = data.get("session_id") if isinstance(data, dict) else None
-    return named if isinstance(named, str) else ""
 
 
 def named(names: Collection[str]) -> str:

@@ -3,7 +3,6 @@
 Rules: (1) everything that it needs is in its arguments, so that any process can continue it; (2)
 one agent that fails fails its run, so that `resume` continues it; of a group, the others' results
 stay; (3) an agent that was cancelled alone stays cancelled, also for the next process.
-Not here: what the orders mean (agent_orders.py), running the flow (agent_manager.py).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _LISTEN_EVERY = 2.0
 
 @flow
 async def started_agents(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Carry all orders."""
+    """Run the agents of all orders."""
     # Whoever started them may wait for them, and holds what they would wait for on its own level.
     scope_for("started_agents()").run.level = max(
         (int(each.get("depth", 1)) for each in orders), default=1
@@ -48,7 +47,7 @@ async def started_agents(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
         await _check_place(orders[0])
         return [{"label": orders[0]["label"], "value": await _agent(orders[0])}]
     group = _Group()
-    await group.heed()
+    await group.read_notes()
     listening = asyncio.create_task(group.listen())
     try:
         batch = await parallel(group.member(order) for order in orders)
@@ -107,40 +106,37 @@ class _Group:
         self._run = scope_for("started_agents()").run
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._cancelled: set[str] = set()
-        self._heard = 0
+        self._last_note = 0
 
     async def member(self, order: Mapping[str, Any]) -> Any:
         """The agent's answer; AgentFailedError when it comes to none, or was cancelled."""
         label = order["label"]
+        evidence = Evidence(says="It was cancelled.")
+        cancelled: Outcome[Any] = Outcome(Ending.CANCELLED, label=label, evidence=evidence)
         task = asyncio.current_task()
         if label in self._cancelled or task is None:
-            raise AgentFailedError(_cancelled(label))
+            raise AgentFailedError(cancelled)
         self._tasks[label] = task
         try:
             await _check_place(order)
             return await _agent(order)
         except asyncio.CancelledError:
             if label in self._cancelled and self._run.interruption is None:
-                raise AgentFailedError(_cancelled(label)) from None
+                raise AgentFailedError(cancelled) from None
             raise
         finally:
             del self._tasks[label]
 
     async def listen(self) -> None:
-        """Heed what is said while the agents work."""
         while True:
             await self._run.clock.sleep(_LISTEN_EVERY)
-            await self.heed()
+            await self.read_notes()
 
-    async def heed(self) -> None:
+    async def read_notes(self) -> None:
         """Cancel the agents of which the log says so."""
-        for note in await self._run.engine.notes(self._run.run_id, after=self._heard):
-            self._heard = note.number
+        for note in await self._run.engine.notes(self._run.run_id, after=self._last_note):
+            self._last_note = note.number
             if note.what == CANCELLED_ALONE:
                 self._cancelled.add(note.label)
                 if note.label in self._tasks:
                     self._tasks[note.label].cancel()
-
-
-def _cancelled(label: str) -> Outcome[Any]:
-    return Outcome(Ending.CANCELLED, label=label, evidence=Evidence(says="It was cancelled."))

@@ -1,5 +1,4 @@
 """The tools that models may call.
 
 Rules: (1) each file builds its tools from the ports that it gets, and holds no state of its own.
-Not here: the protocol around them (server.py).
 """

@@ -4,7 +4,6 @@ Rules: (1) the answer comes before the client's patience ends, with an id if the
 call that the client cancels cancels its agents, unless they run in the background; a lost client
 cancels nothing; (3) ids are those of runs, tasks or sessions, whoever started them; (4) an end that
 was reported here is not announced again.
-Not here: what orders mean (agent_orders.py), texts (agent_results.py).
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import Any, cast
 
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UsageError
-from jackline.mcp_server.agent_manager import AgentManager, RunSnapshot, must_be_of_models
+from jackline.mcp_server.agent_manager import AgentManager, RunSnapshot
 from jackline.mcp_server.agent_orders import CheckedOrder, OrderIntake, check_group
 from jackline.mcp_server.agent_results import listed, run_reply, runs_reply
 from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
-from jackline.mcp_server.permissions import AgentSettings, Sight, sight_of
+from jackline.mcp_server.permissions import AgentSettings
 
 MOST_AGENTS = 200
 _TEXT: JsonObject = {"type": "string", "minLength": 1}
@@ -31,6 +30,16 @@ _SHARE_OF_PATIENCE = 0.8
 def text(description: str) -> JsonObject:
     """The schema of an argument that is text."""
     return {**_TEXT, "description": description}
+
+
+def object_schema(properties: dict[str, JsonObject], *required: str) -> JsonObject:
+    """The schema of an object with these properties and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 _ORDER: dict[str, JsonObject] = {
@@ -115,13 +124,20 @@ _BACKGROUND: JsonObject = {
     "type": "boolean",
     "description": "Answer at once with an id, and go on; its end is told in a later answer.",
 }
+_IDS: JsonObject = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 4},
+    "minItems": 1,
+    "maxItems": 200,
+    "description": "Run ids, task ids or session ids, as `agent` and `agents` gave them.",
+}
 
 
-def agent_start_tools(
-    desk: AgentManager, orders: OrderIntake, settings: Callable[[], AgentSettings], clock: Clock
+def agent_tools(
+    manager: AgentManager, orders: OrderIntake, settings: Callable[[], AgentSettings], clock: Clock
 ) -> list[ModelTool]:
-    """Both tools."""
-    starting = _Starting(desk, orders, settings, clock)
+    """All five."""
+    tools = _AgentTools(manager, orders, settings, clock)
     return [
         ModelTool(
             "agent",
@@ -133,168 +149,35 @@ def agent_start_tools(
             " one that died (`resume`, `continue_from_task_id`). Several of these calls in one"
             " message run one after another: for agents side by side call `agents` once, or give"
             " each `background` and then wait for all of them with one agent_wait.",
-            _object({**_ORDER, "background": _BACKGROUND}),
-            starting.one,
+            object_schema({**_ORDER, "background": _BACKGROUND}),
+            tools.start_one,
         ),
         ModelTool(
             "agents",
             "Starts many such agents at once, each with its own result; one's failure touches no"
             ' other. Gives a summary such as "17 of 20 ok, 3 failed: 2 quota, 1 schema" and each'
             " agent's answer or what ended it, with its task id.",
-            _object(
+            object_schema(
                 {
                     "orders": {
                         "type": "array",
                         "minItems": 1,
                         "maxItems": MOST_AGENTS,
-                        "items": _object(_ORDER),
+                        "items": object_schema(_ORDER),
                         "description": "One for each agent, with the arguments of `agent`.",
                     },
                     "background": _BACKGROUND,
                 },
                 "orders",
             ),
-            starting.many,
+            tools.start_many,
         ),
-    ]
-
-
-class _Starting:
-    """Starts agents and waits for them as long as their client does."""
-
-    def __init__(
-        self,
-        desk: AgentManager,
-        orders: OrderIntake,
-        settings: Callable[[], AgentSettings],
-        clock: Clock,
-    ) -> None:
-        self._desk = desk
-        self._orders = orders
-        self._settings = settings
-        self._clock = clock
-        # From looking whether somebody goes on with an agent until one has begun to.
-        self._one_by_one = asyncio.Lock()
-
-    async def one(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """The agent's result, or how to get it."""
-        background = bool(given.get("background"))
-        async with self._one_by_one:
-            ordered = await self._orders.take(given, caller)
-            if ordered.earlier is not None:
-                run_id = await self._desk.go_on(
-                    ordered.earlier, say=caller.say, background=background
-                )
-            else:
-                run_id = await self._desk.begin(
-                    [ordered.order],
-                    folder=str(caller.folder or ordered.folder),
-                    background=background,
-                    say=caller.say,
-                )
-        return await self._result(run_id, caller, ordered.notes, background=background)
-
-    async def many(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """All results, or how to get them."""
-        background = bool(given.get("background"))
-        async with self._one_by_one:
-            taken = await self._taken(cast("list[dict[str, Any]]", given["orders"]), caller)
-            orders = [each.order for each in taken]
-            check_group(orders)
-            run_id = await self._desk.begin(
-                orders,
-                folder=str(caller.folder or orders[0]["cwd"]),
-                background=background,
-                say=caller.say,
-            )
-        notes = dict.fromkeys(note for each in taken for note in each.notes)
-        return await self._result(run_id, caller, tuple(notes), background=background)
-
-    async def _taken(self, wanted: list[dict[str, Any]], caller: ToolCaller) -> list[CheckedOrder]:
-        orders: list[CheckedOrder] = []
-        for number, each in enumerate(wanted, 1):
-            try:
-                ordered = await self._orders.take(each, caller, label=f"agent {number}")
-            except (UsageError, RefusedError) as error:
-                raise BadArgumentError(
-                    f"Agent {number}: {error.message}", hint=f"{error.hint} None was started."
-                ) from error
-            if ordered.earlier is not None:
-                raise BadArgumentError(
-                    f"Agent {number} would go on with an earlier run as it is.",
-                    hint="Do that with `agent`, or give it a prompt.",
-                )
-            orders.append(ordered)
-        return orders
-
-    async def _result(
-        self, run_id: str, caller: ToolCaller, notes: Sequence[str], *, background: bool
-    ) -> ToolReply:
-        sees = sight_of(caller.folder, self._settings())
-        await caller.progress(f"run {run_id} has begun; agent_wait waits for it by this id")
-        if background:
-            look = await self._desk.look(run_id, sees)
-            return run_reply(look, self._clock.now(), notes)
-        try:
-            (look,) = await self._desk.wait(
-                [run_id],
-                sees,
-                seconds=longest_wait(caller, self._settings()),
-                all_of_them=True,
-                progress=caller.progress,
-            )
-        except asyncio.CancelledError:
-            # Nothing can be awaited any more: the SDK's scopes cancel every further wait, too.
-            if caller.took_back():
-                self._desk.take_back(run_id)
-            else:
-                self._desk.leave(run_id)
-            raise
-        if not look.settled and not self._desk.leave(run_id):
-            look = await self._desk.look(run_id, sees)
-        return run_reply(look, self._clock.now(), notes)
-
-
-def longest_wait(caller: ToolCaller, settings: AgentSettings) -> float:
-    """How long this client may be kept waiting for an answer."""
-    seconds = settings.wait
-    if caller.client == "claude-code":
-        seconds = settings.long_wait if caller.hears_progress else _QUIET_PATIENCE
-    if caller.patience is not None:
-        seconds = min(seconds, caller.patience * _SHARE_OF_PATIENCE)
-    return seconds
-
-
-def _object(properties: dict[str, JsonObject], *required: str) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
-
-
-_IDS: JsonObject = {
-    "type": "array",
-    "items": {"type": "string", "minLength": 4},
-    "minItems": 1,
-    "maxItems": 200,
-    "description": "Run ids, task ids or session ids, as `agent` and `agents` gave them.",
-}
-
-
-def agent_control_tools(
-    desk: AgentManager, settings: Callable[[], AgentSettings], clock: Clock
-) -> list[ModelTool]:
-    """All three."""
-    following = _Following(desk, settings, clock)
-    return [
         ModelTool(
             "agent_wait",
             "Waits for agents that are at work and gives their results. Returns earlier when they"
             " are parked at a wall for longer, and before this call may last no longer: ask again"
             " then.",
-            _schema(
+            object_schema(
                 {
                     "ids": _IDS,
                     "until": {
@@ -305,7 +188,7 @@ def agent_control_tools(
                 },
                 "ids",
             ),
-            following.wait,
+            tools.wait,
             read_only=True,
         ),
         ModelTool(
@@ -313,84 +196,161 @@ def agent_control_tools(
             "Tells at once how agents stand: at work, parked until when, or how they ended, with"
             " their answers. Without ids it lists the latest ones of this project, also those of"
             " sessions that are gone.",
-            _schema({"ids": _IDS}),
-            following.status,
+            object_schema({"ids": _IDS}),
+            tools.status,
             read_only=True,
         ),
         ModelTool(
             "agent_cancel",
             "Ends agents for good, with their clean-up: whole runs by their run id, one agent of a"
             " group by its task id. Runs of the user's own flows are the user's to cancel.",
-            _schema({"ids": _IDS}, "ids"),
-            following.cancel,
+            object_schema({"ids": _IDS}, "ids"),
+            tools.cancel,
         ),
     ]
 
 
-class _Following:
+class _AgentTools:
+    """Starts agents, waits for them as long as their client does, inspects and cancels them."""
+
     def __init__(
-        self, desk: AgentManager, settings: Callable[[], AgentSettings], clock: Clock
+        self,
+        manager: AgentManager,
+        orders: OrderIntake,
+        settings: Callable[[], AgentSettings],
+        clock: Clock,
     ) -> None:
-        self._desk = desk
+        self._manager = manager
+        self._orders = orders
         self._settings = settings
         self._clock = clock
+        # From looking whether somebody goes on with an agent until one has begun to.
+        self._one_by_one = asyncio.Lock()
 
-    async def wait(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """How they stand after waiting."""
+    async def start_one(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        background = bool(arguments.get("background"))
+        async with self._one_by_one:
+            ordered = await self._orders.take(arguments, caller)
+            if ordered.earlier is not None:
+                run_id = await self._manager.resume(
+                    ordered.earlier, say=caller.say, background=background
+                )
+            else:
+                run_id = await self._manager.begin(
+                    [ordered.order],
+                    folder=str(caller.folder or ordered.folder),
+                    background=background,
+                    say=caller.say,
+                )
+        return await self._result(run_id, caller, ordered.notes, background=background)
+
+    async def start_many(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        background = bool(arguments.get("background"))
+        async with self._one_by_one:
+            checked = []
+            wanted = cast("list[dict[str, Any]]", arguments["orders"])
+            for number, each in enumerate(wanted, 1):
+                checked.append(await self._checked(number, each, caller))
+            orders = [each.order for each in checked]
+            check_group(orders)
+            run_id = await self._manager.begin(
+                orders,
+                folder=str(caller.folder or orders[0]["cwd"]),
+                background=background,
+                say=caller.say,
+            )
+        notes = dict.fromkeys(note for each in checked for note in each.notes)
+        return await self._result(run_id, caller, tuple(notes), background=background)
+
+    async def _checked(self, number: int, wanted: JsonObject, caller: ToolCaller) -> CheckedOrder:
+        try:
+            ordered = await self._orders.take(wanted, caller, label=f"agent {number}")
+        except (UsageError, RefusedError) as error:
+            raise BadArgumentError(
+                f"Agent {number}: {error.message}", hint=f"{error.hint} None was started."
+            ) from error
+        if ordered.earlier is not None:
+            raise BadArgumentError(
+                f"Agent {number} would go on with an earlier run as it is.",
+                hint="Do that with `agent`, or give it a prompt.",
+            )
+        return ordered
+
+    async def _result(
+        self, run_id: str, caller: ToolCaller, notes: Sequence[str], *, background: bool
+    ) -> ToolReply:
+        sees = self._settings().sight_of(caller.folder)
+        await caller.progress(f"run {run_id} has begun; agent_wait waits for it by this id")
+        if background:
+            snapshot = await self._manager.snapshot(run_id, sees)
+            return run_reply(snapshot, self._clock.now(), notes)
+        try:
+            (snapshot,) = await self._manager.wait(
+                [run_id],
+                sees,
+                seconds=longest_wait(caller, self._settings()),
+                all_of_them=True,
+                progress=caller.progress,
+            )
+        except asyncio.CancelledError:
+            # Nothing can be awaited any more: the SDK's scopes cancel every further wait, too.
+            if caller.is_cancelled():
+                self._manager.cancel_soon(run_id)
+            else:
+                self._manager.detach(run_id)
+            raise
+        if not snapshot.settled and not self._manager.detach(run_id):
+            snapshot = await self._manager.snapshot(run_id, sees)
+        return run_reply(snapshot, self._clock.now(), notes)
+
+    async def wait(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         longest = longest_wait(caller, self._settings())
-        looks = await self._desk.wait(
-            _ids(given),
-            self._sight(caller),
-            seconds=min(longest, float(cast("float", given.get("seconds", longest)))),
-            all_of_them=given.get("until") != "any",
+        snapshots = await self._manager.wait(
+            list(dict.fromkeys(cast("list[str]", arguments["ids"]))),
+            self._settings().sight_of(caller.folder),
+            seconds=min(longest, float(cast("float", arguments.get("seconds", longest)))),
+            all_of_them=arguments.get("until") != "any",
             progress=caller.progress,
         )
-        return self._told(looks)
+        return self._reply(snapshots)
 
-    async def status(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """How they stand now."""
-        if "ids" not in given:
-            looks = await self._desk.latest(self._sight(caller))
-            self._desk.forget_news([look.record.run_id for look in looks if look.settled])
-            return listed(looks, self._clock.now())
-        sees = self._sight(caller)
-        return self._told([await self._desk.look(each, sees) for each in _ids(given)])
+    async def status(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
+        if "ids" in arguments:
+            return self._reply(await self._snapshots(arguments, caller))
+        latest = await self._manager.latest(self._settings().sight_of(caller.folder))
+        self._manager.forget_news([each.record.run_id for each in latest if each.settled])
+        return listed(latest, self._clock.now())
 
-    async def cancel(self, given: JsonObject, caller: ToolCaller) -> ToolReply:
-        """How they stand once cancelled."""
+    async def cancel(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         # All are found before the first is ended: a wrong id ends nothing.
-        sees = self._sight(caller)
-        looks = [await self._desk.look(each, sees) for each in _ids(given)]
-        for look in looks:
-            must_be_of_models(look.record, "cancel")
-        for look in looks:
-            await self._desk.cancel(look)
-        said = "\n".join(_cancelled(look) for look in looks)
-        ids: list[object] = [look.record.run_id for look in looks]
-        return ToolReply(said, {"says": said, "cancelled": ids})
+        snapshots = await self._snapshots(arguments, caller)
+        for each in snapshots:
+            each.check_of_models("cancel")
+        lines = []
+        for each in snapshots:
+            await self._manager.cancel(each)
+            who = f"run {each.record.run_id}" + (f", agent {each.label}" if each.label else "")
+            lines.append(f"{who}: {'had ended before' if each.settled else 'cancelled'}")
+        text = "\n".join(lines)
+        ids: list[object] = [each.record.run_id for each in snapshots]
+        return ToolReply(text, {"says": text, "cancelled": ids})
 
-    def _sight(self, caller: ToolCaller) -> Sight:
-        return sight_of(caller.folder, self._settings())
+    async def _snapshots(self, arguments: JsonObject, caller: ToolCaller) -> list[RunSnapshot]:
+        sees = self._settings().sight_of(caller.folder)
+        ids = dict.fromkeys(cast("list[str]", arguments["ids"]))
+        return [await self._manager.snapshot(each, sees) for each in ids]
 
-    def _told(self, looks: Sequence[RunSnapshot]) -> ToolReply:
-        self._desk.forget_news([look.record.run_id for look in looks if look.settled])
+    def _reply(self, snapshots: Sequence[RunSnapshot]) -> ToolReply:
+        self._manager.forget_news([each.record.run_id for each in snapshots if each.settled])
         now = self._clock.now()
-        return run_reply(looks[0], now) if len(looks) == 1 else runs_reply(looks, now)
+        return run_reply(snapshots[0], now) if len(snapshots) == 1 else runs_reply(snapshots, now)
 
 
-def _cancelled(look: RunSnapshot) -> str:
-    who = f"run {look.record.run_id}" + (f", agent {look.label}" if look.label else "")
-    return f"{who}: had ended before" if look.settled else f"{who}: cancelled"
-
-
-def _ids(given: JsonObject) -> list[str]:
-    return list(dict.fromkeys(cast("list[str]", given["ids"])))
-
-
-def _schema(properties: dict[str, JsonObject], *required: str) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(required),
-        "additionalProperties": False,
-    }
+def longest_wait(caller: ToolCaller, settings: AgentSettings) -> float:
+    """How long this client may be kept waiting for an answer."""
+    seconds = settings.wait
+    if caller.client == "claude-code":
+        seconds = settings.long_wait if caller.hears_progress else _QUIET_PATIENCE
+    if caller.patience is not None:
+        seconds = min(seconds, caller.patience * _SHARE_OF_PATIENCE)
+    return seconds

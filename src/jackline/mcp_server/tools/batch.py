@@ -3,23 +3,24 @@
 Rules: (1) one call's failure touches no other, and every result has its call's id; (2) nothing runs
 that the user did not allow, and nothing outside the folder; a refusal says what the user would have
 to write; (3) a cancelled call ends everything that it started.
-Not here: running (batches/batch.py), judging (batches/permission.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from jackline.batches.batch import BatchCall, BatchReport, OutputHistory, run_batch
+from jackline.batches.batch import OutputHistory, run_batch
 from jackline.batches.fetch import FetchTool
 from jackline.batches.files import ReadTool, SearchTool
 from jackline.batches.permission import permit
 from jackline.batches.policy import Denied, Policy
 from jackline.batches.shell import ShellTool
 from jackline.batches.tool import (
+    BatchCall,
+    BatchReport,
     CallLabel,
     CallResult,
     LabelsCalls,
@@ -30,8 +31,8 @@ from jackline.batches.tool import (
 )
 from jackline.batches.tool import JsonObject as ToolInput
 from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
-from jackline.mcp_server.permissions import ToolSettings, chosen_folders, working_folder
-from jackline.mcp_server.tools.agents import longest_wait, text
+from jackline.mcp_server.permissions import ToolSettings
+from jackline.mcp_server.tools.agents import longest_wait, object_schema, text
 
 _MOST_CALLS = 200
 _LONGEST_ANSWER = 20_000_000
@@ -62,17 +63,27 @@ def batch_tools(
     # Kept over all batches, so that silence is noticed where there were words before.
     printing = OutputHistory()
 
-    async def run(given: JsonObject, caller: ToolCaller) -> ToolReply:
+    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         allowed = settings()
-        asked = cast("str | None", given.get("cwd"))
-        folder = working_folder(asked, caller.folder, allowed.agents)
-        trusted = chosen_folders(await project_of(caller), allowed.agents)
-        policy = Policy(folder, allowed.batch.allow, trusted=trusted)
-        tools = _tools(allowed.batch.allow)
+        folder = allowed.agents.working_folder(
+            cast("str | None", arguments.get("cwd")), caller.folder
+        )
+        trusted = allowed.agents.chosen_folders(await project_of(caller))
+        allow = allowed.batch.allow
+        policy = Policy(folder, allow, trusted=trusted)
+        addresses = [item.removeprefix(_FETCH) for item in allow if item.startswith(_FETCH)]
+        made: tuple[Tool, ...] = (ShellTool(), ReadTool(), SearchTool(), FetchTool(addresses))
+        tools = {tool.name: _JudgedTool(tool, policy) for tool in made}
         longest = longest_wait(caller, allowed.agents)
         calls = [
-            _call(each, tools, policy, longest)
-            for each in cast("list[dict[str, Any]]", given["calls"])
+            BatchCall(
+                each["id"],
+                tools[each["tool"]],
+                each["input"],
+                tuple(each.get("needs", ())),
+                timeout=longest,
+            )
+            for each in cast("list[dict[str, Any]]", arguments["calls"])
         ]
         done = 0
 
@@ -85,7 +96,7 @@ def batch_tools(
 
         context = ToolContext(folder)
         report = await run_batch(calls, context=context, printing=printing, ended=ended)
-        return _told(report, folder)
+        return _reply(report, folder)
 
     return [
         ModelTool(
@@ -95,9 +106,8 @@ def batch_tools(
             " no other call, except those that need it. Output that is strangely empty is noticed."
             " Only commands and addresses that the user allowed run; reading and searching in the"
             " project always do. One program a call, no shell: no pipes, no `&&`, no `*.py`.",
-            {
-                "type": "object",
-                "properties": {
+            object_schema(
+                {
                     "calls": {
                         "type": "array",
                         "minItems": 1,
@@ -106,17 +116,15 @@ def batch_tools(
                     },
                     "cwd": text("Where they run: a folder at or below the project's."),
                 },
-                "required": ["calls"],
-                "additionalProperties": False,
-            },
+                "calls",
+            ),
             run,
         )
     ]
 
 
-_CALL: JsonObject = {
-    "type": "object",
-    "properties": {
+_CALL = object_schema(
+    {
         "id": text("Your name for the call; its result bears it."),
         "tool": {"enum": ["shell", "read", "search", "fetch"]},
         "input": {
@@ -130,12 +138,11 @@ _CALL: JsonObject = {
             "description": "Ids of calls that must have succeeded before this one runs.",
         },
     },
-    "required": ["id", "tool", "input"],
-    "additionalProperties": False,
-}
+    *("id", "tool", "input"),
+)
 
 
-class _Judged:
+class _JudgedTool:
     """A tool behind the user's permission."""
 
     def __init__(self, tool: Tool, policy: Policy) -> None:
@@ -147,48 +154,33 @@ class _Judged:
         self._policy = policy
 
     def words(self, arguments: ToolInput) -> CallLabel:
-        """The tool's own words."""
         if isinstance(self._tool, LabelsCalls):
             return self._tool.words(arguments)
         return CallLabel(self.name, self.name)
 
     async def run(self, arguments: ToolInput, context: ToolContext) -> ToolOutput:
-        """What the tool gave, if it may run."""
-        said = await permit(self._policy, BatchCall(context.call_id, self._tool, arguments))
-        if isinstance(said, Denied):
+        judged = await permit(self._policy, BatchCall(context.call_id, self._tool, arguments))
+        if isinstance(judged, Denied):
             raise ToolFailedError(
-                f"not allowed: {said.why}; {said.hint}"
+                f"not allowed: {judged.why}; {judged.hint}"
                 " (batch.allow in the user's own jackline.toml)",
                 ended_by="not allowed",
             )
-        return await self._tool.run(arguments, replace(context, guard=said.guard, argv=said.argv))
+        context = replace(context, guard=judged.guard, argv=judged.argv)
+        return await self._tool.run(arguments, context)
 
 
-def _tools(allow: tuple[str, ...]) -> dict[str, Tool]:
-    addresses = [item.removeprefix(_FETCH) for item in allow if item.startswith(_FETCH)]
-    tools: tuple[Tool, ...] = (ShellTool(), ReadTool(), SearchTool(), FetchTool(addresses))
-    return {tool.name: tool for tool in tools}
-
-
-def _call(
-    each: Mapping[str, Any], tools: Mapping[str, Tool], policy: Policy, longest: float
-) -> BatchCall:
-    return BatchCall(
-        each["id"],
-        _Judged(tools[each["tool"]], policy),
-        each["input"],
-        tuple(each.get("needs", ())),
-        timeout=longest,
-    )
-
-
-def _told(report: BatchReport, folder: Path) -> ToolReply:
+def _reply(report: BatchReport, folder: Path) -> ToolReply:
     lines = [report.headline]
     results: list[JsonObject] = []
     left = _LONGEST_ANSWER
     for result in report:
         data = _result(result)
-        left -= len(result.text) + sum(map(_size, result.blocks))
+        left -= len(result.text)
+        for block in result.blocks:
+            source = block.get("source")
+            content = source.get("data") if isinstance(source, dict) else block.get("text")
+            left -= len(content) if isinstance(content, str) else 0
         if left < 0 and (result.text or result.blocks):
             data |= {"text": _LEFT_OUT}
             data.pop("blocks", None)
@@ -198,12 +190,6 @@ def _told(report: BatchReport, folder: Path) -> ToolReply:
         results.append(data)
     data = {"headline": report.headline, "folder": str(folder), "results": results}
     return ToolReply("\n\n".join(lines), data, failed=not any(result.ok for result in report))
-
-
-def _size(block: JsonObject) -> int:
-    source = block.get("source")
-    held = source.get("data") if isinstance(source, dict) else block.get("text")
-    return len(held) if isinstance(held, str) else 0
 
 
 def _result(result: CallResult) -> JsonObject:

@@ -2,7 +2,6 @@
 
 Rules: (1) both only read; (2) the texts are those of the command line and the page; (3) prompts,
 answers and tool output stay hidden.
-Not here: judging (control/, autopsy/).
 """
 
 from __future__ import annotations
@@ -11,22 +10,22 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import NoReturn, cast
-from weakref import WeakKeyDictionary
 
 import msgspec
 
 from jackline.autopsy import report, text_report
-from jackline.batches.threads import SharedPlaces, in_shared_place, places_in_all
+from jackline.batches.threads import SharedPlaces
 from jackline.clock import Clock
 from jackline.errors import NothingFoundError, UnreadableError
 from jackline.events import Event
 from jackline.foreign_files import read_beginning
 from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
-from jackline.mcp_server.permissions import AgentSettings, Sight, sight_of
+from jackline.mcp_server.permissions import AgentSettings, Sight
 from jackline.transcripts import reader, sources
 from jackline.transcripts.records import decode
 from jackline.transcripts.sources import ClientFolders, Source, StoredSession
@@ -66,6 +65,23 @@ class SeenStores(ClientFolders):
         every = ClientFolders(self.claude, self.codex).sessions()
         return [session for session in every if self.sees(_folder_of_session(session))]
 
+    def target(self, word: str, client: Path | None) -> Path | str:
+        """What was named: an id, or the path of something that may be seen; else UnreadableError.
+
+        `client` is the folder of the client.
+        """
+        try:
+            named = Path(word).expanduser()
+            if len(named.parts) < 2 and not named.suffix:
+                # Every id begins with no letters at all.
+                return word if word.strip("./\\") else _unknown(word)
+            path = (client or Path("/")) / named
+            real = path.resolve()
+        except (OSError, RuntimeError, ValueError):
+            _unknown(word)
+        stored = any(real.is_relative_to(each.resolve()) for each in (self.claude, self.codex))
+        return path if stored or self.sees(str(real)) else _unknown(word)
+
     def found(self, target: Path | str | None) -> list[Source]:
         """The files to read, by a path or an id; UnreadableError when none are seen."""
         try:
@@ -86,21 +102,6 @@ class SeenStores(ClientFolders):
         return seen or _unknown(target)
 
 
-def seen_target(word: str, client: Path | None, stores: SeenStores) -> Path | str:
-    """What was named: an id, or the path of something that may be seen; else UnreadableError."""
-    try:
-        named = Path(word).expanduser()
-        if len(named.parts) < 2 and not named.suffix:
-            # Every id begins with no letters at all.
-            return word if word.strip("./\\") else _unknown(word)
-        path = (client or Path("/")) / named
-        real = path.resolve()
-    except (OSError, RuntimeError, ValueError):
-        _unknown(word)
-    kept = any(real.is_relative_to(each.resolve()) for each in (stores.claude, stores.codex))
-    return path if kept or stores.sees(str(real)) else _unknown(word)
-
-
 def _unknown(target: Path | str | None) -> NoReturn:
     raise UnreadableError(
         "There is no session of this project."
@@ -111,19 +112,15 @@ def _unknown(target: Path | str | None) -> NoReturn:
 
 
 def _folder_of_session(session: StoredSession) -> str | None:
-    files = [session.main] if session.main is not None else session.files()
-    return next((folder for file in files if (folder := _folder_told(file))), None)
-
-
-def _folder_told(file: Path) -> str | None:
-    try:
-        return _told_by(file, file.stat().st_mtime_ns)
-    except OSError:
-        return None
+    for file in [session.main] if session.main is not None else session.files():
+        with suppress(OSError):
+            if folder := _folder_in(file, file.stat().st_mtime_ns):
+                return folder
+    return None
 
 
 @lru_cache(maxsize=8_192)
-def _told_by(file: Path, _changed: int) -> str | None:
+def _folder_in(file: Path, _changed: int) -> str | None:
     """Where the session was begun, as the first line that tells it says."""
     for line in read_beginning(file, _BEGINNING).splitlines():
         record = decode(_LINES, memoryview(line))
@@ -134,15 +131,12 @@ def _told_by(file: Path, _changed: int) -> str | None:
 
 _WIDTH = 100
 _MOST_WAITING = 10
-_READ_AT_ONCE = 2
-_reading: SharedPlaces = WeakKeyDictionary()
+_reading = SharedPlaces(2)
 _ACTED_UPON = ("verdict", "agents_total", "agents_by_fate", "resume")
 
 
 def status_tools(
-    status: Callable[[], Mapping[str, object]],
-    settings: Callable[[], AgentSettings],
-    clock: Clock,
+    status: Callable[[], Mapping[str, object]], settings: Callable[[], AgentSettings], clock: Clock
 ) -> list[ModelTool]:
     """Both tools; `status` draws the picture of now."""
     return [_status_tool(status), _why_tool(settings, clock)]
@@ -150,17 +144,17 @@ def status_tools(
 
 def _status_tool(status: Callable[[], Mapping[str, object]]) -> ModelTool:
     async def run(_arguments: JsonObject, _caller: ToolCaller) -> ToolReply:
-        told = status()
-        lines = [str(told["verdict"])]
-        for lane in cast("list[dict[str, object]]", told["lanes"]):
+        now = status()
+        lines = [str(now["verdict"])]
+        for lane in cast("list[dict[str, object]]", now["lanes"]):
             why = f": {lane['why']}" if lane["why"] else ""
             lines.append(
                 f"{lane['name']} is {lane['state']}, {lane['in_flight']} in flight,"
                 f" {lane['waiting']} waiting{why}"
             )
-        lines += [str(note) for note in cast("list[str]", told.get("notes") or [])]
-        waiting = cast("list[object]", told.get("waiting") or [])[:_MOST_WAITING]
-        return ToolReply("\n".join(lines), {**told, "waiting": waiting})
+        lines += [str(note) for note in cast("list[str]", now.get("notes") or [])]
+        waiting = cast("list[object]", now.get("waiting") or [])[:_MOST_WAITING]
+        return ToolReply("\n".join(lines), {**now, "waiting": waiting})
 
     return ModelTool(
         "status",
@@ -175,15 +169,15 @@ def _status_tool(status: Callable[[], Mapping[str, object]]) -> ModelTool:
 
 def _why_tool(settings: Callable[[], AgentSettings], clock: Clock) -> ModelTool:
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        given = arguments.get("id")
-        stores = SeenStores.of_user(Path.home(), os.environ, sight_of(caller.folder, settings()))
-        target = None if given is None else seen_target(str(given), caller.folder, stores)
+        named = arguments.get("id")
+        sees = settings().sight_of(caller.folder)
+        stores = SeenStores.of_user(Path.home(), os.environ, sees)
+        target = None if named is None else stores.target(str(named), caller.folder)
         given_up = threading.Event()
         reading_it = partial(_autopsy, target, stores, clock, given_up)
         try:
             async with asyncio.timeout(settings().wait):
-                places = places_in_all(_reading, _READ_AT_ONCE)
-                return await in_shared_place(places, reading_it, "jackline-why")
+                return await _reading.in_thread(reading_it, "jackline-why")
         except TimeoutError:
             raise UnreadableError(
                 "It takes too long to read all of that.",

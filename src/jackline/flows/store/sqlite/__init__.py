@@ -6,11 +6,4 @@ disk. The contract is `RunStore` (../run_store.py); what all stores decide alike
 ../store_rules.py.
 """
 
-from jackline.flows.store.sqlite.agent_log_rows import AgentLogRows
-from jackline.flows.store.sqlite.call_rows import CallRows
-from jackline.flows.store.sqlite.cleanup_rows import CleanupRows
-from jackline.flows.store.sqlite.run_rows import RunRows
-
-
-class SqliteRunStore(RunRows, CallRows, AgentLogRows, CleanupRows):
-    """A `RunStore` over SQLite; see `Database` for its arguments."""
+from jackline.flows.store.sqlite.run_rows import SqliteRunStore as SqliteRunStore

@@ -1,32 +1,39 @@
-"""The rows that a run writes while it runs: calls with results and cost, log lines, spending.
+"""The rows that a run writes while it runs: calls with results and cost, agents' logs, spending.
 
 Rules: (1) a done call is never written over; (2) what a call has cost beyond what was saved for
 it before goes into the spending ledger with it, and stays there when the call is forgotten; (3)
-the lines of a run's log are numbered from 1 without a gap.
+the lines of a log are numbered from 1 without a gap; (4) one run writes an agent's log, and only
+that run can delete it; it stays as long as some run has a call of its agent; (5) a value longer
+than `INLINE_BYTES` is in `blobs`, once under its hash, written in the same transaction as the row
+that names it; a blob that no row names any more is dropped with the change that dropped its last
+name.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 
+from jackline.errors import InternalError, JournalError
 from jackline.flows.records import CallKind, CallRecord, CallState, EntryRecord, NoteRecord
 from jackline.flows.store import store_rules
 from jackline.flows.store.run_store import Claim
-from jackline.flows.store.sqlite.agent_log_rows import add_line, drop_logs, drop_unnamed, place
 from jackline.flows.store.sqlite.database import Database, Transaction, reads, writes
 from jackline.flows.store.sqlite.row_checks import (
+    BYTES,
     CALL,
+    ENTRY,
     FLOAT,
     INTEGER,
     MAYBE_BYTES,
     MAYBE_FLOAT,
     TEXT,
+    Kinds,
     MalformedError,
     is_signed,
-    member,
     signature_of,
     well_formed,
 )
@@ -36,9 +43,9 @@ _SELECT = f"""SELECT run_id, key, occurrence, kind, label, phase, task_id, state
     coalesce(outcome, (SELECT data FROM blobs WHERE sha = outcome_blob)),
     attempts, started_at, ended_at, tokens, cost, terminated_by,
     {is_signed("calls", CALL)} FROM calls"""  # noqa: S608
-_KINDS = (
-    *(TEXT, TEXT, INTEGER, TEXT, TEXT, TEXT, TEXT, TEXT, MAYBE_BYTES, MAYBE_BYTES, INTEGER, FLOAT),
-    *(MAYBE_FLOAT, INTEGER, FLOAT, TEXT, INTEGER),
+_KINDS: tuple[Kinds, ...] = (
+    *(TEXT, TEXT, INTEGER, CallKind, TEXT, TEXT, TEXT, CallState, MAYBE_BYTES, MAYBE_BYTES),
+    *(INTEGER, FLOAT, MAYBE_FLOAT, INTEGER, FLOAT, TEXT, bool),
 )
 _WHICH = "run_id = ? AND key = ? AND occurrence = ?"
 _FIND = f"SELECT state, tokens, cost, value_blob, outcome_blob FROM calls WHERE {_WHICH}"  # noqa: S608
@@ -57,25 +64,70 @@ _ADD_NOTE = """INSERT INTO notes (run_id, number, at, what, label, detail)
     FROM runs WHERE run_id = ?"""
 _NOTE_KINDS = (INTEGER, FLOAT, TEXT, TEXT, TEXT)
 
+INLINE_BYTES = 64 * 1024
+_NAMED = " OR ".join(
+    f"EXISTS (SELECT 1 FROM {table} WHERE {column} = blobs.sha)"  # noqa: S608 -- names from here
+    for table, column in (
+        ("calls", "value_blob"),
+        ("calls", "outcome_blob"),
+        ("entries", "data_blob"),
+        ("runs", "outcome_blob"),
+    )
+)
+_DROP_BLOB = f"DELETE FROM blobs WHERE sha = ? AND NOT ({_NAMED})"  # noqa: S608 -- as above
+_FIND_LOG = """SELECT id, run_id, (SELECT coalesce(max(number), 0) FROM entries
+    WHERE notebook = id) FROM notebooks WHERE task_id = ?"""
+_ENTRIES = f"""SELECT task_id, number, kind,
+    coalesce(data, (SELECT blobs.data FROM blobs WHERE sha = data_blob)), at,
+    {is_signed("entries", ENTRY)}
+    FROM entries JOIN notebooks ON notebooks.id = notebook WHERE task_id = ? ORDER BY number"""  # noqa: S608
+_ENTRY_KINDS = (TEXT, INTEGER, TEXT, BYTES, FLOAT, bool)
+_SIGN_ENTRY = f"""UPDATE entries SET signature = {signature_of(ENTRY)}
+    WHERE notebook = ? AND number = ?"""  # noqa: S608
+
 
 class CallRows(Database):
-    """Keyed calls, what they cost, and the log of a run."""
+    """Keyed calls, what they cost, the logs of agents, and the log of a run."""
 
     @reads
     def calls(self, db: sqlite3.Connection, run_id: str) -> Sequence[CallRecord]:
         """All calls of a run, in the order they were begun; values included."""
         rows = db.execute(f"{_SELECT} WHERE run_id = ? ORDER BY id", (run_id,)).fetchall()
-        return [_call(row) for row in rows]
+        return [CallRecord(*well_formed(row, _KINDS)) for row in rows]
 
     @writes
     def begin_call(self, transaction: Transaction, claim: Claim, call: CallRecord) -> None:
-        """Save that a call was begun (again)."""
-        _save(transaction, claim, call)
+        """Save that a call was begun (again), or how it ended; done ones are final."""
+        transaction.must_own(claim, call.run_id)
+        db = transaction.connection
+        which = (call.run_id, call.key, call.occurrence)
+        saved = db.execute(_FIND, which).fetchone()
+        if saved is not None and CallState(saved[0]) is CallState.DONE:
+            raise InternalError(
+                f"Call {call.label or call.key[:12]!r} of run {call.run_id} is done already; "
+                "its result stays."
+            )
+        row = (
+            *(call.kind, call.label, call.phase, call.task_id, call.state),
+            *(*place(db, call.value), *place(db, call.outcome)),
+            *(call.attempts, call.started_at, call.ended_at, call.tokens, call.cost),
+            *(call.terminated_by, *which),
+        )
+        db.execute(_INSERT if saved is None else _UPDATE, row)
+        db.execute(_SIGN, (call.trusted, *which))
+        tokens, cost = call.tokens, call.cost
+        if saved is not None:
+            drop_unnamed(db, saved[3:])
+            tokens, cost = tokens - saved[1], cost - saved[2]
+        # A count that was begun anew takes nothing back.
+        if tokens > 0 or cost > 0:
+            at = transaction.now if call.ended_at is None else call.ended_at
+            db.execute(
+                "INSERT INTO spending (at, run_id, tokens, cost) VALUES (?, ?, ?, ?)",
+                (at, call.run_id, max(tokens, 0), max(cost, 0.0)),
+            )
 
-    @writes
-    def end_call(self, transaction: Transaction, claim: Claim, call: CallRecord) -> None:
-        """Save how a call ended; done ones are final."""
-        _save(transaction, claim, call)
+    end_call = begin_call
 
     @writes
     def forget_calls(
@@ -89,7 +141,7 @@ class CallRows(Database):
         """Drop the results of these calls, so that they run again, with a new log."""
         transaction.must_own(claim)
         for line in leaving:
-            add_line(transaction, claim, line)
+            _add_line(transaction, claim, line)
         db = transaction.connection
         blobs: list[bytes | None] = []
         for key, occurrence in calls:
@@ -101,6 +153,23 @@ class CallRows(Database):
                 blobs += row[1:]
                 drop_logs(db, "task_id = ? AND run_id = ?", (row[0], claim.run_id))
         drop_unnamed(db, blobs)
+
+    @reads
+    def entries(self, db: sqlite3.Connection, task_id: str) -> Sequence[EntryRecord]:
+        """An agent's log, the oldest line first."""
+        rows = db.execute(_ENTRIES, (task_id,)).fetchall()
+        return [EntryRecord(*well_formed(row, _ENTRY_KINDS)) for row in rows]
+
+    @writes
+    def write_entry(self, transaction: Transaction, claim: Claim, entry: EntryRecord) -> None:
+        """Add a line to a log; its number must be the next one."""
+        _add_line(transaction, claim, entry)
+
+    @reads
+    def agent_logs(self, db: sqlite3.Connection, run_id: str) -> Sequence[str]:
+        """The ids of the agents whose logs this run has written, the oldest first."""
+        rows = db.execute("SELECT task_id FROM notebooks WHERE run_id = ? ORDER BY id", (run_id,))
+        return [well_formed(row, (TEXT,))[0] for row in rows.fetchall()]
 
     @reads
     def find_task(self, db: sqlite3.Connection, task_id: str) -> CallRecord | None:
@@ -156,48 +225,11 @@ class CallRows(Database):
         ]
 
 
-def _save(transaction: Transaction, claim: Claim, call: CallRecord) -> None:
-    store_rules.must_be_of(claim, call.run_id)
-    transaction.must_own(claim)
-    db = transaction.connection
-    which = (call.run_id, call.key, call.occurrence)
-    saved = db.execute(_FIND, which).fetchone()
-    if saved is not None:
-        store_rules.must_not_be_done(CallState(saved[0]), call)
-    row = (
-        *(call.kind, call.label, call.phase, call.task_id, call.state),
-        *(*place(db, call.value), *place(db, call.outcome)),
-        *(call.attempts, call.started_at, call.ended_at, call.tokens, call.cost),
-        *(call.terminated_by, *which),
-    )
-    db.execute(_INSERT if saved is None else _UPDATE, row)
-    db.execute(_SIGN, (call.trusted, *which))
-    tokens, cost = call.tokens, call.cost
-    if saved is not None:
-        drop_unnamed(db, saved[3:])
-        tokens, cost = tokens - saved[1], cost - saved[2]
-    # A count that was begun anew takes nothing back.
-    if tokens > 0 or cost > 0:
-        at = transaction.now if call.ended_at is None else call.ended_at
-        db.execute(
-            "INSERT INTO spending (at, run_id, tokens, cost) VALUES (?, ?, ?, ?)",
-            (at, call.run_id, max(tokens, 0), max(cost, 0.0)),
-        )
-
-
 def _with_task(db: sqlite3.Connection, task_id: str) -> CallRecord | None:
     row = db.execute(
         f"{_SELECT} WHERE task_id = ? AND task_id <> '' ORDER BY id LIMIT 1", (task_id,)
     ).fetchone()
-    return None if row is None else _call(row)
-
-
-def _call(row: Sequence[Any]) -> CallRecord:
-    # The columns are in the fields' order. Not `replace`: a replay reads ten thousand of these.
-    fields = list(well_formed(row, _KINDS))
-    fields[3], fields[7] = member(CallKind, row[3]), member(CallState, row[7])
-    fields[16] = bool(row[16])
-    return CallRecord(*fields)
+    return None if row is None else CallRecord(*well_formed(row, _KINDS))
 
 
 def _detail(text: str) -> dict[str, object]:
@@ -208,3 +240,66 @@ def _detail(text: str) -> dict[str, object]:
     if not isinstance(detail, dict):
         raise MalformedError("a note's detail is no JSON object")
     return detail
+
+
+def _add_line(transaction: Transaction, claim: Claim, entry: EntryRecord) -> None:
+    transaction.must_own(claim)
+    db = transaction.connection
+    log, run_id, last = db.execute(_FIND_LOG, (entry.task_id,)).fetchone() or (
+        None,
+        claim.run_id,
+        0,
+    )
+    if run_id != claim.run_id:
+        raise InternalError(f"The log of agent {entry.task_id} belongs to another run.")
+    if entry.number != last + 1:
+        raise JournalError(
+            f"Line {entry.number} of the log of agent {entry.task_id} cannot be saved: "
+            f"{last + 1} would be the next.",
+            hint="Resume the run: the agent continues after its last whole line.",
+        )
+    if log is None:
+        log = db.execute(
+            "INSERT INTO notebooks (task_id, run_id) VALUES (?, ?)", (entry.task_id, run_id)
+        ).lastrowid
+    db.execute(
+        "INSERT INTO entries (notebook, number, kind, data, data_blob, at) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        (log, entry.number, entry.kind, *place(db, entry.data), entry.at),
+    )
+    db.execute(_SIGN_ENTRY, (log, entry.number))
+    session_id = None
+    if entry.kind == "session":
+        with suppress(ValueError):
+            data = json.loads(entry.data)
+            session_id = data.get("session_id") if isinstance(data, dict) else None
+    if isinstance(session_id, str) and session_id:
+        db.execute(
+            "INSERT OR REPLACE INTO sessions (session_id, notebook) VALUES (?, ?)",
+            (session_id, log),
+        )
+
+
+def drop_logs(db: sqlite3.Connection, which: str, parameters: Sequence[str]) -> None:
+    """Drop the logs for which this condition on `notebooks` holds."""
+    found = db.execute(f"SELECT id FROM notebooks WHERE {which}", parameters)  # noqa: S608 -- ours
+    for log in found.fetchall():
+        blobs = db.execute("SELECT data_blob FROM entries WHERE notebook = ?", log).fetchall()
+        db.execute("DELETE FROM entries WHERE notebook = ?", log)
+        db.execute("DELETE FROM sessions WHERE notebook = ?", log)
+        db.execute("DELETE FROM notebooks WHERE id = ?", log)
+        drop_unnamed(db, [sha for (sha,) in blobs])
+
+
+def place(db: sqlite3.Connection, data: bytes | None) -> tuple[bytes | None, bytes | None]:
+    """What goes into a field's own column, and what into the one that names a blob, saved now."""
+    if data is None or len(data) <= INLINE_BYTES:
+        return data, None
+    sha = hashlib.sha256(data).digest()
+    db.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (sha, data))
+    return None, sha
+
+
+def drop_unnamed(db: sqlite3.Connection, shas: Iterable[bytes | None]) -> None:
+    """Drop those of the blobs that no row names any more."""
+    db.executemany(_DROP_BLOB, {(sha,) for sha in shas if sha is not None})

@@ -22,17 +22,11 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from jackline.clock import SystemClock
-from jackline.errors import JacklineError, JournalError
-from jackline.flows.store import store_rules
+from jackline.errors import InternalError, JacklineError, JournalError, LeaseLostError
 from jackline.flows.store.run_store import LOCK_SECONDS, Claim
 from jackline.flows.store.sqlite.row_checks import MalformedError
-from jackline.flows.store.sqlite.store_file import (
-    Connect,
-    LockPatience,
-    StoreFile,
-    connect,
-    is_locked,
-)
+from jackline.flows.store.sqlite.store_file import LockPatience, StoreFile, connect
+from jackline.journal.sqlite_file import LOCKED, Connect, cause_of
 
 D = TypeVar("D", bound="Database")
 T = TypeVar("T")
@@ -55,21 +49,32 @@ class Transaction:
     """When the write was called that is made now."""
     _owners: dict[str, tuple[str, int]] = field(default_factory=dict)
 
-    def must_own(self, claim: Claim) -> None:
-        """LeaseLostError unless this claim is the latest one of its run.
+    def must_own(self, claim: Claim, run_id: str = "") -> None:
+        """LeaseLostError unless this claim is the latest one of its run, and of `run_id` if given.
 
         Nobody else can change that while the transaction is open, so it is looked up once.
         """
+        if run_id not in ("", claim.run_id):
+            raise InternalError(
+                f"A record of run {run_id} was written by the owner of {claim.run_id}."
+            )
         found = self._owners.get(claim.run_id)
         if found is None:
             found = self.connection.execute(
                 "SELECT owner, epoch FROM runs WHERE run_id = ?", (claim.run_id,)
             ).fetchone()
             if found is None:
-                raise store_rules.lease_lost(claim, None)
+                raise LeaseLostError(
+                    f"Run {claim.run_id} is no longer in the store.",
+                    hint="See `jackline ls` for all runs.",
+                )
             self._owners[claim.run_id] = found
         if found != (claim.owner, claim.epoch):
-            raise store_rules.lease_lost(claim, found[0])
+            who = f"carried by {found[0]}" if found[0] else "carried by nobody"
+            raise LeaseLostError(
+                f"Run {claim.run_id} is {who} now; this process writes nothing more to it.",
+                hint=f"Follow it with `jackline show {claim.run_id}`.",
+            )
 
     def owner_changed(self, run_id: str) -> None:
         """Look the owner up again: this transaction has changed it."""
@@ -236,7 +241,7 @@ class Database:
                 found = look(self._read.opened())
             except (sqlite3.Error, OSError) as error:
                 self._read.reopen()
-                if not is_locked(error) or not self._read_patience.lasts(began):
+                if cause_of(error) != LOCKED or not self._read_patience.lasts(began):
                     raise self._read.unusable(error) from error
             except MalformedError as error:
                 raise self._read.unreadable() from error
@@ -245,7 +250,16 @@ class Database:
                 return found
 
     def _write_waiting(self) -> None:
-        while batch := self._next_batch():
+        while True:
+            batch: list[_Write] = []
+            size = 0
+            with self._lock:
+                while self._waiting and len(batch) < _TOGETHER and size < _TOGETHER_BYTES:
+                    batch.append(self._waiting.popleft())
+                    size += batch[-1].size
+                self._busy = bool(batch)
+            if not batch:
+                return
             self._make(batch)
             for loop in {write.loop for write in batch}:
                 try:
@@ -255,16 +269,6 @@ class Database:
                     # The loop is closed: its callers are gone, and their writes are made.
                     continue
 
-    def _next_batch(self) -> list[_Write]:
-        with self._lock:
-            batch: list[_Write] = []
-            size = 0
-            while self._waiting and len(batch) < _TOGETHER and size < _TOGETHER_BYTES:
-                batch.append(self._waiting.popleft())
-                size += batch[-1].size
-            self._busy = bool(batch)
-            return batch
-
     def _make(self, batch: Sequence[_Write]) -> None:
         """Make these writes; afterwards each has its result or its error."""
         while True:
@@ -272,7 +276,7 @@ class Database:
             try:
                 self._commit(batch)
             except Exception as error:  # noqa: BLE001 -- handed to the callers, which would hang
-                locked = isinstance(error, sqlite3.Error | OSError) and is_locked(error)
+                locked = isinstance(error, sqlite3.Error | OSError) and cause_of(error) == LOCKED
                 if locked and self._write_patience.lasts(began):
                     continue
                 if len(batch) == 1 or locked or isinstance(error, JournalError):

@@ -15,16 +15,15 @@ import hashlib
 import re
 import sqlite3
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from jackline import private_files
 from jackline.errors import JournalError
 
-E = TypeVar("E", bound=StrEnum)
-
-Kinds: TypeAlias = tuple[type, ...]
+Kinds: TypeAlias = tuple[type, ...] | type[StrEnum] | type[bool]
+"""What a column may hold; an enumeration, or `bool` for a number that says yes or no."""
 
 TEXT: Kinds = (str,)
 FLOAT: Kinds = (float, int)
@@ -41,21 +40,23 @@ class MalformedError(ValueError):
     """A row holds a value of another kind than its column."""
 
 
-def member(kind: type[E], value: str) -> E:
-    """The member of an enumeration; MalformedError when there is none of that name."""
-    try:
-        return kind(value)
-    except ValueError as error:
-        raise MalformedError(f"a row holds a {kind.__name__} that is none") from error
-
-
 def well_formed(row: Sequence[Any], kinds: Sequence[Kinds]) -> Sequence[Any]:
-    """The row; MalformedError when a value is not of its column's kind."""
+    """The row, as a record has it; MalformedError when a value is not of its column's kind."""
+    found: list[Any] = []
     for value, kind in zip(row, kinds, strict=True):
         far = isinstance(value, float) and not abs(value) < _FARTHEST
-        if far or not isinstance(value, kind):
+        stored = kind if isinstance(kind, tuple) else int if kind is bool else str
+        if far or not isinstance(value, stored):
             raise MalformedError("a row holds a value of another kind than its column")
-    return row
+        if isinstance(kind, tuple):
+            found.append(value)
+            continue
+        make: Callable[[Any], Any] = kind
+        try:
+            found.append(make(value))
+        except ValueError as error:
+            raise MalformedError("a row names a member that its enumeration has not") from error
+    return found
 
 
 _Field: TypeAlias = str | bytes | int | float | None
@@ -86,26 +87,44 @@ def is_signed(table: str, fields: str) -> str:
     return f"jackline_is_signed({table}.signature, {fields})"
 
 
-def prepare(connection: sqlite3.Connection, key: bytes) -> None:
-    """Let the connection sign and verify, with this key and the store's own id."""
-    store = _store_id(connection)
+def prepare(connection: sqlite3.Connection, key: bytes | None) -> None:
+    """Let the connection sign and verify, with the store's own id and this or our own key."""
+    try:
+        used = key or private_files.installation_key()
+    except private_files.NotPrivateError as error:
+        raise JournalError(
+            f"The key that signs runs cannot be used: {error.filename} {error.problem}.",
+            hint=error.fix,
+        ) from error
+    except OSError as error:
+        raise JournalError(
+            f"The key that signs runs cannot be saved in {private_files.key_folder()}: "
+            f"{error.strerror}.",
+            hint="Make that folder writable for yourself (XDG_STATE_HOME moves it).",
+        ) from error
+    rows = connection.execute("SELECT store_id FROM store LIMIT 2").fetchall()
+    found = rows[0][0] if len(rows) == 1 else None
+    if not isinstance(found, str) or not _STORE_ID.fullmatch(found):
+        raise JournalError(
+            "The store of runs was not made by Jackline: it has no id of its own.",
+            hint="Look where it came from; another state folder is chosen with --state.",
+        )
+    store = found.encode()
 
     def sign(*fields: _Field) -> str:
-        return private_files.signature(key, "flows", store, *map(_encoded, fields))
+        return private_files.signature(used, "flows", store, *map(_encoded, fields))
 
     def is_signed(found: _Field, *fields: _Field) -> bool:
         if not isinstance(found, str):
             return False
-        return private_files.is_signature(key, found, "flows", store, *map(_encoded, fields))
+        return private_files.is_signature(used, found, "flows", store, *map(_encoded, fields))
 
     connection.create_function("jackline_signature", -1, sign)
     connection.create_function("jackline_is_signed", -1, is_signed)
 
 
-# --- accepting what somebody else wrote ----------------------------------------------------------
-
 # The rows of one run, in an order that does not depend on the file.
-_OF_RUN = (
+OF_RUN = (
     ("runs", RUN, "run_id = ?1", "run_id"),
     ("calls", CALL, "run_id = ?1", "key, occurrence"),
     (
@@ -122,7 +141,7 @@ _OF_RUN = (
 def digest(connection: sqlite3.Connection, run_id: str) -> str:
     """A hash of all that a signature of this run's rows would cover."""
     whole = hashlib.sha256()
-    for table, fields, where, order in _OF_RUN:
+    for table, fields, where, order in OF_RUN:
         for row in connection.execute(
             f"SELECT {fields} FROM {table} WHERE {where} ORDER BY {order}",  # noqa: S608 -- ours
             (run_id,),
@@ -131,18 +150,6 @@ def digest(connection: sqlite3.Connection, run_id: str) -> str:
                 part = _encoded(field)
                 whole.update(b"%d:%b" % (len(part), part))
     return whole.hexdigest()
-
-
-def accept(connection: sqlite3.Connection, run_id: str) -> None:
-    """Sign every row of this run as it is now."""
-    for table, fields, where, _ in _OF_RUN:
-        connection.execute(
-            f"UPDATE {table} SET signature = {signature_of(fields)} WHERE {where}",  # noqa: S608 -- ours
-            (run_id,),
-        )
-
-
-# --- one row that changes --------------------------------------------------------------------
 
 
 def change_signed(
@@ -171,31 +178,3 @@ def _encoded(field: _Field) -> bytes:
     if isinstance(field, float):
         return b"f" + struct.pack(">d", field)
     return b"i" + str(field).encode()
-
-
-def signing_key() -> bytes:
-    """This installation's key; JournalError says what keeps it from being used."""
-    try:
-        return private_files.installation_key()
-    except private_files.NotPrivateError as error:
-        raise JournalError(
-            f"The key that signs runs cannot be used: {error.filename} {error.problem}.",
-            hint=error.fix,
-        ) from error
-    except OSError as error:
-        raise JournalError(
-            f"The key that signs runs cannot be saved in {private_files.key_folder()}: "
-            f"{error.strerror}.",
-            hint="Make that folder writable for yourself (XDG_STATE_HOME moves it).",
-        ) from error
-
-
-def _store_id(connection: sqlite3.Connection) -> bytes:
-    rows = connection.execute("SELECT store_id FROM store LIMIT 2").fetchall()
-    found = rows[0][0] if len(rows) == 1 else None
-    if not isinstance(found, str) or not _STORE_ID.fullmatch(found):
-        raise JournalError(
-            "The store of runs was not made by Jackline: it has no id of its own.",
-            hint="Look where it came from; another state folder is chosen with --state.",
-        )
-    return found.encode()

@@ -1,10 +1,12 @@
-"""The rows of runs: their state, their owner, their forks and deletion, and orders to their agents.
+"""The rows of runs: state, owner, forks, deletion, orders to agents, rented resources and hooks.
 
 Rules: (1) only `create`, `fork` and `claim` give a run to an owner, with a new epoch; (2) every
 refusal comes before the first change; (3) a fork costs nothing twice: long values are shared, and
 what was paid stays with the first run; (4) nothing that another run still needs is deleted with a
 run, and spending stays counted; (5) of one name there is one order to agents, the latest; only
-the run's owner answers it, and an answer to an order that was withdrawn or renewed is dropped.
+the run's owner answers it, and an answer to an order that was withdrawn or renewed is dropped; (6)
+a resource is saved by run and name, whoever reports it; (7) of several processes that want to run
+the hook of one end, one may.
 """
 
 from __future__ import annotations
@@ -13,32 +15,42 @@ import asyncio
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from jackline.flows.records import ENDED, AgentOrder, RunRecord, RunState
+from jackline.errors import BadArgumentError, UsageError
+from jackline.flows.records import (
+    ENDED,
+    AgentOrder,
+    HookRecord,
+    ResourceRecord,
+    ResourceState,
+    RunRecord,
+    RunState,
+)
 from jackline.flows.store import store_rules
 from jackline.flows.store.run_store import Claim
 from jackline.flows.store.sqlite import row_checks, store_file
-from jackline.flows.store.sqlite.agent_log_rows import drop_logs, drop_unnamed, place
-from jackline.flows.store.sqlite.cleanup_rows import held_by, hooks_of
-from jackline.flows.store.sqlite.database import Database, Transaction, reads, writes
+from jackline.flows.store.sqlite.call_rows import CallRows, drop_logs, drop_unnamed, place
+from jackline.flows.store.sqlite.database import Transaction, reads, writes
 from jackline.flows.store.sqlite.row_checks import (
     BYTES,
     CALL,
     ENTRY,
     FLOAT,
+    HOOK,
     INTEGER,
     MAYBE_BYTES,
     MAYBE_FLOAT,
     MAYBE_TEXT,
+    RESOURCE,
     RUN,
     TEXT,
+    Kinds,
     change_signed,
     is_signed,
-    member,
     signature_of,
     well_formed,
 )
+from jackline.journal.sqlite_file import LOCKED, cause_of
 
 _INSERT = f"""INSERT INTO runs (run_id, flow, source, arguments, settings, cwd, state, created_at,
     updated_at, ended_at, why, wake_at, outcome, outcome_blob, forked_from, owner, lease_until,
@@ -49,10 +61,10 @@ _SELECT = f"""SELECT run_id, flow, source, arguments, settings, cwd, state, crea
     ended_at, why, wake_at, coalesce(runs.outcome, blobs.data), forked_from, owner, lease_until,
     epoch, tokens, cost, confirmed, {is_signed("runs", RUN)}
     FROM runs LEFT JOIN blobs ON blobs.sha = runs.outcome_blob"""  # noqa: S608
-_KINDS = (
-    *(TEXT, TEXT, TEXT, BYTES, BYTES, TEXT, TEXT, FLOAT, FLOAT, MAYBE_FLOAT, TEXT),
+_KINDS: tuple[Kinds, ...] = (
+    *(TEXT, TEXT, TEXT, BYTES, BYTES, TEXT, RunState, FLOAT, FLOAT, MAYBE_FLOAT, TEXT),
     *(MAYBE_FLOAT, MAYBE_BYTES, MAYBE_TEXT, TEXT, FLOAT, INTEGER, INTEGER, FLOAT),
-    *(INTEGER, INTEGER),
+    *(bool, bool),
 )
 _COPY_DONE = f"""INSERT INTO calls (run_id, key, occurrence, kind, label, phase, task_id, state,
     value, value_blob, outcome, outcome_blob, attempts, started_at, ended_at, tokens, cost,
@@ -79,8 +91,43 @@ _PAGES_GIVEN_BACK = 10_000
 _REWRITTEN = 256 * 1024 * 1024
 
 
-class RunRows(Database):
-    """Runs, and orders to their agents."""
+# The columns of a record in the order of its fields, and what each holds.
+_RESOURCE_COLUMNS: dict[str, Kinds] = {
+    **dict.fromkeys(("run_id", "name", "task_id", "release"), TEXT),
+    "release_on_park": bool,
+    "lease_until": MAYBE_FLOAT,
+    "state": ResourceState,
+    "taken_at": FLOAT,
+    "released_at": MAYBE_FLOAT,
+    "tries": INTEGER,
+    "trouble": TEXT,
+}
+_HOOK_COLUMNS: dict[str, Kinds] = {
+    **dict.fromkeys(("run_id", "end_id", "hook"), TEXT),
+    "told": BYTES,
+    "state": TEXT,
+    "tries": INTEGER,
+    "trouble": TEXT,
+    "at": FLOAT,
+}
+_RESOURCES = f"""SELECT {", ".join(_RESOURCE_COLUMNS)}, {is_signed("resources", RESOURCE)}
+    FROM resources"""  # noqa: S608 -- names from here
+_SAVE_RESOURCE = f"""INSERT OR REPLACE INTO resources ({", ".join(_RESOURCE_COLUMNS)})
+    VALUES ({", ".join("?" * len(_RESOURCE_COLUMNS))})"""  # noqa: S608
+_SIGN_RESOURCE = f"""UPDATE resources SET signature = CASE WHEN ? THEN {signature_of(RESOURCE)} END
+    WHERE run_id = ? AND name = ?"""  # noqa: S608
+_HOOKS = f"SELECT {', '.join(_HOOK_COLUMNS)}, {is_signed('hooks', HOOK)} FROM hooks"  # noqa: S608
+_SAVE_HOOK = f"""INSERT OR REPLACE INTO hooks ({", ".join(_HOOK_COLUMNS)})
+    VALUES ({", ".join("?" * len(_HOOK_COLUMNS))})"""  # noqa: S608
+_SIGN_HOOK = f"""UPDATE hooks SET signature = CASE WHEN ? THEN {signature_of(HOOK)} END
+    WHERE run_id = ? AND end_id = ? AND hook = ?"""  # noqa: S608
+_THIS_HOOK = "run_id = ? AND end_id = ? AND hook = ?"
+_OWING = f"""SELECT DISTINCT run_id FROM hooks
+    WHERE state <> 'done' AND {is_signed("hooks", HOOK)} ORDER BY run_id"""  # noqa: S608
+
+
+class SqliteRunStore(CallRows):
+    """A `RunStore` over SQLite; see `Database` for its arguments."""
 
     @writes
     def create(
@@ -147,7 +194,12 @@ class RunRows(Database):
     @writes
     def allow_waking(self, transaction: Transaction, run_id: str) -> None:
         """A person confirms the next waking of a parked run."""
-        store_rules.must_be_parked(_must_have(transaction.connection, run_id))
+        run = _must_have(transaction.connection, run_id)
+        if run.state is not RunState.PARKED:
+            raise UsageError(
+                f"Run {run.run_id} is not parked (it is {run.state}).",
+                hint="See `jackline ls --parked` for what would wake.",
+            )
         change_signed(transaction.connection, run_id, "confirmed = 1", ())
 
     @writes
@@ -158,7 +210,12 @@ class RunRows(Database):
         ).fetchone()
         if row is None:
             raise store_rules.unknown_run(run_id)
-        request = store_rules.stronger_request(row[0], how)
+        if how not in (store_rules.STOP, store_rules.CANCEL):
+            raise BadArgumentError(
+                f"A run cannot be requested to {how!r}.", hint="Request `stop` or `cancel`."
+            )
+        # The stronger one stays.
+        request = store_rules.CANCEL if store_rules.CANCEL in (row[0], how) else how
         if row[2] or RunState(row[1]) not in ENDED:
             transaction.connection.execute(
                 "UPDATE runs SET asked = ? WHERE run_id = ?", (request, run_id)
@@ -181,7 +238,11 @@ class RunRows(Database):
             (run_id, run_id + _LAST_CHARACTER),
         ).fetchall()
         if len(rows) > 1:
-            raise store_rules.ambiguous(run_id, [found for (found,) in rows])
+            names = store_rules.named([found for (found,) in rows])
+            raise BadArgumentError(
+                f"Several runs begin with {run_id!r}: {names}.",
+                hint="Write more letters of the one that you want.",
+            )
         return _with_id(db, rows[0][0]) if rows else None
 
     @reads
@@ -199,7 +260,7 @@ class RunRows(Database):
             "ORDER BY created_at DESC, runs.rowid DESC LIMIT ?",
             (*chosen, limit),
         )
-        return [_record(row) for row in rows.fetchall()]
+        return [RunRecord(*well_formed(row, _KINDS)) for row in rows.fetchall()]
 
     @writes
     def fork(
@@ -233,11 +294,15 @@ class RunRows(Database):
             "SELECT lease_seconds, outcome_blob FROM runs WHERE run_id = ?", (run_id,)
         ).fetchone()
         holds = store_rules.lease_holds(run.lease_until, lease_seconds, transaction.now)
-        hooks = [] if force else hooks_of(db, run_id)
+        held, hooks = [], []
+        if not force:
+            not_released = (run_id, ResourceState.RELEASED)
+            held = _found_resources(db, "run_id = ? AND state <> ?", not_released)
+            hooks = _found_hooks(db, "run_id = ? ORDER BY at, end_id, hook", (run_id,))
         store_rules.must_be_deletable(
             run,
             carried=bool(run.owner) and holds,
-            held=[] if force else held_by(db, run_id),
+            held=held,
             owed=[hook for hook in hooks if hook.trusted and hook.state != "done"],
         )
         of_calls = "SELECT value_blob, outcome_blob FROM calls WHERE run_id = ?"
@@ -275,8 +340,7 @@ class RunRows(Database):
     @writes
     def answer_order(self, transaction: Transaction, claim: Claim, order: AgentOrder) -> None:
         """Save the result of an order, unless the order was withdrawn or replaced."""
-        store_rules.must_be_of(claim, order.run_id)
-        transaction.must_own(claim)
+        transaction.must_own(claim, order.run_id)
         transaction.connection.execute(
             "UPDATE agent_orders SET ended = ? WHERE run_id = ? AND name = ? AND at = ?",
             (order.ended, order.run_id, order.name, order.at),
@@ -289,6 +353,57 @@ class RunRows(Database):
             "DELETE FROM agent_orders WHERE run_id = ? AND name = ?", (run_id, name)
         )
         return bool(dropped.rowcount)
+
+    @writes
+    def save_resource(self, transaction: Transaction, resource: ResourceRecord) -> None:
+        """Save a resource's state, by run and name."""
+        db = transaction.connection
+        db.execute(_SAVE_RESOURCE, [getattr(resource, name) for name in _RESOURCE_COLUMNS])
+        db.execute(_SIGN_RESOURCE, (resource.trusted, resource.run_id, resource.name))
+
+    @reads
+    def resources(
+        self, db: sqlite3.Connection, *, held_only: bool = True
+    ) -> Sequence[ResourceRecord]:
+        """What was rented, the oldest first."""
+        return _found_resources(
+            db,
+            "NOT ? OR state <> ? ORDER BY taken_at, run_id, name",
+            (held_only, ResourceState.RELEASED),
+        )
+
+    @writes
+    def begin_hook(
+        self, transaction: Transaction, hook: HookRecord, *, again: bool = False
+    ) -> bool:
+        """Mark a hook as running; False when it is not to be run."""
+        db, name = transaction.connection, (hook.run_id, hook.end_id, hook.hook)
+        saved = next(iter(_found_hooks(db, _THIS_HOOK, name)), None)
+        tries = 0
+        if saved is not None:
+            tries, begun = saved.tries, saved.state != "due"
+            # Of several callers that saw the same number of tries, one may begin it again.
+            if begun and not (again and saved.state != "done" and saved.tries == hook.tries):
+                return False
+        _save_hook(db, replace(hook, state="running", tries=tries + 1))
+        return True
+
+    @writes
+    def end_hook(self, transaction: Transaction, hook: HookRecord) -> None:
+        """Save how a hook ended."""
+        db, name = transaction.connection, (hook.run_id, hook.end_id, hook.hook)
+        saved = next(iter(_found_hooks(db, _THIS_HOOK, name)), None)
+        _save_hook(db, replace(hook, tries=hook.tries if saved is None else saved.tries))
+
+    @reads
+    def hooks(self, db: sqlite3.Connection, run_id: str) -> Sequence[HookRecord]:
+        """All hooks of a run, the oldest first."""
+        return _found_hooks(db, "run_id = ? ORDER BY at, end_id, hook", (run_id,))
+
+    @reads
+    def owing_hooks(self, db: sqlite3.Connection) -> Sequence[str]:
+        """The ids of the runs with a hook of ours that is not done."""
+        return [str(run_id) for (run_id,) in db.execute(_OWING).fetchall()]
 
     @reads
     def untrusted_rows(self, db: sqlite3.Connection, run_id: str) -> int:
@@ -307,31 +422,39 @@ class RunRows(Database):
         """Count all records of this run as ours, unless they changed since `digest`."""
         _must_have(transaction.connection, run_id)
         if row_checks.digest(transaction.connection, run_id) != digest:
-            raise store_rules.changed_since_shown(run_id)
-        row_checks.accept(transaction.connection, run_id)
+            raise UsageError(
+                f"The run {run_id} was changed while it was being shown; nothing was accepted.",
+                hint=f"Look again: jackline show {run_id} --trust",
+            )
+        for table, fields, where, _ in row_checks.OF_RUN:
+            change = f"UPDATE {table} SET signature = {signature_of(fields)} WHERE {where}"  # noqa: S608
+            transaction.connection.execute(change, (run_id,))
 
     async def count_runs(self) -> Mapping[RunState, tuple[int, int]]:
         """How many runs are in each state, and how many of them have no time to wake."""
         if self.path is None:
             return await self.read(store_file.count_runs)
-        return await asyncio.to_thread(store_file.count_runs_in_file, self.path)
+        return await asyncio.to_thread(self._read.count_runs)
 
     async def change_mark(self) -> object:
         """Something that differs after each write; None while nothing was ever saved."""
         if self.path is None:
             changes = await self.read(lambda db: db.total_changes)
             return changes if changes > 1 else None  # the first one is the store's own id
-        return await asyncio.to_thread(store_file.file_stats, self.path) or None
+        return await asyncio.to_thread(self._read.stats) or None
 
     async def size(self) -> int:
         """The bytes that the store takes on the disk."""
-        return 0 if self.path is None else await asyncio.to_thread(store_file.size_of, self.path)
+        return 0 if self.path is None else await asyncio.to_thread(self._read.size)
 
 
 def _insert(transaction: Transaction, run: RunRecord, owner: str, lease: float) -> Claim:
     db = transaction.connection
     if db.execute("SELECT 1 FROM runs WHERE run_id = ?", (run.run_id,)).fetchone():
-        raise store_rules.taken_id(run.run_id)
+        raise BadArgumentError(
+            f"There is a run {run.run_id} already.",
+            hint="Start it under another id, or continue it with `jackline resume`.",
+        )
     db.execute(
         _INSERT,
         (
@@ -347,8 +470,7 @@ def _insert(transaction: Transaction, run: RunRecord, owner: str, lease: float) 
 
 
 def _change(transaction: Transaction, claim: Claim, run: RunRecord) -> None:
-    store_rules.must_be_of(claim, run.run_id)
-    transaction.must_own(claim)
+    transaction.must_own(claim, run.run_id)
     db = transaction.connection
     (old_blob,) = db.execute(
         "SELECT outcome_blob FROM runs WHERE run_id = ?", (run.run_id,)
@@ -370,7 +492,7 @@ def _change(transaction: Transaction, claim: Claim, run: RunRecord) -> None:
 
 def _with_id(db: sqlite3.Connection, run_id: str) -> RunRecord | None:
     row = db.execute(f"{_SELECT} WHERE run_id = ?", (run_id,)).fetchone()
-    return None if row is None else _record(row)
+    return None if row is None else RunRecord(*well_formed(row, _KINDS))
 
 
 def _must_have(db: sqlite3.Connection, run_id: str) -> RunRecord:
@@ -378,16 +500,6 @@ def _must_have(db: sqlite3.Connection, run_id: str) -> RunRecord:
     if run is None:
         raise store_rules.unknown_run(run_id)
     return run
-
-
-def _record(row: Sequence[Any]) -> RunRecord:
-    run = RunRecord(*well_formed(row, _KINDS))  # the columns are in the fields' order
-    return replace(
-        run,
-        state=member(RunState, run.state),
-        confirmed=bool(run.confirmed),
-        trusted=bool(run.trusted),
-    )
 
 
 def _wipe(db: sqlite3.Connection) -> bool:
@@ -402,7 +514,27 @@ def _wipe(db: sqlite3.Connection) -> bool:
             db.execute("PRAGMA incremental_vacuum").fetchall()
         busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.OperationalError as error:
-        if not store_file.is_locked(error):
+        if cause_of(error) != LOCKED:
             raise
         return False
     return not busy
+
+
+def _found_resources(
+    db: sqlite3.Connection, where: str, values: Sequence[object]
+) -> list[ResourceRecord]:
+    """The resources for which this condition holds."""
+    rows = db.execute(f"{_RESOURCES} WHERE {where}", values).fetchall()
+    return [ResourceRecord(*well_formed(row, (*_RESOURCE_COLUMNS.values(), bool))) for row in rows]
+
+
+def _found_hooks(db: sqlite3.Connection, where: str, values: Sequence[object]) -> list[HookRecord]:
+    """The hooks for which this condition holds."""
+    rows = db.execute(f"{_HOOKS} WHERE {where}", values).fetchall()
+    return [HookRecord(*well_formed(row, (*_HOOK_COLUMNS.values(), bool))) for row in rows]
+
+
+def _save_hook(db: sqlite3.Connection, hook: HookRecord) -> None:
+    row = (hook.run_id, hook.end_id, hook.hook, hook.outcome, hook.state, hook.tries)
+    db.execute(_SAVE_HOOK, (*row, hook.trouble, hook.at))
+    db.execute(_SIGN_HOOK, (hook.trusted, hook.run_id, hook.end_id, hook.hook))

@@ -16,21 +16,22 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from jackline.clock import SystemClock
 from jackline.errors import JournalError, StoreLockedError
 from jackline.flows.records import RunState
 from jackline.flows.store.sqlite import row_checks
+from jackline.journal import sqlite_file
 from jackline.journal.sqlite_file import (
-    COMPANIONS,
     DAMAGED,
     FAILING,
     FORBIDDEN,
     FULL,
     LOCKED,
     UNREACHABLE,
+    Connect,
     VersionedFile,
     cause_of,
     check_private,
@@ -116,9 +117,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 FILE = VersionedFile(application=0x4A4B4C46, steps=MIGRATIONS, title="the store of runs")
 
 
-Connect: TypeAlias = Callable[[Path, float], sqlite3.Connection]
-
-# A long reader may keep the log from being emptied; this is what it is cut back to afterwards.
 _LOG_BYTES = 64 * 1024 * 1024
 # SQLite refuses some of the steps of opening at once instead of waiting for the lock.
 _BETWEEN_TRIES = 0.02
@@ -135,15 +133,8 @@ _NEXT = {
 }
 
 
-def connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
-    """A connection to an existing file that leaves transactions to us."""
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
-        uri=True,
-        timeout=lock_seconds,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+connect: Connect = partial(sqlite_file.connect, any_thread=True)
+"""A connection that the reading or the writing thread uses, and the one that closes the store."""
 
 
 class LockPatience:
@@ -235,6 +226,39 @@ class StoreFile:
             hint=_NEXT[DAMAGED],
         )
 
+    def count_runs(self) -> dict[RunState, tuple[int, int]]:
+        """How many runs are in each state, by a connection of its own; none if there is no file."""
+        path = self._path
+        if path is None or not path.is_file():
+            return {}
+        try:
+            check_private(path)
+            with closing(sqlite_file.connect(path, _COUNT_LOCK_SECONDS, mode="ro")) as db:
+                harden_connection(db)
+                FILE.version_of(db)
+                return count_runs(db)
+        except (sqlite3.Error, OSError) as error:
+            raise JournalError(
+                f"The runs at {path} cannot be counted: {cause_of(error)}.",
+                hint="`jackline ls` says more.",
+            ) from error
+
+    def stats(self) -> tuple[int, ...]:
+        """Values that change whenever the file is written; empty while there is none."""
+        found: list[int] = []
+        for part in () if self._path is None else (self._path, companions(self._path)[0]):
+            try:
+                stat = part.stat()
+            except OSError:
+                continue  # there is no log beside it, or no store yet
+            found += [stat.st_mtime_ns, stat.st_size, stat.st_ino]
+        return tuple(found)
+
+    def size(self) -> int:
+        """The bytes of the file and of those beside it."""
+        files = () if self._path is None else (self._path, *companions(self._path))
+        return sum(part.stat().st_size for part in files if part.exists())
+
     def _is_gone(self) -> bool:
         return self._path is not None and (
             self._identity is None or identity(self._path) != self._identity
@@ -249,7 +273,7 @@ class StoreFile:
                 _prepare(connection)
             except sqlite3.Error as error:
                 connection.close()
-                if not is_locked(error) or clock.monotonic() >= give_up_at:
+                if cause_of(error) != LOCKED or clock.monotonic() >= give_up_at:
                     raise
             except BaseException:
                 connection.close()
@@ -259,24 +283,9 @@ class StoreFile:
             pause.wait(_BETWEEN_TRIES)
 
 
-def is_locked(error: sqlite3.Error | OSError) -> bool:
-    """Whether another program has locked the file."""
-    return cause_of(error) == LOCKED
-
-
 def _prepare(connection: sqlite3.Connection, key: bytes | None = None) -> None:
-    run = connection.execute
-    harden_connection(connection)
-    if FILE.version_of(connection) == 0:
-        run("PRAGMA auto_vacuum = INCREMENTAL")  # only an empty file can learn it
-    # Some network folders cannot have it; there commits are slower and no less safe.
-    run("PRAGMA journal_mode = WAL").fetchall()
-    run("PRAGMA synchronous = FULL")
-    run(f"PRAGMA journal_size_limit = {_LOG_BYTES}").fetchall()
-    # What is deleted is overwritten, not only forgotten.
-    run("PRAGMA secure_delete = ON").fetchall()
-    FILE.migrate(connection)
-    row_checks.prepare(connection, key or row_checks.signing_key())
+    FILE.prepare(connection, synchronous="FULL", log_bytes=_LOG_BYTES, overwrite=True)
+    row_checks.prepare(connection, key)
 
 
 def count_runs(connection: sqlite3.Connection) -> dict[RunState, tuple[int, int]]:
@@ -286,38 +295,3 @@ def count_runs(connection: sqlite3.Connection) -> dict[RunState, tuple[int, int]
     ).fetchall()
     known = set(RunState)
     return {RunState(state): (count, timeless) for state, count, timeless in rows if state in known}
-
-
-def count_runs_in_file(path: Path) -> dict[RunState, tuple[int, int]]:
-    """The same of a file that may not be there."""
-    if not path.is_file():
-        return {}
-    try:
-        check_private(path)
-        address = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(address, uri=True, timeout=_COUNT_LOCK_SECONDS)) as connection:
-            harden_connection(connection)
-            FILE.version_of(connection)
-            return count_runs(connection)
-    except (sqlite3.Error, OSError) as error:
-        raise JournalError(
-            f"The runs at {path} cannot be counted: {cause_of(error)}.",
-            hint="`jackline ls` says more.",
-        ) from error
-
-
-def file_stats(path: Path) -> tuple[int, ...]:
-    """Values that change whenever the file is written; empty while there is none."""
-    found: list[int] = []
-    for part in (path, path.with_name(path.name + COMPANIONS[0])):
-        try:
-            stat = part.stat()
-        except OSError:
-            continue  # there is no log beside it, or no store yet
-        found += [stat.st_mtime_ns, stat.st_size, stat.st_ino]
-    return tuple(found)
-
-
-def size_of(path: Path) -> int:
-    """The bytes of the file and of those beside it."""
-    return sum(part.stat().st_size for part in (path, *companions(path)) if part.exists())

@@ -7,13 +7,27 @@ cancelled waiter frees the call's permit at once.
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from jackline.calls.call_manager import CallManager
-from jackline.calls.request import CallAnswer, CallCompletion, CallRefusal, CallRequest
+from jackline.calls.request import CallCompletion, CallRefusal, CallRequest, FailedAttempt
+from jackline.dialects import TokensUsed
 from jackline.errors import GaveUpError
+from jackline.failures.sentences import duration_in_words, name_of
 from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """What the caller gets: the bytes, what they cost, and how they were come by."""
+
+    body: bytes
+    headers: Headers
+    usage: TokensUsed
+    lane: LaneId
+    attempts: tuple[FailedAttempt, ...] = ()
 
 
 class _Collector:
@@ -63,5 +77,12 @@ def gave_up(refusal: CallRefusal) -> GaveUpError:
         hint="see the attempts for what was tried",
         retry_at=None if retry_at is None else datetime.fromtimestamp(retry_at, UTC),
         sent="unknown" if refusal.attempts else "no",
-        attempts=[each.in_words(number) for number, each in enumerate(refusal.attempts, 1)],
+        attempts=[in_words(each, number) for number, each in enumerate(refusal.attempts, 1)],
     )
+
+
+def in_words(attempt: FailedAttempt, number: int) -> str:
+    """One line of the story."""
+    ending = name_of(attempt.failure) if attempt.failure is not None else attempt.why
+    took = duration_in_words(timedelta(seconds=max(0.0, attempt.ended - attempt.began)))
+    return f"attempt {number} on {attempt.lane}: {ending}, after {took}"
