@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from jackline.control import GatewayStatus, LaneStatus, verdict
+from jackline.control import GatewayStatus, LaneStatus
 from jackline.control.status import AgentCounts
 from jackline.states import AgentState
 
@@ -94,7 +94,7 @@ def picture(
     ],
 )
 def test_the_verdict_says_how_it_stands(shown: GatewayStatus, sentence: str) -> None:
-    assert verdict(shown, NOW) == sentence
+    assert shown.verdict(NOW) == sentence
 
 
 NINE = AgentCounts(
@@ -135,7 +135,7 @@ NINE = AgentCounts(
     ],
 )
 def test_the_verdict_begins_with_who_works_and_who_waits(crew: AgentCounts, sentence: str) -> None:
-    assert verdict(picture(), NOW, crew) == f"{sentence} {CALM} {COUNTS}"
+    assert picture().verdict(NOW, crew) == f"{sentence} {CALM} {COUNTS}"
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_the_verdict_begins_with_who_works_and_who_waits(crew: AgentCounts, sent
     ],
 )
 def test_whether_anything_needs_a_person_is_always_said(needs: list[str], sentence: str) -> None:
-    assert f" {sentence} " in verdict(picture(), NOW, NINE, needs)
+    assert f" {sentence} " in picture().verdict(NOW, NINE, needs)
 
 
 def test_a_moment_that_has_passed_is_not_told_as_a_negative_time() -> None:
     shown = picture(lane("down", NOW.timestamp() - 5))
-    assert "-" not in verdict(shown, NOW)
+    assert "-" not in shown.verdict(NOW)
 
 
 def down(name: str, kind: str = "network_edge", sub: str = "refused") -> LaneStatus:
@@ -175,5 +175,5 @@ def down(name: str, kind: str = "network_edge", sub: str = "refused") -> LaneSta
 def test_the_network_is_named_only_when_nothing_else_has_failed(
     lanes: list[LaneStatus], is_the_network: bool
 ) -> None:
-    told = verdict(picture(*lanes, waiting=1), NOW)
+    told = picture(*lanes, waiting=1).verdict(NOW)
     assert ("Your own network" in told) is is_the_network

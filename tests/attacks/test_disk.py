@@ -16,7 +16,7 @@ import pytest
 
 from jackline import event_loop
 from jackline.clock import SystemClock
-from jackline.control import GatewayStatus, verdict
+from jackline.control import GatewayStatus
 from jackline.errors import StoreLockedError, UnsafeFileError
 from jackline.flows.authoring.calls import agent
 from jackline.flows.authoring.flow_definition import flow
@@ -173,7 +173,7 @@ def test_records_that_were_dropped_without_a_fault_of_the_disk_are_told(tmp_path
     picture = GatewayStatus(
         *(0.0, "0", "", "", 0.0, (), (), 0, 0, 0, {}, 0, 0, 0, 0, True, "", 15, health.gap)
     )
-    assert "The journal has a gap: 15 records not saved" in verdict(picture, SystemClock().now())
+    assert "The journal has a gap: 15 records not saved" in picture.verdict(SystemClock().now())
     assert picture.to_json("")["journal_lost"] == 15
 
 

@@ -19,7 +19,7 @@ import pytest
 from jackline.assembly import RunningGateway, StateDir
 from jackline.errors import UnsafeFileError
 from jackline.private_files import _is_without_number, installation_key, is_signature
-from jackline.quick.service import ServiceInfo, ask, find_service
+from jackline.quick.service import ServiceInfo, find_service
 from jackline.testing import SimulatedProvider
 from tests.attacks.listener import Answer as Trick
 from tests.attacks.listener import Listener, greet, listening
@@ -530,7 +530,7 @@ def test_no_trick_of_a_listener_gets_a_word_or_keeps_a_client(trick: str) -> Non
     installation_key()
     with listening(TRICKS[trick]) as neighbour:
         word = ServiceInfo("", "127.0.0.1", neighbour.port, SECRET)
-        assert ask(word, "/_jackline/hook", PROMPT, seconds=1.0) is None
+        assert word.ask("/_jackline/hook", PROMPT, seconds=1.0) is None
         until(lambda: neighbour.heard, "the question")
     got_nothing(neighbour)
 
@@ -547,7 +547,7 @@ def test_a_gateway_that_goes_bad_after_its_proof_is_left(trick: str) -> None:
     installation_key()
     with listening(behave) as gateway:
         word = ServiceInfo("", "127.0.0.1", gateway.port, SECRET)
-        assert ask(word, "/_jackline/hook", PROMPT, seconds=5.0) is None
+        assert word.ask("/_jackline/hook", PROMPT, seconds=5.0) is None
         until(lambda: WORDS in gateway.heard, "its being trusted")
 
 
@@ -567,8 +567,8 @@ def test_a_second_request_needs_a_second_proof_on_a_second_connection() -> None:
 
     with listening(behave) as gateway:
         word = ServiceInfo("", "127.0.0.1", gateway.port, SECRET)
-        assert ask(word, "/healthz", seconds=20.0) is not None
-        assert ask(word, "/_jackline/hook", PROMPT, seconds=20.0) is None
+        assert word.ask("/healthz", seconds=20.0) is not None
+        assert word.ask("/_jackline/hook", PROMPT, seconds=20.0) is None
     assert WORDS not in gateway.heard
 
 

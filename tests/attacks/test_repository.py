@@ -347,10 +347,11 @@ def test_what_is_started_in_a_clone_imports_nothing_from_there(
         (folder / "evil.py").write_text("")
     script = start / "starts.py"
     script.write_text(
-        "import subprocess, sys\n"
+        "import subprocess, sys, types\n"
         "from jackline.quick import entry\n"
-        "starts = [sys.executable, '-Pc', 'import evil']\n"
-        "entry._run = lambda: subprocess.run(starts, cwd=sys.argv[1])\n"
+        "folder, starts = sys.argv.pop(), [sys.executable, '-Pc', 'import evil']\n"
+        "verb = types.SimpleNamespace(main=lambda: subprocess.run(starts, cwd=folder))\n"
+        "sys.modules['jackline.cli.main'] = verb\n"
         "entry.main()\n"
     )
     done = subprocess.run(

@@ -17,9 +17,9 @@ from jackline.agents.claude_code.environment import CLIENT_VARIABLES
 from jackline.control.doctor import (
     Finding,
     FindingLevel,
-    GatewaySeen,
     StateSeen,
     client_findings,
+    gateway_finding,
     nothing_fails,
     proxy_finding,
 )
@@ -306,16 +306,16 @@ def test_a_proxy_is_reported_without_its_password(
 
 
 @pytest.mark.parametrize(
-    ("seen", "mark"),
+    ("finding", "mark"),
     [
-        (GatewaySeen(URL, runs=True, version="1", our_version="1"), FindingLevel.OK),
-        (GatewaySeen(URL, runs=True, version="1", our_version="2"), FindingLevel.WARN),
-        (GatewaySeen(URL, runs=False), FindingLevel.WARN),
-        (GatewaySeen(URL, runs=False, port_taken=True), FindingLevel.FAIL),
+        (gateway_finding(URL, "1", "1"), FindingLevel.OK),
+        (gateway_finding(URL, "1", "2"), FindingLevel.WARN),
+        (gateway_finding(URL, None, "1"), FindingLevel.WARN),
+        (gateway_finding(URL, None, "1", "another program"), FindingLevel.FAIL),
     ],
 )
-def test_the_gateway_runs_or_could(seen: GatewaySeen, mark: FindingLevel) -> None:
-    assert seen.finding().mark is mark
+def test_the_gateway_runs_or_could(finding: Finding, mark: FindingLevel) -> None:
+    assert finding.mark is mark
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,8 @@ def test_each_platform_gets_its_own(tmp_path: Path) -> None:
     def kind(platform: str, **environ: str) -> Installation:
         return services.login_service([], platform=platform, home=tmp_path, environ=environ)
 
-    assert kind("darwin").kind == "launchd"
+    agents = tmp_path / "Library" / "LaunchAgents"
+    assert writes(kind("darwin").install)[0].path.is_relative_to(agents)
     windows = kind("win32", LOCALAPPDATA=str(tmp_path / "local"), USERNAME="me", USERDOMAIN="PC")
     assert writes(windows.install)[0].path == tmp_path / "local" / "jackline" / "login-task.xml"
     if services.has_systemd():

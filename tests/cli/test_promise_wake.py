@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.cli.run_text import run_line, wake_plan_line
+from jackline.cli.run_text import WakePlan, run_line
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.settings import RunSettings, WakeSettings, encode_settings
 from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
@@ -112,14 +112,14 @@ DONE, LEFT = CallState.DONE, CallState.RUNNING
 def test_ls_parked_says_what_would_wake_when_and_at_what_cost(
     run: RunRecord, known: tuple[CallState, ...], reported: str
 ) -> None:
-    assert wake_plan_line(run, calls(*known), NOW) == reported
+    assert WakePlan.of(run, calls(*known), NOW).line(run, NOW) == reported
 
 
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.8])
 def test_the_line_of_a_run_and_the_line_of_its_waking_tell_the_same_second(part: float) -> None:
     run = parked(wake_at=RESET + part)
     assert "parked until 14:00:01 UTC" in run_line(run, NOW)
-    assert wake_plan_line(run, (), NOW).startswith("wakes 14:00:01 UTC")
+    assert WakePlan.of(run, (), NOW).line(run, NOW).startswith("wakes 14:00:01 UTC")
 
 
 def test_ls_and_show_name_the_next_step_for_a_run_that_has_stopped_waking() -> None:

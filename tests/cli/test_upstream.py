@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jackline.cli.upstream_file import file_to_edit
+from jackline.cli.upstream_file import EditedConfigFile
 from jackline.testing import SimulatedProvider
 from tests.cli.commands import Answer, jackline
 from tests.planted import BEARER, KEY, WORD
@@ -156,7 +156,7 @@ def test_a_projects_file_is_edited_only_where_it_is_named(
     project.parent.mkdir()
     project.write_text(FILE)
     monkeypatch.chdir(project.parent)
-    assert file_to_edit(None, users=False).path == home.file
+    assert EditedConfigFile.find(None, users=False).path == home.file
     added = home.run("add", "b", "--url", "http://127.0.0.1:2")
     assert (added.code, project.read_text()) == (0, FILE)
     assert "127.0.0.1:2" in home.file.read_text()

@@ -22,7 +22,6 @@ from jackline.cli.wake_timer import (
     resume_command,
     shell_only_note,
     timer_variables,
-    wake_timer,
 )
 
 COMMAND = (
@@ -62,7 +61,7 @@ def test_the_command_is_this_very_jackline() -> None:
 
 
 def test_systemd_waits_for_the_second_and_catches_up_after_a_reboot(tmp_path: Path) -> None:
-    timer = wake_timer("systemd", "r1", AT, JOB, home=tmp_path, environ={})
+    timer = JOB.timer("systemd", "r1", AT, home=tmp_path, environ={})
     texts = written(timer.install)
     unit = configparser.ConfigParser(interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
@@ -85,7 +84,7 @@ def test_what_is_written_is_removed_again(tmp_path: Path) -> None:
     for kind in get_args(WakeBy):
         if kind == "launchd" and sys.platform == "win32":
             continue  # it asks for the user's number, which Windows does not have
-        timer = wake_timer(kind, "r1", AT, JOB, home=tmp_path, environ={})
+        timer = JOB.timer(kind, "r1", AT, home=tmp_path, environ={})
         made = {step.path for step in timer.install if isinstance(step, Write)}
         assert made == {step.path for step in timer.uninstall if isinstance(step, Remove)}
 
@@ -103,7 +102,7 @@ def test_a_system_that_knows_no_parts_of_a_second_or_minute_wakes_later_rather_t
 
 
 def _systemd_moment(at: datetime) -> datetime:
-    timer = wake_timer("systemd", "r1", at, JOB, home=Path("/home/x"), environ={})
+    timer = JOB.timer("systemd", "r1", at, home=Path("/home/x"), environ={})
     (line,) = [
         line
         for line in written(timer.install)[".timer"].decode().splitlines()
@@ -113,7 +112,7 @@ def _systemd_moment(at: datetime) -> datetime:
 
 
 def _schtasks_moment(at: datetime) -> datetime:
-    timer = wake_timer("schtasks", "r1", at, JOB, home=Path("/home/x"), environ={})
+    timer = JOB.timer("schtasks", "r1", at, home=Path("/home/x"), environ={})
     boundary = _task(timer.install).findtext(".//t:StartBoundary", namespaces=SPACES)
     assert boundary is not None
     return datetime.fromisoformat(boundary)
@@ -127,7 +126,7 @@ def _task(steps: tuple[Step, ...]) -> ET.Element:
 
 
 def _at_moment(at: datetime) -> datetime:
-    (step,) = wake_timer("at", "r1", at, JOB, environ={}).install
+    (step,) = JOB.timer("at", "r1", at, environ={}).install
     assert isinstance(step, Run)
     assert step.folder == "/", "at does nothing when the folder it was started in is gone"
     shell = shlex.split(step.stdin)
@@ -137,7 +136,7 @@ def _at_moment(at: datetime) -> datetime:
 
 
 def _launchd_moment(at: datetime) -> datetime:
-    timer = wake_timer("launchd", "r1", at, JOB, home=Path("/home/x"), environ={})
+    timer = JOB.timer("launchd", "r1", at, home=Path("/home/x"), environ={})
     reported = plistlib.loads(written(timer.install)[".plist"])
     assert reported.keys() <= APPLES_KEYS
     assert reported["ProgramArguments"][-len(COMMAND) :] == list(COMMAND)
@@ -152,7 +151,7 @@ def _launchd_moment(at: datetime) -> datetime:
 
 
 def test_a_scheduled_task_catches_up_and_runs_on_battery(tmp_path: Path) -> None:
-    timer = wake_timer("schtasks", "r1", AT, JOB, home=tmp_path, environ={})
+    timer = JOB.timer("schtasks", "r1", AT, home=tmp_path, environ={})
     task = _task(timer.install)
     settings = {
         each.tag.partition("}")[2]: each.text for each in task.find("t:Settings", SPACES) or ()
@@ -187,5 +186,5 @@ def test_a_timer_passes_on_what_the_run_needs_of_the_shell_and_no_secret() -> No
 
 
 def test_none_does_nothing(tmp_path: Path) -> None:
-    timer = wake_timer("none", "r1", AT, JOB, home=tmp_path, environ={})
+    timer = JOB.timer("none", "r1", AT, home=tmp_path, environ={})
     assert timer.install == timer.uninstall == ()

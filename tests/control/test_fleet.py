@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.board import Board, Facts, fleet_document
+from jackline.control.board import Board, Facts
 from jackline.control.burn import Burn
 from jackline.control.fleet import MAX_AGENTS, QUIET_AFTER, Fleet, LiveCall
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
@@ -45,7 +45,7 @@ def facts(fleet: Fleet, now: float, live: tuple[LiveCall, ...] = ()) -> Facts:
 
 
 def rows(fleet: Fleet, now: float, live: tuple[LiveCall, ...] = ()) -> list[dict[str, Any]]:
-    agents: Any = fleet_document(facts(fleet, now, live))["agents"]
+    agents: Any = facts(fleet, now, live).fleet_document()["agents"]
     return list(agents)
 
 

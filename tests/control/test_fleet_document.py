@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jackline.agents.prices import dollars
-from jackline.control.board import MAX_AGENTS_LISTED, NO_FLOW_FACTS, Facts, fleet_document
+from jackline.control.board import MAX_AGENTS_LISTED, NO_FLOW_FACTS, Facts
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet, LiveCall
 from jackline.lane_id import LaneId
@@ -31,7 +31,7 @@ def facts(
 
 
 def read(given: Facts) -> dict[str, Any]:
-    return dict(fleet_document(given))
+    return dict(given.fleet_document())
 
 
 def test_an_agent_is_reported_by_the_call_that_holds_it_up() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from jackline.control import GatewayStatus, LaneStatus
 from jackline.control.forecast import Forecast
-from jackline.control.status import AgentCounts, status_line
+from jackline.control.status import AgentCounts
 from jackline.states import AgentState
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -48,21 +48,21 @@ def picture(*lanes: LaneStatus, waiting: int = 0) -> GatewayStatus:
     ],
 )
 def test_the_line_names_the_worst_trouble(shown: GatewayStatus, result: str) -> None:
-    assert status_line(shown, (), NOON) == result
+    assert shown.status_line((), NOON) == result
 
 
 def test_the_fullest_window_and_its_end_are_reported() -> None:
     near = Forecast("anthropic", "max", "5h", 0.82, AT + 9000, 0.3, AT + 2160)
     calm = Forecast("anthropic", "max", "7d", 0.4, AT + 90000, 0.01, None)
-    assert status_line(picture(), (calm, near), NOON) == (
+    assert picture().status_line((calm, near), NOON) == (
         "jackline ● open · 5h window 82%, ends 12:36"
     )
-    assert status_line(picture(), (calm,), NOON) == "jackline ● open"
+    assert picture().status_line((calm,), NOON) == "jackline ● open"
 
 
 def test_who_needs_a_person_and_how_many_are_answered_is_reported_in_short() -> None:
     crew = AgentCounts(20, {AgentState.PARKED: 9}, failed=1, quiet=3)
     shown = picture(lane("a/opus", "parked", AT + 7500), waiting=9)
-    result = status_line(shown, (), NOON, crew, ["many (9f3c) is parked"])
+    result = shown.status_line((), NOON, crew, ["many (9f3c) is parked"])
     assert result == "jackline ■ a/opus parked until 14:05 · 1 needs you · 20 of 33 answering"
-    assert status_line(picture(), (), NOON, AgentCounts(5)) == "jackline ● open"
+    assert picture().status_line((), NOON, AgentCounts(5)) == "jackline ● open"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from jackline.assembly import Service
+from jackline.control.board import Document
 from jackline.events import AttemptFailed, CallEnded, Event
 from jackline.lane_id import LaneId
 
@@ -56,3 +57,16 @@ def _one(now: float, number: int, in_group: int, calls: int) -> Iterator[Event]:
 def announce(service: Service, events: list[Event]) -> None:
     for event in events:
         service.observatory.announce(event)
+
+
+def merged(before: Document, change: Mapping[str, Mapping[str, object]]) -> Document:
+    """The document after a change, as the page merges it, too."""
+    after = {name: dict(part) for name, part in before.items()}
+    for name, news in change.items():
+        part = after.setdefault(name, {})
+        for key, value in news.items():
+            if value is None:
+                part.pop(key, None)
+            else:
+                part[key] = value
+    return after

@@ -18,7 +18,6 @@ from jackline.control.board import (
     FlowFacts,
     WaitReason,
     delta,
-    merged,
     waiting_rows,
 )
 from jackline.control.burn import Burn
@@ -26,6 +25,7 @@ from jackline.control.fleet import Fleet, LiveCall
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
 from jackline.lane_id import LaneId
 from jackline.states import AgentState
+from tests.dashboard.fleets import merged
 from tests.lane_ids import lane_id
 from tests.planted import KEY, PROMPT
 

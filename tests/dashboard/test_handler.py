@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from jackline.assembly import Service
-from jackline.control.board import merged
 from jackline.dashboard.feed import MOST_WATCHERS
 from jackline.dashboard.handler import DashboardHandler, PageFiles
 from jackline.flows.records import (
@@ -37,6 +36,7 @@ from tests.assembly.world import (
     until,
 )
 from tests.assembly.world import provider as scripted
+from tests.dashboard.fleets import merged
 from tests.planted import ANSWER, KEY, PROMPT
 
 HTML = (b"Accept", b"text/html,application/xhtml+xml")

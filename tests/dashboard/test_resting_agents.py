@@ -11,7 +11,7 @@ import pytest
 from jackline import event_loop
 from jackline.agents.prices import dollars
 from jackline.clock import VirtualClock
-from jackline.control.board import Facts, FlowFacts, WaitReason, fleet_document
+from jackline.control.board import Facts, FlowFacts, WaitReason
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
 from jackline.control.status import AgentCounts
@@ -128,7 +128,7 @@ def test_agents_are_reported_in_the_order_in_which_people_count() -> None:
     for agent in ("part-10", "part-9", "", "part-1"):
         fleet.call_ended(call(NOW, agent))
     head = {"verdict": "", "url": "", "calls_in_flight": 0, "calls_waiting": 0, "forecast": []}
-    shown = fleet_document(Facts(NOW + 1, head, {}, [], fleet, Burn(dollars), NOW))
+    shown = Facts(NOW + 1, head, {}, [], fleet, Burn(dollars), NOW).fleet_document()
     agents = shown["agents"]
     assert isinstance(agents, list)
     assert [row["agent"] for row in agents] == ["", "part-1", "part-9", "part-10"]

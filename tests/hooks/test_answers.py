@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from jackline.failures import Observation, Where, classify
 from jackline.hooks.agent_deaths import Death, DeathCause, Deaths
-from jackline.hooks.endpoint import added_context, death_text, rewritten_result
 from jackline.hooks.hook_input import HookInput, ReportedEnd, parse_hook_input
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -24,12 +23,12 @@ def death(agent: str = "a1", text: str = WALL) -> Death:
 
 
 def test_a_death_is_reported_with_cause_reset_and_the_way_on() -> None:
-    words = death_text(death(), NOON)
+    words = death().text(NOON)
     assert "terminated_by quota" in words
     assert "resets 15:00 UTC" in words
     assert "after the reset" in words
     assert 'continue_from_task_id="a1"' in words
-    later = death_text(death(), NOON + timedelta(hours=4))
+    later = death().text(NOON + timedelta(hours=4))
     assert "beginning: now, call" in later
 
 
@@ -40,17 +39,17 @@ def test_a_rewritten_result_keeps_the_shape_of_the_tools_own() -> None:
         "content": [{"type": "text", "text": "Error"}],
     }
     hook = HookInput("PostToolUse", "s1", tool_name="Agent", tool_response=result)
-    answer = json.loads(json.dumps(rewritten_result(hook, "It died. More.")))
+    answer = json.loads(json.dumps(hook.rewritten_result("It died. More.")))
     new = answer["hookSpecificOutput"]["updatedToolOutput"]
     assert new == {**result, "content": [{"type": "text", "text": "It died. More."}]}
     assert answer["hookSpecificOutput"]["additionalContext"] == "It died."
 
 
 def test_only_events_that_reach_the_model_carry_words_and_only_for_the_main_thread() -> None:
-    assert added_context(HookInput("UserPromptSubmit", "s1"), ["text"])
-    assert added_context(HookInput("Stop", "s1"), ["text"]) == {}
-    assert added_context(HookInput("UserPromptSubmit", "s1", agent_id="a1"), ["text"]) == {}
-    assert added_context(HookInput("UserPromptSubmit", "s1"), []) == {}
+    assert HookInput("UserPromptSubmit", "s1").added_context(["text"])
+    assert HookInput("Stop", "s1").added_context(["text"]) == {}
+    assert HookInput("UserPromptSubmit", "s1", agent_id="a1").added_context(["text"]) == {}
+    assert HookInput("UserPromptSubmit", "s1").added_context([]) == {}
 
 
 @given(

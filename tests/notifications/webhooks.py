@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hmac
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+
+from jackline.notifications.delivery import signature
 
 
 class Receiver:
@@ -42,3 +45,13 @@ def receiver(*statuses: int) -> Iterator[Receiver]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def is_signed(secret: str, header: str, body: bytes, *, now: int, patience: int = 300) -> bool:
+    """Whether a message is ours and fresh, as docs/notifications.md tells receivers to check."""
+    parts = dict(part.partition("=")[::2] for part in header.split(","))
+    at = parts.get("t", "")
+    if not at.isdecimal() or len(at) > 12 or abs(now - int(at)) > patience:
+        return False
+    received = f"t={int(at)},v1={parts.get('v1', '')}"
+    return hmac.compare_digest(received.encode(), signature(secret, int(at), body).encode())

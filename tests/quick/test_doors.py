@@ -21,7 +21,7 @@ from jackline.assembly import RunningGateway, StateDir
 from jackline.config import place_of_service
 from jackline.private_files import default_config_folder, default_state_folder, installation_key
 from jackline.quick.hook import DOWN, NOTICE
-from jackline.quick.service import ServiceInfo, ask, find_service, state_folder
+from jackline.quick.service import ServiceInfo, find_service, state_folder
 from tests.proving import prove_first
 
 NOBODY = ServiceInfo("", "127.0.0.1", 9, "t")
@@ -143,8 +143,8 @@ def test_the_word_that_a_gateway_leaves_is_understood(tmp_path: Path) -> None:
 def test_who_never_answers_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         word = ServiceInfo("", "127.0.0.1", silent.getsockname()[1], "t")
-        assert ask(word, "/", seconds=0.05) is None
-    assert ask(NOBODY, "/", seconds=5) is None
+        assert word.ask("/", seconds=0.05) is None
+    assert NOBODY.ask("/", seconds=5) is None
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_only_a_whole_answer_counts(answer: bytes, heard: bytes | None) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         word = ServiceInfo("", "127.0.0.1", server.getsockname()[1], "t")
-        assert ask(word, "/x", b"{}", seconds=10) == heard
+        assert word.ask("/x", b"{}", seconds=10) == heard
         thread.join()
 
 

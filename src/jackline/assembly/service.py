@@ -41,7 +41,7 @@ from jackline.control.observatory import Observatory, recall_past
 from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import whole_second
 from jackline.dashboard.feed import Feed
-from jackline.dashboard.handler import DashboardHandler, Details, OrderAccess
+from jackline.dashboard.handler import DashboardHandler, Details
 from jackline.events import (
     AttemptFailed,
     ClockMoved,
@@ -348,9 +348,9 @@ class Service:
             Feed(facts, runs, SystemClock(), lambda: self._listener.draining),
             runs,
             Details(runs, self._state.journal, clock, self._client_reports.document),
-            OrderAccess(
-                control.trusts, self._is_read_only, RunOrders(self._state.folder).carry_out
-            ),
+            trusts=control.trusts,
+            read_only=self._is_read_only,
+            carry_out=RunOrders(self._state.folder).carry_out,
         )
         metrics = ScrapeHandler(facts, self.observatory, self._journal, runs, clock)
         self._notifier = Notifier(lambda: self.config.notify, facts, self.observatory, runs, clock)

@@ -36,75 +36,67 @@ _MOST = 50
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def run_ids(
-    ctx: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+def _completion(
+    look: Callable[[click.Context], Iterable[tuple[str, str]]],
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Complete with the names that this finds, each with its meaning."""
+
+    def complete(
+        ctx: click.Context, _parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        try:
+            found = list(look(ctx))
+        except (JacklineError, OSError):
+            return []  # the command itself reports a broken file
+        return [CompletionItem(n, help=about) for n, about in found if n.startswith(incomplete)]
+
+    return complete
+
+
+@_completion
+def run_ids(ctx: click.Context) -> Iterable[tuple[str, str]]:
     """The newest runs, with their flow and state."""
+    from jackline import event_loop  # noqa: PLC0415 -- rule 4
+    from jackline.cli.gateway_flags import configured  # noqa: PLC0415
+    from jackline.flows.store import (  # noqa: PLC0415
+        open_run_store,
+        run_store_exists,
+        run_store_url,
+    )
 
-    def look() -> Iterable[tuple[str, str]]:
-        from jackline import event_loop  # noqa: PLC0415 -- rule 4
-        from jackline.cli.gateway_flags import configured  # noqa: PLC0415
-        from jackline.flows.store import (  # noqa: PLC0415
-            open_run_store,
-            run_store_exists,
-            run_store_url,
-        )
+    folder = configured({"state": ctx.params.get("state")}, with_secrets=False).state_dir
+    url = run_store_url(folder)
+    if not run_store_exists(url):
+        return []
 
-        folder = configured({"state": ctx.params.get("state")}, with_secrets=False).state_dir
-        url = run_store_url(folder)
-        if not run_store_exists(url):
-            return []
+    async def read() -> list[tuple[str, str]]:
+        engine = open_run_store(url)
+        try:
+            runs = await engine.runs(limit=_MOST)
+        finally:
+            await engine.close()
+        # A name that a shell would read as more than one word is not offered.
+        return [
+            (run.run_id, f"{run.flow}, {run.state.value}")
+            for run in runs
+            if _PLAIN.fullmatch(run.run_id) and run.flow.isprintable()
+        ]
 
-        async def read() -> list[tuple[str, str]]:
-            engine = open_run_store(url)
-            try:
-                runs = await engine.runs(limit=_MOST)
-            finally:
-                await engine.close()
-            # A name that a shell would read as more than one word is not offered.
-            return [
-                (run.run_id, f"{run.flow}, {run.state.value}")
-                for run in runs
-                if _PLAIN.fullmatch(run.run_id) and run.flow.isprintable()
-            ]
-
-        return event_loop.run(read())
-
-    return _completions(look, incomplete)
+    return event_loop.run(read())
 
 
-def upstream_names(
-    ctx: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+@_completion
+def upstream_names(ctx: click.Context) -> Iterable[tuple[str, str]]:
     """The upstreams of the configuration, with their addresses."""
+    from jackline.cli.gateway_flags import configured  # noqa: PLC0415 -- rule 4
 
-    def look() -> Iterable[tuple[str, str]]:
-        from jackline.cli.gateway_flags import configured  # noqa: PLC0415 -- rule 4
-
-        config = configured({"config": ctx.params.get("config")}, with_secrets=False)
-        return [(each.name, each.url) for each in config.gateway.upstreams]
-
-    return _completions(look, incomplete)
+    config = configured({"config": ctx.params.get("config")}, with_secrets=False)
+    return [(each.name, each.url) for each in config.gateway.upstreams]
 
 
-def drill_names(
-    _ctx: click.Context, _parameter: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
+@_completion
+def drill_names(_ctx: click.Context) -> Iterable[tuple[str, str]]:
     """The drills."""
+    from jackline.drills.catalogue import all_drills  # noqa: PLC0415 -- rule 4
 
-    def look() -> Iterable[tuple[str, str]]:
-        from jackline.drills.catalogue import all_drills  # noqa: PLC0415 -- rule 4
-
-        return [(each.name, "") for each in all_drills()]
-
-    return _completions(look, incomplete)
-
-
-def _completions(
-    look: Callable[[], Iterable[tuple[str, str]]], incomplete: str
-) -> list[CompletionItem]:
-    try:
-        found = list(look())
-    except (JacklineError, OSError):
-        return []  # the command itself reports a broken file
-    return [CompletionItem(n, help=about) for n, about in found if n.startswith(incomplete)]
+    return [(each.name, "") for each in all_drills()]

@@ -4,7 +4,6 @@ Rules: (1) our own flags come first; the first word that is none of them, and al
 the client as they are, and its exit code is ours; (2) a gateway is started if none runs; (3)
 signals of the terminal are the client's to answer; (4) `claude` loads the plugin unless it is
 installed; (5) a `--` before the command of `exec` may be left out.
-The variables of the client: agents/claude_code/environment.py.
 """
 
 from __future__ import annotations

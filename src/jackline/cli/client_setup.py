@@ -4,7 +4,6 @@ Rules: (1) every change is shown, and with --dry-run only shown; (2) every verb 
 (3) `disconnect` needs no gateway and works with a faulty configuration; (4) the plugin is installed
 by Claude Code's own `plugin` command; (5) clients call this very Jackline: by its short name where
 the PATH leads to it, else by the full path of the interpreter, on Windows always by a full path.
-The content of the files: clients/. Starting a client: client_run.py.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from jackline.agents.claude_code.environment import BASE_URL, CLIENT_VARIABLES, 
 from jackline.assembly import StateDir, local_url
 from jackline.assembly.gateway_process import find
 from jackline.cli.gateway_flags import configured, service_place, warn_of_faults
-from jackline.cli.system_steps import Run, Step, Write, apply_steps
+from jackline.cli.system_steps import Run, Write, apply_steps
 from jackline.clients import claude_code, codex
 from jackline.clients.claude_code import ClaudeSettings, ConnectionRecords
 from jackline.clients.plugin import (
@@ -287,7 +286,7 @@ def plugin() -> None:
 def install(project: bool, dry_run: bool, verbose: bool) -> int:
     """Install the plugin for you, or for this project."""
     folder = PluginFolder(configured({}, with_secrets=False))
-    claude = _claude()
+    claude = _ClaudeProgram()
     if not dry_run:
         folder.make_state()
     files = folder.files()
@@ -301,18 +300,17 @@ def install(project: bool, dry_run: bool, verbose: bool) -> int:
         )
         if not dry_run:
             folder.build()
-    steps: list[Step] = []
-    if MARKETPLACE not in _listed(claude, "marketplace", "list"):
-        steps.append(Run((claude, "plugin", "marketplace", "add", str(folder.path))))
+    if MARKETPLACE not in claude.listed("marketplace", "list"):
+        steps = [claude.step("marketplace", "add", str(folder.path))]
     else:
-        steps.append(Run((claude, "plugin", "marketplace", "update", MARKETPLACE), may_fail=True))
+        steps = [claude.step("marketplace", "update", MARKETPLACE, may_fail=True)]
     scope = ("--scope", "project" if project else "user")
-    is_there = PLUGIN_ID in _listed(claude, "list")
+    is_there = PLUGIN_ID in claude.listed("list")
     if is_there and changed:
         # Some versions of the client use a copy of their own, which only this renews.
-        steps.append(Run((claude, "plugin", "uninstall", PLUGIN_ID, *scope), may_fail=True))
+        steps.append(claude.step("uninstall", PLUGIN_ID, *scope, may_fail=True))
     if changed or not is_there:
-        steps.append(Run((claude, "plugin", "install", PLUGIN_ID, *scope)))
+        steps.append(claude.step("install", PLUGIN_ID, *scope))
     apply_steps(steps, show, dry_run=dry_run)
     if dry_run:
         click.echo("nothing was changed: --dry-run", err=True)
@@ -329,11 +327,11 @@ def install(project: bool, dry_run: bool, verbose: bool) -> int:
 def uninstall(project: bool, dry_run: bool) -> int:
     """Remove the plugin."""
     folder = PluginFolder(configured({}, with_secrets=False))
-    claude = _claude()
+    claude = _ClaudeProgram()
     scope = ("--scope", "project" if project else "user")
     steps = [
-        Run((claude, "plugin", "uninstall", PLUGIN_ID, *scope), may_fail=True),
-        Run((claude, "plugin", "marketplace", "remove", MARKETPLACE), may_fail=True),
+        claude.step("uninstall", PLUGIN_ID, *scope, may_fail=True),
+        claude.step("marketplace", "remove", MARKETPLACE, may_fail=True),
     ]
     apply_steps(steps, partial(_show_step, in_full=dry_run), dry_run=dry_run)
     if dry_run:
@@ -353,7 +351,7 @@ def status(as_json: bool) -> int:
     Exit codes: 0 it is, 1 it is not.
     """
     folder = PluginFolder(configured({}, with_secrets=False))
-    installed = PLUGIN_ID in _listed(_claude(), "list")
+    installed = PLUGIN_ID in _ClaudeProgram().listed("list")
     current = is_exact(folder.path, folder.files())
     if as_json:
         document = {"schema": "jackline.plugin/1", "installed": installed, "current": current}
@@ -378,31 +376,38 @@ def _show_step(step: str, *, in_full: bool) -> None:
     click.echo(f"{first} ({about})" if about else first, err=True)
 
 
-def _claude() -> str:
-    found = programs.find_program("claude")
-    if found is None:
-        raise NothingFoundError(
-            "there is no Claude Code on the PATH",
-            hint="npm install -g @anthropic-ai/claude-code; or load the plugin with"
-            " `claude --plugin-dir`, as `jackline claude` does",
-        )
-    return found
+class _ClaudeProgram:
+    """Claude Code's own `plugin` command; NothingFoundError where it is not on the PATH."""
 
+    def __init__(self) -> None:
+        found = programs.find_program("claude")
+        if found is None:
+            raise NothingFoundError(
+                "there is no Claude Code on the PATH",
+                hint="npm install -g @anthropic-ai/claude-code; or load the plugin with"
+                " `claude --plugin-dir`, as `jackline claude` does",
+            )
+        self._command = (found, "plugin")
 
-def _listed(claude: str, *words: str) -> str:
-    """What the client lists, as text: its form differs between versions, names do not."""
-    try:
-        done = subprocess.run(  # noqa: S603 -- the client on the PATH
-            [claude, "plugin", *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_CLIENT_SECONDS,
-            check=False,
-            env=os.environ,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UsageError(
-            f"{claude} does not answer: {type(error).__name__}",
-            hint=f"see its output: {claude} plugin {' '.join(words)}",
-        ) from error
-    return done.stdout.decode("utf-8", "replace")
+    def step(self, *words: str, may_fail: bool = False) -> Run:
+        """The step that runs it with these words."""
+        return Run((*self._command, *words), may_fail=may_fail)
+
+    def listed(self, *words: str) -> str:
+        """What it lists, as text: its form differs between versions, names do not."""
+        command = [*self._command, *words]
+        try:
+            done = subprocess.run(  # noqa: S603 -- the client on the PATH
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_CLIENT_SECONDS,
+                check=False,
+                env=os.environ,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise UsageError(
+                f"{command[0]} does not answer: {type(error).__name__}",
+                hint=f"see its output: {' '.join(command)}",
+            ) from error
+        return done.stdout.decode("utf-8", "replace")

@@ -3,7 +3,6 @@
 Rules: (1) one line per check: glyph, level, what was checked, what was found, and below it the fix;
 (2) nothing is changed, no paid call is made, no credential is shown; (3) what cannot be checked
 because of another fault is left out, not guessed.
-Probes: control/probes.py. Findings: control/doctor.py.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -24,7 +24,6 @@ from jackline.agents.claude_code.environment import CLIENT_VARIABLES
 from jackline.assembly import StateDir, local_url
 from jackline.assembly.gateway_process import find
 from jackline.cli.gateway_flags import configured, gateway_flags
-from jackline.cli.port_holder import port_holder
 from jackline.clients.claude_code import settings_file
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
@@ -32,10 +31,10 @@ from jackline.config.references import resolve
 from jackline.control.doctor import (
     Finding,
     FindingLevel,
-    GatewaySeen,
     Reached,
     client_findings,
     clock_finding,
+    gateway_finding,
     limits_finding,
     no_status_page,
     nothing_fails,
@@ -43,7 +42,13 @@ from jackline.control.doctor import (
     proxy_finding,
     status_page_finding,
 )
-from jackline.control.probes import credential_problem, is_port_taken, look_at_state, reach
+from jackline.control.probes import (
+    credential_problem,
+    is_port_taken,
+    look_at_state,
+    port_holder,
+    reach,
+)
 from jackline.errors import BadConfigError, UnsafeFileError, UntrustedGatewayError, UsageError
 from jackline.foreign_files import object_in
 from jackline.gateway.status_pages import PRESETS as WELL_KNOWN
@@ -74,7 +79,16 @@ def doctor(flags: Mapping[str, object], as_json: bool) -> int:
     Exit codes: 0 nothing fails, 1 something does.
     """
     clock = SystemClock()
-    findings, settings = _check_configuration(flags)
+    settings: Config | None = None
+    try:
+        settings = configured(flags)
+    except BadConfigError as error:
+        findings = [Finding("configuration", FindingLevel.FAIL, error.message, error.hint)]
+        with suppress(BadConfigError):  # the same fault again, unless it is in a secret
+            settings = configured(flags, with_secrets=False)
+    else:
+        files = ", ".join(str(file) for file in settings.files) or "no file, defaults"
+        findings = [Finding("configuration", FindingLevel.OK, files)]
     if settings is not None:
         has_secrets = nothing_fails(findings)
         findings += event_loop.run(_check_upstreams(settings, clock, has_secrets=has_secrets))
@@ -102,21 +116,6 @@ def doctor(flags: Mapping[str, object], as_json: bool) -> int:
     return 0 if ok else 1
 
 
-def _check_configuration(flags: Mapping[str, object]) -> tuple[list[Finding], Config | None]:
-    """The finding and the settings; without secrets where one cannot be read."""
-    try:
-        settings = configured(flags)
-    except BadConfigError as error:
-        fault = Finding("configuration", FindingLevel.FAIL, error.message, error.hint)
-    else:
-        files = ", ".join(str(file) for file in settings.files) or "no file, defaults"
-        return [Finding("configuration", FindingLevel.OK, files)], settings
-    try:
-        return [fault], configured(flags, with_secrets=False)
-    except BadConfigError:
-        return [fault], None  # the same fault again: it is in the file itself
-
-
 async def _check_upstreams(config: Config, clock: Clock, *, has_secrets: bool) -> list[Finding]:
     upstreams = config.gateway.upstreams
     if not has_secrets:
@@ -129,7 +128,26 @@ async def _check_upstreams(config: Config, clock: Clock, *, has_secrets: bool) -
     found = [finding for findings, _ in results for finding in findings]
     reached = [one for _, one in results if one is not None]
     pages = await _check_status_pages(config.gateway.upstreams, clock)
-    limits = await _check_limits(config.gateway.upstreams, clock)
+    vendors = VendorLimits(
+        config.gateway.upstreams,
+        lambda text: resolve(text, os.environ),
+        {},
+        clock,
+        lambda: 0.5,
+        os.environ,
+    )
+
+    async def check_limits(name: str) -> Finding:
+        try:
+            return limits_finding(name, len((await vendors.read(name)).limits))
+        except UnreadLimitsError as error:
+            return limits_finding(name, None, str(error), error.fix)
+
+    names = [each.name for each in config.gateway.upstreams if each.admin_key is not None]
+    try:
+        limits = await asyncio.gather(*map(check_limits, names))
+    finally:
+        await vendors.close()
     others = [clock_finding(reached), proxy_finding(os.environ)]
     return [*dict.fromkeys(found), *limits, *pages, *others]
 
@@ -154,25 +172,6 @@ async def _check_upstream(
         fault = Finding(f"upstream {settings.name}", FindingLevel.FAIL, error.message, error.hint)
         return [fault] if credential.mark is not FindingLevel.FAIL else [credential], None
     return [credential, *reached.findings(clock.now())], reached
-
-
-async def _check_limits(upstreams: Sequence[UpstreamSettings], clock: Clock) -> list[Finding]:
-    """What the rate-limits API reports of each upstream that has an admin key."""
-    names = [each.name for each in upstreams if each.admin_key is not None]
-    limits = VendorLimits(
-        upstreams, lambda text: resolve(text, os.environ), {}, clock, lambda: 0.5, os.environ
-    )
-
-    async def check(name: str) -> Finding:
-        try:
-            return limits_finding(name, len((await limits.read(name)).limits))
-        except UnreadLimitsError as error:
-            return limits_finding(name, None, str(error), error.fix)
-
-    try:
-        return list(await asyncio.gather(*map(check, names)))
-    finally:
-        await limits.close()
 
 
 async def _check_status_pages(upstreams: Sequence[UpstreamSettings], clock: Clock) -> list[Finding]:
@@ -209,15 +208,9 @@ def _check_host(config: Config, clock: Clock) -> list[Finding]:
         says = f"{error.filename} {error.strerror}, so that no gateway can prove to be yours"
         trust.append(Finding("installation key", FindingLevel.FAIL, says, fix))
     url = local_url(listen.host, listen.port) if running is None else running.url
-    taken = running is None and is_port_taken(listen.host, listen.port)
-    gateway = GatewaySeen(
-        url,
-        runs=running is not None,
-        version="" if running is None else running.version,
-        our_version=__version__,
-        port_taken=taken,
-        holder=port_holder(listen.port) if taken else None,
-    )
+    version, holder = None if running is None else running.version, None
+    if running is None and is_port_taken(listen.host, listen.port):
+        holder = port_holder(listen.port) or "another program"
     reasons = {variable.name: variable.reason for variable in CLIENT_VARIABLES}
     user, project = settings_file(os.environ), Path.cwd() / ".claude"
     # Claude Code's own settings go over the shell's variables, and nearer files over farther ones.
@@ -232,7 +225,7 @@ def _check_host(config: Config, clock: Clock) -> list[Finding]:
     return [
         *client_findings({**os.environ, **variables}, url, reasons, origins),
         plugin_finding(plugins),
-        gateway.finding(),
+        gateway_finding(url, version, __version__, holder),
         *trust,
         *look_at_state(config.state_dir, clock.wall()).findings(),
     ]

@@ -2,7 +2,6 @@
 
 Rules: (1) stdout holds the result, stderr the progress; (2) exit 0 only when every requirement is
 met; (3) Ctrl-C stops all that was started and prints the results so far.
-The drills: drills/catalogue.py. Running them: drills/drill_run.py.
 """
 
 from __future__ import annotations
@@ -95,13 +94,18 @@ def drill(
     results: list[DrillResult] = []
     for one in chosen:
         run = DrillRun(one, options)
+        interrupted = False
         try:
             results.append(event_loop.run(run.run()))
         except KeyboardInterrupt:
             results.append(run.so_far())
-            break
+            interrupted = True
         if not as_json:
-            _print(results[-1])
+            for line in results[-1].to_text():
+                click.echo(line)
+            click.echo()
+        if interrupted:
+            break
     if watched.watching and watched.state is None:
         show("there was nothing to watch: this drill uses processes of its own")
     complete = len(results) == len(chosen) and results[-1].complete
@@ -110,8 +114,6 @@ def drill(
         everything = all_as_json(results, passed=passed)
         document = everything if name == "all" else results[0].to_json()
         click.echo(json.dumps(document, indent=2))
-    elif not complete:
-        _print(results[-1])
     if not complete:
         return 130
     return 0 if passed else 1
@@ -130,9 +132,3 @@ def _find_claude(client: str, program: Path | None) -> InstalledClaude | None:
             hint="name its program with --claude PATH, or use --client builtin",
         )
     return found
-
-
-def _print(result: DrillResult) -> None:
-    for line in result.to_text():
-        click.echo(line)
-    click.echo()

@@ -2,7 +2,6 @@
 
 Rules: (1) the shell it is made for can run the output as it is, whatever the values hold; (2)
 nothing is started and nothing is changed.
-Which variables, and why: agents/claude_code/environment.py.
 """
 
 from __future__ import annotations

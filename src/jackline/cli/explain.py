@@ -2,21 +2,19 @@
 
 Rules: (1) any text gets an answer; (2) `--jsonl` answers line by line, in order, and never stops at
 a bad line; (3) of a bare 429 no side is blamed: it does not say whose limit it is.
-Classification: failures/classify.py. Wording: failures/sentences.py.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from datetime import datetime
 
 import click
 
 from jackline.cli.arguments import parse_now_option
 from jackline.clock import SystemClock
 from jackline.errors import BadArgumentError, JacklineError
-from jackline.failures import Failure, Kind, classify
+from jackline.failures import Kind, classify
 from jackline.failures.observation import Observation
 from jackline.failures.sentences import explain as explain_in_words
 
@@ -67,7 +65,15 @@ def explain(
                 "--jsonl reads its observations from stdin and accepts no other option than --now",
                 hint="jackline explain --jsonl < observations.jsonl",
             )
-        return _answer_lines(moment)
+        bad = 0
+        for data in sys.stdin.buffer:
+            try:
+                answer = classify(Observation.from_line(data), now=moment).to_json()
+            except JacklineError as error:
+                bad += 1
+                answer = {"error": error.message}
+            click.echo(json.dumps(answer, ensure_ascii=False))
+        return 3 if bad else 0
     headers = {}
     for line in header:
         name, mark, value = line.partition(":")
@@ -76,10 +82,17 @@ def explain(
                 f"--header {line!r} has no colon", hint="write it like -H 'retry-after: 30'"
             )
         headers[name.strip().lower()] = value.strip()
-    failure = classify(
-        Observation.from_paste(_error_text(text), status=status, headers=headers), now=moment
-    )
-    explanation = _explanation(failure, moment)
+    seen = Observation.from_paste(_error_text(text), status=status, headers=headers)
+    failure = classify(seen, now=moment)
+    what, *helps = explain_in_words(failure, moment)
+    guessed = failure.kind is Kind.SERVER_THROTTLE and failure.sub is None
+    if guessed and _BARE.issuperset(failure.evidence):
+        what = (
+            "This is a 429 that does not say whose limit it is: your own traffic may be above what"
+            " the account may send, or the provider may be short of capacity. The rest of the"
+            " response, its headers and body, may show it."
+        )
+    explanation = " ".join((what, *helps))
     if as_json:
         document = {
             "schema": "jackline.explain/1",
@@ -94,30 +107,6 @@ def explain(
     return 1 if unrecognised else 0
 
 
-def _explanation(failure: Failure, now: datetime) -> str:
-    what, *helps = explain_in_words(failure, now)
-    guessed = failure.kind is Kind.SERVER_THROTTLE and failure.sub is None
-    if guessed and _BARE.issuperset(failure.evidence):
-        what = (
-            "This is a 429 that does not say whose limit it is: your own traffic may be above what"
-            " the account may send, or the provider may be short of capacity. The rest of the"
-            " response, its headers and body, may show it."
-        )
-    return " ".join((what, *helps))
-
-
-def _answer_lines(now: datetime) -> int:
-    bad = 0
-    for line in sys.stdin.buffer:
-        try:
-            answer = classify(Observation.from_line(line), now=now).to_json()
-        except JacklineError as error:
-            bad += 1
-            answer = {"error": error.message}
-        click.echo(json.dumps(answer, ensure_ascii=False))
-    return 3 if bad else 0
-
-
 def _error_text(words: tuple[str, ...]) -> str:
     if words and words != ("-",):
         # Arguments may hold bytes that are no text; they must not break the answer.
@@ -130,7 +119,6 @@ def _error_text(words: tuple[str, ...]) -> str:
     pasted = sys.stdin.buffer.read().decode("utf-8", "replace")
     if not pasted.strip():
         raise BadArgumentError(
-            "there is nothing to explain: stdin is empty",
-            hint='jackline explain "API Error: …"',
+            "there is nothing to explain: stdin is empty", hint='jackline explain "API Error: …"'
         )
     return pasted

@@ -18,7 +18,7 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -28,8 +28,8 @@ from jackline import event_loop
 from jackline.assembly import CannotListenError, Service, local_url
 from jackline.assembly.gateway_process import hello
 from jackline.cli.gateway_flags import print_next_steps
-from jackline.cli.port_holder import port_holder
 from jackline.config import Config
+from jackline.control.probes import port_holder
 from jackline.errors import PortTakenError
 from jackline.gateway_proof import UnprovenError
 
@@ -67,7 +67,14 @@ class LogFormatter(logging.Formatter):
             # Others put objects of ours into their messages, with the data that these hold.
             message = message.partition("\n")[0]
         level = record.levelname.lower()
-        trace = self._trace(record)
+        # Where an error was raised, with its causes, without any of their messages.
+        error = record.exc_info[1] if record.exc_info else None
+        parts: list[str] = []
+        while error is not None and len(parts) < 10:
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            parts.append(f"{frames}{type(error).__name__}")
+            error = error.__cause__ or error.__context__
+        trace = "\ncaused by:\n".join(parts)
         if self._as_json:
             at = moment.isoformat(timespec="milliseconds")
             document = {"at": at, "level": level, "message": message}
@@ -77,17 +84,6 @@ class LogFormatter(logging.Formatter):
         prefix = "" if record.levelno <= logging.INFO else f"{level}: "
         line = f"{moment.astimezone():%H:%M:%S} {prefix}{message}"
         return f"{line}\n{trace}" if trace else line
-
-    @staticmethod
-    def _trace(record: logging.LogRecord) -> str:
-        """Where an error was raised, with its causes, without any of their messages."""
-        error = record.exc_info[1] if record.exc_info else None
-        parts: list[str] = []
-        while error is not None and len(parts) < 10:
-            frames = "".join(traceback.format_tb(error.__traceback__))
-            parts.append(f"{frames}{type(error).__name__}")
-            error = error.__cause__ or error.__context__
-        return "\ncaused by:\n".join(parts)
 
 
 def log_to(stream: TextIO, level: str) -> None:
@@ -107,18 +103,35 @@ def serve(config: Config, reload: Callable[[], Config]) -> int:
     raise_file_limit()
     for warning in config.warnings:
         _log.warning("%s", warning)
+    host, port = config.gateway.listen.host, config.gateway.listen.port
     try:
         return event_loop.run(_run(config, reload))
     except CannotListenError as error:
-        listen = config.gateway.listen
         try:
-            other = hello(local_url(listen.host, listen.port), patience=_HELLO_SECONDS)
+            gateway = hello(local_url(host, port), patience=_HELLO_SECONDS)
         except UnprovenError:
-            other = None  # its answer is not to be trusted
-        if other is not None and other.get("state") == str(config.state_dir.absolute()):
+            gateway = None  # its answer is not to be trusted
+        if gateway is not None and gateway.get("state") == str(config.state_dir.absolute()):
             click.echo("another gateway was quicker to start here; it runs", err=True)
             return 0
-        raise _port_error(config, error.reason, other) from error
+        free = port + 1 if port < 65535 else os.getpid() % 1000 + 20000
+        other = f"jackline up --port {free}"
+        if error.reason.errno == errno.EACCES:
+            text, hint = f"you are not allowed to open port {port}", f"use another: {other}"
+        elif error.reason.errno != errno.EADDRINUSE:
+            text = f"{host} port {port} cannot be listened on: {error.reason.strerror}"
+            hint = "name an address of this machine in listen.host"
+        else:
+            holder = port_holder(port) or "another program"
+            text, hint = f"port {port} is held by {holder}", f"stop it, or use another: {other}"
+            if gateway is not None:
+                state = str(gateway.get("state"))
+                text = (
+                    f"port {port} is held by another Jackline gateway, {holder}, whose state folder"
+                    f" is {state}"
+                )
+                hint = f"jackline down --state {shlex.quote(state)}; or use another: {other}"
+        raise PortTakenError(text, hint=hint) from error
 
 
 async def _run(config: Config, reload: Callable[[], Config]) -> int:
@@ -157,31 +170,3 @@ async def _run(config: Config, reload: Callable[[], Config]) -> int:
                 "stopping; %d calls may finish within %g s. Ctrl-C again cuts them", left, within
             )
     return 130 if was_interrupted else 0
-
-
-def _port_error(
-    config: Config, error: OSError, gateway: Mapping[str, object] | None
-) -> PortTakenError:
-    host, port = config.gateway.listen.host, config.gateway.listen.port
-    free = port + 1 if port < 65535 else os.getpid() % 1000 + 20000
-    other = f"jackline up --port {free}"
-    if error.errno == errno.EACCES:
-        return PortTakenError(
-            f"you are not allowed to open port {port}", hint=f"use another: {other}"
-        )
-    if error.errno != errno.EADDRINUSE:
-        return PortTakenError(
-            f"{host} port {port} cannot be listened on: {error.strerror}",
-            hint="name an address of this machine in listen.host",
-        )
-    holder = port_holder(port) or "another program"
-    if gateway is not None:
-        state = gateway.get("state")
-        return PortTakenError(
-            f"port {port} is held by another Jackline gateway, {holder}, whose state folder"
-            f" is {state}",
-            hint=f"jackline down --state {shlex.quote(str(state))}; or use another: {other}",
-        )
-    return PortTakenError(
-        f"port {port} is held by {holder}", hint=f"stop it, or use another: {other}"
-    )

@@ -112,7 +112,6 @@ WantedBy=default.target
 """
     reload = Run(("systemctl", "--user", "daemon-reload"))
     return Installation(
-        "systemd",
         install=(
             Write(path, unit.encode()),
             reload,
@@ -143,15 +142,8 @@ def launchd(command: Sequence[str], home: Path, user_id: int) -> Installation:
         sort_keys=False,
     )
     unload = Run(("launchctl", "bootout", f"gui/{user_id}/{_LABEL}"), may_fail=True)
-    return Installation(
-        "launchd",
-        install=(
-            Write(path, plist),
-            unload,
-            Run(("launchctl", "bootstrap", f"gui/{user_id}", str(path))),
-        ),
-        uninstall=(unload, Remove(path)),
-    )
+    load = Run(("launchctl", "bootstrap", f"gui/{user_id}", str(path)))
+    return Installation((Write(path, plist), unload, load), (unload, Remove(path)))
 
 
 def scheduled_task(command: Sequence[str], local_folder: Path, user: str) -> Installation:
@@ -189,7 +181,6 @@ def scheduled_task(command: Sequence[str], local_folder: Path, user: str) -> Ins
 </Task>
 """
     return Installation(
-        "schtasks",
         install=(
             Write(path, task.encode("utf-16")),
             Run(("schtasks", "/Create", "/TN", _TASK, "/XML", str(path), "/F")),

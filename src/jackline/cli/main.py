@@ -140,56 +140,50 @@ def run(arguments: list[str]) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except JacklineError as error:
-        return _print_error(error)
     except Exception as error:
-        if os.environ.get("JACKLINE_DEBUG"):
-            raise
-        return _print_error(
-            InternalError(
+        reported = error
+        if not isinstance(reported, JacklineError):
+            if os.environ.get("JACKLINE_DEBUG"):
+                raise
+            reported = InternalError(
                 f"a bug in Jackline: {type(error).__name__}",
                 hint="run it again with JACKLINE_DEBUG=1 and report the traceback",
             )
-        )
+        # A message may quote a name that a foreign program has put into a store.
+        click.echo(printable(f"error: {reported.message}", keep="\n\t"), err=True)
+        if reported.hint:
+            click.echo(printable(f"hint:  {reported.hint}", keep="\n\t"), err=True)
+        return reported.exit_code
     return code if isinstance(code, int) else 0
 
 
-def _print_error(error: JacklineError) -> int:
-    # A message may quote a name that a foreign program has put into a store.
-    click.echo(printable(f"error: {error.message}", keep="\n\t"), err=True)
-    if error.hint:
-        click.echo(printable(f"hint:  {error.hint}", keep="\n\t"), err=True)
-    return error.exit_code
+def _quick_verb(name: str, text: str) -> click.Command:
+    """The help of a verb that quick/entry.py runs."""
+
+    def run_it(state: str | None) -> int:  # noqa: ARG001 -- for its help
+        raise InternalError("a quick verb was run by the command line instead of quick/entry.py")
+
+    state = click.Option(["--state"], type=click.Path(), help="The folder for journal and state.")
+    return click.Command(name, callback=run_it, params=[state], help=text)
 
 
-_NOT_HERE = "a quick verb was run by the command line instead of quick/entry.py"
-_state = click.option("--state", type=click.Path(), help="The folder for journal and state.")
-
-
-@click.command()
-@_state
-def hook(state: str | None) -> int:  # noqa: ARG001 -- for its help
+hook = _quick_verb(
+    "hook",
     """Pass the input of a Claude Code hook on to the service, and print its answer.
 
     Reads the hook's JSON from stdin. Always succeeds: without a service it prints a message once,
     then nothing. The plugin calls this; there is little use in calling it by hand.
-    """
-    raise InternalError(_NOT_HERE)
-
-
-@click.command()
-@_state
-def statusline(state: str | None) -> int:  # noqa: ARG001 -- for its help
+    """,
+)
+statusline = _quick_verb(
+    "statusline",
     """Print the status of lanes and quota in one line, for Claude Code's status line.
 
     Reads the client's JSON from stdin; `jackline plugin install` sets it up.
-    """
-    raise InternalError(_NOT_HERE)
-
-
-@click.command()
-@_state
-def mcp(state: str | None) -> int:  # noqa: ARG001 -- for its help
+    """,
+)
+mcp = _quick_verb(
+    "mcp",
     """Speak MCP over stdio, for clients that start their servers themselves.
 
     Starts the service if none runs.
@@ -197,5 +191,5 @@ def mcp(state: str | None) -> int:  # noqa: ARG001 -- for its help
     \b
     Example:
       claude mcp add jackline -- jackline mcp
-    """
-    raise InternalError(_NOT_HERE)
+    """,
+)

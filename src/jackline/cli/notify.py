@@ -1,7 +1,6 @@
 """`jackline notify test`: send one message by every configured channel, and report each result.
 
 Rules: (1) no gateway is needed; (2) a failure is reported with its reason, without the address.
-When messages are sent: notifications/delivery.py.
 """
 
 from __future__ import annotations

@@ -58,9 +58,7 @@ def open_browser(address: str) -> bool:
 
 
 async def open_secret(
-    address: str,
-    opener: Callable[[str], bool] = open_browser,
-    within: float = _BROWSER_SECONDS,
+    address: str, opener: Callable[[str], bool] = open_browser, within: float = _BROWSER_SECONDS
 ) -> Opened:
     """Redirect the user's browser to this address; returns when it was, or did not connect."""
     redirect = _Redirect(address)

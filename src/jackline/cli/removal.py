@@ -61,12 +61,7 @@ YES = click.option("--yes", is_flag=True, help="Delete without being asked.")
 @AS_JSON
 @STATE
 def rm(
-    names: tuple[str, ...],
-    force: bool,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    state: str | None,
+    names: tuple[str, ...], force: bool, dry_run: bool, yes: bool, as_json: bool, state: str | None
 ) -> int:
     """Delete runs with their results, notebooks and logs, for good.
 
@@ -103,12 +98,7 @@ def rm(
 @AS_JSON
 @STATE
 def purge(
-    older: str,
-    parked: bool,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    state: str | None,
+    older: str, parked: bool, dry_run: bool, yes: bool, as_json: bool, state: str | None
 ) -> int:
     """Delete all runs that ended long ago, as `jackline rm` does.
 
@@ -232,7 +222,21 @@ class _Removal:
             if forgotten is None:
                 self.notes.append("the journal is in use: it still has the figures of their calls")
         for name in _LOGS:
-            await asyncio.to_thread(_forget_lines, state.folder / name, self.removed)
+            await asyncio.to_thread(self._forget_lines, state.folder / name)
+
+    def _forget_lines(self, log: Path) -> None:
+        """Remove the lines that name a removed run, in place: others append to the log."""
+        if not log.is_file():
+            return
+        with os.fdopen(open_private(log, os.O_RDWR), "r+b") as file:
+            lines = file.readlines()
+            either = "|".join(re.escape(run_id) for run_id in self.removed if run_id)
+            named = re.compile(rf"(?<![\w-])(?:{either})(?![\w-])".encode())
+            others = [line for line in lines if not named.search(line)]
+            if len(others) < len(lines):
+                file.seek(0)
+                file.write(b"".join(others))
+                file.truncate()
 
     def _report(self) -> None:
         if self.as_json:
@@ -261,18 +265,3 @@ class _Removal:
             )
         for note in self.notes:
             click.echo(printable(f"note:  {note}"), err=True)
-
-
-def _forget_lines(log: Path, run_ids: Sequence[str]) -> None:
-    """Remove the lines that name one of these runs, in place: others append to the log."""
-    if not log.is_file():
-        return
-    with os.fdopen(open_private(log, os.O_RDWR), "r+b") as file:
-        lines = file.readlines()
-        either = "|".join(re.escape(run_id) for run_id in run_ids if run_id)
-        named = re.compile(rf"(?<![\w-])(?:{either})(?![\w-])".encode())
-        others = [line for line in lines if not named.search(line)]
-        if len(others) < len(lines):
-            file.seek(0)
-            file.write(b"".join(others))
-            file.truncate()

@@ -28,12 +28,7 @@ from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, QUIET, STATE, WAKE, run_in_foreground
 from jackline.cli.run_text import has_live_owner
-from jackline.cli.wake_timer import (
-    RunTimer,
-    WakeBy,
-    missing_paying_variables,
-    remove_own_timer,
-)
+from jackline.cli.wake_timer import RunTimer, WakeBy, missing_paying_variables, remove_own_timer
 from jackline.clock import SystemClock
 from jackline.config import Config
 from jackline.control.text import until_text
@@ -42,24 +37,12 @@ from jackline.flows.execution.agent_cancellation import withdraw_cancellations
 from jackline.flows.flow_run import FlowRun
 from jackline.flows.flow_sources import ChangedSourceError
 from jackline.flows.host import FlowHost
-from jackline.flows.lifecycle import (
-    begin_fork,
-    begin_resume,
-    begin_retry,
-    claim_run,
-    known_run,
-)
+from jackline.flows.lifecycle import begin_fork, begin_resume, begin_retry, claim_run, known_run
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.run_events import Listener
 from jackline.flows.run_owner import owner_in_words
 from jackline.flows.settings import NOT_WOKEN, decode_settings, may_wake
-from jackline.flows.store.run_store import (
-    NOT_OURS,
-    Claim,
-    RunStore,
-    how_to_accept,
-    must_be_trusted,
-)
+from jackline.flows.store.run_store import NOT_OURS, Claim, RunStore, how_to_accept, must_be_trusted
 from jackline.outside_names import printable
 from jackline.state_dir import StateDir
 
@@ -74,7 +57,7 @@ _FIRE_ONCE: tuple[WakeBy, ...] = ("systemd", "at", "schtasks")
 
 
 class RunClaim:
-    """A claim on the run that is to be resumed; each public method before `hand_over` makes it."""
+    """A claim on the run that is to be resumed; each `for_…` method makes it."""
 
     def __init__(self, run_id: str, config: Config, *, wake: WakeBy = "none") -> None:
         self.run_id = run_id
@@ -84,8 +67,7 @@ class RunClaim:
 
     async def for_person(self, engine: RunStore) -> None:
         """A person resumes it."""
-        record = await self._known(engine)
-        must_be_trusted(record)
+        record = await self.trusted(engine)
         if record.state is not RunState.PARKED:
             return
         # This command is the confirmation that a brake waits for.
@@ -106,8 +88,7 @@ class RunClaim:
 
     async def for_agent(self, only: str, engine: RunStore) -> None:
         """A person resumes one agent of it, perhaps one that was cancelled a moment ago."""
-        record = await self._known(engine)
-        must_be_trusted(record)
+        record = await self.trusted(engine)
         withdrawn = await withdraw_cancellations(engine, record.run_id, only)
         if not has_live_owner(record, SystemClock().wall()):
             await self.for_person(engine)
@@ -123,8 +104,7 @@ class RunClaim:
 
     async def for_person_now(self, engine: RunStore) -> None:
         """A person resumes it now, before its reset, even if a process waits for that."""
-        record = await self._known(engine)
-        must_be_trusted(record)
+        record = await self.trusted(engine)
         if record.state is not RunState.PARKED:
             return
         await engine.allow_waking(record.run_id)
@@ -201,9 +181,11 @@ class RunClaim:
         self.run_id = record.run_id
         return record
 
-    async def check(self, engine: RunStore) -> None:
-        """Refuse a run that this installation did not write."""
-        must_be_trusted(await self._known(engine))
+    async def trusted(self, engine: RunStore) -> RunRecord:
+        """The run; UsageError for one that this installation did not write."""
+        record = await self._known(engine)
+        must_be_trusted(record)
+        return record
 
     async def _hold(self, engine: RunStore, record: RunRecord) -> bool:
         claim = await claim_run(FlowHost(engine, lambda _run_id: {}), record, _CLAIM_SECONDS)
@@ -226,9 +208,7 @@ def _exit(text: str) -> NoReturn:
 @click.command()
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
 @click.option(
-    "--now",
-    is_flag=True,
-    help="Call at once, although its limit is reported to reset later.",
+    "--now", is_flag=True, help="Call at once, although its limit is reported to reset later."
 )
 @click.option(
     "--only",
@@ -281,13 +261,7 @@ def resume(
         first = partial(claim.for_agent, only)
     try:
         return run_in_foreground(
-            config,
-            begin,
-            as_json=as_json,
-            quiet=quiet,
-            wake=wake,
-            first=first,
-            unattended=woken,
+            config, begin, as_json=as_json, quiet=quiet, wake=wake, first=first, unattended=woken
         )
     except ChangedSourceError as error:
         # Not a failure of a timer or the service: the run waits for a person.
@@ -334,5 +308,5 @@ def fork(run_id: str, label: str, quiet: bool, as_json: bool, state: str | None)
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any]:
         return await begin_fork(host, run_id, label, listener=listener)
 
-    first = RunClaim(run_id, config).check
+    first = RunClaim(run_id, config).trusted
     return run_in_foreground(config, begin, as_json=as_json, quiet=quiet, first=first)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 Begin: TypeAlias = Callable[[FlowHost, Listener], Awaitable[FlowRun[Any] | Outcome[Any]]]
-First: TypeAlias = Callable[[RunStore], Awaitable[None]]
+First: TypeAlias = Callable[[RunStore], Awaitable[object]]
 
 _FRAMES_PER_SECOND = 4
 _MOST_AGENTS = 12
@@ -167,8 +167,26 @@ def run_in_foreground(
             click.echo(printable(summary(outcome, record, plain=True), keep="\n"), err=True)
     else:
         outcome, record = event_loop.run(work)
+        # As it was saved: the value there is plain JSON, whatever the flow's own types are.
+        saved = {} if record.outcome is None else json.loads(record.outcome)
         try:
-            _print_outcome(outcome, record, as_json=as_json)
+            if as_json:
+                head = {
+                    "schema": "jackline.run/1",
+                    "run": record.run_id,
+                    "state": record.state.value,
+                    "retry_at": record.wake_at,
+                    "exit_code": outcome.exit_code,
+                }
+                click.echo(json.dumps({**head, **saved}, indent=2, ensure_ascii=False))
+            else:
+                value = saved.get("value")
+                if outcome.ok and value is not None:
+                    is_text = isinstance(value, str)
+                    click.echo(
+                        value if is_text else json.dumps(value, indent=2, ensure_ascii=False)
+                    )
+                click.echo(printable(summary(outcome, record), keep="\n"), err=True)
         except BrokenPipeError:
             discard_output()
     return 130 if record.state is RunState.STOPPED else outcome.exit_code
@@ -244,26 +262,6 @@ async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Out
             signal.signal(number, handler)
         timer.stop()
         await watch
-
-
-def _print_outcome(outcome: Outcome[Any], record: RunRecord, *, as_json: bool) -> None:
-    # As it was saved: the value there is plain JSON, whatever the flow's own types are.
-    saved = {} if record.outcome is None else json.loads(record.outcome)
-    if as_json:
-        head = {
-            "schema": "jackline.run/1",
-            "run": record.run_id,
-            "state": record.state.value,
-            "retry_at": record.wake_at,
-            "exit_code": outcome.exit_code,
-        }
-        click.echo(json.dumps({**head, **saved}, indent=2, ensure_ascii=False))
-        return
-    value = saved.get("value")
-    if outcome.ok and value is not None:
-        is_text = isinstance(value, str)
-        click.echo(value if is_text else json.dumps(value, indent=2, ensure_ascii=False))
-    click.echo(printable(summary(outcome, record), keep="\n"), err=True)
 
 
 def summary(outcome: Outcome[Any], record: RunRecord, *, plain: bool = False) -> str:

@@ -55,7 +55,7 @@ def run_line(run: RunRecord, now: datetime) -> str:
     if run.state is RunState.PARKED and run.wake_at is None and not run.confirmed:
         step = f"jackline resume {run.run_id}"
         waits = ", waits for you" if step in run.why else f", waits for you ({step})"
-    began = moment_in_words(_moment(run.created_at, now), now)
+    began = moment_in_words(datetime.fromtimestamp(round(run.created_at), now.tzinfo), now)
     why = f": {run.why}" if run.why else ""
     sums = f"{run.tokens:,} tokens, ${run.cost:,.2f}"
     foreign = "" if run.trusted else f"  {NOT_OURS}"
@@ -100,41 +100,38 @@ class WakePlan:
     calls_left: int
     expected_cost: float | None
 
+    @classmethod
+    def of(
+        cls, run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
+    ) -> WakePlan:
+        """How a parked run would wake; `refused` is the reason why its last waking was refused."""
+        if not run.trusted:
+            return cls(None, now=False, held_by=NOT_OURS, calls_left=0, expected_cost=None)
+        decision = may_wake(now, run, decode_settings(run.settings).wake)
+        done = sum(call.state is CallState.DONE for call in calls)
+        cost = expected_cost(run, done=done, known=len(calls))
+        left = len(calls) - done
+        if refused:
+            return cls(None, now=False, held_by=refused, calls_left=left, expected_cost=cost)
+        return cls(decision.at, decision.now, decision.why, left, cost)
 
-def wake_plan(
-    run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
-) -> WakePlan:
-    """How a parked run would wake; `refused` is the reason why its last waking was refused."""
-    if not run.trusted:
-        return WakePlan(None, now=False, held_by=NOT_OURS, calls_left=0, expected_cost=None)
-    decision = may_wake(now, run, decode_settings(run.settings).wake)
-    done = sum(call.state is CallState.DONE for call in calls)
-    cost = expected_cost(run, done=done, known=len(calls))
-    left = len(calls) - done
-    if refused:
-        return WakePlan(None, now=False, held_by=refused, calls_left=left, expected_cost=cost)
-    return WakePlan(decision.at, decision.now, decision.why, left, cost)
-
-
-def wake_plan_line(
-    run: RunRecord, calls: Sequence[CallRecord], now: datetime, refused: str = ""
-) -> str:
-    """The wake plan for people."""
-    if not run.trusted:
-        return printable(f"does not wake: {NOT_OURS}; {how_to_accept(run.run_id)}")
-    plan = wake_plan(run, calls, now, refused)
-    if plan.now:
-        when = "wakes at once, when `jackline up` runs"
-    elif plan.at is not None:
-        at_reset = run.wake_at is not None and plan.at.timestamp() <= run.wake_at
-        why = "" if at_reset else f": {plan.held_by}"  # a brake holds it longer than its quota wall
-        hour = datetime.fromtimestamp(whole_second(plan.at.timestamp()), plan.at.tzinfo)
-        when = f"wakes {moment_in_words(hour, now)}{why}"
-    else:
-        when = f"does not wake by itself: {plan.held_by}"
-    cost = plan.expected_cost
-    rest = "" if cost is None else f"; the {plan.calls_left} known calls left: about ${cost:,.2f}"
-    return printable(f"{when}{rest}")
+    def line(self, run: RunRecord, now: datetime) -> str:
+        """The plan for people."""
+        if not run.trusted:
+            return printable(f"does not wake: {NOT_OURS}; {how_to_accept(run.run_id)}")
+        if self.now:
+            when = "wakes at once, when `jackline up` runs"
+        elif self.at is not None:
+            at_reset = run.wake_at is not None and self.at.timestamp() <= run.wake_at
+            # Else a brake holds it longer than its quota wall.
+            why = "" if at_reset else f": {self.held_by}"
+            hour = datetime.fromtimestamp(whole_second(self.at.timestamp()), self.at.tzinfo)
+            when = f"wakes {moment_in_words(hour, now)}{why}"
+        else:
+            when = f"does not wake by itself: {self.held_by}"
+        if self.expected_cost is not None:
+            when += f"; the {self.calls_left} known calls left: about ${self.expected_cost:,.2f}"
+        return printable(when)
 
 
 def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:
@@ -185,11 +182,13 @@ def cancelled_json(result: CancelledAgents) -> dict[str, object]:
 
 def resource_line(resource: ResourceRecord, now: datetime) -> str:
     """One rented resource."""
-    held = duration_in_words(max(timedelta(0), now - _moment(resource.taken_at, now)))
+    taken_at = datetime.fromtimestamp(round(resource.taken_at), now.tzinfo)
+    held = duration_in_words(max(timedelta(0), now - taken_at))
     owner = f"agent {resource.task_id} of run" if resource.task_id else "run"
     lease = ""
     if resource.lease_until is not None:
-        lease = f", lease ends {moment_in_words(_moment(resource.lease_until, now), now)}"
+        ends = datetime.fromtimestamp(round(resource.lease_until), now.tzinfo)
+        lease = f", lease ends {moment_in_words(ends, now)}"
     trouble = f"; its release failed: {resource.trouble}" if resource.trouble else ""
     if not resource.trusted:
         trouble = f"; {NOT_OURS}; {how_to_accept(resource.run_id)}"
@@ -272,10 +271,6 @@ def note_line(note: NoteRecord, *, as_json: bool, zone: tzinfo | None) -> str:
     label = f" {note.label}" if note.label else ""
     detail = f": {', '.join(details)}" if details else ""
     return printable(f"{at:%Y-%m-%d %H:%M:%S} {note.what}{label}{detail}")
-
-
-def _moment(at: float, now: datetime) -> datetime:
-    return datetime.fromtimestamp(round(at), now.tzinfo)
 
 
 def moment_json(moment: float) -> str:

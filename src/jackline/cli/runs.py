@@ -26,6 +26,7 @@ from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured, service_place, warn_of_faults
 from jackline.cli.run import AS_JSON, STATE, summary
 from jackline.cli.run_text import (
+    WakePlan,
     call_lines,
     cancelled_json,
     cancelled_lines,
@@ -36,8 +37,6 @@ from jackline.cli.run_text import (
     run_json,
     run_line,
     saved_json,
-    wake_plan,
-    wake_plan_line,
 )
 from jackline.cli.wake_timer import last_wake_refusal
 from jackline.clock import SystemClock
@@ -47,14 +46,7 @@ from jackline.flows.cleanup.ledger import reap
 from jackline.flows.flow_sources import to_look_at, why_not_woken
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import cancel_agents, cancel_run, claim_run, known_run, module_of
-from jackline.flows.records import (
-    ENDED,
-    CallRecord,
-    NoteRecord,
-    RunRecord,
-    RunState,
-    decode_outcome,
-)
+from jackline.flows.records import ENDED, ResourceRecord, RunRecord, RunState, decode_outcome
 from jackline.flows.run_events import WARNING
 from jackline.flows.store import run_store_exists, run_store_url
 from jackline.flows.store.agent_log import pending_calls
@@ -76,42 +68,37 @@ _MOST_WARNINGS = 5
 @STATE
 def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
     """List runs, the newest first."""
+    now = SystemClock().now()
 
-    async def look(host: FlowHost) -> int:
+    async def look(host: FlowHost) -> list[tuple[RunRecord, WakePlan | None]] | None:
         states = (RunState.PARKED,) if parked else None
         runs = await host.engine.runs(states=states, limit=limit)
-        now = SystemClock().now()
-        if as_json:
-            listed = [run_json(run) for run in runs]
-            for run, document in zip(runs, listed, strict=True):
-                if parked:
-                    plan = wake_plan(run, *await _wake_facts(host, run, now))
-                    at = None if plan.at is None else moment_json(whole_second(plan.at.timestamp()))
-                    document |= {
-                        "wakes_now": plan.now,
-                        "wakes_at": at,
-                        "held_by": plan.held_by or None,
-                        "calls_left": plan.calls_left,
-                        "expected_cost": plan.expected_cost,
-                    }
-            click.echo(json.dumps({"schema": "jackline.runs/1", "runs": listed}, indent=2))
-            return 0
-        for run in runs:
-            click.echo(run_line(run, now))
-            if parked:
-                click.echo("    " + wake_plan_line(run, *await _wake_facts(host, run, now)))
-        if not runs:
-            click.echo("No run is parked." if parked else _NO_RUNS, err=True)
-        return 0
+        return [(run, await _wake_plan(host, run, now) if parked else None) for run in runs]
 
-    def nothing() -> int:
-        if as_json:
-            click.echo(json.dumps({"schema": "jackline.runs/1", "runs": []}, indent=2))
-        else:
-            click.echo(_NO_RUNS, err=True)
+    found = _with_store(state, look, lambda: None)
+    if as_json:
+        listed = []
+        for run, plan in found or ():
+            document = run_json(run)
+            if plan is not None:
+                at = None if plan.at is None else moment_json(whole_second(plan.at.timestamp()))
+                document |= {
+                    "wakes_now": plan.now,
+                    "wakes_at": at,
+                    "held_by": plan.held_by or None,
+                    "calls_left": plan.calls_left,
+                    "expected_cost": plan.expected_cost,
+                }
+            listed.append(document)
+        click.echo(json.dumps({"schema": "jackline.runs/1", "runs": listed}, indent=2))
         return 0
-
-    return _with_store(state, look, nothing)
+    for run, plan in found or ():
+        click.echo(run_line(run, now))
+        if plan is not None:
+            click.echo(f"    {plan.line(run, now)}")
+    if not found:
+        click.echo(_NO_RUNS if found is None or not parked else "No run is parked.", err=True)
+    return 0
 
 
 @click.command()
@@ -138,7 +125,9 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
             return await _accept(host.engine, run, yes=yes, as_json=as_json)
         calls = await host.engine.calls(run.run_id)
         held = [each for each in await host.engine.resources() if each.run_id == run.run_id]
-        warnings = _warnings(await host.engine.notes(run.run_id))
+        notes = await host.engine.notes(run.run_id)
+        texts = [str(note.detail.get("says", "")) for note in notes if note.what == WARNING]
+        warnings = list(dict.fromkeys(texts))[-_MOST_WARNINGS:]  # the last ones, each once
         if as_json:
             document = {
                 "schema": "jackline.run-shown/1",
@@ -168,7 +157,7 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
         for says in warnings:
             click.echo(printable(f"warning: {says}"))
         if run.state is RunState.PARKED:
-            click.echo("    " + wake_plan_line(run, *await _wake_facts(host, run, now)))
+            click.echo(f"    {(await _wake_plan(host, run, now)).line(run, now)}")
         if run.outcome is not None:
             for line in summary(decode_outcome(run.outcome), run).splitlines():
                 click.echo(printable(line))
@@ -181,12 +170,6 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
         return 0
 
     return _with_store(state, look)
-
-
-def _warnings(notes: Sequence[NoteRecord]) -> list[str]:
-    """The last things that a person should know of the run, each once."""
-    texts = [str(note.detail.get("says", "")) for note in notes if note.what == WARNING]
-    return list(dict.fromkeys(texts))[-_MOST_WARNINGS:]
 
 
 async def _accept(engine: RunStore, run: RunRecord, *, yes: bool, as_json: bool) -> int:
@@ -270,9 +253,7 @@ def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str
     "--only", metavar="LABEL", help="Only the agents with this label, or this task id; no others."
 )
 @click.option(
-    "--ahead",
-    is_flag=True,
-    help="With --only: also if the flow has not come to such an agent yet.",
+    "--ahead", is_flag=True, help="With --only: also if the flow has not come to such an agent yet."
 )
 @AS_JSON
 @STATE
@@ -331,7 +312,7 @@ def resources(everything: bool, retry: bool, woken: bool, as_json: bool, state: 
     Exit codes: 0 nothing needs you, 1 a release failed.
     """
 
-    async def look(host: FlowHost) -> int:
+    async def look(host: FlowHost) -> Sequence[ResourceRecord]:
         if retry:
             take = partial(claim_run, host)
             reaped = await reap(
@@ -339,39 +320,30 @@ def resources(everything: bool, retry: bool, woken: bool, as_json: bool, state: 
             )
             for done in reaped:
                 click.echo(printable(f"{done.what}: {done.trouble or 'done'}"), err=True)
-        found = await host.engine.resources(held_only=not everything)
-        if as_json:
-            listed = [
-                {
-                    "run": each.run_id,
-                    "name": each.name,
-                    "task": each.task_id or None,
-                    "state": each.state.value,
-                    "taken_at": each.taken_at,
-                    "lease_until": each.lease_until,
-                    "trouble": each.trouble or None,
-                    "trusted": each.trusted,
-                }
-                for each in found
-            ]
-            click.echo(
-                json.dumps({"schema": "jackline.resources/1", "resources": listed}, indent=2)
-            )
-        else:
-            for each in found:
-                click.echo(resource_line(each, SystemClock().now()))
-            if not found:
-                click.echo("nothing is held", err=True)
-        return 1 if any(each.trouble for each in found) else 0
+        return await host.engine.resources(held_only=not everything)
 
-    def nothing() -> int:
-        if as_json:
-            click.echo(json.dumps({"schema": "jackline.resources/1", "resources": []}, indent=2))
-        else:
+    found: Sequence[ResourceRecord] = _with_store(state, look, tuple)
+    if as_json:
+        listed = [
+            {
+                "run": each.run_id,
+                "name": each.name,
+                "task": each.task_id or None,
+                "state": each.state.value,
+                "taken_at": each.taken_at,
+                "lease_until": each.lease_until,
+                "trouble": each.trouble or None,
+                "trusted": each.trusted,
+            }
+            for each in found
+        ]
+        click.echo(json.dumps({"schema": "jackline.resources/1", "resources": listed}, indent=2))
+    else:
+        for each in found:
+            click.echo(resource_line(each, SystemClock().now()))
+        if not found:
             click.echo("nothing is held", err=True)
-        return 0
-
-    return _with_store(state, look, nothing)
+    return 1 if any(each.trouble for each in found) else 0
 
 
 def _with_store(
@@ -395,11 +367,8 @@ def _with_store(
     return event_loop.run(main())
 
 
-async def _wake_facts(
-    host: FlowHost, run: RunRecord, now: datetime
-) -> tuple[Sequence[CallRecord], datetime, str]:
-    """The arguments of `wake_plan` for a parked run."""
+async def _wake_plan(host: FlowHost, run: RunRecord, now: datetime) -> WakePlan:
     refused = last_wake_refusal(await host.engine.notes(run.run_id))
     if not refused and run.trusted and (why := await why_not_woken(host.engine, run)):
         refused = to_look_at(why, run)
-    return await host.engine.calls(run.run_id), now, refused
+    return WakePlan.of(run, await host.engine.calls(run.run_id), now, refused)

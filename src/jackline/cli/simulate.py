@@ -14,7 +14,6 @@ import click
 from jackline import event_loop
 from jackline.agents.prices import in_dollars
 from jackline.errors import BadArgumentError
-from jackline.simulator.ledger import RequestLedger
 from jackline.simulator.scenario import Scenario
 from jackline.simulator.server import SimulatorServer
 
@@ -69,29 +68,27 @@ def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -
             f"port {port} cannot be opened: {error.strerror}", hint="use another, or --port 0"
         ) from error
     except KeyboardInterrupt:
-        _print_ledger(server.playing.provider.ledger, as_json=as_json)
+        ledger = server.playing.provider.ledger
+        summary = ledger.summary()
+        if as_json:
+            click.echo(json.dumps({"schema": "jackline.simulate/1", "ledger": summary}))
+            return 130
+        click.echo(
+            f"\n{summary['requests']} requests: {summary['useful']} useful, {summary['wasted']}"
+            f" wasted ({summary['after_wall']} of them into a known wall), {summary['open']} still"
+            " open."
+        )
+        for reason, count in ledger.reasons.most_common():
+            click.echo(f"  {count:>7}  {reason}")
+        bill = ledger.bill()
+        tokens = bill.tokens
+        text = (
+            f"Bill: {in_dollars(bill.dollars)} for {tokens['input']:,} input,"
+            f" {tokens['cache_read']:,} read from caches,"
+            f" {tokens['cache_write_5m'] + tokens['cache_write_1h']:,} written to caches"
+            f" and {tokens['output']:,} output tokens"
+        )
+        if bill.unpriced:
+            text += f"; without a listed price: {', '.join(sorted(bill.unpriced))}"
+        click.echo(f"{text}.")
     return 130
-
-
-def _print_ledger(ledger: RequestLedger, *, as_json: bool) -> None:
-    summary = ledger.summary()
-    if as_json:
-        click.echo(json.dumps({"schema": "jackline.simulate/1", "ledger": summary}))
-        return
-    click.echo(
-        f"\n{summary['requests']} requests: {summary['useful']} useful, {summary['wasted']} wasted"
-        f" ({summary['after_wall']} of them into a known wall), {summary['open']} still open."
-    )
-    for reason, count in ledger.reasons.most_common():
-        click.echo(f"  {count:>7}  {reason}")
-    bill = ledger.bill()
-    tokens = bill.tokens
-    text = (
-        f"Bill: {in_dollars(bill.dollars)} for {tokens['input']:,} input,"
-        f" {tokens['cache_read']:,} read from caches,"
-        f" {tokens['cache_write_5m'] + tokens['cache_write_1h']:,} written to caches"
-        f" and {tokens['output']:,} output tokens"
-    )
-    if bill.unpriced:
-        text += f"; without a listed price: {', '.join(sorted(bill.unpriced))}"
-    click.echo(f"{text}.")

@@ -15,9 +15,9 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
@@ -27,9 +27,9 @@ from jackline.assembly import RunningGateway, StateDir
 from jackline.assembly.gateway_process import find, reading_of, status_of
 from jackline.cli.gateway_flags import gateway_flags, running_gateway, service_place
 from jackline.clock import SystemClock
-from jackline.control.text import counted, lane_state, limit_text, whole_second
+from jackline.control.text import counted, lane_state, limit_text, moment_text
 from jackline.errors import NothingFoundError, UnreachableError
-from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.failures.sentences import duration_in_words
 from jackline.outside_names import printable
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def status(flags: Mapping[str, object], session: str | None, as_json: bool) -> i
     order = ", then ".join(map(str, upstreams))
     click.echo(f"\n{document['url']} sends to {order}, process {running.pid}")
     now = _gateway_time(document)
-    for lane in _dicts(document, "lanes"):
+    for lane in dicts_in(document, "lanes"):
         click.echo(printable(lane_line(lane, now)))
         if limits := limit_text(lane, now):
             click.echo(printable(f"    limits: {limits}"))
@@ -92,15 +92,15 @@ def lane_line(lane: Mapping[str, object], now: datetime) -> str:
 
 def waiting_lines(document: Mapping[str, object]) -> Iterator[str]:
     """Waiting calls, grouped by what they wait for."""
-    waiting = _dicts(document, "waiting")
+    waiting = dicts_in(document, "waiting")
     if not waiting:
         return
     total = document.get("calls_waiting")
     count = total if isinstance(total, int) else 0
     yield f"\nwaiting, {counted(count, 'call')}:"
     now = _gateway_time(document)
-    shown_with_lane = {str(lane["why"]) for lane in _dicts(document, "lanes")}
-    groups: dict[str, list[Mapping[str, object]]] = {}
+    shown_with_lane = {str(lane["why"]) for lane in dicts_in(document, "lanes")}
+    groups: dict[str, list[dict[str, object]]] = {}
     for call in waiting:
         why = str(call["why"])
         reason = f"for {call['lane']}" + (f": {why}" if why and why not in shown_with_lane else "")
@@ -108,25 +108,24 @@ def waiting_lines(document: Mapping[str, object]) -> Iterator[str]:
     left = _MOST_WAITING
     for reason, calls in groups.items():
         yield f"  {reason}:"
-        yield from map(_call_line, calls[: max(0, left)])
+        for call in calls[: max(0, left)]:
+            session = (
+                f"session {str(call['session'])[:8]}" if call["session"] else str(call["call"])
+            )
+            agent = f", agent {call['agent']}" if call["agent"] else ""
+            who = str(call.get("label") or "") or f"{session}{agent}"
+            since = call["since"] if isinstance(call["since"], int | float) else 0.0
+            waited = timedelta(seconds=max(0.0, datetime.now(UTC).timestamp() - since))
+            turn = call.get("turn")
+            why = ""
+            # Why it goes before or after others, where a prompt cache decides that.
+            if isinstance(turn, dict) and (turn["rank"] != "normal" or turn["cached_tokens"]):
+                why = f"; {turn['why']}"
+            yield f"    {who} ({call['model']}), for {duration_in_words(waited)}{why}"
         left -= len(calls)
     hidden = count - min(len(waiting), _MOST_WAITING)
     if hidden > 0:
         yield f"  and {hidden:,} more; --json shows {len(waiting)} of them"
-
-
-def _call_line(call: Mapping[str, object]) -> str:
-    session = f"session {str(call['session'])[:8]}" if call["session"] else str(call["call"])
-    agent = f", agent {call['agent']}" if call["agent"] else ""
-    who = str(call.get("label") or "") or f"{session}{agent}"
-    since = call["since"] if isinstance(call["since"], int | float) else 0.0
-    waited = timedelta(seconds=max(0.0, datetime.now(UTC).timestamp() - since))
-    turn = call.get("turn")
-    why = ""
-    # Why it goes before or after others, where a prompt cache decides that.
-    if isinstance(turn, dict) and (turn["rank"] != "normal" or turn["cached_tokens"]):
-        why = f"; {turn['why']}"
-    return f"    {who} ({call['model']}), for {duration_in_words(waited)}{why}"
 
 
 def _until(item: Mapping[str, object], now: datetime, past: str = "") -> str:
@@ -135,8 +134,7 @@ def _until(item: Mapping[str, object], now: datetime, past: str = "") -> str:
         return ""
     if until <= now.timestamp():
         return past
-    moment = datetime.fromtimestamp(whole_second(until), now.tzinfo)
-    return f", until {moment_in_words(moment, now)}"
+    return f", until {moment_text(until, now)}"
 
 
 def _gateway_time(document: Mapping[str, object]) -> datetime:
@@ -144,7 +142,8 @@ def _gateway_time(document: Mapping[str, object]) -> datetime:
     return datetime.fromtimestamp(cast("float", document["at"]), SystemClock().now().tzinfo)
 
 
-def _dicts(document: Mapping[str, object], name: str) -> list[dict[str, object]]:
+def dicts_in(document: Mapping[str, object], name: str) -> list[dict[str, object]]:
+    """The objects in this list of a document; none where it has no such list."""
     found = document.get(name)
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
@@ -221,10 +220,10 @@ def top(flags: Mapping[str, object], once: bool, as_json: bool, every: float) ->
     first = _draw(document, console, console.height)
     try:
         with (
-            KeyReader() as keys,
+            _keys_unbuffered(),
             Live(first, console=console, screen=True, auto_refresh=False) as live,
         ):
-            while keys.wait(every) not in _QUIT_KEYS:
+            while _next_key(every) not in _QUIT_KEYS:
                 try:
                     # Found again each time: after a restart its token and port may differ.
                     now = find(StateDir(place.state_dir), place.listen) or running
@@ -253,47 +252,39 @@ def _printable(value: Any) -> Any:
     return [_printable(each) for each in value] if isinstance(value, list) else value
 
 
-class KeyReader:
-    """The keys of this terminal, one by one, while the context is open."""
+@contextmanager
+def _keys_unbuffered() -> Iterator[None]:
+    """While the block runs, the keys of this terminal come one by one."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        yield
+        return
+    import termios  # noqa: PLC0415 -- only there
+    import tty  # noqa: PLC0415
 
-    def __init__(self) -> None:
-        self._before: list[Any] | None = None
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    # Unlike raw mode this keeps Ctrl-C working; a key that was pressed early counts.
+    tty.setcbreak(number, termios.TCSANOW)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
 
-    def __enter__(self) -> KeyReader:
-        if sys.platform != "win32" and sys.stdin.isatty():
-            import termios  # noqa: PLC0415 -- only there
-            import tty  # noqa: PLC0415
 
-            self._before = termios.tcgetattr(sys.stdin.fileno())
-            # Unlike raw mode this keeps Ctrl-C working; a key that was pressed early counts.
-            tty.setcbreak(sys.stdin.fileno(), termios.TCSANOW)
-        return self
+def _next_key(seconds: float) -> str:
+    """The key that is pressed within the time; empty when none is."""
+    if not sys.stdin.isatty():
+        time.sleep(seconds)
+        return ""
+    if sys.platform == "win32":
+        console = import_module("msvcrt")
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if console.kbhit():
+                return str(console.getwch())
+            time.sleep(_KEY_POLL_SECONDS)
+        return ""
+    import select  # noqa: PLC0415 -- only there
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if sys.platform != "win32" and self._before is not None:
-            import termios  # noqa: PLC0415 -- only there
-
-            termios.tcsetattr(sys.stdin.fileno(), termios.TCSADRAIN, self._before)
-
-    def wait(self, seconds: float) -> str:
-        """The key that is pressed within the time; empty when none is."""
-        if not sys.stdin.isatty():
-            time.sleep(seconds)
-            return ""
-        if sys.platform == "win32":
-            console = import_module("msvcrt")
-            deadline = time.monotonic() + seconds
-            while time.monotonic() < deadline:
-                if console.kbhit():
-                    return str(console.getwch())
-                time.sleep(_KEY_POLL_SECONDS)
-            return ""
-        import select  # noqa: PLC0415 -- only there
-
-        ready, _, _ = select.select([sys.stdin], [], [], seconds)
-        return os.read(sys.stdin.fileno(), 1).decode("latin-1") if ready else ""
+    ready, _, _ = select.select([sys.stdin], [], [], seconds)
+    return os.read(sys.stdin.fileno(), 1).decode("latin-1") if ready else ""

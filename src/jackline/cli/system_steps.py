@@ -2,7 +2,6 @@
 
 Rules: (1) a step is printed in full before it is done; a dry run only prints it; (2) only this
 user's own files and services are touched; (3) a step that only undoes may find nothing to undo.
-The steps themselves: gateway_service.py, wake_timer.py, client_setup.py.
 """
 
 from __future__ import annotations
@@ -89,9 +88,8 @@ Step: TypeAlias = Write | Remove | Run
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """The steps that install one thing on this kind of system, and the steps that undo it."""
+    """The steps that install one thing, and the steps that undo it."""
 
-    kind: str
     install: tuple[Step, ...]
     uninstall: tuple[Step, ...]
 

@@ -3,7 +3,6 @@
 Rules: (1) pure: a document, the time and the size come in; (2) no line is longer than the terminal
 is wide, and no picture is taller; (3) a state is a glyph and a word, colour only repeats it; (4)
 everything that waits has its reason and its time.
-Fetching the document, and keys: status.py.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from jackline.control.fleet import WAITS
-from jackline.control.text import counted, lane_state, whole_second
-from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.control.text import counted, lane_state, moment_text
+from jackline.failures.sentences import duration_in_words
 from jackline.states import AgentState, RunState, looks
 
 # The terminal's style for each tone of jackline.states.
@@ -45,13 +44,31 @@ def frame(
 ) -> Text:
     """The whole picture, `height` lines at most; `hint` says how to leave it."""
     title = f"  {fleet['url']}  {now:%H:%M:%S}  "
-    head = [
-        Text.assemble(("jackline top", "bold"), title, (hint, "dim")),
-        *_wrap(str(fleet["verdict"]), width),
-    ]
+    verdict: list[str] = []
+    for word in str(fleet["verdict"]).split():
+        if verdict and cell_len(verdict[-1]) + 1 + cell_len(word) <= width:
+            verdict[-1] += f" {word}"
+        else:
+            verdict.append(word)
+    if len(verdict) > _MOST_VERDICT:
+        verdict[_MOST_VERDICT - 1 :] = [f"{verdict[_MOST_VERDICT - 1][: width - 2]} …"]
+    head = [Text.assemble(("jackline top", "bold"), title, (hint, "dim")), *map(Text, verdict)]
     lanes = _section("lanes", list(_lanes(fleet, now)), _MOST_LANES)
     runs = _section("runs", list(_runs(fleet, now)), _MOST_RUNS)
-    below = [Text(""), *_spending(fleet, now)]
+    spend = fleet["spend"]
+    text = (
+        f"  ${spend['dollars_today']:,.2f} and {_tokens(spend['tokens_today'])} tokens today,"
+        f" ${spend['dollars_per_hour']:,.2f} an hour now"
+    )
+    if spend["unpriced_tokens_today"]:
+        text += f"; {_tokens(spend['unpriced_tokens_today'])} tokens have no known price"
+    below = [Text(""), Text.assemble(("burn", "bold"), text)]
+    for each in fleet["forecast"]:
+        text = f"  {each['window']} window {each['used']:.0%} used"
+        text += f", refills {moment_text(each['resets_at'], now)}"
+        if each["ends_at"] is not None and each["used"] < 1.0:
+            text += f"; at this pace it ends at {moment_text(each['ends_at'], now)}"
+        below.append(Text.assemble(("forecast", "bold"), text))
     used = len(head) + len(lanes) + len(runs) + len(below) + 3
     counts = [f"{count} {state}" for state, count in fleet["agents_by_state"].items() if count]
     summary = " · ".join(counts) or "no agent was seen lately"
@@ -132,23 +149,6 @@ def _runs(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
         yield line
 
 
-def _spending(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
-    spend = fleet["spend"]
-    text = (
-        f"  ${spend['dollars_today']:,.2f} and {_tokens(spend['tokens_today'])} tokens today,"
-        f" ${spend['dollars_per_hour']:,.2f} an hour now"
-    )
-    if spend["unpriced_tokens_today"]:
-        text += f"; {_tokens(spend['unpriced_tokens_today'])} tokens have no known price"
-    yield Text.assemble(("burn", "bold"), text)
-    for each in fleet["forecast"]:
-        text = f"  {each['window']} window {each['used']:.0%} used"
-        text += f", refills {_moment(each['resets_at'], now)}"
-        if each["ends_at"] is not None and each["used"] < 1.0:
-            text += f"; at this pace it ends at {_moment(each['ends_at'], now)}"
-        yield Text.assemble(("forecast", "bold"), text)
-
-
 def _state(state: str, name: str, indent: str = "  ") -> Text:
     glyph, tone = _LOOKS.get(state, ("·", ""))
     style = _STYLES.get(tone, "")
@@ -159,27 +159,10 @@ def _until(until: object, now: datetime) -> str:
     if not isinstance(until, int | float):
         return ""
     left = timedelta(seconds=max(0, round(until - now.timestamp())))
-    return f", until {_moment(until, now)} (in {duration_in_words(left)})"
-
-
-def _moment(at: float, now: datetime) -> str:
-    return moment_in_words(datetime.fromtimestamp(whole_second(at), now.tzinfo), now)
+    return f", until {moment_text(until, now)} (in {duration_in_words(left)})"
 
 
 def _tokens(count: float) -> str:
     if count < 10_000:
         return f"{count:,.0f}"
     return f"{count / 1000:,.0f} k" if count < 1e6 else f"{count / 1e6:,.1f} M"
-
-
-def _wrap(text: str, width: int) -> list[Text]:
-    lines: list[str] = []
-    for word in text.split():
-        if lines and cell_len(lines[-1]) + 1 + cell_len(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    if len(lines) > _MOST_VERDICT:
-        last = f"{lines[_MOST_VERDICT - 1][: width - 2]} …"
-        lines = [*lines[: _MOST_VERDICT - 1], last]
-    return [Text(line) for line in lines]

@@ -14,7 +14,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -104,7 +105,8 @@ def trust(
     if as_json:
         agrees = asks and yes and not dry_run
         if agrees:
-            _agree(file, folders)
+            with _consent_record(folders) as record:
+                record.agree(file, time.time())
         click.echo(json.dumps(_document(file, shown, agreed=agrees), indent=2))
         return UsageError.exit_code if has_problem else 0
     _show(file, shown, folders)
@@ -136,7 +138,8 @@ def _ask(file: FileText, folders: HomeFolders, *, yes: bool) -> int:
         if not click.confirm("Do you want calls to go there?", default=False, err=True):
             click.echo("not agreed: its upstreams stay ignored", err=True)
             return 1
-    _agree(file, folders)
+    with _consent_record(folders) as record:
+        record.agree(file, time.time())
     click.echo(
         f"agreed: {printable(str(file.path))}; a gateway that runs there uses it from now on\n"
         f"next:  to withdraw it: jackline trust --revoke {quoted(str(file.path))}",
@@ -145,22 +148,12 @@ def _ask(file: FileText, folders: HomeFolders, *, yes: bool) -> int:
     return 0
 
 
-def _agree(file: FileText, folders: HomeFolders) -> None:
-    try:
-        ConsentRecord(folders.state).agree(file, time.time())
-    except OSError as error:
-        raise _not_recorded(error) from error
-
-
 def _revoke(path: Path | None, folders: HomeFolders) -> None:
     wanted = Path.cwd() if path is None else path
     # The file may be gone already.
     tried = [wanted / FILE_NAME, wanted / PROJECT_FILE] if wanted.is_dir() else [wanted]
-    record = ConsentRecord(folders.state)
-    try:
+    with _consent_record(folders) as record:
         done = [each for each in tried if record.revoke(each)]
-    except OSError as error:
-        raise _not_recorded(error) from error
     if not done:
         raise NothingFoundError(
             f"you have not agreed to {printable(str(wanted))}",
@@ -172,9 +165,14 @@ def _revoke(path: Path | None, folders: HomeFolders) -> None:
         )
 
 
-def _not_recorded(error: OSError) -> UsageError:
-    next_step = error.fix if isinstance(error, NotPrivateError) else "make it writable for you"
-    return UsageError(f"{error.filename}: {error.strerror}", hint=next_step)
+@contextmanager
+def _consent_record(folders: HomeFolders) -> Iterator[ConsentRecord]:
+    """The record of agreements; UsageError where it cannot be changed."""
+    try:
+        yield ConsentRecord(folders.state)
+    except OSError as error:
+        fix = error.fix if isinstance(error, NotPrivateError) else "make it writable for you"
+        raise UsageError(f"{error.filename}: {error.strerror}", hint=fix) from error
 
 
 def _print_agreements(folders: HomeFolders, *, as_json: bool) -> None:
@@ -237,7 +235,19 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
     name = plain_ascii(str(file.path))
     if shown.upstreams:
         click.echo(f"{name} would send calls here, in this order:")
-        _show_upstreams(shown.upstreams, folders)
+        for number, upstream in enumerate(shown.upstreams, 1):
+            head, *lines = map(plain_ascii, _upstream_lines(upstream))
+            click.echo("\n       ".join([f"  {number}. {head}", *lines]))
+        own_file = folders.config / FILE_NAME
+        flags = {"config": own_file} if own_file.is_file() else {}
+        with suppress(JacklineError):  # the faults of the own file are reported where it is used
+            own = load(flags=flags, environ={}, cwd=Path("/"), folders=folders, with_secrets=False)
+            before = ", then ".join(f"{each.name} ({each.url})" for each in own.gateway.upstreams)
+            click.echo(f"  instead of: {before}")
+        click.echo("  and with the calls everything in them: prompts, files, answers of tools.")
+        if variables := sorted(name for name in os.environ if name.startswith(_OWN_PREFIX)):
+            listed = plain_ascii(", ".join(variables))
+            click.echo(f"  Your variables are applied to the first of them: {listed}")
     else:
         click.echo(f"{name} would not change where calls go.")
     for text, names in (
@@ -245,10 +255,7 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
         ("It may never set, so ignored", shown.ignored.closed),
         ("Not stricter than your own, so ignored", shown.ignored.looser),
         ("Too long a list, so ignored", shown.ignored.too_long),
-        (
-            "Without a known price under your limit in dollars, so ignored",
-            shown.ignored.unpriced,
-        ),
+        ("Without a known price under your limit in dollars, so ignored", shown.ignored.unpriced),
     ):
         if names:
             click.echo(f"{text}: {plain_ascii(', '.join(names))}")
@@ -258,27 +265,6 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
         click.echo(f"fault: {plain_ascii(fault)}")
     if shown.upstreams:
         _show_summary(shown.upstreams)
-
-
-def _show_upstreams(upstreams: Sequence[UpstreamSettings], folders: HomeFolders) -> None:
-    for number, upstream in enumerate(upstreams, 1):
-        head, *lines = map(plain_ascii, _upstream_lines(upstream))
-        click.echo(f"  {number}. {head}")
-        for line in lines:
-            click.echo(f"       {line}")
-    own_file = folders.config / FILE_NAME
-    flags = {"config": own_file} if own_file.is_file() else {}
-    try:
-        config = load(flags=flags, environ={}, cwd=Path("/"), folders=folders, with_secrets=False)
-    except JacklineError:
-        pass  # the faults of the own file are reported where it is used
-    else:
-        before = ", then ".join(f"{each.name} ({each.url})" for each in config.gateway.upstreams)
-        click.echo(f"  instead of: {before}")
-    click.echo("  and with the calls everything in them: prompts, files, answers of tools.")
-    if own := sorted(name for name in os.environ if name.startswith(_OWN_PREFIX)):
-        names = plain_ascii(", ".join(own))
-        click.echo(f"  Your variables are applied to the first of them: {names}")
 
 
 def _show_summary(upstreams: Sequence[UpstreamSettings]) -> None:

@@ -15,8 +15,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import click
@@ -25,26 +24,18 @@ from jackline import event_loop
 from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find, order, reading_of, status_of
 from jackline.cli.arguments import upstream_names
-from jackline.cli.gateway_flags import (
-    configured,
-    running_gateway,
-    service_place,
-    show_warnings,
-)
+from jackline.cli.gateway_flags import configured, running_gateway, service_place, show_warnings
+from jackline.cli.status import dicts_in
 from jackline.clock import SystemClock
-from jackline.control.text import counted, limit_text, whole_second
+from jackline.control.text import counted, limit_text, moment_text
 from jackline.errors import (
     BadArgumentError,
     BadConfigError,
     NothingFoundError,
     UntrustedGatewayError,
 )
-from jackline.failures import Failure, Kind
-from jackline.failures.sentences import explain, moment_in_words
+from jackline.failures.sentences import explain
 from jackline.providers.settings import CostClass, Credential, UpstreamSettings
-
-if TYPE_CHECKING:
-    from jackline.cli.upstream_trial import TrialResult
 
 _CREDENTIAL_WORDS = {
     Credential.PASS_THROUGH: "the client's own credentials",
@@ -113,7 +104,7 @@ def add(
 
     Exit codes: 0 added, 2 it cannot work as described, and nothing is changed.
     """
-    from jackline.cli.upstream_file import change, file_to_edit  # noqa: PLC0415 -- loads the validator
+    from jackline.cli.upstream_file import EditedConfigFile  # noqa: PLC0415 -- loads the validator
     from jackline.config.toml_writer import with_upstream  # noqa: PLC0415
 
     values: dict[str, Any] = {"name": name}
@@ -126,7 +117,7 @@ def add(
                 hint="write it like --model 'claude-opus-*=gpt-5.5'",
             )
         values.setdefault("models", {})[pattern] = model
-    file = file_to_edit(named, users=users)
+    file = EditedConfigFile.find(named, users=users)
     text = file.text
     if not file.has_upstreams:
         text = with_upstream(text, {"preset": "anthropic"}, under=file.under)
@@ -139,7 +130,7 @@ def add(
             hint="add what is missing as an option, or correct the file",
             faults=error.faults,
         ) from error
-    change(file, text, dry_run=dry_run)
+    file.change(text, dry_run=dry_run)
     show_warnings(config)
     if not dry_run:
         click.echo(f"next:  jackline upstream test {name}", err=True)
@@ -155,10 +146,10 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
 
     Exit codes: 0 removed, 1 there is none of this name, 2 usage.
     """
-    from jackline.cli.upstream_file import change, file_to_edit  # noqa: PLC0415 -- loads the validator
+    from jackline.cli.upstream_file import EditedConfigFile  # noqa: PLC0415 -- loads the validator
     from jackline.config.toml_writer import without_upstream  # noqa: PLC0415
 
-    file = file_to_edit(named, users=users)
+    file = EditedConfigFile.find(named, users=users)
     known = file.config(file.text).gateway.upstreams if file.has_upstreams else ()
     names = [each.name for each in known]
     if name not in names:
@@ -169,7 +160,7 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
         )
     text = without_upstream(file.text, names.index(name), under=file.under)
     left = file.config(text).gateway.upstream
-    change(file, text, dry_run=dry_run)
+    file.change(text, dry_run=dry_run)
     if len(names) == 1:
         click.echo(f"note:  no upstream is left, so calls go to {left.url}, the default", err=True)
 
@@ -187,7 +178,7 @@ def ls(as_json: bool) -> None:
         running = find(StateDir(config.state_dir), config.gateway.listen)
     except UntrustedGatewayError as error:
         running, why = None, error.message
-    lanes = [] if running is None else _dicts(status_of(running).get("lanes"))
+    lanes = [] if running is None else dicts_in(status_of(running), "lanes")
     upstreams = config.gateway.upstreams
     lanes_of = {
         each.name: [lane for lane in lanes if lane.get("upstream") == each.name]
@@ -256,10 +247,6 @@ def _address(upstream: UpstreamSettings) -> str:
     return f"{secure}{parts.netloc}{parts.path}"
 
 
-def _dicts(value: object) -> list[dict[str, object]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
 @upstream.command()
 @click.argument("name", shell_complete=upstream_names)
 @click.option("--model", help="Request this model, or the one that replaces it there.")
@@ -291,20 +278,14 @@ def test(name: str, model: str | None, as_json: bool) -> int:
         with_secrets(known, os.environ), model_to_try(known, model), os.environ, now
     )
     result = event_loop.run(call)
-    _print_trial(known, result, as_json=as_json)
-    return result.exit_code
-
-
-def _print_trial(upstream: UpstreamSettings, result: TrialResult, *, as_json: bool) -> None:
-    """Print the result, and on a failure what to do."""
     failure = result.failure
     reason = "" if failure is None else " ".join(explain(failure, SystemClock().now()))
-    hint = "" if failure is None else _hint(upstream, result, failure)
+    hint = result.hint(name, _credential(known))
     if as_json:
         document = {
             "schema": "jackline.upstream-test/1",
-            "upstream": upstream.name,
-            "url": upstream.url,
+            "upstream": name,
+            "url": known.url,
             "model": result.model,
             "good": failure is None,
             "status": result.status,
@@ -314,28 +295,15 @@ def _print_trial(upstream: UpstreamSettings, result: TrialResult, *, as_json: bo
             "hint": hint or None,
         }
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
-        return
-    if failure is None:
-        click.echo(f"good: {upstream.name} answers as {result.model}, after {result.seconds:.1f} s")
-        return
-    answer = "does not answer" if result.status is None else f"answers with status {result.status}"
-    click.echo(f"bad:   {upstream.name} ({_address(upstream)}, {result.model}) {answer}")
-    click.echo(reason)
-    click.echo(f"hint:  {hint}")
-
-
-def _hint(upstream: UpstreamSettings, result: TrialResult, failure: Failure) -> str:
-    if failure.kind is Kind.AUTH:
-        return f"check what is sent there: {_credential(upstream)}"
-    if failure.kind is Kind.MODEL_NOT_FOUND:
-        return f"is {result.model} its name there? the map is upstream.models, or try --model"
-    if failure.kind in (Kind.NETWORK_EDGE, Kind.TIMEOUT):
-        return "check its url, proxy and ca_file, and whether the server runs"
-    if result.status == 404:
-        return "check the path of its url: see docs/upstreams.md for how each kind is written"
-    if failure.retry_same or failure.resets_at is not None:
-        return f"try again later: jackline upstream test {upstream.name}"
-    return "correct what is named above, then try again"
+    elif failure is None:
+        click.echo(f"good: {name} answers as {result.model}, after {result.seconds:.1f} s")
+    else:
+        no_answer = result.status is None
+        answer = "does not answer" if no_answer else f"answers with status {result.status}"
+        click.echo(f"bad:   {name} ({_address(known)}, {result.model}) {answer}")
+        click.echo(reason)
+        click.echo(f"hint:  {hint}")
+    return result.exit_code
 
 
 @upstream.command()
@@ -347,11 +315,7 @@ def _hint(upstream: UpstreamSettings, result: TrialResult, failure: Failure) -> 
 @click.option("--clear", is_flag=True, help="End all such orders; the same as `back`.")
 @_as_json
 def use(
-    name: str | None,
-    duration: str | None,
-    clear: bool,
-    as_json: bool,
-    **about: str | None,
+    name: str | None, duration: str | None, clear: bool, as_json: bool, **about: str | None
 ) -> None:
     """Let the running gateway prefer an upstream, from the next attempt on.
 
@@ -470,7 +434,7 @@ def probe(lane: str, as_json: bool) -> None:
     Exit codes: 0 ordered, 2 there is no such lane, 5 no gateway runs.
     """
     answer = order(running_gateway(service_place({})), "probe", {"lane": lane})
-    lanes = _dicts(answer.get("probed"))
+    lanes = dicts_in(answer, "probed")
     if as_json:
         click.echo(json.dumps({"schema": "jackline.probes/1", "probed": lanes}, indent=2))
         return
@@ -505,6 +469,5 @@ def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None
             calls = f"calls of {', '.join(about)}" if about else "all calls"
             end = "until `jackline upstream back`"
             if isinstance(until := each.get("until"), int | float):
-                moment = datetime.fromtimestamp(whole_second(until), now.tzinfo)
-                end = f"until {moment_in_words(moment, now)}"
+                end = f"until {moment_text(until, now)}"
             click.echo(f"{calls} go to {each.get('upstream')} where they can, {end}")

@@ -7,24 +7,25 @@ shell's environment, since no client is here to send them; (4) none of them is p
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 
 from jackline.errors import BadArgumentError, UsageError
 from jackline.failures import Failure, Kind, Observation, classify
-from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
-from jackline.providers import UpstreamKind, UpstreamSettings
+from jackline.providers import UpstreamSettings
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.settings import Credential
+from jackline.upstream.bounded_answers import fetch
 from jackline.upstream.interface import UpstreamRequest
 
 _TIMEOUT_SECONDS = 60.0
+_LARGEST_ANSWER = 8 << 20
 _CHEAP = "claude-haiku-4-5"
 _LOGIN = "CLAUDE_CODE_OAUTH_TOKEN"
 _LOGIN_BETA = (b"anthropic-beta", b"oauth-2025-04-20")
@@ -53,32 +54,22 @@ class TrialResult:
             return 5
         return 75 if self.failure.kind in _LATER else 1
 
-
-@dataclass(slots=True)
-class _WholeResponse:
-    """A response handler that collects all of it."""
-
-    done: asyncio.Event = field(default_factory=asyncio.Event)
-    status: int | None = None
-    headers: dict[str, str] = field(default_factory=dict)
-    body: bytearray = field(default_factory=bytearray)
-    error: OSError | None = None
-
-    def began(self, status: int, headers: Headers) -> None:
-        self.status = status
-        self.headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers
-        }
-
-    def heard(self, data: bytes) -> None:
-        self.body += data
-
-    def ended(self) -> None:
-        self.done.set()
-
-    def broke(self, error: OSError) -> None:
-        self.error = error
-        self.done.set()
+    def hint(self, upstream: str, credential: str) -> str:
+        """What to do about the failure; `credential` says what is sent there."""
+        failure = self.failure
+        if failure is None:
+            return ""
+        if failure.kind is Kind.AUTH:
+            return f"check what is sent there: {credential}"
+        if failure.kind is Kind.MODEL_NOT_FOUND:
+            return f"is {self.model} its name there? the map is upstream.models, or try --model"
+        if failure.kind in (Kind.NETWORK_EDGE, Kind.TIMEOUT):
+            return "check its url, proxy and ca_file, and whether the server runs"
+        if self.status == 404:
+            return "check the path of its url: see docs/upstreams.md for how each kind is written"
+        if failure.retry_same or failure.resets_at is not None:
+            return f"try again later: jackline upstream test {upstream}"
+        return "correct what is named above, then try again"
 
 
 def model_to_try(upstream: UpstreamSettings, requested: str | None) -> str:
@@ -104,23 +95,37 @@ async def make_trial_call(
     provider = provider_for(upstream, environ)
     headers = [(b"content-type", b"application/json"), (b"anthropic-version", b"2023-06-01")]
     if upstream.credential is Credential.PASS_THROUGH:
-        headers += _own_credentials(upstream.kind, environ)
+        # As a client in this shell would send them.
+        names = upstream.kind.facts.key_variables
+        name = next((name for name in names if environ.get(name, "").strip()), None)
+        if name is None:
+            raise UsageError(
+                "this upstream gets the client's own credentials, and this shell has none to try"
+                " it",
+                hint=f"set one of {', '.join(names)}; clients that are logged in work without",
+            )
+        secret = environ[name].strip().encode()
+        is_key = name == "ANTHROPIC_API_KEY"
+        headers.append(
+            (b"x-api-key", secret) if is_key else (b"authorization", b"Bearer " + secret)
+        )
+        if name == _LOGIN:
+            headers.append(_LOGIN_BETA)
     body = {
         "model": model,
         "max_tokens": upstream.kind.facts.smallest_answer,
         "messages": [{"role": "user", "content": "ping"}],
     }
     request = UpstreamRequest(b"POST", b"/v1/messages", headers, json.dumps(body).encode())
-    response = _WholeResponse()
     begun = time.monotonic()
     try:
         await provider.prepare()
         sender = ProvidedUpstream({upstream.name: provider})
+        lane = LaneId(upstream.name, model, "upstream-test")
         try:
-            sender.start(request, LaneId(upstream.name, model, "upstream-test"), response)
-            # Raises TimeoutError, which is an OSError.
-            async with asyncio.timeout(_TIMEOUT_SECONDS):
-                await response.done.wait()
+            response = await fetch(
+                sender, request, lane, most_bytes=_LARGEST_ANSWER, seconds=_TIMEOUT_SECONDS
+            )
         finally:
             await sender.close()
         if response.error is not None:
@@ -129,31 +134,10 @@ async def make_trial_call(
         failure = classify(Observation.of_exception(error), now=now)
         return TrialResult(model, time.monotonic() - begun, None, failure)
     seconds = time.monotonic() - begun
-    if response.status == 200 and _is_message(response.body):
-        return TrialResult(model, seconds, response.status, None)
-    seen = Observation.of_response(response.status or 0, response.headers, bytes(response.body))
+    if response.status == 200:
+        with suppress(ValueError):
+            message = json.loads(response.body)
+            if isinstance(message, dict) and message.get("type") == "message":
+                return TrialResult(model, seconds, response.status, None)
+    seen = Observation.of_response(response.status or 0, response.headers, response.body)
     return TrialResult(model, seconds, response.status, classify(seen, now=now))
-
-
-def _own_credentials(kind: UpstreamKind, environ: Mapping[str, str]) -> Headers:
-    """The credentials that a client in this shell would send."""
-    names = kind.facts.key_variables
-    name = next((name for name in names if environ.get(name, "").strip()), None)
-    if name is None:
-        raise UsageError(
-            "this upstream gets the client's own credentials, and this shell has none to try it",
-            hint=f"set one of {', '.join(names)}; clients that are logged in work without",
-        )
-    secret = environ[name].strip().encode()
-    if name == "ANTHROPIC_API_KEY":
-        return [(b"x-api-key", secret)]
-    bearer = (b"authorization", b"Bearer " + secret)
-    return [bearer, _LOGIN_BETA] if name == _LOGIN else [bearer]
-
-
-def _is_message(body: bytes | bytearray) -> bool:
-    try:
-        message = json.loads(body)
-    except ValueError:
-        return False
-    return isinstance(message, dict) and message.get("type") == "message"

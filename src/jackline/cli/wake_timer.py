@@ -72,132 +72,117 @@ class TimerCommand:
     log: Path
     variables: Mapping[str, str] = field(default_factory=dict)
 
-    def in_shell(self, script: str) -> tuple[str, ...]:
+    def timer(
+        self,
+        kind: WakeBy,
+        run_id: str,
+        at: datetime,
+        *,
+        home: Path | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Installation:
+        """The timer of this kind for one run; `at` is aware."""
+        home = home or Path.home()
+        environ = os.environ if environ is None else environ
+        name = f"jackline-wake-{run_id}"
+        if kind == "systemd":
+            configured = environ.get("XDG_CONFIG_HOME")
+            return self._systemd(name, at, Path(configured) if configured else home / ".config")
+        if kind == "launchd":
+            return self._launchd(name, at, home)
+        if kind == "at":
+            when = _round_up(at, timedelta(minutes=1)).strftime("%Y%m%d%H%M")
+            # `at` has no names for its jobs, so that this one cannot be removed; it leaves alone a
+            # run that was resumed meanwhile (rule 3). It does nothing when its folder is gone.
+            script = shlex.join(self._in_shell(_IN_FOREGROUND))
+            step = Run(("at", "-t", when), stdin=f"{script}\n", folder="/")
+            return Installation((step,), ())
+        if kind == "schtasks":
+            local = environ.get("LOCALAPPDATA") or str(home / "AppData" / "Local")
+            return self._schtasks(name, at, Path(local))
+        return Installation((), ())
+
+    def _in_shell(self, script: str) -> tuple[str, ...]:
         """The command as `sh` runs it with one of the scripts above."""
         return ("/bin/sh", "-c", script, str(self.log), self.folder or "/", *self.command)
 
-
-def resume_command(run_id: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
-    """The command that wakes this run with this very Jackline."""
-    return tuple(own_command("resume", "--woken", run_id, *arguments))
-
-
-def wake_timer(
-    kind: WakeBy,
-    run_id: str,
-    at: datetime,
-    job: TimerCommand,
-    *,
-    home: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> Installation:
-    """The timer of this kind for one run; `at` is aware."""
-    home = home or Path.home()
-    environ = os.environ if environ is None else environ
-    name = f"jackline-wake-{run_id}"
-    if kind == "systemd":
-        configured = environ.get("XDG_CONFIG_HOME")
-        return _systemd(name, at, job, Path(configured) if configured else home / ".config")
-    if kind == "launchd":
-        return _launchd(name, at, job, home, own_number())
-    if kind == "at":
-        when = _round_up(at, timedelta(minutes=1)).strftime("%Y%m%d%H%M")
-        # `at` has no names for its jobs, so that this one cannot be removed; it leaves alone a run
-        # that was resumed meanwhile (rule 3). It does nothing when its folder is gone: hence /.
-        script = shlex.join(job.in_shell(_IN_FOREGROUND))
-        return Installation("at", (Run(("at", "-t", when), stdin=f"{script}\n", folder="/"),), ())
-    if kind == "schtasks":
-        local = environ.get("LOCALAPPDATA") or str(home / "AppData" / "Local")
-        return _schtasks(name, at, job, Path(local))
-    return Installation("none", (), ())
-
-
-def _systemd(name: str, at: datetime, job: TimerCommand, config_folder: Path) -> Installation:
-    folder = config_folder / "systemd" / "user"
-    service, timer = folder / f"{name}.service", folder / f"{name}.timer"
-    words = " ".join(unit_word(word) for word in job.in_shell(_IN_FOREGROUND))
-    variables = ""
-    for variable, value in job.variables.items():
-        # Unquoted like ExecStart, but a $ is literal.
-        word = f"{variable}={value}".replace("\\", "\\\\").replace("%", "%%").replace('"', '\\"')
-        word = word.replace("\n", "\\n").replace("\t", "\\t")
-        variables += f'Environment="{word}"\n'
-    when = _round_up(at, timedelta(seconds=1)).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    reload = Run(("systemctl", "--user", "daemon-reload"))
-    return Installation(
-        "systemd",
-        install=(
-            Write(
-                service,
-                # KillMode: a gateway that the run has started serves others too, and goes on.
-                f"[Unit]\nDescription=Wake a parked Jackline run\n\n"
-                f"[Service]\nType=oneshot\n{variables}ExecStart={words}\n"
-                f"KillMode=process\n".encode(),
+    def _systemd(self, name: str, at: datetime, config_folder: Path) -> Installation:
+        folder = config_folder / "systemd" / "user"
+        service, timer = folder / f"{name}.service", folder / f"{name}.timer"
+        words = " ".join(unit_word(word) for word in self._in_shell(_IN_FOREGROUND))
+        variables = ""
+        for variable, value in self.variables.items():
+            # Unquoted like ExecStart, but a $ is literal.
+            word = f"{variable}={value}".replace("\\", "\\\\").replace("%", "%%")
+            word = word.replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+            variables += f'Environment="{word}"\n'
+        moment = _round_up(at, timedelta(seconds=1)).astimezone(UTC)
+        # KillMode: a gateway that the run has started serves others too, and goes on.
+        service_text = (
+            "[Unit]\nDescription=Wake a parked Jackline run\n\n"
+            f"[Service]\nType=oneshot\n{variables}ExecStart={words}\n"
+            "KillMode=process\n"
+        )
+        # Persistent: a machine that was off at the time wakes the run when it is back.
+        timer_text = (
+            "[Unit]\nDescription=Wake a parked Jackline run\n\n"
+            f"[Timer]\nOnCalendar={moment:%Y-%m-%d %H:%M:%S UTC}\n"
+            "Persistent=true\nAccuracySec=1s\n\n"
+            "[Install]\nWantedBy=timers.target\n"
+        )
+        return Installation(
+            install=(
+                Write(service, service_text.encode()),
+                Write(timer, timer_text.encode()),
+                Run(("systemctl", "--user", "daemon-reload")),
+                Run(("systemctl", "--user", "enable", timer.name)),
+                # `start` would not change a timer that already waits for another time.
+                Run(("systemctl", "--user", "restart", timer.name)),
             ),
-            Write(
-                timer,
-                # Persistent: a machine that was off at the time wakes the run when it is back.
-                f"[Unit]\nDescription=Wake a parked Jackline run\n\n"
-                f"[Timer]\nOnCalendar={when}\nPersistent=true\nAccuracySec=1s\n\n"
-                f"[Install]\nWantedBy=timers.target\n".encode(),
+            uninstall=(
+                Run(("systemctl", "--user", "disable", "--now", timer.name), may_fail=True),
+                # The time of its last firing is in a file of its own.
+                Run(("systemctl", "--user", "clean", "--what=state", timer.name), may_fail=True),
+                # No reload after that: the service may be what runs us, and uses what it has read.
+                Remove(timer),
+                Remove(service),
             ),
-            reload,
-            Run(("systemctl", "--user", "enable", timer.name)),
-            # `start` would not change a timer that already waits for another time.
-            Run(("systemctl", "--user", "restart", timer.name)),
-        ),
-        uninstall=(
-            Run(("systemctl", "--user", "disable", "--now", timer.name), may_fail=True),
-            # The time of its last firing is in a file of its own.
-            Run(("systemctl", "--user", "clean", "--what=state", timer.name), may_fail=True),
-            # No reload after that: the service may be what runs us, and uses what it has read.
-            Remove(timer),
-            Remove(service),
-        ),
-    )
+        )
 
-
-def _launchd(name: str, at: datetime, job: TimerCommand, home: Path, user_id: int) -> Installation:
-    path = home / "Library" / "LaunchAgents" / f"{name}.plist"
-    local = _round_up(at, timedelta(minutes=1))
-    leave = Run(("launchctl", "bootout", f"gui/{user_id}/{name}"), may_fail=True)
-    text = plistlib.dumps(
-        {
-            "Label": name,
-            # In the background: removing a job ends what it runs, and the run removes this job.
-            "ProgramArguments": list(job.in_shell(_IN_BACKGROUND)),
-            "AbandonProcessGroup": True,
-            "EnvironmentVariables": dict(job.variables),
-            "StartCalendarInterval": {
-                "Month": local.month,
-                "Day": local.day,
-                "Hour": local.hour,
-                "Minute": local.minute,
+    def _launchd(self, name: str, at: datetime, home: Path) -> Installation:
+        path = home / "Library" / "LaunchAgents" / f"{name}.plist"
+        local = _round_up(at, timedelta(minutes=1))
+        text = plistlib.dumps(
+            {
+                "Label": name,
+                # In the background: removing a job ends what it runs, and the run removes this job.
+                "ProgramArguments": list(self._in_shell(_IN_BACKGROUND)),
+                "AbandonProcessGroup": True,
+                "EnvironmentVariables": dict(self.variables),
+                "StartCalendarInterval": {
+                    "Month": local.month,
+                    "Day": local.day,
+                    "Hour": local.hour,
+                    "Minute": local.minute,
+                },
+                # launchd does not catch up on a time at which the machine was off, so the command
+                # also runs at login. Too early, it does nothing.
+                "RunAtLoad": True,
             },
-            # launchd does not catch up on a time at which the machine was off, so the command
-            # also runs at login. Too early, it does nothing.
-            "RunAtLoad": True,
-        },
-        sort_keys=False,
-    )
-    return Installation(
-        "launchd",
-        install=(
-            Write(path, text),
-            leave,
-            Run(("launchctl", "bootstrap", f"gui/{user_id}", str(path))),
-        ),
-        uninstall=(leave, Remove(path)),
-    )
+            sort_keys=False,
+        )
+        domain = f"gui/{own_number()}"
+        leave = Run(("launchctl", "bootout", f"{domain}/{name}"), may_fail=True)
+        bootstrap = Run(("launchctl", "bootstrap", domain, str(path)))
+        return Installation((Write(path, text), leave, bootstrap), (leave, Remove(path)))
 
-
-def _schtasks(name: str, at: datetime, job: TimerCommand, local_folder: Path) -> Installation:
-    path = local_folder / "jackline" / f"{name}.xml"
-    arguments = subprocess.list2cmdline(list(job.command[1:]))
-    when = _round_up(at, timedelta(seconds=1)).isoformat(timespec="seconds")
-    where = f"<WorkingDirectory>{escape(job.folder)}</WorkingDirectory>" if job.folder else ""
-    # StartWhenAvailable: a machine that was off at the time wakes the run when it is back.
-    text = f"""\
+    def _schtasks(self, name: str, at: datetime, local_folder: Path) -> Installation:
+        path = local_folder / "jackline" / f"{name}.xml"
+        arguments = subprocess.list2cmdline(list(self.command[1:]))
+        when = _round_up(at, timedelta(seconds=1)).isoformat(timespec="seconds")
+        where = f"<WorkingDirectory>{escape(self.folder)}</WorkingDirectory>" if self.folder else ""
+        # StartWhenAvailable: a machine that was off at the time wakes the run when it is back.
+        text = f"""\
 <?xml version="1.0" encoding="UTF-16"?>
 <Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
   <Triggers>
@@ -215,21 +200,21 @@ def _schtasks(name: str, at: datetime, job: TimerCommand, local_folder: Path) ->
   </Settings>
   <Actions>
     <Exec>
-      <Command>{escape(job.command[0])}</Command>
+      <Command>{escape(self.command[0])}</Command>
       <Arguments>{escape(arguments)}</Arguments>
       {where}
     </Exec>
   </Actions>
 </Task>
 """
-    return Installation(
-        "schtasks",
-        install=(
-            Write(path, text.encode("utf-16")),
-            Run(("schtasks", "/Create", "/TN", name, "/XML", str(path), "/F")),
-        ),
-        uninstall=(Run(("schtasks", "/Delete", "/TN", name, "/F"), may_fail=True), Remove(path)),
-    )
+        create = Run(("schtasks", "/Create", "/TN", name, "/XML", str(path), "/F"))
+        delete = Run(("schtasks", "/Delete", "/TN", name, "/F"), may_fail=True)
+        return Installation((Write(path, text.encode("utf-16")), create), (delete, Remove(path)))
+
+
+def resume_command(run_id: str, arguments: Sequence[str] = ()) -> tuple[str, ...]:
+    """The command that wakes this run with this very Jackline."""
+    return tuple(own_command("resume", "--woken", run_id, *arguments))
 
 
 def _round_up(at: datetime, unit: timedelta) -> datetime:
@@ -284,11 +269,7 @@ class RunTimer:
     """Keeps the system timer of the run of this process up to date."""
 
     def __init__(
-        self,
-        kind: WakeBy,
-        config: Config,
-        show: Callable[[str], None],
-        paying: Sequence[str] = (),
+        self, kind: WakeBy, config: Config, show: Callable[[str], None], paying: Sequence[str] = ()
     ) -> None:
         """`paying` are the variables of this shell that pay for calls."""
         tool = _TOOLS.get(kind)
@@ -330,22 +311,20 @@ class RunTimer:
             return
         try:
             record = await engine.run(run_id)
-            if record is not None:
-                due = self._due(record)
-                later = not_before is not None and due is not None and not_before > due
-                await self._align(record, not_before if later else due)
+            if record is None:
+                return
+            at = self._due(record)
+            if at is not None and not_before is not None:
+                at = max(at, not_before)
+            was = self._set_for
+            if at is None and was is not None:
+                timer = self._timer(record, was)
+                await asyncio.to_thread(apply_steps, timer.uninstall, self._show)
+            elif at is not None and (was is None or abs(at - was) > timedelta(seconds=1)):
+                await asyncio.to_thread(self._set, record, at)
+            self._set_for = at
         except JacklineError as error:
             self._show(f"warning: the timer cannot be updated: {error.message}")
-
-    async def _align(self, record: RunRecord, at: datetime | None) -> None:
-        if at is None and self._set_for is not None:
-            timer = self._timer(record, self._set_for)
-            await asyncio.to_thread(apply_steps, timer.uninstall, self._show)
-        elif at is not None and (
-            self._set_for is None or abs(at - self._set_for) > timedelta(seconds=1)
-        ):
-            await asyncio.to_thread(self._set, record, at)
-        self._set_for = at
 
     def _due(self, record: RunRecord) -> datetime | None:
         if record.state is not RunState.PARKED:
@@ -376,14 +355,14 @@ class RunTimer:
             state.folder / "woken-runs.log",
             {} if self._kind == "at" else timer_variables(os.environ),
         )
-        return wake_timer(self._kind, record.run_id, at, job)
+        return job.timer(self._kind, record.run_id, at)
 
 
 def remove_own_timer(run_id: str, show: Callable[[str], None]) -> None:
     """Remove the timer that woke us: it would stay for ever."""
     kind: WakeBy = _OWN_TIMERS.get(sys.platform, "systemd")
     any_job = TimerCommand(("jackline",), "", Path())  # only its name counts
-    timer = wake_timer(kind, run_id, SystemClock().now(), any_job)
+    timer = any_job.timer(kind, run_id, SystemClock().now())
     if any(step.path.exists() for step in timer.install if isinstance(step, Write)):
         apply_steps(timer.uninstall, show)
 
@@ -394,14 +373,11 @@ def timer_variables(environ: Mapping[str, str]) -> dict[str, str]:
     for name, value in sorted(environ.items()):
         is_secret = any(part in name for part in _SECRET_NAMES)
         is_wanted = name in _PASSED_ON or (name.startswith(_OURS) and not is_secret)
-        if is_wanted and value and not _may_hold_password(name, value):
+        # An address may hold a password, and that of a proxy is often written without its scheme.
+        is_address = "://" in value or name.lower().endswith("_proxy")
+        if is_wanted and value and not ("@" in value and is_address):
             variables[name] = value
     return variables
-
-
-def _may_hold_password(name: str, value: str) -> bool:
-    """An address may, and that of a proxy is often written without its scheme."""
-    return "@" in value and ("://" in value or name.lower().endswith("_proxy"))
 
 
 def shell_only_note(kind: WakeBy, environ: Mapping[str, str], paying: Sequence[str]) -> str:

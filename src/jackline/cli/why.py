@@ -2,7 +2,6 @@
 
 Rules: (1) stdout holds the answer, stderr the progress; (2) exit 0 with a cause found, 1 without, 2
 for usage; (3) colour and progress only on a terminal.
-Reading transcripts: transcripts/. Causes and wording: autopsy/.
 """
 
 from __future__ import annotations
@@ -89,7 +88,14 @@ def why(
             raise BadArgumentError("--demo brings its own transcripts", hint="jackline why --demo")
         evidence, moment = _demo()
     else:
-        begin = None if since is None else moment - _age(since)
+        begin = None
+        if since is not None:
+            age = re.fullmatch(r"(\d{1,5})([mhdw])", since.strip().lower())
+            if age is None:
+                raise BadArgumentError(
+                    f"--since {since!r} is not an age", hint="write it like 24h, 7d or 2w"
+                )
+            begin = moment - timedelta(**{_UNITS[age[2]]: int(age[1])})
         stores = ClientFolders.of(Path.home(), os.environ)
         found_files = sources.find(targets, stores=stores, since=begin)
         progress = _Progress(clock)
@@ -167,15 +173,6 @@ def _show_period(evidence: TranscriptSet, since: datetime, now: datetime, *, as_
         read = f"read {summed.files_read:,} files ({size(summed.bytes_read)})"
         click.echo("\n".join([read, *text_report.problem_lines(summed.problems)]), err=True)
     return 0 if summed.rows else 1
-
-
-def _age(text: str) -> timedelta:
-    match = re.fullmatch(r"(\d{1,5})([mhdw])", text.strip().lower())
-    if match is None:
-        raise BadArgumentError(
-            f"--since {text!r} is not an age", hint="write it like 24h, 7d or 2w"
-        )
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
 def _width() -> int:

@@ -5,7 +5,6 @@ is no JSON object, or whose `env` is none, is not touched; where we write, null 
 count as nothing; (3) the record holds what we wrote and the value before it, is private to this
 user, and is signed with the installation's key over the client, the settings file and all values;
 (4) a record that this installation has not signed is ignored: nothing is restored by guess.
-Writing settings files: settings_change.py.
 """
 
 from __future__ import annotations

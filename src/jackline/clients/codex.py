@@ -3,7 +3,6 @@
 Rules: (1) pure: text in, text out; (2) our lines are between two marks and nowhere else, so that
 removing them restores the earlier text, with a newline at its end; (3) the result is parsed again
 and must hold exactly the intended settings, or nothing is changed.
-Writing files: settings_change.py. Codex as an agent: agents/codex/.
 """
 
 from __future__ import annotations

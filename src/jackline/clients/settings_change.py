@@ -2,7 +2,6 @@
 
 Rules: (1) a reader sees the old file or the new one, never a part; (2) a link is followed, and its
 target's mode stays; (3) a file that did not exist is created, and removed again when it is empty.
-The new content: claude_code.py, codex.py.
 """
 
 from __future__ import annotations

@@ -4,13 +4,6 @@ Rules: (1) plain values in, plain values and sentences out; (2) the same sentenc
 the dashboard and in notifications.
 """
 
-from jackline.control.status import (
-    CallStatus,
-    GatewayStatus,
-    LaneStatus,
-    LimitStatus,
-    TurnStatus,
-    verdict,
-)
+from jackline.control.status import CallStatus, GatewayStatus, LaneStatus, LimitStatus, TurnStatus
 
-__all__ = ["CallStatus", "GatewayStatus", "LaneStatus", "LimitStatus", "TurnStatus", "verdict"]
+__all__ = ["CallStatus", "GatewayStatus", "LaneStatus", "LimitStatus", "TurnStatus"]

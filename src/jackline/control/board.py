@@ -150,6 +150,69 @@ class Facts:
     waiting: Part = field(default_factory=dict)
     """Calls that wait, by their ids, as `waiting_rows` makes them."""
 
+    @property
+    def events(self) -> dict[str, dict[str, object]]:
+        """The latest events, each under a key of its own."""
+        lines = list(self.flows.notes)
+        for event in self.news:
+            if isinstance(event, LaneChanged):
+                name = event.lane.label
+                why = event.why or _REASONS.get(event.state)
+                lines.append((event.at, name, f"{event.state}: {why}" if why else event.state))
+            elif isinstance(event, ServiceNoted):
+                what = f"{event.what}: {event.detail}" if event.detail else event.what
+                lines.append((event.at, "service", what))
+        return {
+            f"{at:.3f} {who} {what}"[:200]: {"at": round(at, 3), "who": who, "what": what}
+            for at, who, what in sorted(lines)[-_MAX_EVENTS:]
+        }
+
+    def fleet_document(self) -> dict[str, object]:
+        """What `jackline top` shows."""
+        live = calls_by_agent(self.live)
+        rows = []
+        for key in dict.fromkeys((*live, *self.fleet.known())):
+            call = live.get(key)
+            member = self.fleet.member(key)
+            if member is None:
+                member = Member(key[0], key[1], "")
+            is_past = member.last_end <= self.at - _PRESENT_SECONDS
+            if call is None and is_past and not self.flows.is_present(member.agent):
+                continue
+            label = str(self.flows.labels.get(key[1]) or "") if key[1] else ""
+            rows.append(self.flows.row(member, call, self.at) | {"label": label})
+        counts = Counter(str(row["state"]) for row in rows)
+        chosen = sorted(rows, key=lambda row: _MOST_URGENT_FIRST.index(row["state"]))
+        chosen = sorted(chosen[:MAX_AGENTS_LISTED], key=_by_session_and_name)
+        runs = []
+        for run in self.flows.runs.values():
+            if isinstance(run, Mapping):
+                ended_at = run.get("ended_at")
+                if not isinstance(ended_at, int | float) or ended_at > self.at - _PRESENT_SECONDS:
+                    runs.append({name: value for name, value in run.items() if name != "calls"})
+        head, today, notes = self.head, self.burn.since(self.today), self.head.get("notes")
+        return {
+            "schema": FLEET_SCHEMA,
+            "at": self.at,
+            "verdict": head["verdict"],
+            "url": head["url"],
+            "calls_in_flight": head["calls_in_flight"],
+            "calls_waiting": head["calls_waiting"],
+            "lanes": list(self.lanes.values()),
+            "agents_by_state": {state.value: counts[state.value] for state in AgentState},
+            "agents": chosen,
+            "more_agents": len(rows) - len(chosen),
+            "spend": {
+                "dollars_today": round(today.dollars, 4),
+                "dollars_per_hour": round(self.burn.dollars_per_hour(self.at), 4),
+                "tokens_today": today.tokens,
+                "unpriced_tokens_today": today.unpriced,
+            },
+            "runs": runs[:_MAX_RUNS_LISTED],
+            "forecast": head["forecast"],
+            "notes": list(notes) if isinstance(notes, list | tuple) else [],
+        }
+
 
 def waiting_rows(waiting: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, object]]:
     """The first waiting calls of a status document, by their ids."""
@@ -187,19 +250,6 @@ def delta(before: Document, after: Document) -> dict[str, dict[str, object]]:
         if news:
             changed[name] = news
     return changed
-
-
-def merged(before: Document, change: Mapping[str, Mapping[str, object]]) -> Document:
-    """The document after a change, as the page merges it, too."""
-    after = {name: dict(part) for name, part in before.items()}
-    for name, news in change.items():
-        part = after.setdefault(name, {})
-        for key, value in news.items():
-            if value is None:
-                part.pop(key, None)
-            else:
-                part[key] = value
-    return after
 
 
 class Board:
@@ -250,7 +300,7 @@ class Board:
             "runs": facts.flows.runs,
             "resources": facts.flows.resources,
             "labels": facts.flows.labels,
-            "events": _events(facts.news, facts.flows.notes),
+            "events": facts.events,
         }
         change: dict[str, object] = {"at": facts.at, **delta(self._parts, parts)}
         self._parts = parts
@@ -388,72 +438,6 @@ def _by_label(lanes: Mapping[LaneId, Sums]) -> dict[str, Sums]:
     for lane, sums in lanes.items():
         found.setdefault(lane.label, Sums()).join(sums)
     return found
-
-
-def _events(
-    news: Sequence[Event], notes: Sequence[tuple[float, str, str]]
-) -> dict[str, dict[str, object]]:
-    """The latest events, each under a key of its own."""
-    lines = list(notes)
-    for event in news:
-        if isinstance(event, LaneChanged):
-            name = event.lane.label
-            why = event.why or _REASONS.get(event.state)
-            lines.append((event.at, name, f"{event.state}: {why}" if why else event.state))
-        elif isinstance(event, ServiceNoted):
-            what = f"{event.what}: {event.detail}" if event.detail else event.what
-            lines.append((event.at, "service", what))
-    return {
-        f"{at:.3f} {who} {what}"[:200]: {"at": round(at, 3), "who": who, "what": what}
-        for at, who, what in sorted(lines)[-_MAX_EVENTS:]
-    }
-
-
-def fleet_document(facts: Facts) -> dict[str, object]:
-    """What `jackline top` shows."""
-    live = calls_by_agent(facts.live)
-    rows = []
-    for key in dict.fromkeys((*live, *facts.fleet.known())):
-        call = live.get(key)
-        member = facts.fleet.member(key)
-        if member is None:
-            member = Member(key[0], key[1], "")
-        is_past = member.last_end <= facts.at - _PRESENT_SECONDS
-        if call is None and is_past and not facts.flows.is_present(member.agent):
-            continue
-        label = str(facts.flows.labels.get(key[1]) or "") if key[1] else ""
-        rows.append(facts.flows.row(member, call, facts.at) | {"label": label})
-    counts = Counter(str(row["state"]) for row in rows)
-    chosen = sorted(rows, key=lambda row: _MOST_URGENT_FIRST.index(row["state"]))
-    chosen = sorted(chosen[:MAX_AGENTS_LISTED], key=_by_session_and_name)
-    runs = []
-    for run in facts.flows.runs.values():
-        if isinstance(run, Mapping):
-            ended_at = run.get("ended_at")
-            if not isinstance(ended_at, int | float) or ended_at > facts.at - _PRESENT_SECONDS:
-                runs.append({name: value for name, value in run.items() if name != "calls"})
-    head, today, notes = facts.head, facts.burn.since(facts.today), facts.head.get("notes")
-    return {
-        "schema": FLEET_SCHEMA,
-        "at": facts.at,
-        "verdict": head["verdict"],
-        "url": head["url"],
-        "calls_in_flight": head["calls_in_flight"],
-        "calls_waiting": head["calls_waiting"],
-        "lanes": list(facts.lanes.values()),
-        "agents_by_state": {state.value: counts[state.value] for state in AgentState},
-        "agents": chosen,
-        "more_agents": len(rows) - len(chosen),
-        "spend": {
-            "dollars_today": round(today.dollars, 4),
-            "dollars_per_hour": round(facts.burn.dollars_per_hour(facts.at), 4),
-            "tokens_today": today.tokens,
-            "unpriced_tokens_today": today.unpriced,
-        },
-        "runs": runs[:_MAX_RUNS_LISTED],
-        "forecast": head["forecast"],
-        "notes": list(notes) if isinstance(notes, list | tuple) else [],
-    }
 
 
 def _by_session_and_name(row: Mapping[str, object]) -> tuple[object, ...]:

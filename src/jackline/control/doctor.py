@@ -201,31 +201,22 @@ class StateSeen:
         return [folder, disk, journal]
 
 
-@dataclass(frozen=True, slots=True)
-class GatewaySeen:
-    """The gateway of this state folder, and the program that has its port instead, if any."""
+def gateway_finding(
+    url: str, version: str | None, our_version: str, holder: str | None = None
+) -> Finding:
+    """Whether the gateway of this state folder runs, or could.
 
-    url: str
-    runs: bool
-    version: str = ""
-    our_version: str = ""
-    port_taken: bool = False
-    holder: str | None = None
-
-    def finding(self) -> Finding:
-        """Whether it runs, or could."""
-        if self.runs:
-            if self.version != self.our_version:
-                says = (
-                    f"answers at {self.url}, but is version {self.version}, not {self.our_version}"
-                )
-                return Finding("gateway", WARN, says, "jackline down, then: jackline up")
-            return Finding("gateway", OK, f"answers at {self.url}")
-        if self.port_taken:
-            who = self.holder or "another program"
-            says = f"does not run, and {who} has its port ({self.url})"
-            return Finding("gateway", FAIL, says, "end that program, or choose: jackline up --port")
-        return Finding("gateway", WARN, "does not run; its port is free", "jackline up")
+    `version` is None if it does not run; `holder` is the program that has its port then, if any.
+    """
+    if version is not None and version != our_version:
+        says = f"answers at {url}, but is version {version}, not {our_version}"
+        return Finding("gateway", WARN, says, "jackline down, then: jackline up")
+    if version is not None:
+        return Finding("gateway", OK, f"answers at {url}")
+    if holder is not None:
+        says = f"does not run, and {holder} has its port ({url})"
+        return Finding("gateway", FAIL, says, "end that program, or choose: jackline up --port")
+    return Finding("gateway", WARN, "does not run; its port is free", "jackline up")
 
 
 def clock_finding(reached: Sequence[Reached]) -> Finding:
@@ -302,15 +293,15 @@ def client_findings(
     environ: Mapping[str, str],
     gateway_url: str,
     wanted: Mapping[str, str],
-    kept_in: Mapping[str, str],
+    origins: Mapping[str, str],
 ) -> list[Finding]:
     """Whether clients started here go through the gateway, and can wait there.
 
-    `wanted` are the variables that waiting needs, with what happens without each; `kept_in` names
+    `wanted` are the variables that waiting needs, with what happens without each; `origins` names
     the files of variables that come from a client's own settings.
     """
     address = _value(environ, _BASE_URL)
-    from_file = f" (from {kept_in[_BASE_URL]})" if _BASE_URL in kept_in else ""
+    from_file = f" (from {origins[_BASE_URL]})" if _BASE_URL in origins else ""
     if not address:
         says = f"{_BASE_URL} is not set: clients started here go past the gateway"
         found = [Finding("client", WARN, says, _APPLY)]

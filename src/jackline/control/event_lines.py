@@ -55,7 +55,18 @@ def event_text(event: LoggedEvent, now: datetime) -> str:
     at = datetime.fromtimestamp(event.at, now.tzinfo)
     hour = f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S}"
     if isinstance(event, CallEnded):
-        return f"{hour} {_call_text(event)}"
+        parts = [f"took {_seconds(event.took)}"]
+        if event.waited >= 1.0:
+            parts.append(f"held for {_seconds(event.waited)}")
+        if event.attempts > 1:
+            parts.append(f"{event.attempts} attempts")
+        if event.input_tokens or event.output_tokens:
+            parts.append(f"{event.input_tokens:,} in, {event.output_tokens:,} out")
+        who = f", session {event.session[:8]}" if event.session else ""
+        who += f", agent {event.agent}" if event.agent else ""
+        lane = event.lane or event.model or "no lane"
+        call = f"call {event.outcome.replace('_', ' ')}"
+        return f"{hour} {lane}: {call}, {', '.join(parts)}{who} ({event.call})"
     if isinstance(event, ServiceNoted):
         return f"{hour} service {event.what}" + (f": {event.detail}" if event.detail else "")
     until = until_text(event.resets_at if isinstance(event, AttemptFailed) else event.until, now)
@@ -63,20 +74,6 @@ def event_text(event: LoggedEvent, now: datetime) -> str:
     if isinstance(event, AttemptFailed):
         return f"{hour} {event.lane}: attempt failed, {event.why}{until} ({event.call})"
     return f"{hour} {event.lane} is {event.state}{until}{f'. {event.why}' if event.why else ''}"
-
-
-def _call_text(event: CallEnded) -> str:
-    parts = [f"took {_seconds(event.took)}"]
-    if event.waited >= 1.0:
-        parts.append(f"held for {_seconds(event.waited)}")
-    if event.attempts > 1:
-        parts.append(f"{event.attempts} attempts")
-    if event.input_tokens or event.output_tokens:
-        parts.append(f"{event.input_tokens:,} in, {event.output_tokens:,} out")
-    who = f", session {event.session[:8]}" if event.session else ""
-    who += f", agent {event.agent}" if event.agent else ""
-    lane = event.lane or event.model or "no lane"
-    return f"{lane}: call {event.outcome.replace('_', ' ')}, {', '.join(parts)}{who} ({event.call})"
 
 
 def _seconds(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 Rules: (1) no paid call: models are listed, or the front page of a cloud is fetched; (2) every
 probe has a limit of time and size, and a failed one is reported, never raised; (3) nothing is
-changed.
+changed; (4) the program that holds a port is named where the system knows it, and never guessed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import ipaddress
 import os
 import shutil
 import socket
+import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -23,6 +25,7 @@ from jackline.control.doctor import Reached, StateSeen
 from jackline.errors import JournalError, UsageError
 from jackline.journal import JournalReader
 from jackline.lane_id import LaneId
+from jackline.programs import find_program
 from jackline.providers.provided_upstream import origin_of, provider_for
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.state_dir import StateDir
@@ -34,6 +37,8 @@ PATIENCE = 10.0
 """Seconds for one upstream."""
 _MAX_BYTES = 1024 * 1024
 _DAY = 86_400.0
+_LISTENING = "0A"
+_TOOL_SECONDS = 5
 
 
 async def reach(settings: UpstreamSettings, environ: Mapping[str, str], clock: Clock) -> Reached:
@@ -49,7 +54,11 @@ async def reach(settings: UpstreamSettings, environ: Mapping[str, str], clock: C
         proxy=None if proxy is None else proxy.authority,
         shows_key=settings.credential in (Credential.API_KEY, Credential.BEARER) and not is_cloud,
     )
-    if proxy is None and not _is_ip_address(address.host):
+    is_name = proxy is None
+    with suppress(ValueError):
+        ipaddress.ip_address(address.host)
+        is_name = False
+    if is_name:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(PATIENCE):
@@ -140,9 +149,61 @@ def is_port_taken(host: str, port: int) -> bool:
     return False
 
 
-def _is_ip_address(host: str) -> bool:
+def port_holder(port: int) -> str | None:
+    """The holder as "nginx (process 812)", or None when it is not known."""
+    if Path("/proc/net/tcp").exists():
+        pid = _pid_on_linux(port)
+    elif os.name == "nt":
+        lines = [line.split() for line in _output("netstat", "-ano", "-p", "tcp").splitlines()]
+        held = [
+            fields[-1]
+            for fields in lines
+            if "LISTENING" in fields and fields[1].endswith(f":{port}")
+        ]
+        pid = next(iter(held), "")
+    else:
+        pid = next(iter(_output("lsof", "-nP", f"-iTCP:{port}", "-sTCP:LISTEN", "-t").split()), "")
+    if not pid.isdigit():
+        return None
     try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:  # it has just ended, or this system has no such file
+        if os.name == "nt":
+            rows = _output("tasklist", "/fi", f"PID eq {pid}", "/fo", "csv", "/nh")
+            name = rows.partition(",")[0].strip('" \r\n')
+        else:
+            name = Path(_output("ps", "-p", pid, "-o", "comm=").strip()).name
+    return f"{name} (process {pid})" if name else f"process {pid}"
+
+
+def _pid_on_linux(port: int) -> str:
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue  # no IPv6 here
+        for line in lines:
+            fields = line.split()
+            if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                inodes.add(f"socket:[{fields[9]}]")
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        try:
+            if any(str(link.readlink()) in inodes for link in folder.iterdir()):
+                return folder.parent.name
+        except OSError:
+            continue  # another user's process, or one that has just ended
+    return ""
+
+
+def _output(tool: str, *arguments: str) -> str:
+    path = find_program(tool)
+    if path is None:
+        return ""
+    try:
+        done = subprocess.run(  # noqa: S603 -- one of four system tools, with numbers
+            [path, *arguments], capture_output=True, text=True, timeout=_TOOL_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout

@@ -156,38 +156,6 @@ class CallStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayStatus:
-    """The whole gateway."""
-
-    at: float
-    version: str
-    url: str
-    upstream: str
-    started: float
-    lanes: tuple[LaneStatus, ...]
-    waiting: tuple[CallStatus, ...]
-    calls_waiting: int
-    calls_in_flight: int
-    connections: int
-    outcomes: Mapping[str, int]
-    held_and_delivered: int
-    joined: int
-    input_tokens: int
-    output_tokens: int
-    journal_ok: bool
-    journal_problem: str
-    journal_lost: int = 0
-    """Records that could not be saved, since the start."""
-    journal_gap: str = ""
-    """How many those are, since when and why; empty without any."""
-    notes: tuple[str, ...] = ()
-
-    def to_json(self, sentence: str) -> dict[str, object]:
-        """One JSON document, the verdict first."""
-        return {"schema": SCHEMA, "verdict": sentence, **asdict(self)}
-
-
-@dataclass(frozen=True, slots=True)
 class AgentCounts:
     """The agents of one moment, each counted once."""
 
@@ -248,8 +216,130 @@ class AgentCounts:
             counts[AgentState.QUIET],
         )
 
+    def text(self, status: GatewayStatus, now: datetime) -> str:
+        """What agents do and wait for; without agents the calls."""
+        if not self.present and not self.failed:
+            running, waiting = status.calls_in_flight, status.calls_waiting
+            if not running and not waiting:
+                return "Nothing is under way."
+            return f"{counted(running, 'call')} running, {waiting or 'none'} waiting."
+        counts = [(AgentState.BETWEEN, self.between)]
+        counts += [(state, self.waiting.get(state, 0)) for state in WAITS]
+        counts += [(AgentState.FAILED, self.failed), (AgentState.QUIET, self.quiet)]
+        parts = [f"{self.answering:,} of {counted(self.total, 'agent')} {AgentState.ANSWERING}"]
+        for state, count in counts:
+            if not count:
+                continue
+            until = ""
+            # Only parking has an hour that a person plans by.
+            if state is AgentState.PARKED and state in self.until:
+                first, last = self.until[state]
+                some = ", the first" if last - first > _SAME_RESET else ""
+                is_due = first <= now.timestamp()
+                until = ", about to go on" if is_due else f"{some} {_until_and_left(first, now)}"
+            parts.append(f"{count:,} {state}{until}")
+        return f"{', '.join(parts)}."
+
 
 NO_AGENTS = AgentCounts()
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayStatus:
+    """The whole gateway."""
+
+    at: float
+    version: str
+    url: str
+    upstream: str
+    started: float
+    lanes: tuple[LaneStatus, ...]
+    waiting: tuple[CallStatus, ...]
+    calls_waiting: int
+    calls_in_flight: int
+    connections: int
+    outcomes: Mapping[str, int]
+    held_and_delivered: int
+    joined: int
+    input_tokens: int
+    output_tokens: int
+    journal_ok: bool
+    journal_problem: str
+    journal_lost: int = 0
+    """Records that could not be saved, since the start."""
+    journal_gap: str = ""
+    """How many those are, since when and why; empty without any."""
+    notes: tuple[str, ...] = ()
+
+    def to_json(self, sentence: str) -> dict[str, object]:
+        """One JSON document, the verdict first."""
+        return {"schema": SCHEMA, "verdict": sentence, **asdict(self)}
+
+    def verdict(
+        self, now: datetime, agents: AgentCounts = NO_AGENTS, needs: Sequence[str] = ()
+    ) -> str:
+        """The sentences that every interface begins with; `needs` is what waits for a person."""
+        parts = [agents.text(self, now), "Nothing needs you."]
+        if needs:
+            more = len(needs) - _MAX_NEEDS
+            rest = f"; and {more} more" if more > 0 else ""
+            parts[1] = f"{_need_you(needs)}: {'; '.join(needs[:_MAX_NEEDS])}{rest}."
+        network = own_network(self.lanes)
+        if network is not None:
+            parts.append(network)
+        closed = (LaneState.PARKED, LaneState.DOWN)
+        parts += [lane.text(now) for lane in self.lanes if lane.state in closed]
+        slowed = [e.name for e in self.lanes if e.state == LaneState.THROTTLED and e.waiting]
+        if slowed:
+            parts.append(f"{', '.join(slowed)} asked to slow down.")
+        delivered = self.held_and_delivered
+        lost = self.outcomes.get("refused", 0) + self.outcomes.get("broken", 0)
+        parts.append(
+            f"{counted(delivered, 'call')} held and delivered, {lost} passed on as failed."
+        )
+        if not self.journal_ok:
+            parts.append(f"The journal is not written: {self.journal_problem}.")
+        if self.journal_gap:
+            parts.append(f"The journal has a gap: {self.journal_gap}.")
+        return " ".join(parts)
+
+    def status_line(
+        self,
+        forecasts: Sequence[Forecast],
+        now: datetime,
+        agents: AgentCounts = NO_AGENTS,
+        needs: Sequence[str] = (),
+    ) -> str:
+        """One line for a terminal's status bar: the worst lane, agents, and the fullest window."""
+
+        def clock(moment: float) -> str:
+            at = datetime.fromtimestamp(moment, now.tzinfo)
+            return f"{at:%H:%M}" if at.date() == now.date() else f"{at:%a %H:%M}"
+
+        closed = [lane for lane in self.lanes if lane.state in _WORST_FIRST]
+        if own_network(self.lanes) is not None:
+            parts = [f"{LaneState.DOWN.glyph} your network seems down"]
+        elif closed:
+            worst = min(closed, key=lambda lane: _WORST_FIRST.index(LaneState(lane.state)))
+            text = "paused by hand" if worst.paused else worst.state
+            if not worst.paused and worst.state == LaneState.PARKED and worst.until is not None:
+                text += f" until {clock(worst.until)}"
+            parts = [f"{LaneState(worst.state).glyph} {worst.name} {text}"]
+        else:
+            parts = [f"{LaneState.OPEN.glyph} {LaneState.OPEN}"]
+        if needs:
+            parts.append(_need_you(needs))
+        if agents.held:
+            parts.append(f"{agents.answering} of {agents.total} {AgentState.ANSWERING}")
+        elif self.calls_waiting:
+            parts.append(f"{self.calls_waiting} waiting")
+        fullest = max(forecasts, key=lambda each: each.used, default=None)
+        if fullest is not None and fullest.used >= 0.5:
+            ends = ""
+            if fullest.ends_at is not None and fullest.used < 1.0:
+                ends = f", ends {clock(fullest.ends_at)}"
+            parts.append(f"{fullest.window} window {fullest.used:.0%}{ends}")
+        return "jackline " + " · ".join(parts)
 
 
 def find_needs(
@@ -297,33 +387,6 @@ def find_needs(
     return tuple(dict.fromkeys(found))
 
 
-def verdict(
-    status: GatewayStatus, now: datetime, agents: AgentCounts = NO_AGENTS, needs: Sequence[str] = ()
-) -> str:
-    """The sentences that every interface begins with; `needs` is what waits for a person."""
-    parts = [_agents_text(status, agents, now), "Nothing needs you."]
-    if needs:
-        more = len(needs) - _MAX_NEEDS
-        rest = f"; and {more} more" if more > 0 else ""
-        parts[1] = f"{_need_you(needs)}: {'; '.join(needs[:_MAX_NEEDS])}{rest}."
-    network = own_network(status.lanes)
-    if network is not None:
-        parts.append(network)
-    closed = (LaneState.PARKED, LaneState.DOWN)
-    parts += [lane.text(now) for lane in status.lanes if lane.state in closed]
-    slowed = [e.name for e in status.lanes if e.state == LaneState.THROTTLED and e.waiting]
-    if slowed:
-        parts.append(f"{', '.join(slowed)} asked to slow down.")
-    delivered = status.held_and_delivered
-    lost = status.outcomes.get("refused", 0) + status.outcomes.get("broken", 0)
-    parts.append(f"{counted(delivered, 'call')} held and delivered, {lost} passed on as failed.")
-    if not status.journal_ok:
-        parts.append(f"The journal is not written: {status.journal_problem}.")
-    if status.journal_gap:
-        parts.append(f"The journal has a gap: {status.journal_gap}.")
-    return " ".join(parts)
-
-
 def own_network(lanes: Sequence[LaneStatus]) -> str | None:
     """A sentence if the fault is the user's own network; None if it is not.
 
@@ -353,70 +416,6 @@ def _need_you(needs: Sequence[str]) -> str:
     return f"{len(needs)} {'needs' if len(needs) == 1 else 'need'} you"
 
 
-def _agents_text(status: GatewayStatus, agents: AgentCounts, now: datetime) -> str:
-    """What agents do and wait for; without agents the calls."""
-    if not agents.present and not agents.failed:
-        running, waiting = status.calls_in_flight, status.calls_waiting
-        if not running and not waiting:
-            return "Nothing is under way."
-        return f"{counted(running, 'call')} running, {waiting or 'none'} waiting."
-    counts = [(AgentState.BETWEEN, agents.between)]
-    counts += [(state, agents.waiting.get(state, 0)) for state in WAITS]
-    counts += [(AgentState.FAILED, agents.failed), (AgentState.QUIET, agents.quiet)]
-    parts = [f"{agents.answering:,} of {counted(agents.total, 'agent')} {AgentState.ANSWERING}"]
-    for state, count in counts:
-        if not count:
-            continue
-        until = ""
-        # Only parking has an hour that a person plans by.
-        if state is AgentState.PARKED and state in agents.until:
-            first, last = agents.until[state]
-            some = ", the first" if last - first > _SAME_RESET else ""
-            is_due = first <= now.timestamp()
-            until = ", about to go on" if is_due else f"{some} {_until_and_left(first, now)}"
-        parts.append(f"{count:,} {state}{until}")
-    return f"{', '.join(parts)}."
-
-
 def _until_and_left(moment: float, now: datetime) -> str:
     left = timedelta(seconds=max(0, whole_second(moment) - int(now.timestamp())))
     return f"until {moment_text(moment, now)} (in {duration_in_words(left)})"
-
-
-def status_line(
-    status: GatewayStatus,
-    forecasts: Sequence[Forecast],
-    now: datetime,
-    agents: AgentCounts = NO_AGENTS,
-    needs: Sequence[str] = (),
-) -> str:
-    """One line for a terminal's status bar: the worst lane, agents, and the fullest window."""
-
-    def clock(moment: float) -> str:
-        at = datetime.fromtimestamp(moment, now.tzinfo)
-        return f"{at:%H:%M}" if at.date() == now.date() else f"{at:%a %H:%M}"
-
-    closed = [lane for lane in status.lanes if lane.state in _WORST_FIRST]
-    if own_network(status.lanes) is not None:
-        parts = [f"{LaneState.DOWN.glyph} your network seems down"]
-    elif closed:
-        worst = min(closed, key=lambda lane: _WORST_FIRST.index(LaneState(lane.state)))
-        text = "paused by hand" if worst.paused else worst.state
-        if not worst.paused and worst.state == LaneState.PARKED and worst.until is not None:
-            text += f" until {clock(worst.until)}"
-        parts = [f"{LaneState(worst.state).glyph} {worst.name} {text}"]
-    else:
-        parts = [f"{LaneState.OPEN.glyph} {LaneState.OPEN}"]
-    if needs:
-        parts.append(_need_you(needs))
-    if agents.held:
-        parts.append(f"{agents.answering} of {agents.total} {AgentState.ANSWERING}")
-    elif status.calls_waiting:
-        parts.append(f"{status.calls_waiting} waiting")
-    fullest = max(forecasts, key=lambda each: each.used, default=None)
-    if fullest is not None and fullest.used >= 0.5:
-        ends = ""
-        if fullest.ends_at is not None and fullest.used < 1.0:
-            ends = f", ends {clock(fullest.ends_at)}"
-        parts.append(f"{fullest.window} window {fullest.used:.0%}{ends}")
-    return "jackline " + " · ".join(parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -168,6 +168,31 @@ class _Run:
     wait_reasons: dict[str, WaitReason]
     notes: list[NoteRecord]
 
+    @property
+    def parkings(self) -> list[tuple[float, float]]:
+        """When it was parked, from its own notes; the last may have no end yet."""
+        found: list[tuple[float, float]] = []
+        since: float | None = None
+        for note in self.notes:
+            if note.what == RunState.PARKED:
+                since = note.at if since is None else since
+            elif since is not None and note.what in _GOES_ON:
+                found.append((since, note.at))
+                since = None
+        return found if since is None else [*found, (since, inf)]
+
+    @property
+    def events(self) -> Iterator[tuple[float, str, str]]:
+        """Its notes: when, who, what."""
+        for note in self.notes:
+            detail = note.detail
+            says = detail.get("says") or detail.get("trouble") or detail.get("why") or ""
+            ending = detail.get("terminated_by")
+            label = f"{note.label}: " if note.label else ""
+            text = f"{label}{note.what}" + (f", {ending}" if ending else "")
+            who = f"{self.record.flow} {self.record.run_id}"
+            yield note.at, who, f"{text}. {says}" if says else text
+
 
 class StoredRuns:
     """The runs of one store; `close` it."""
@@ -240,13 +265,13 @@ class StoredRuns:
         agent_states: dict[str, AgentState] = {}
         wait_reasons: dict[str, WaitReason] = {}
         notes: list[tuple[float, str, str]] = []
-        for name, run in self._runs.items():
+        for run in self._runs.values():
             labels |= run.labels
             agent_states |= run.agent_states
             wait_reasons |= run.wait_reasons
-            notes += [(n.at, f"{run.record.flow} {name}", _note_text(n)) for n in run.notes]
+            notes += run.events
         runs = {name: run.document for name, run in self._runs.items()}
-        parkings = {name: parkings_of(run.notes) for name, run in self._runs.items()}
+        parkings = {name: run.parkings for name, run in self._runs.items()}
         return FlowFacts(runs, resources, labels, agent_states, notes, wait_reasons, parkings)
 
     async def _run(self, engine: RunStore, record: RunRecord) -> _Run:
@@ -254,13 +279,22 @@ class StoredRuns:
         if known is not None and known.record == record and record.state is not RunState.RUNNING:
             return known
         calls = await engine.calls(record.run_id)
-        notes = [] if known is None else known.notes
-        after = notes[-1].number if notes else 0
-        fresh = await engine.notes(record.run_id, after=after)
-        notes = [*notes, *(each for each in fresh if _is_news(each))][-_MAX_NOTES:]
+        notes = [] if known is None else list(known.notes)
+        for note in await engine.notes(record.run_id, after=notes[-1].number if notes else 0):
+            failed = note.what in ("agent ended", "step ended") and (
+                note.detail.get("terminated_by", "completion") != "completion"
+                or note.detail.get("trouble")
+            )
+            if failed or note.what in _NEWS:
+                notes.append(note)
+        notes = notes[-_MAX_NOTES:]
         now = self._clock.wall()
         document = run_document(record, calls, now)
-        chosen = worth_showing(calls)
+        # What fails or is under way, and the latest of what is done; in the order of the run.
+        done = [call for call in calls if call.state is CallState.DONE]
+        latest = {id(call) for call in done[-_MAX_DONE:]}
+        chosen = [call for call in calls if call.state is not CallState.DONE or id(call) in latest]
+        chosen = chosen[-_MAX_CALLS:]
         document["calls"] = [call_document(call, record, now) for call in chosen]
         document["more"] = len(calls) - len(chosen)
         labels: dict[str, object] = {call.task_id: call.label for call in calls if call.task_id}
@@ -282,40 +316,3 @@ class StoredRuns:
         if reason is not None:
             reasons = {task: reason for task, each in tasks.items() if each not in _ENDED_AS}
         return _Run(record, document, labels, states, reasons, notes)
-
-
-def parkings_of(notes: Sequence[NoteRecord]) -> list[tuple[float, float]]:
-    """When a run was parked, from its own notes; the last may have no end yet."""
-    found: list[tuple[float, float]] = []
-    since: float | None = None
-    for note in notes:
-        if note.what == RunState.PARKED:
-            since = note.at if since is None else since
-        elif since is not None and note.what in _GOES_ON:
-            found.append((since, note.at))
-            since = None
-    return found if since is None else [*found, (since, inf)]
-
-
-def worth_showing(calls: Sequence[CallRecord]) -> list[CallRecord]:
-    """What fails or is under way, and the latest of what is done; in the order of the run."""
-    done = [call for call in calls if call.state is CallState.DONE]
-    latest = {id(call) for call in done[-_MAX_DONE:]}
-    chosen = [call for call in calls if call.state is not CallState.DONE or id(call) in latest]
-    return chosen[-_MAX_CALLS:]
-
-
-def _is_news(note: NoteRecord) -> bool:
-    failed = note.what in ("agent ended", "step ended") and (
-        note.detail.get("terminated_by", "completion") != "completion" or note.detail.get("trouble")
-    )
-    return note.what in _NEWS or bool(failed)
-
-
-def _note_text(note: NoteRecord) -> str:
-    detail = note.detail
-    says = detail.get("says") or detail.get("trouble") or detail.get("why") or ""
-    ending = detail.get("terminated_by")
-    label = f"{note.label}: " if note.label else ""
-    text = f"{label}{note.what}" + (f", {ending}" if ending else "")
-    return f"{text}. {says}" if says else text

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
@@ -224,25 +223,26 @@ class Details:
         return calls, sorted(failed, key=lambda each: -each.at)
 
 
-@dataclass(frozen=True, slots=True)
-class OrderAccess:
-    """Who may give orders, and what executes them."""
-
-    trusts: Callable[[ServiceRequest], bool]
-    read_only: Callable[[], bool]
-    carry_out: CarryOut
-
-
 class DashboardHandler:
     """The page, and everything that it requests."""
 
     def __init__(
-        self, feed: Feed, flows: StoredRuns, details: Details, access: OrderAccess
+        self,
+        feed: Feed,
+        flows: StoredRuns,
+        details: Details,
+        *,
+        trusts: Callable[[ServiceRequest], bool],
+        read_only: Callable[[], bool],
+        carry_out: CarryOut,
     ) -> None:
+        """`trusts` says whose orders are accepted, `carry_out` executes them."""
         self._feed = feed
         self._flows = flows
         self._details = details
-        self._access = access
+        self._trusts = trusts
+        self._read_only = read_only
+        self._carry_out = carry_out
         self._files = PageFiles()
         self._answers: set[asyncio.Task[None]] = set()
 
@@ -296,17 +296,14 @@ class DashboardHandler:
         from_page = request.header(b"sec-fetch-site") or request.header(b"origin")
         is_order = request.path.startswith(_CONTROL) and request.path != _VIEW
         return (
-            request.method == b"POST"
-            and is_order
-            and from_page is not None
-            and self._access.read_only()
+            request.method == b"POST" and is_order and from_page is not None and self._read_only()
         )
 
     def _order(self, request: ServiceRequest, verb: str) -> None:
         if request.method != b"POST":
             _refuse(request, 405, "orders are given with POST")
             return
-        if not self._access.trusts(request):
+        if not self._trusts(request):
             hint = "open the page with: jackline open"
             _refuse(request, 401, "orders need the control token", hint)
             return
@@ -315,7 +312,7 @@ class DashboardHandler:
         except (ValueError, RecursionError):
             order = None
         if isinstance(order, dict):
-            self._answer_later(request, self._access.carry_out(verb, order, self._flows.engine()))
+            self._answer_later(request, self._carry_out(verb, order, self._flows.engine()))
         else:
             _refuse(request, 400, "an order is a JSON object")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from jackline import __version__
 from jackline.clock import Clock
-from jackline.control import CallStatus, GatewayStatus, LaneStatus, LimitStatus, verdict
+from jackline.control import CallStatus, GatewayStatus, LaneStatus, LimitStatus
 from jackline.control.board import Facts, FlowFacts, waiting_rows
 from jackline.control.fleet import LiveCall, waited_for
 from jackline.control.forecast import (
@@ -31,7 +31,7 @@ from jackline.control.forecast import (
     forecast_sentence,
 )
 from jackline.control.observatory import Observatory
-from jackline.control.status import NO_AGENTS, AgentCounts, TurnStatus, find_needs, status_line
+from jackline.control.status import NO_AGENTS, AgentCounts, TurnStatus, find_needs
 from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import limit_text, whole_second
 from jackline.failures.sentences import duration_in_words
@@ -306,7 +306,7 @@ class StatusReport:
         agents = self._agents()
         costs = self._cache_costs(forecasts)
         forecast = forecast_sentence(forecasts, agents.present or drawn.calls_in_flight, now, costs)
-        sentence = verdict(drawn, now, agents, self._needs(drawn))
+        sentence = drawn.verdict(now, agents, self._needs(drawn))
         advice = self._cache_advice()
         drawn = replace(drawn, notes=(*drawn.notes, *(each.sentence(now) for each in advice)))
         return {
@@ -334,7 +334,7 @@ class StatusReport:
         """The short form, for a client's status line."""
         drawn, now = self._picture(), self._clock.now()
         forecasts = self._from.observatory.windows.forecasts(now.timestamp())
-        return status_line(drawn, forecasts, now, self._agents(), self._needs(drawn))
+        return drawn.status_line(forecasts, now, self._agents(), self._needs(drawn))
 
     def hello(self, state: Path, *, stopping: bool) -> dict[str, object]:
         """The service at this port, for whoever finds it."""

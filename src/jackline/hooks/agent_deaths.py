@@ -25,12 +25,14 @@ from jackline.clock import Clock
 from jackline.errors import UnreadableError
 from jackline.events import AttemptFailed, CallEnded, Event
 from jackline.failures import Failure, Kind, Observation, Where, classify
-from jackline.failures.sentences import name_of_kind
+from jackline.failures.sentences import moment_in_words, name_of_kind
 from jackline.hooks.hook_input import HookInput, ReportedEnd
 from jackline.lane_id import Payer
 from jackline.transcripts.saved_conversation import DeadAgent, read_dead_agent
 from jackline.transcripts.story import TranscriptEnd
 
+_MOST_LOST_CALLS = 3
+_LONGEST_TEXT = 200
 _MOST_AGENTS = 2000
 _MOST_CALLS = 5000
 # One death is reported in several ways, at most the start of a process apart.
@@ -89,6 +91,31 @@ class Death:
     agent: str
     cause: DeathCause
     transcript: DeadAgent | None = None
+
+    def text(self, now: datetime) -> str:
+        """What its parent has to know."""
+        resets, transcript = self.cause.resets_at, self.transcript
+        until = f", resets {moment_in_words(resets, now)}" if resets is not None else ""
+        ending = ENDINGS[self.cause.kind].value
+        first = (
+            f"Sub-agent {self.agent} did not finish: terminated_by {ending} ({self.cause.name}"
+            f"{until}). What it returned is an error text, not a result."
+        )
+        parts = [first]
+        if transcript is not None and (turns := transcript.turns):
+            calls = sum(len(turn.calls) for turn in turns)
+            parts.append(f"Before that it had finished {len(turns)} turns with {calls} tool calls.")
+        if transcript is not None and transcript.last_words:
+            parts.append(f"Its last own text: {transcript.last_words[:_LONGEST_TEXT]}")
+        if transcript is not None and transcript.lost:
+            names = ", ".join(call.name for call in transcript.lost[:_MOST_LOST_CALLS])
+            parts.append(f"Calls that may or may not have run: {names}.")
+        when = "after the reset" if resets is not None and resets > now else "now"
+        parts.append(
+            f"Do not start it again from the beginning: {when}, call the Jackline tool `agent` with"
+            f' continue_from_task_id="{self.agent}", which goes on after its last finished turn.'
+        )
+        return " ".join(parts)
 
 
 class Deaths:

@@ -14,15 +14,12 @@ import asyncio
 import hmac
 import json
 import logging
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable
 from typing import TypeAlias
 
-from jackline.agents.runner import ENDINGS
 from jackline.clock import Clock
 from jackline.control.http_handler import ServiceRequest
 from jackline.failures import Observation, Where, classify
-from jackline.failures.sentences import moment_in_words
 from jackline.hooks.agent_deaths import (
     Death,
     DeathCause,
@@ -40,72 +37,9 @@ LINE = b"/_jackline/statusline"
 PROCESSES = b"x-jackline-processes"
 SessionStopped: TypeAlias = Callable[[StoppedSession], None]
 """Called with a session that died of an API error."""
-# The model reads what is added to the answers of these events.
-_EVENTS_WITH_CONTEXT = frozenset(
-    {"PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "SessionStart"}
-)
 _AGENT_TOOLS = ("Agent", "Task")
-_MOST_LOST_CALLS = 3
-_LONGEST_TEXT = 200
 _NOTHING: dict[str, object] = {}
 _log = logging.getLogger(__name__)
-
-
-def death_text(death: Death, now: datetime) -> str:
-    """What a parent has to know about a sub-agent that died."""
-    resets, transcript = death.cause.resets_at, death.transcript
-    until = f", resets {moment_in_words(resets, now)}" if resets is not None else ""
-    terminated_by = ENDINGS[death.cause.kind].value
-    first = (
-        f"Sub-agent {death.agent} did not finish: terminated_by {terminated_by}"
-        f" ({death.cause.name}{until}). What it returned is an error text, not a result."
-    )
-    parts = [first]
-    if transcript is not None and transcript.turns:
-        calls = sum(len(turn.calls) for turn in transcript.turns)
-        parts.append(
-            f"Before that it had finished {len(transcript.turns)} turns with {calls} tool calls."
-        )
-    if transcript is not None and transcript.last_words:
-        parts.append(f"Its last own text: {transcript.last_words[:_LONGEST_TEXT]}")
-    if transcript is not None and transcript.lost:
-        names = ", ".join(call.name for call in transcript.lost[:_MOST_LOST_CALLS])
-        parts.append(f"Calls that may or may not have run: {names}.")
-    when = "after the reset" if resets is not None and resets > now else "now"
-    parts.append(
-        f"Do not start it again from the beginning: {when}, call the Jackline tool `agent` with"
-        f' continue_from_task_id="{death.agent}", which goes on after its last finished turn.'
-    )
-    return " ".join(parts)
-
-
-def rewritten_result(hook: HookInput, text: str) -> dict[str, object]:
-    """The answer that replaces the result of the sub-agent's call."""
-    response = hook.tool_response
-    # Only the content: the client drops what has not its tool's own shape, status included.
-    new = dict(response) if isinstance(response, dict) else {}
-    new["content"] = [{"type": "text", "text": text}]
-    return {
-        "hookSpecificOutput": {
-            "hookEventName": hook.hook_event_name,
-            "updatedToolOutput": new,
-            # Also reaches a client that did not accept the new output.
-            "additionalContext": text.partition(". ")[0] + ".",
-        }
-    }
-
-
-def added_context(hook: HookInput, texts: Sequence[str]) -> dict[str, object]:
-    """The answer that adds these texts; empty without any, and where the model reads none."""
-    has_context = hook.hook_event_name in _EVENTS_WITH_CONTEXT and hook.agent_id is None
-    if not texts or not has_context:
-        return {}
-    return {
-        "hookSpecificOutput": {
-            "hookEventName": hook.hook_event_name,
-            "additionalContext": "\n".join(texts),
-        }
-    }
 
 
 class HooksEndpoint:
@@ -193,10 +127,10 @@ class HooksEndpoint:
             ended = hook.returned_agent
             death = None if ended is None else await self._finder.find(hook, ended)
             if death is not None:
-                return rewritten_result(hook, self._report(death))
+                return hook.rewritten_result(self._report(death))
         elif hook.agent_id is None:  # sub-agents are not the parents of their siblings
             deaths = await self._unreported(hook)
-            return added_context(hook, [self._report(death) for death in deaths])
+            return hook.added_context([self._report(death) for death in deaths])
         return _NOTHING
 
     async def _unreported(self, hook: HookInput) -> list[Death]:
@@ -209,17 +143,19 @@ class HooksEndpoint:
         for agent in filter(None, others):
             ended.setdefault(agent, ReportedEnd(agent, failed=True, text=""))
         found = await asyncio.gather(*(self._finder.find(hook, each) for each in ended.values()))
-        return [each for each in found if each is not None and not self._is_reported(each)]
-
-    def _is_reported(self, death: Death) -> bool:
-        reported_at = self._deaths.reported_at(death.session, death.agent)
-        call = self._calls.of(death.session, death.agent)
-        return reported_at is not None and (call is None or call.answered_at < reported_at)
+        deaths = []
+        for death in filter(None, found):
+            reported_at = self._deaths.reported_at(death.session, death.agent)
+            call = self._calls.of(death.session, death.agent)
+            # Reported already, unless it went on since and died again.
+            if reported_at is None or (call is not None and call.answered_at >= reported_at):
+                deaths.append(death)
+        return deaths
 
     def _report(self, death: Death) -> str:
         self._deaths.mark_reported(death, self._clock.steady())
         _log.info("sub-agent %s died: reported to its parent", death.agent)
-        return death_text(death, self._clock.now())
+        return death.text(self._clock.now())
 
     def _stop_failed(self, hook: HookInput) -> None:
         text = hook.last_assistant_message or hook.error or ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,10 @@ from jackline.transcripts.findings import Notification
 
 PATH = "/_jackline/hook"
 HEADER = "x-jackline-hook"
+# The model reads what is added to the answers of these events.
+_EVENTS_WITH_CONTEXT = frozenset(
+    {"PostToolUse", "PostToolUseFailure", "UserPromptSubmit", "SessionStart"}
+)
 _TASK_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _USAGE = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _LONGEST_PATH = 4096
@@ -113,6 +118,31 @@ class HookInput(msgspec.Struct):
         if not self.transcript_path or not agent.replace("-", "").isalnum():
             return None
         return self._agents_folder / f"agent-{agent}.jsonl"
+
+    def rewritten_result(self, text: str) -> dict[str, object]:
+        """The answer that replaces the result of the sub-agent's call."""
+        response = self.tool_response
+        # Only the content: the client drops what has not its tool's own shape, status included.
+        new = dict(response) if isinstance(response, dict) else {}
+        new["content"] = [{"type": "text", "text": text}]
+        return {
+            "hookSpecificOutput": {
+                "hookEventName": self.hook_event_name,
+                "updatedToolOutput": new,
+                # Also reaches a client that did not accept the new output.
+                "additionalContext": text.partition(". ")[0] + ".",
+            }
+        }
+
+    def added_context(self, texts: Sequence[str]) -> dict[str, object]:
+        """The answer that adds these texts; empty without any, and where the model reads none."""
+        if not texts or self.agent_id is not None:
+            return {}
+        event = self.hook_event_name
+        if event not in _EVENTS_WITH_CONTEXT:
+            return {}
+        context = {"hookEventName": event, "additionalContext": "\n".join(texts)}
+        return {"hookSpecificOutput": context}
 
 
 def parse_hook_input(body: bytes) -> HookInput | None:

@@ -19,8 +19,8 @@ import os
 import subprocess
 import sys
 import urllib.error
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -55,35 +55,25 @@ _WINDOWS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A program with its arguments, and variables besides the present ones."""
-
-    arguments: tuple[str, ...]
-    variables: Mapping[str, str] = field(default_factory=dict)
-
-
 def desktop_command(
     title: str,
     text: str,
     *,
     platform: str = sys.platform,
     which: Callable[[str], str | None] = find_program,
-) -> Command | None:
-    """The command for this system; None where it has none."""
+) -> tuple[list[str], dict[str, str]] | None:
+    """This system's command and the variables that it needs; None where it has none."""
     variables = {"JACKLINE_NOTE_TITLE": title, "JACKLINE_NOTE_TEXT": text}
     if platform == "darwin":
         tool = which("osascript")
-        return None if tool is None else Command((tool, "-e", _MAC), variables)
-    if platform == "win32":
+        arguments = ["-e", _MAC]
+    elif platform == "win32":
         tool = which("powershell") or which("pwsh")
-        if tool is None:
-            return None
-        return Command((tool, "-NoProfile", "-NonInteractive", "-Command", _WINDOWS), variables)
-    tool = which("notify-send")
-    if tool is None:
-        return None
-    return Command((tool, "--app-name=Jackline", "--icon=dialog-information", "--", title, text))
+        arguments = ["-NoProfile", "-NonInteractive", "-Command", _WINDOWS]
+    else:
+        tool, variables = which("notify-send"), {}
+        arguments = ["--app-name=Jackline", "--icon=dialog-information", "--", title, text]
+    return None if tool is None else ([tool, *arguments], variables)
 
 
 def webhook_body(message: IncidentMessage) -> bytes:
@@ -106,16 +96,6 @@ def signature(secret: str, at: int, body: bytes) -> str:
     return f"t={at},v1={digest}"
 
 
-def is_signed(secret: str, header: str, body: bytes, *, now: int, patience: int = 300) -> bool:
-    """Whether a message is ours and fresh: for receivers, and for our tests."""
-    parts = dict(part.partition("=")[::2] for part in header.split(","))
-    at = parts.get("t", "")
-    if not at.isdecimal() or len(at) > 12 or abs(now - int(at)) > patience:
-        return False
-    received = f"t={int(at)},v1={parts.get('v1', '')}"
-    return hmac.compare_digest(received.encode(), signature(secret, int(at), body).encode())
-
-
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
     """The result of one channel; `trouble` is empty when it succeeded."""
@@ -135,31 +115,32 @@ def send(message: IncidentMessage, settings: NotifySettings) -> list[DeliveryRes
         channels.append(("webhook", lambda: _post_to_webhook(message, webhook, secret)))
     if targets is not None:
         channels.append(("apprise", lambda: _send_by_apprise(message, targets)))
-    return [DeliveryResult(name, _trouble_of(work)) for name, work in channels]
-
-
-def _trouble_of(work: Callable[[], str]) -> str:
-    try:
-        return work()
-    except urllib.error.HTTPError as error:
-        with error:
-            return f"it was answered with HTTP status {error.code}"
-    except subprocess.TimeoutExpired:
-        return f"it took longer than {_TIMEOUT:g} s"
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        # Not its text, which may quote the address.
-        known = cause.strerror if isinstance(cause, OSError) else None
-        return f"it cannot be reached: {known or type(cause).__name__}"
+    results = []
+    for name, work in channels:
+        try:
+            trouble = work()
+        except urllib.error.HTTPError as error:
+            with error:
+                trouble = f"it was answered with HTTP status {error.code}"
+        except subprocess.TimeoutExpired:
+            trouble = f"it took longer than {_TIMEOUT:g} s"
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            cause = error.reason if isinstance(error, urllib.error.URLError) else error
+            # Not its text, which may quote the address.
+            known = cause.strerror if isinstance(cause, OSError) else None
+            trouble = f"it cannot be reached: {known or type(cause).__name__}"
+        results.append(DeliveryResult(name, trouble))
+    return results
 
 
 def _show_on_desktop(message: IncidentMessage) -> str:
     command = desktop_command(message.title, message.text)
     if command is None:
         return "this system has no notify-send, osascript or PowerShell"
+    arguments, variables = command
     done = subprocess.run(  # noqa: S603 -- found by us; the texts are arguments or variables
-        command.arguments,
-        env={**os.environ, **command.variables},
+        arguments,
+        env={**os.environ, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=_TIMEOUT * 2,
@@ -200,17 +181,17 @@ class Notifier:
         settings: Callable[[], NotifySettings],
         facts: Callable[[FlowFacts], Facts],
         observatory: Observatory,
-        book: StoredRuns,
+        runs: StoredRuns,
         clock: Clock,
         send: Callable[[IncidentMessage, NotifySettings], Sequence[DeliveryResult]] = send,
     ) -> None:
         self._settings = settings
         self._facts = facts
         self._observatory = observatory
-        self._book = book
+        self._runs = runs
         self._clock = clock
         self._send = send
-        self._noticing = ConditionFinder()
+        self._conditions = ConditionFinder()
         self._incidents = Incidents()
         self._sending: set[asyncio.Task[None]] = set()
 
@@ -230,10 +211,10 @@ class Notifier:
         settings = self._settings()
         if not settings.has_ways:
             return []
-        self._noticing.budget_share = settings.budget_share
-        facts = self._facts(await self._book.look())
+        self._conditions.budget_share = settings.budget_share
+        facts = self._facts(await self._runs.look())
         now = self._clock.now()
-        holding = self._noticing.look(facts, self._observatory.tally.lanes, now)
+        holding = self._conditions.look(facts, self._observatory.tally.lanes, now)
         wanted = [each for each in holding if each.about in settings.on]
         quiet = settings.quiet is not None and parse_hours(settings.quiet).next_from(now) == now
         messages = self._incidents.look(self._clock.steady(), wanted, quiet=quiet)

@@ -130,12 +130,35 @@ class ConditionFinder:
     ) -> list[Condition]:
         """Everything that holds; `tally` is by the labels of lanes."""
         return [
-            *_closed_accounts(facts.lanes, now),
+            *self._closed_accounts(facts.lanes, now),
             *self._refused_keys(tally),
             *self._moved(facts, tally, now.timestamp()),
             *self._runs(facts.flows.runs),
             *self._windows(facts.head, now),
         ]
+
+    @staticmethod
+    def _closed_accounts(lanes: Mapping[str, object], now: datetime) -> Iterator[Condition]:
+        accounts: dict[str, list[Mapping[str, Any]]] = {}
+        for row in lanes.values():
+            if isinstance(row, Mapping) and row["state"] == LaneState.PARKED:
+                # All lanes of an account park together: that is one incident.
+                accounts.setdefault(f"{row['upstream']} {row['account']}", []).append(row)
+        for key, rows in accounts.items():
+            upstream, waiting = rows[0]["upstream"], sum(row["waiting"] for row in rows)
+            verb = "waits" if waiting == 1 else "wait"
+            held = f" {counted(waiting, 'call')} {verb}." if waiting else ""
+            if any(row["cause"] is not None and row["cause"][0] == "billing" for row in rows):
+                text = f"{upstream} takes no more calls: its credit is used up or its bill unpaid."
+                yield Condition(IncidentKind.NEEDS_YOU, key, f"{text}{held}")
+                continue
+            untils = [row["until"] for row in rows if row["until"] is not None]
+            until = ""
+            if untils:
+                left = timedelta(seconds=max(0, round(max(untils) - now.timestamp())))
+                until = f" until {moment_text(max(untils), now)} (in {duration_in_words(left)})"
+            text = f"{upstream} is parked{until}: its quota is used up.{held} It goes on by itself."
+            yield Condition(IncidentKind.PARKED, key, text)
 
     def _refused_keys(self, tally: Mapping[str, LaneCounters]) -> Iterator[Condition]:
         for name, lane in tally.items():
@@ -206,26 +229,3 @@ class ConditionFinder:
             reset = round(each["resets_at"] / 600)
             key = f"{each['upstream']} {each['account']} {each['window']} {reset}"
             yield Condition(IncidentKind.BUDGET_NEAR, key, text)
-
-
-def _closed_accounts(lanes: Mapping[str, object], now: datetime) -> Iterator[Condition]:
-    accounts: dict[str, list[Mapping[str, Any]]] = {}
-    for row in lanes.values():
-        if isinstance(row, Mapping) and row["state"] == LaneState.PARKED:
-            # All lanes of an account park together: that is one incident.
-            accounts.setdefault(f"{row['upstream']} {row['account']}", []).append(row)
-    for key, rows in accounts.items():
-        upstream, waiting = rows[0]["upstream"], sum(row["waiting"] for row in rows)
-        verb = "waits" if waiting == 1 else "wait"
-        held = f" {counted(waiting, 'call')} {verb}." if waiting else ""
-        if any(row["cause"] is not None and row["cause"][0] == "billing" for row in rows):
-            text = f"{upstream} takes no more calls: its credit is used up or its bill unpaid."
-            yield Condition(IncidentKind.NEEDS_YOU, key, f"{text}{held}")
-            continue
-        untils = [row["until"] for row in rows if row["until"] is not None]
-        until = ""
-        if untils:
-            left = timedelta(seconds=max(0, round(max(untils) - now.timestamp())))
-            until = f" until {moment_text(max(untils), now)} (in {duration_in_words(left)})"
-        text = f"{upstream} is parked{until}: its quota is used up.{held} It goes on by itself."
-        yield Condition(IncidentKind.PARKED, key, text)

@@ -29,9 +29,7 @@ class NotifySettings:
     on: tuple[IncidentKind, ...] = setting(tuple(IncidentKind), "Which incidents are sent.")
     desktop: bool = setting(False, "Show messages on the desktop of the gateway's user.")
     webhook: str | None = setting(
-        None,
-        "Address that messages are posted to as JSON, or a reference to it.",
-        Form.WEBHOOK,
+        None, "Address that messages are posted to as JSON, or a reference to it.", Form.WEBHOOK
     )
     secret: str | None = setting(
         None,

@@ -16,30 +16,24 @@ _QUICK = ("hook", "statusline", "mcp")
 def main() -> None:
     """Run `jackline VERB …` and leave the process with its exit code."""
     pin_python_path()
+    arguments = sys.argv[1:]
     try:
-        _run()
+        # Help comes from the command line, for every verb alike.
+        if not arguments or arguments[0] not in _QUICK or {"-h", "--help"} & set(arguments):
+            from jackline.cli.main import main as command_line  # noqa: PLC0415 -- loads click
+
+            command_line()
+        elif arguments[0] == "mcp":
+            from jackline.quick.mcp_bridge import bridge  # noqa: PLC0415 -- one verb pays for one
+
+            sys.exit(bridge(arguments[1:]))
+        else:
+            from jackline.quick.hook import hook, statusline  # noqa: PLC0415
+
+            verb = hook if arguments[0] == "hook" else statusline
+            sys.exit(verb(arguments[1:]))
     except KeyboardInterrupt:
         from jackline.cli.shutdown import exit_interrupted  # noqa: PLC0415 -- others pay nothing
 
         sys.stderr.write("interrupted\n")
         exit_interrupted()
-
-
-def _run() -> None:
-    arguments = sys.argv[1:]
-    # Help comes from the command line, for every verb alike.
-    if arguments and arguments[0] in _QUICK and not {"-h", "--help"} & set(arguments):
-        sys.exit(_quick(arguments[0], arguments[1:]))
-    from jackline.cli.main import main as command_line  # noqa: PLC0415 -- loads click
-
-    command_line()
-
-
-def _quick(verb: str, arguments: list[str]) -> int:
-    if verb == "mcp":
-        from jackline.quick.mcp_bridge import bridge  # noqa: PLC0415 -- one verb pays for one
-
-        return bridge(arguments)
-    from jackline.quick.hook import hook, statusline  # noqa: PLC0415
-
-    return hook(arguments) if verb == "hook" else statusline(arguments)

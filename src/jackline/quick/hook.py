@@ -11,7 +11,7 @@ import os
 import sys
 
 from jackline.private_files import make_private_folder, open_private
-from jackline.quick.service import ask, find_service, state_folder
+from jackline.quick.service import find_service, state_folder
 
 # A service that looks again at a transcript answers within two; the plugin waits for five.
 _SECONDS = 3.5
@@ -35,10 +35,24 @@ def hook(arguments: list[str]) -> int:
     service = find_service(arguments)
     answer = None
     if service is not None:
-        path = "/_jackline/hook"
-        answer = ask(service, path, hook_input, seconds=seconds, processes=_above())
+        # The processes above this one: the client, and the shell by which it may have called us.
+        above = [os.getppid()]
+        try:
+            with open(f"/proc/{above[0]}/stat", "rb") as file:  # noqa: PTH123
+                above.append(int(file.read().rpartition(b")")[2].split()[1]))
+        except (OSError, ValueError, IndexError):
+            pass  # a system without this file: then only the nearest is known
+        processes = ",".join(str(pid) for pid in above if pid > 1)
+        answer = service.ask("/_jackline/hook", hook_input, seconds=seconds, processes=processes)
     if answer is None:
-        answer = b"" if was_silent else _down_notice(notice)
+        answer = b""
+        if not was_silent:
+            try:
+                make_private_folder(os.path.dirname(notice))  # noqa: PTH120
+                os.close(open_private(notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+                answer = _DOWN
+            except OSError:
+                pass  # reported before, or nothing can be saved: better silent than at every call
     elif was_silent:
         try:  # noqa: SIM105 -- loading contextlib takes longer than all of this
             os.unlink(notice)  # noqa: PTH108
@@ -58,27 +72,7 @@ def statusline(arguments: list[str]) -> int:
     service = find_service(arguments)
     answer = None
     if service is not None:
-        answer = ask(service, "/_jackline/statusline", session or b"{}", seconds=_LINE_SECONDS)
+        answer = service.ask("/_jackline/statusline", session or b"{}", seconds=_LINE_SECONDS)
     line = DOWN if answer is None else answer.decode("utf-8", "replace")
     sys.stdout.buffer.write(line.strip().encode() + b"\n")
     return 0
-
-
-def _above() -> str:
-    """The processes above this one: the client, and the shell by which it may have called us."""
-    above = [os.getppid()]
-    try:
-        with open(f"/proc/{above[0]}/stat", "rb") as file:  # noqa: PTH123
-            above.append(int(file.read().rpartition(b")")[2].split()[1]))
-    except (OSError, ValueError, IndexError):
-        pass  # a system without this file: then only the nearest is known
-    return ",".join(str(pid) for pid in above if pid > 1)
-
-
-def _down_notice(notice: str) -> bytes:
-    try:
-        make_private_folder(os.path.dirname(notice))  # noqa: PTH120
-        os.close(open_private(notice, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-    except OSError:  # reported before, or nothing can be saved: better silent than at every call
-        return b""
-    return _DOWN

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from jackline.gateway_proof import authority_of, prove
 from jackline.private_files import installation_key
 from jackline.programs import own_command
-from jackline.quick.service import ServiceInfo, ask, find_service
+from jackline.quick.service import ServiceInfo, find_service
 
 _LONGEST_LINE = 65_536
 _PIECE = 65_536
@@ -53,6 +53,7 @@ _THE_CLIENTS = frozenset(
         *("CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_MESSAGING_TOKEN"),
     }
 )
+_PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/"
 _TASK = b"JACKLINE_TASK="
 _MOST_ABOVE = 64
 
@@ -182,13 +183,16 @@ class _Session:
 
     def send(self, method: str, body: bytes = b"") -> _Response:
         """Send a request; UnsentError when nobody got it."""
-        folder = os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()  # noqa: PTH109 -- pathlib would take time to load
+        folder = os.fsencode(os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd())  # noqa: PTH109 -- pathlib would take time to load
         headers = {
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",
             "x-jackline-control": self._service.token,
             # The service runs elsewhere: the client works where this process was started.
-            "x-jackline-folder": _quoted(folder),
+            # Everything but plain letters percent-encoded, as `urllib.parse` would.
+            "x-jackline-folder": "".join(
+                chr(sign) if sign in _PLAIN else f"%{sign:02X}" for sign in folder
+            ),
             "x-jackline-patience-ms": os.environ.get("MCP_TOOL_TIMEOUT", ""),
             "x-jackline-client-session": os.environ.get("CLAUDE_CODE_SESSION_ID", ""),
             "x-jackline-parent-task": self._parent_task,
@@ -251,7 +255,9 @@ class McpLink:
         if message.get("method") == "notifications/initialized":
             return  # was sent to the service when the session was opened
         if message.get("method") == "tools/list" and "id" in message and self._session is None:
-            self._send({"jsonrpc": "2.0", "id": message["id"], "result": _known_tools()})
+            here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 -- as above
+            with open(os.path.join(here, "..", "mcp_server", "tools.json"), "rb") as file:  # noqa: PTH118, PTH123
+                self._send({"jsonrpc": "2.0", "id": message["id"], "result": json.load(file)})
             return
         try:
             session = self._session or self._opened(None)
@@ -356,7 +362,20 @@ class McpLink:
         if not _answers(service):
             if not start:
                 raise UnsentError(_GONE)
-            _start(self._arguments)
+            import subprocess  # noqa: PLC0415 -- only when none runs
+
+            try:
+                subprocess.run(  # noqa: S603 -- ourselves
+                    own_command("up", "-d", *self._arguments),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=sys.stderr,
+                    env={name: t for name, t in os.environ.items() if name not in _THE_CLIENTS},
+                    check=False,
+                    timeout=_START_SECONDS,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise UnsentError(_NOT_STARTED) from error
             service = find_service(self._arguments)
         if service is None or not _answers(service):
             raise UnsentError(_NOT_STARTED)
@@ -384,37 +403,7 @@ def _parsed(text: bytes) -> list[dict[str, object]]:
 
 
 def _answers(service: ServiceInfo | None, seconds: float = _CONNECT_SECONDS) -> bool:
-    return service is not None and ask(service, "/healthz", seconds=seconds) is not None
-
-
-def _start(arguments: list[str]) -> None:
-    import subprocess  # noqa: PLC0415 -- only when none runs
-
-    try:
-        subprocess.run(  # noqa: S603 -- ourselves
-            own_command("up", "-d", *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=sys.stderr,
-            env={name: text for name, text in os.environ.items() if name not in _THE_CLIENTS},
-            check=False,
-            timeout=_START_SECONDS,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnsentError(_NOT_STARTED) from error
-
-
-def _known_tools() -> dict[str, object]:
-    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 -- as above
-    with open(os.path.join(here, "..", "mcp_server", "tools.json"), "rb") as file:  # noqa: PTH118, PTH123
-        tools: dict[str, object] = json.load(file)
-    return tools
-
-
-def _quoted(text: str) -> str:
-    """The text with everything but plain letters percent-encoded, as `urllib.parse` would."""
-    plain = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~/"
-    return "".join(chr(sign) if sign in plain else f"%{sign:02X}" for sign in os.fsencode(text))
+    return service is not None and service.ask("/healthz", seconds=seconds) is not None
 
 
 def parent_task() -> str:

@@ -37,6 +37,7 @@ from jackline.private_files import (
 _FILE = "jackline.toml"
 _PROJECT = "pyproject.toml"
 _LARGEST_FILE = 64 * 1024
+_LARGEST_ANSWER = 4 << 20
 
 
 class ServiceInfo:
@@ -50,6 +51,35 @@ class ServiceInfo:
         self.port = port
         self.token = token
 
+    def ask(
+        self, path: str, body: bytes | None = None, *, seconds: float, processes: str = ""
+    ) -> bytes | None:
+        """What the service answers to this path; None if it does not, in time and correctly.
+
+        `processes` are the numbers of those that called us, the nearest first.
+        """
+        until = time.monotonic() + seconds
+        method = "GET" if body is None else "POST"
+        authority = authority_of(self.host, self.port)
+        head = (
+            f"{method} {path} HTTP/1.1\r\nhost: {authority}\r\nx-jackline-control: {self.token}\r\n"
+            f"x-jackline-processes: {processes}\r\n"
+            f"connection: close\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body or b'')}\r\n\r\n"
+        )
+        line = socket(AF_INET6 if ":" in self.host else AF_INET, SOCK_STREAM)
+        try:
+            line.settimeout(seconds)
+            line.connect((self.host, self.port))
+            prove(line, authority, installation_key(make=False), until)
+            request = head.encode("latin-1") + (body or b"")
+            status, answer = whole_answer(line, request, until, _LARGEST_ANSWER)
+        except OSError:
+            return None
+        finally:
+            line.close()
+        return answer if status == 200 else None
+
 
 def find_service(arguments: list[str]) -> ServiceInfo | None:
     """The service of these arguments and this environment, if one left its file."""
@@ -62,19 +92,17 @@ def find_service(arguments: list[str]) -> ServiceInfo | None:
         token = _text_in(text, "token")
     except (OSError, ValueError):
         return None
-    if not is_token(token) or not (is_loopback(host) or host == _configured_host()):
+    if not is_token(token):
         return None
+    if not is_loopback(host):
+        # Then it has to be the address that the user has the service listen on.
+        configured: object = os.environ.get("JACKLINE_LISTEN_HOST")
+        if not configured:
+            listen = _table_in(_users_file()).get("listen")
+            configured = listen.get("host") if isinstance(listen, dict) else None
+        if host != configured:
+            return None
     return ServiceInfo(folder, host, port, token)
-
-
-def _configured_host() -> str:
-    """The address that the user has the service listen on; only needed where it is no loopback."""
-    named = os.environ.get("JACKLINE_LISTEN_HOST")
-    if named:
-        return named
-    listen = _table_in(_users_file()).get("listen")
-    host = listen.get("host") if isinstance(listen, dict) else None
-    return host if isinstance(host, str) else ""
 
 
 def _text_in(document: str, name: str) -> str:
@@ -91,9 +119,17 @@ def _text_in(document: str, name: str) -> str:
 
 def state_folder(arguments: list[str]) -> str:
     """Where the service keeps its state."""
-    named = _flag(arguments) or os.environ.get("JACKLINE_STATE", "").strip()
+    named = ""
+    for place, argument in enumerate(arguments):
+        if argument == "--state" and place + 1 < len(arguments):
+            named = arguments[place + 1]
+            break
+        if argument.startswith("--state="):
+            named = argument.partition("=")[2]
+            break
+    named = named or os.environ.get("JACKLINE_STATE", "").strip()
     if named:
-        return _path_from(_here(), named)
+        return _path_from(None, named)
     path = _users_file()
     state = _table_in(path, b"state").get("state")
     if not isinstance(state, str) or not state:
@@ -104,23 +140,7 @@ def state_folder(arguments: list[str]) -> str:
 def _users_file() -> str:
     """The file that the user named, or else the user's own; never one that lies in a project."""
     named = os.environ.get("JACKLINE_CONFIG")
-    return _path_from(_here(), named) if named else os.path.join(default_config_folder(), _FILE)  # noqa: PTH118
-
-
-def _here() -> str:
-    try:
-        return os.getcwd()  # noqa: PTH109
-    except OSError:
-        return ""  # the working folder is gone: only what is relative to it is lost
-
-
-def _flag(arguments: list[str]) -> str:
-    for place, argument in enumerate(arguments):
-        if argument == "--state" and place + 1 < len(arguments):
-            return arguments[place + 1]
-        if argument.startswith("--state="):
-            return argument.partition("=")[2]
-    return ""
+    return _path_from(None, named) if named else os.path.join(default_config_folder(), _FILE)  # noqa: PTH118
 
 
 def _table_in(path: str, word: bytes = b"") -> dict[str, object]:
@@ -142,43 +162,11 @@ def _table_in(path: str, word: bytes = b"") -> dict[str, object]:
     return table if isinstance(table, dict) else {}
 
 
-def _path_from(folder: str, text: str) -> str:
-    """An absolute path: `~` is the home folder, anything relative is seen from `folder`."""
+def _path_from(folder: str | None, text: str) -> str:
+    """An absolute path: `~` is the home folder; relative to `folder`, or the working folder."""
+    if folder is None:
+        try:
+            folder = os.getcwd()  # noqa: PTH109
+        except OSError:
+            folder = ""  # the working folder is gone: only what is relative to it is lost
     return os.path.normpath(os.path.join(folder, os.path.expanduser(text)))  # noqa: PTH111, PTH118
-
-
-_MOST = 4 << 20
-
-
-def ask(
-    service: ServiceInfo,
-    path: str,
-    body: bytes | None = None,
-    *,
-    seconds: float,
-    processes: str = "",
-) -> bytes | None:
-    """What the service answers to this path; None if it does not, in time and correctly.
-
-    `processes` are the numbers of those that called us, the nearest first.
-    """
-    until = time.monotonic() + seconds
-    method = "GET" if body is None else "POST"
-    authority = authority_of(service.host, service.port)
-    head = (
-        f"{method} {path} HTTP/1.1\r\nhost: {authority}\r\nx-jackline-control: {service.token}\r\n"
-        f"x-jackline-processes: {processes}\r\n"
-        f"connection: close\r\ncontent-type: application/json\r\n"
-        f"content-length: {len(body or b'')}\r\n\r\n"
-    )
-    line = socket(AF_INET6 if ":" in service.host else AF_INET, SOCK_STREAM)
-    try:
-        line.settimeout(seconds)
-        line.connect((service.host, service.port))
-        prove(line, authority, installation_key(make=False), until)
-        status, answer = whole_answer(line, head.encode("latin-1") + (body or b""), until, _MOST)
-    except OSError:
-        return None
-    finally:
-        line.close()
-    return answer if status == 200 else None

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from jackline.clock import Clock
-from jackline.control.board import NO_FLOW_FACTS, Facts, FlowFacts, fleet_document
+from jackline.control.board import NO_FLOW_FACTS, Facts, FlowFacts
 from jackline.control.burn import Burn
 from jackline.control.fleet import calls_by_agent
 from jackline.control.http_handler import ServiceRequest
@@ -235,7 +235,7 @@ class ScrapeHandler:
             if path == METRICS:
                 body = render(self.read())
             else:
-                body = msgspec.json.encode(fleet_document(self._facts(self._flows)))
+                body = msgspec.json.encode(self._facts(self._flows).fleet_document())
             self._documents[path] = (now, body)
         kind = CONTENT_TYPE if path == METRICS else b"application/json"
         request.respond(200, [(b"content-type", kind), (b"cache-control", b"no-store")], body)
