@@ -95,7 +95,10 @@ class PeerUsers:
             return Peer.GONE
         if user is None:
             return Peer.GONE
-        own = 0 if sys.platform == "win32" else os.getuid()
+        if sys.platform == "win32":
+            own = 0
+        else:
+            own = os.getuid()
         return Peer.OWN if user in (0, own) else Peer.OTHER
 
     def close(self) -> None:
