@@ -13,7 +13,7 @@ ending with its evidence.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -38,6 +38,7 @@ from jackline.agents.messages.conversation import (
 from jackline.agents.messages.mcp_tools import tools_of_servers
 from jackline.agents.messages.tool_turn import ToolTurn, cut_calls_text
 from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.agents.own_count import own_count, usage_notice
 from jackline.agents.prices import dollars, in_dollars
 from jackline.agents.runner import (
     AgentLog,
@@ -342,8 +343,13 @@ class _AgentLoop:
                 body = self._body()
                 continue
             break
+        counted_by_us = own_count(answer.usage, body, answer.content, max_tokens)
+        if counted_by_us is not None:
+            answer = replace(answer, usage=counted_by_us)
+            self._gate.warn(usage_notice(answer.lane or task.model or self._settings.model))
         cost = dollars(answer.model, answer.usage, self._settings.prices)
-        await self._log.write(ANSWER, answer_entry(answer, cost))
+        estimated = counted_by_us is not None
+        await self._log.write(ANSWER, answer_entry(answer, cost, estimated=estimated))
         self._gate.spent(answer.model, answer.usage, cost)
         return None
 

@@ -1,0 +1,110 @@
+"""Count what a call used from what was sent and received, where an upstream says less than is possible.
+
+Rules: (1) pure; (2) what is possible is charged exactly as it was reported: input of all kinds, cached
+or not, is compared with what was sent, and output with what came; (3) no model counts less than a
+token for ten characters, where repeated signs count as a few; pictures, old thoughts and tools are
+left out of that bound, because vendors count them in ways of their own; (4) what is less is replaced
+by our own count of about four characters to a token, fresh input, and never by less than was
+reported; output is no more than the call allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, replace
+
+from jackline.agents.outcome import TokenUsage
+from jackline.agents.runner import JsonObject
+
+_USUAL_CHARACTERS = 4
+# English has four to five characters to a token, other languages and code have fewer.
+_MOST_CHARACTERS = 10
+# Long runs of one sign, blanks or "-=-=", can be one token.
+_REPEATED = re.compile(r"(.)\1\1\1+|([^a-zA-Z0-9]{2,4}?)\2{3,}", re.DOTALL)
+# Usual for a screenshot; the largest have three times as many.
+_PICTURE_TOKENS = 1_500
+# Vendors neither show a model what it thought in earlier turns, nor marks and ids.
+_THOUGHTS = ("thinking", "redacted_thinking")
+_UNREAD = ("type", "role", "id", "tool_use_id", "signature", "cache_control", "is_error")
+
+
+def own_count(
+    usage: TokenUsage, body: JsonObject, content: Sequence[JsonObject], max_tokens: int
+) -> TokenUsage | None:
+    """What to charge for an answer in place of its `usage`; None where that is possible.
+
+    `body` is what was sent, `content` the blocks that came.
+    """
+    found = TokenUsage(*(max(0, count) for count in astuple(usage)))
+    sent = list(_texts([body.get("system"), body.get("messages")]))
+    received = [text for block in content for text in _texts(_without_mark(block))]
+    cached = found.cache_read_tokens + found.cache_write_tokens
+    fresh, output = found.input_tokens, found.output_tokens
+    if not is_possible(fresh + cached, sent):
+        tools = json.dumps(body["tools"], ensure_ascii=False) if "tools" in body else ""
+        pictures = _PICTURE_TOKENS * _pictures(body.get("messages"))
+        fresh = max(fresh, count_of([*sent, tools]) + pictures - cached)
+    if output < max_tokens and not is_possible(output, received):
+        output = max(output, min(count_of(received), max_tokens))
+    if (fresh, output) == (usage.input_tokens, usage.output_tokens) and found == usage:
+        return None
+    return replace(found, input_tokens=fresh, output_tokens=output)
+
+
+def usage_notice(where: str) -> str:
+    """What to tell the user of an upstream or model whose usage is counted by us."""
+    return (
+        f"{where} does not say what its answers use, or says less than is possible: such usage is"
+        " an estimate of our own, in budgets too."
+    )
+
+
+def is_possible(reported: int, texts: Sequence[str]) -> bool:
+    """Whether so few tokens can hold these texts."""
+    most = reported * _MOST_CHARACTERS
+    if reported <= 0 or most >= sum(map(len, texts)):
+        return reported > 0 or not any(texts)
+    # Folding takes time, and is hardly ever needed.
+    return most >= sum(map(_folded_length, texts))
+
+
+def count_of(texts: Sequence[str]) -> int:
+    """About how many tokens these texts have."""
+    return -(-sum(map(len, texts)) // _USUAL_CHARACTERS)
+
+
+def _folded_length(text: str) -> int:
+    return len(_REPEATED.sub(r"\1\1\2\2", text))
+
+
+def _without_mark(block: JsonObject) -> JsonObject:
+    """A block that came: here thoughts count, they are output."""
+    if block.get("type") == "thinking":
+        return {"text": block.get("thinking")}
+    return block if block.get("type") in ("text", "tool_use") else {}
+
+
+def _texts(value: object, *, with_keys: bool = False) -> Iterator[str]:
+    """All that a model reads of this, as texts."""
+    if isinstance(value, dict):
+        if value.get("type") in (*_THOUGHTS, "base64") and not with_keys:
+            return
+        for key, each in value.items():
+            if with_keys:
+                yield str(key)
+            elif key in _UNREAD:
+                continue
+            yield from _texts(each, with_keys=with_keys or key == "input")
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each, with_keys=with_keys)
+    elif value is not None:
+        yield value if isinstance(value, str) else str(value)
+
+
+def _pictures(value: object) -> int:
+    if isinstance(value, dict):
+        return int(value.get("type") == "base64") or sum(map(_pictures, value.values()))
+    return sum(map(_pictures, value)) if isinstance(value, list) else 0
