@@ -1,4 +1,4 @@
-"""Usage that an upstream leaves out or makes too small is counted by us; possible usage is left alone."""
+"""Usage that an upstream leaves out or makes too small is counted by us, other usage is left."""
 
 from __future__ import annotations
 

@@ -47,7 +47,12 @@ class Upstream:
         turn = len(self.sent)
         assert turn < ENDLESS, "the budget ends nothing"
         self.sent.append(weight([body["messages"], body["system"]]))
-        call = {"type": "tool_use", "id": f"t{turn}", "name": "depth", "input": {"place": "x"}}
+        call: JsonObject = {
+            "type": "tool_use",
+            "id": f"t{turn}",
+            "name": "depth",
+            "input": {"place": "x"},
+        }
         content: list[JsonObject] = [{"type": "text", "text": self.text}, call]
         usage = self.says[min(turn, len(self.says) - 1)]
         if self.honest:

@@ -1,11 +1,11 @@
-"""Count what a call used from what was sent and received, where an upstream says less than is possible.
+"""Count what a call used from what was sent and received, where an upstream says too little.
 
-Rules: (1) pure; (2) what is possible is charged exactly as it was reported: input of all kinds, cached
-or not, is compared with what was sent, and output with what came; (3) no model counts less than a
-token for ten characters, where repeated signs count as a few; pictures, old thoughts and tools are
-left out of that bound, because vendors count them in ways of their own; (4) what is less is replaced
-by our own count of about four characters to a token, fresh input, and never by less than was
-reported; output is no more than the call allowed.
+Rules: (1) pure; (2) what is possible is charged exactly as it was reported: input of all kinds,
+cached or not, is compared with what was sent, and output with what came; (3) no model counts less
+than a token for ten characters, where repeated signs count as a few; pictures, old thoughts and
+tools are left out of that bound, because vendors count them in ways of their own; (4) what is less
+is replaced by our own count of about four characters to a token, fresh input, and never by less
+than was reported; output is no more than the call allowed.
 """
 
 from __future__ import annotations
@@ -48,9 +48,47 @@ def own_count(
         fresh = max(fresh, count_of([*sent, tools]) + pictures - cached)
     if output < max_tokens and not is_possible(output, received):
         output = max(output, min(count_of(received), max_tokens))
-    if (fresh, output) == (usage.input_tokens, usage.output_tokens) and found == usage:
-        return None
-    return replace(found, input_tokens=fresh, output_tokens=output)
+    own = replace(found, input_tokens=fresh, output_tokens=output)
+    return None if own == usage else own
+
+
+class ProgramCount:
+    """Our own count of what a program's process uses, from what is known of its conversation.
+
+    Programs send more than they print, and shorten what they send: only what a call must have sent
+    once is evidence, and what is missing is counted as if each call sent all of it.
+    """
+
+    def __init__(self) -> None:
+        self._unsent: list[str] = []
+        self._sent = self._sent_folded = self._received_folded = 0
+        self._input = self._output = 0
+
+    def add_input(self, text: str) -> None:
+        """The next call sends this: a prompt, a result."""
+        self._unsent.append(text)
+
+    def add_answer(self, text: str, *, begins: bool, of_agent: bool) -> None:
+        """A piece of an answer came, the first of a call if it `begins`; `of_agent` itself."""
+        if begins and of_agent:
+            self._sent += sum(map(len, self._unsent))
+            self._sent_folded += sum(map(_folded_length, self._unsent))
+            self._unsent.clear()
+            self._input += -(-self._sent // _USUAL_CHARACTERS)
+        self._received_folded += _folded_length(text)
+        self._output += count_of([text])
+        if of_agent:
+            self._unsent.append(text)
+
+    def missing(self, reported: TokenUsage, *, with_output: bool) -> TokenUsage:
+        """What all calls so far have used beyond what is reported; nothing where that can be."""
+        fresh = output = 0
+        tokens = reported.total - reported.output_tokens
+        if tokens * _MOST_CHARACTERS < self._sent_folded:
+            fresh = max(0, self._input - tokens)
+        if with_output and reported.output_tokens * _MOST_CHARACTERS < self._received_folded:
+            output = max(0, self._output - reported.output_tokens)
+        return TokenUsage(fresh, output)
 
 
 def usage_notice(where: str) -> str:

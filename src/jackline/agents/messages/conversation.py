@@ -406,9 +406,7 @@ class ConversationLog:
         self.conversation.add(kind, data)
 
 
-def answer_entry(
-    answer: WholeAnswer, cost: float | None, *, estimated: bool = False
-) -> JsonObject:
+def answer_entry(answer: WholeAnswer, cost: float | None, *, estimated: bool = False) -> JsonObject:
     """An answer as an entry of the log; `estimated` where its usage is our own count."""
     entry: JsonObject = {"estimated": True} if estimated else {}
     return entry | {

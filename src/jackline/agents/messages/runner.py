@@ -343,14 +343,14 @@ class _AgentLoop:
                 body = self._body()
                 continue
             break
-        counted_by_us = own_count(answer.usage, body, answer.content, max_tokens)
-        if counted_by_us is not None:
-            answer = replace(answer, usage=counted_by_us)
+        usage = own_count(answer.usage, body, answer.content, max_tokens)
+        if usage is not None:
             self._gate.warn(usage_notice(answer.lane or task.model or self._settings.model))
-        cost = dollars(answer.model, answer.usage, self._settings.prices)
-        estimated = counted_by_us is not None
-        await self._log.write(ANSWER, answer_entry(answer, cost, estimated=estimated))
-        self._gate.spent(answer.model, answer.usage, cost)
+        whole = replace(answer, usage=usage or answer.usage)
+        cost = dollars(whole.model, whole.usage, self._settings.prices)
+        entry = answer_entry(whole, cost, estimated=usage is not None)
+        await self._log.write(ANSWER, entry)
+        self._gate.spent(whole.model, whole.usage, cost)
         return None
 
     def _body(self) -> JsonObject:
