@@ -10,7 +10,6 @@ than was reported; output is no more than the call allowed.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, replace
@@ -23,8 +22,10 @@ _USUAL_CHARACTERS = 4
 _MOST_CHARACTERS = 10
 # Long runs of one sign, blanks or "-=-=", can be one token.
 _REPEATED = re.compile(r"(.)\1\1\1+|([^a-zA-Z0-9]{2,4}?)\2{3,}", re.DOTALL)
-# Usual for a screenshot; the largest have three times as many.
-_PICTURE_TOKENS = 1_500
+# Characters: 1,500 tokens are usual for a screenshot; the largest have three times as many.
+_PICTURE = 6_000
+# Tokens that a model reads around a call or result, besides what is in it.
+_LEAST_OF_TOOL = 5
 # Vendors neither show a model what it thought in earlier turns, nor marks and ids.
 _THOUGHTS = ("thinking", "redacted_thinking")
 _UNREAD = ("type", "role", "id", "tool_use_id", "signature", "cache_control", "is_error")
@@ -42,10 +43,9 @@ def own_count(
     received = [text for block in content for text in _texts(_without_mark(block))]
     cached = found.cache_read_tokens + found.cache_write_tokens
     fresh, output = found.input_tokens, found.output_tokens
-    if not is_possible(fresh + cached, sent):
-        tools = json.dumps(body["tools"], ensure_ascii=False) if "tools" in body else ""
-        pictures = _PICTURE_TOKENS * _pictures(body.get("messages"))
-        fresh = max(fresh, count_of([*sent, tools]) + pictures - cached)
+    if not is_possible(fresh + cached - _LEAST_OF_TOOL * _tool_blocks(body), sent):
+        whole = [body.get("system"), body.get("tools"), body.get("messages")]
+        fresh = max(fresh, -(-_characters(whole) // _USUAL_CHARACTERS) - cached)
     if output < max_tokens and not is_possible(output, received):
         output = max(output, min(count_of(received), max_tokens))
     own = replace(found, input_tokens=fresh, output_tokens=output)
@@ -102,8 +102,10 @@ def usage_notice(where: str) -> str:
 def is_possible(reported: int, texts: Sequence[str]) -> bool:
     """Whether so few tokens can hold these texts."""
     most = reported * _MOST_CHARACTERS
-    if reported <= 0 or most >= sum(map(len, texts)):
-        return reported > 0 or not any(texts)
+    if reported <= 0:
+        return reported == 0 and not any(texts)
+    if most >= sum(map(len, texts)):
+        return True
     # Folding takes time, and is hardly ever needed.
     return most >= sum(map(_folded_length, texts))
 
@@ -142,7 +144,25 @@ def _texts(value: object, *, with_keys: bool = False) -> Iterator[str]:
         yield value if isinstance(value, str) else str(value)
 
 
-def _pictures(value: object) -> int:
+def _tool_blocks(body: JsonObject) -> int:
+    """How many calls of tools and results of them are sent."""
+    messages = body.get("messages")
+    found = 0
+    for message in messages if isinstance(messages, list) else ():
+        content = message.get("content")
+        for block in content if isinstance(content, list) else ():
+            found += block.get("type") in ("tool_use", "tool_result")
+    return found
+
+
+def _characters(value: object) -> int:
+    """About how many characters a model has to read for this, marks and names included."""
     if isinstance(value, dict):
-        return int(value.get("type") == "base64") or sum(map(_pictures, value.values()))
-    return sum(map(_pictures, value)) if isinstance(value, list) else 0
+        if value.get("type") in _THOUGHTS:
+            return 0
+        if value.get("type") == "base64":
+            return _PICTURE
+        return sum(len(str(key)) + _characters(each) for key, each in value.items())
+    if isinstance(value, list):
+        return sum(map(_characters, value))
+    return 0 if value is None else len(str(value))
