@@ -176,11 +176,12 @@ def test_nothing_of_a_walls_words_is_written_that_could_be_a_secret(
 
     async def main() -> None:
         async with provider(WALL) as (_, url):
-            for _ in range(2):
+            # After a restart in our own words: the vendor's may hold anything.
+            for words in ("This request would exceed", "You've hit your session limit"):
                 async with gateway(tmp_path, url) as service:
                     got = await ask(service.url, raw())
                     assert got.status == 429
-                    assert got.json["error"]["message"].startswith("This request would exceed")
+                    assert got.json["error"]["message"].startswith(words)
                     check(tmp_path, service.status())
 
     run(main())

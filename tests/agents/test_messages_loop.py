@@ -269,7 +269,7 @@ def said_to(model: Answering) -> list[dict[str, Any]]:
 
 def answers(*given: tuple[list[JsonObject], str]) -> Answering:
     return Answering(
-        [WholeAnswer(content, stop, TokenUsage(1, 1), "claude-x") for content, stop in given]
+        [WholeAnswer(content, stop, TokenUsage(500, 50), "claude-x") for content, stop in given]
     )
 
 

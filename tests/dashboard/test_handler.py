@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,8 +14,11 @@ from typing import Any
 import pytest
 
 from jackline.assembly import Service
+from jackline.dashboard import handler
 from jackline.dashboard.feed import MOST_WATCHERS
 from jackline.dashboard.handler import DashboardHandler, PageFiles
+from jackline.dashboard.shared_reads import MOST_READERS, SharedReads
+from jackline.events import CallEnded
 from jackline.flows.records import (
     CallKind,
     CallRecord,
@@ -24,6 +28,7 @@ from jackline.flows.records import (
     RunRecord,
 )
 from jackline.flows.store import open_run_store, run_store_url
+from jackline.journal import JournalReader
 from tests.assembly.world import answered as answer_of_provider
 from tests.assembly.world import (
     ask,
@@ -320,5 +325,130 @@ def test_a_run_is_cancelled_by_order_and_the_page_shows_it(tmp_path: Path) -> No
                 assert got.status == 200, got.body
                 assert "cancelled" in got.json["says"]
                 await stream.until(lambda result: _of_run1(result).get("state") == "cancelled")
+
+    run(main())
+
+
+# --- an agent's document takes long to read ------------------------------------------------------
+
+
+class HeldReads:
+    """Counts the reads of the journal, and holds them until `go`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun: list[str] = []
+        self.go = threading.Event()
+        read = JournalReader.calls
+
+        def held(
+            reader: JournalReader, since: float, until: float, limit: int, session: str = ""
+        ) -> list[CallEnded]:
+            self.begun.append(session)
+            assert self.go.wait(60)
+            return read(reader, since, until, limit, session)
+
+        monkeypatch.setattr(JournalReader, "calls", held)
+
+
+def of_agent(session: str) -> bytes:
+    path = f"/_jackline/agent?session={session}&agent=".encode()
+    return request(b"GET", path, key=None)
+
+
+def test_few_documents_are_read_at_once_and_each_once_for_all_who_want_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            reads = HeldReads(monkeypatch)
+            names = [f"s{n}" for n in range(20)]
+            first = [asyncio.create_task(ask(service.url, of_agent("s0"))) for _ in range(10)]
+            await until(lambda: reads.begun == ["s0"])
+            tasks = [asyncio.create_task(ask(service.url, of_agent(name))) for name in names[1:]]
+            await until(lambda: sum(task.done() for task in tasks) == len(tasks) - 1)
+            refused = [task.result() for task in tasks if task.done()]
+            assert {each.status for each in refused} == {503}
+            assert all(each.header(b"retry-after") for each in refused)
+            assert "ask again" in refused[0].json["error"]["message"]
+            reads.go.set()
+            answers = await asyncio.gather(*first)
+            assert {each.status for each in answers} == {200}
+            assert len({each.body for each in answers}) == 1
+            assert len(reads.begun) == MOST_READERS
+
+    run(main())
+
+
+def test_who_asks_again_at_once_gets_the_same_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            # Time stands still for what is shared.
+            monkeypatch.setattr(SharedReads, "_now", staticmethod(lambda: 1000.0))
+            reads = HeldReads(monkeypatch)
+            reads.go.set()
+            for _ in range(5):
+                assert (await ask(service.url, of_agent("s0"))).status == 200
+            assert (await ask(service.url, of_agent("s1"))).status == 200
+            assert reads.begun == ["s0", "s1"]
+            monkeypatch.setattr(SharedReads, "_now", staticmethod(lambda: 1000.6))
+            assert (await ask(service.url, of_agent("s0"))).status == 200
+            assert reads.begun == ["s0", "s1", "s0"]
+
+    run(main())
+
+
+def test_work_whose_client_has_left_is_dropped_and_piles_up_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        made: list[object] = []
+        document = handler.agent_document
+
+        def counted(*parts: Any) -> bytes:
+            made.append(parts)
+            return document(*parts)
+
+        monkeypatch.setattr(handler, "agent_document", counted)
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            reads = HeldReads(monkeypatch)
+            writers = []
+            for number in range(30):
+                _, writer = await asyncio.open_connection("127.0.0.1", port_of(service.url))
+                writer.write(of_agent(f"s{number}"))
+                writers.append(writer)
+            await until(lambda: len(reads.begun) == MOST_READERS)
+            reading = face(service)._agents
+            await until(lambda: all(each.is_wanted() for each in reading._readings.values()))
+            for writer in writers:
+                writer.transport.abort()
+            await until(lambda: not any(each.is_wanted() for each in reading._readings.values()))
+            reads.go.set()
+            await until(lambda: not reading._readings)
+            assert made == []
+            assert len(reads.begun) == MOST_READERS
+            assert (await ask(service.url, of_agent("s0"))).status == 200
+            assert len(made) == 1
+
+    run(main())
+
+
+def test_an_agents_document_is_made_off_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        made_in: list[int] = []
+        document = handler.agent_document
+
+        def watched(*parts: Any) -> bytes:
+            made_in.append(threading.get_ident())
+            return document(*parts)
+
+        monkeypatch.setattr(handler, "agent_document", watched)
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            assert (await ask(service.url, of_agent("s0"))).status == 200
+        assert made_in
+        assert threading.get_ident() not in made_in
 
     run(main())

@@ -17,6 +17,28 @@ def test_a_key_is_replaced_wherever_it_is_in_what_is_shown() -> None:
     assert redact(f"Authorization: Bearer {KEY}", 200) == f"Authorization: {REDACTED}"
 
 
+@pytest.mark.parametrize("glue", ["xyzzy", "key", "X", "_", "9", "é", "code="])
+@pytest.mark.parametrize(
+    "key",
+    [KEY, "sk-proj-" + "aB3" * 20, "ghp_" + "a1B2" * 9, "AKIAIOSFODNN7EXAMPLE", "eyJhbGciOiJIUzI1"],
+)
+def test_a_key_that_is_glued_to_a_word_is_replaced(glue: str, key: str) -> None:
+    assert key[4:] not in redact(f"{glue}{key} is not valid", 200)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "the task-management-service and its disk-utilization-report",
+        "ask-permission-first, risk-assessment-of-2026, desk-research",
+        "the benchmark-of-the-network, a fork-and-join-executor",
+        "it rapidly asserts that ghosts hover over highfidelity",
+    ],
+)
+def test_plain_words_that_hold_the_beginning_of_a_key_remain(words: str) -> None:
+    assert redact(words, 200) == words
+
+
 @pytest.mark.parametrize("before", range(60, 101))
 def test_no_part_of_a_key_across_the_end_is_shown(before: int) -> None:
     shown = redact("x" * (before - 1) + " " + KEY, 100)

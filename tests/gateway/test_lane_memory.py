@@ -13,10 +13,10 @@ from jackline.calls import CallManager
 from jackline.clock import VirtualClock
 from jackline.events import Event
 from jackline.failures import Json
-from jackline.failures.wording import redact
 from jackline.gateway.lane_memory import LaneMemory, redacted_walls
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.settings import HoldSettings
+from jackline.gateway.wall_words import wall_words
 from jackline.lanes import LaneController, LaneId
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.providers.settings import UpstreamSettings
@@ -57,15 +57,7 @@ def test_long_words_at_a_wall_are_not_kept_for_others(tmp_path: Path, size: int)
     run(main())
 
 
-def test_the_same_words_are_searched_for_secrets_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    searched: list[str] = []
-
-    def counted(text: str, most: int) -> str:
-        searched.append(text)
-        return redact(text, most)
-
+def test_the_same_words_are_looked_at_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with (
             provider(wall(b"once and for all lanes")) as (_, url),
@@ -74,9 +66,10 @@ def test_the_same_words_are_searched_for_secrets_once(
             for number in range(5):
                 raw = request(b"POST", b"/v1/messages", question(model=f"claude-{number}"))
                 assert (await ask(service.url, raw)).status == 429
-        assert len(searched) == 1
+        assert wall_words.cache_info().misses == 1
+        assert wall_words.cache_info().hits
 
-    monkeypatch.setattr("jackline.gateway.lane_memory.redact", counted)
+    wall_words.cache_clear()
     run(main())
 
 

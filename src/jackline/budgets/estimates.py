@@ -98,6 +98,8 @@ class Estimator:
     ) -> None:
         """Learn what a call used whose input was counted before it was sent."""
         ratio, total = input_tokens / max(1, counted_input), input_tokens + output_tokens
+        if total <= 0:
+            return  # nobody has said what it used, and no call uses nothing
         rate = None if dollars is None or not total else dollars / total
         for name in ((_NUMBERS.sub("#", label) or "#", model), ("", model)):
             kind = self._kinds.get(name)

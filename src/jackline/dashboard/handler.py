@@ -4,14 +4,15 @@ Rules: (1) browsers get the page at `/`, other clients do not; (2) only the file
 page are served, by their exact names; nothing is loaded from another address, no script but ours
 runs, and no other site may frame the page; (3) every client that passed the access check may read,
 orders need the control token; a read-only service takes no order from a page; (4) details are
-bounded and hold no prompt, answer, key or token; (5) the journal is read off the event loop.
+bounded and hold no prompt, answer, key or token; (5) the journal is read, and an agent's document
+made, off the event loop, few at once (shared_reads.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
@@ -24,6 +25,7 @@ from jackline.clock import Clock
 from jackline.control.http_handler import ServiceRequest
 from jackline.control.stored_runs import StoredRuns, call_document, resource_document, run_document
 from jackline.dashboard.feed import Feed
+from jackline.dashboard.shared_reads import IsWanted, NotWantedError, SharedReads
 from jackline.errors import BadArgumentError, JacklineError, UnreadableError
 from jackline.events import AttemptFailed, CallEnded
 from jackline.flows.store.run_store import RunStore
@@ -135,24 +137,13 @@ class Details:
             "more_notes": max(0, len(notes) - _MAX_NOTES),
         }
 
-    async def agent(self, session: str, agent: str) -> dict[str, object]:
-        """Everything about one agent: its calls, the failed attempts, and its call in a run."""
-        calls, failed = await asyncio.to_thread(self._read, session, agent)
-        usages = [
-            TokenUsage(
-                call.input_tokens,
-                call.output_tokens,
-                call.cache_read_tokens,
-                call.cache_write_tokens,
-                call.cache_write_1h_tokens,
-            )
-            for call in calls
-        ]
-        costs = [dollars(call.model, usage) for call, usage in zip(calls, usages, strict=True)]
-        used = [cost for cost, usage in zip(costs, usages, strict=True) if usage.total]
+    async def agent(self, names: tuple[str, str], is_wanted: IsWanted) -> bytes:
+        """Everything about one agent, by session and id: calls, failed attempts, its run."""
+        session, agent = names
+        read = await asyncio.to_thread(self._read, session, agent, is_wanted)
         engine = self._flows.engine()
         flow = None
-        if engine is not None:
+        if engine is not None and is_wanted():
             # Agents of the messages runner are found by their task, others by their session.
             call = await engine.find_task(agent) if agent else None
             if call is None and session:
@@ -160,67 +151,100 @@ class Details:
             run = None if call is None else await engine.run(call.run_id)
             if call is not None and run is not None:
                 flow = call_document(call, run, self._clock.wall()) | {"run": call.run_id}
-        return {
-            "session": session,
-            "agent": agent,
-            "calls": [
-                {
-                    "at": each.at,
-                    "call": each.call,
-                    "outcome": each.outcome,
-                    "lane": str(each.lane or ""),
-                    "model": each.model,
-                    "status": each.status,
-                    "attempts": each.attempts,
-                    "waited": round(each.waited, 2),
-                    "took": round(each.took, 2),
-                    "tokens": usage.total,
-                    "cost": cost,
-                    "request_id": each.request_id,
-                }
-                for each, usage, cost in list(zip(calls, usages, costs, strict=True))[:_MAX_CALLS]
-            ],
-            "attempts": [
-                {
-                    "at": each.at,
-                    "call": each.call,
-                    "lane": each.lane.label,
-                    "kind": each.kind,
-                    "sub": each.sub,
-                    "status": each.status,
-                    "request_id": each.request_id,
-                    "took": round(each.took, 2),
-                    "resets_at": each.resets_at,
-                    "why": each.why,
-                }
-                for each in failed
-            ],
-            "sums": {
-                "calls": len(calls),
-                "lost": sum(each.outcome in ("refused", "broken") for each in calls),
-                "attempts": sum(each.attempts for each in calls),
-                "waited": round(sum(each.waited for each in calls), 1),
-                "tokens": sum(usage.total for usage in usages),
-                "cost": round(sum(cost or 0.0 for cost in used), 4),
-                "unpriced": sum(cost is None for cost in used),
-            },
-            "lapsed": waits_sentence(lapsed_waits(calls, cache_prices)),
-            "flow": flow,
-            "client": self._client_report(session, agent),
-        }
+        _check(is_wanted)
+        client = self._client_report(session, agent)
+        return await asyncio.to_thread(agent_document, names, *read, flow, client)
 
-    def _read(self, session: str, agent: str) -> tuple[list[CallEnded], list[AttemptFailed]]:
+    def _read(
+        self, session: str, agent: str, is_wanted: IsWanted
+    ) -> tuple[list[CallEnded], list[AttemptFailed]]:
         now = self._clock.wall()
+        _check(is_wanted)
         with JournalReader(self._journal) as reader:
             found = reader.calls(now - _DAY, now + 60, _MAX_CALLS_READ, session)
             calls = [call for call in found if (call.agent or "") == agent]
             troubled = [call for call in calls if call.attempts > 1 or call.outcome != "answered"]
-            failed = [
-                attempt
-                for call in troubled[:_MAX_CALLS_WITH_ATTEMPTS]
-                for attempt in reader.attempts(call.call)
-            ]
+            failed: list[AttemptFailed] = []
+            for call in troubled[:_MAX_CALLS_WITH_ATTEMPTS]:
+                _check(is_wanted)
+                failed += reader.attempts(call.call)
         return calls, sorted(failed, key=lambda each: -each.at)
+
+
+def _check(is_wanted: IsWanted) -> None:
+    if not is_wanted():
+        raise NotWantedError
+
+
+def agent_document(
+    names: tuple[str, str],
+    calls: Sequence[CallEnded],
+    failed: Sequence[AttemptFailed],
+    flow: Mapping[str, object] | None,
+    client: Mapping[str, object] | None,
+) -> bytes:
+    """The document of one agent; takes long where there are many calls."""
+    usages = [
+        TokenUsage(
+            call.input_tokens,
+            call.output_tokens,
+            call.cache_read_tokens,
+            call.cache_write_tokens,
+            call.cache_write_1h_tokens,
+        )
+        for call in calls
+    ]
+    costs = [dollars(call.model, usage) for call, usage in zip(calls, usages, strict=True)]
+    used = [cost for cost, usage in zip(costs, usages, strict=True) if usage.total]
+    document = {
+        "session": names[0],
+        "agent": names[1],
+        "calls": [
+            {
+                "at": each.at,
+                "call": each.call,
+                "outcome": each.outcome,
+                "lane": str(each.lane or ""),
+                "model": each.model,
+                "status": each.status,
+                "attempts": each.attempts,
+                "waited": round(each.waited, 2),
+                "took": round(each.took, 2),
+                "tokens": usage.total,
+                "cost": cost,
+                "request_id": each.request_id,
+            }
+            for each, usage, cost in list(zip(calls, usages, costs, strict=True))[:_MAX_CALLS]
+        ],
+        "attempts": [
+            {
+                "at": each.at,
+                "call": each.call,
+                "lane": each.lane.label,
+                "kind": each.kind,
+                "sub": each.sub,
+                "status": each.status,
+                "request_id": each.request_id,
+                "took": round(each.took, 2),
+                "resets_at": each.resets_at,
+                "why": each.why,
+            }
+            for each in failed
+        ],
+        "sums": {
+            "calls": len(calls),
+            "lost": sum(each.outcome in ("refused", "broken") for each in calls),
+            "attempts": sum(each.attempts for each in calls),
+            "waited": round(sum(each.waited for each in calls), 1),
+            "tokens": sum(usage.total for usage in usages),
+            "cost": round(sum(cost or 0.0 for cost in used), 4),
+            "unpriced": sum(cost is None for cost in used),
+        },
+        "lapsed": waits_sentence(lapsed_waits(calls, cache_prices)),
+        "flow": flow,
+        "client": client,
+    }
+    return json.dumps(document, ensure_ascii=False).encode()
 
 
 class DashboardHandler:
@@ -243,6 +267,7 @@ class DashboardHandler:
         self._trusts = trusts
         self._read_only = read_only
         self._carry_out = carry_out
+        self._agents = SharedReads(details.agent)
         self._files = PageFiles()
         self._answers: set[asyncio.Task[None]] = set()
 
@@ -279,8 +304,7 @@ class DashboardHandler:
             if path == RUN:
                 self._answer_later(request, self._details.run(query.get("id", "")))
             else:
-                agent = self._details.agent(query.get("session", ""), query.get("agent", ""))
-                self._answer_later(request, agent)
+                self._agents.answer(request, (query.get("session", ""), query.get("agent", "")))
 
     async def serve(self) -> None:
         """Update open pages until the service ends."""
@@ -289,7 +313,7 @@ class DashboardHandler:
         finally:
             for task in self._answers:
                 task.cancel()
-            await asyncio.gather(*self._answers, return_exceptions=True)
+            await asyncio.gather(*self._answers, self._agents.close(), return_exceptions=True)
 
     def _is_refused(self, request: ServiceRequest) -> bool:
         """Whether this is an order from a browser to a read-only service."""

@@ -51,7 +51,13 @@ def fold(text: str) -> str:
 
 _SECRET = re.compile(
     r"\b(?:sk|pk|rk|xai|gsk|hf|ghp|gho|ghu|ghs|github_pat|AKIA|ASIA|AIza|ya29|eyJ)[-_.]?"
-    r"[A-Za-z0-9_\-.*]{8,400}|\bBearer\s+[^\s\"',]{8,400}",
+    r"[A-Za-z0-9_\-.*]{8,400}|\bBearer\s+[^\s\"',]{8,400}"
+    # Glued to a word only what no word goes on with: a `task-list` is no key.
+    r"|(?-i:sk-(?:ant|proj|or|svcacct)-[A-Za-z0-9_\-.*]{8,400}|[spr]k_(?:live|test)_\w{8,400}"
+    r"|(?:sk-|xai-|gsk_|hf_)(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{20,400}"
+    r"|(?:gh[pousr]|github_pat)_(?=[A-Za-z_]{0,40}\d)\w{20,400}|A[KS]IA[A-Z0-9]{16}"
+    r"|AIza[A-Za-z0-9_\-]{30,400}|ya29\.[A-Za-z0-9_\-]{20,400}"
+    r"|eyJ(?=[A-Za-z_\-]{0,80}\d)[A-Za-z0-9_\-.]{8,400})",
     re.IGNORECASE,
 )
 

@@ -4,7 +4,7 @@ Rules: (1) a quota limit that was known before the restart is known after it; (2
 read is left out, never guessed, and so is what was learned of another upstream; (3) it is saved
 when a lane changes, and every few seconds while calls pass, as long as that takes a small share of
 the time: outsiders can make lanes and change them; (4) of a vendor's answer only the headers about
-limits are saved, and credentials that it quotes are blanked out.
+limits are saved, and its words without any foreign text (wall_words.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import json
 import logging
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from jackline.calls import CallManager
@@ -24,51 +24,57 @@ from jackline.clock import Clock
 from jackline.errors import JournalError
 from jackline.events import Announce, LanesLearned
 from jackline.failures import Json
-from jackline.failures.wording import redact
-from jackline.gateway.lane_registry import MOST_IDLE, MOST_LANES, LaneRegistry
+from jackline.gateway.lane_registry import MOST_IDLE, LaneRegistry
+from jackline.gateway.wall_words import wall_words
 from jackline.journal import JournalReader
 from jackline.lanes import export, restore, saved_lane, saved_lanes
 
 _SAVED = ("content-type", "anthropic-ratelimit-", "x-ratelimit-", "x-should-retry")
 # Names, numbers and dates, durations, kinds of documents: no secret has such a form.
 _LIMIT_VALUE = re.compile(
-    r"[a-z_]{0,40}|[0-9.:TZ+-]{1,40}|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|[dhms])){1,5}|application/json.{0,30}"
+    r"[a-z_]{0,40}|[0-9.:TZ+-]{1,40}|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|[dhms])){1,5}"
+    r"|application/json(?:; ?charset=[uUtTfF-]{3,4}8)?"
 )
+# Words, and windows such as `5h`: no key has such a form.
+_LIMIT_NAME = re.compile(r"[a-z]{1,12}(?:-(?:[a-z]{1,16}|\d{1,2}[a-z]?)){1,8}")
 _MOST_HEADERS = 40
 
 
 def redacted_walls(walls: Sequence[Json]) -> list[Json]:
-    """The exported answer at each lane's wall without what could be a secret."""
-    found: list[Json] = []
-    for wall in walls:
-        lane = saved_lane(wall)
-        match wall:
-            case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
-                blanked = _blanked(packed)
-                if blanked is None or lane is None:
-                    continue
-                headers: list[Json] = []
-                for pair in pairs:
-                    match pair:
-                        case [str(name), str(value)]:
-                            # In the form that limits have: no secret and no text fits.
-                            is_known = name.lower().startswith(_SAVED) and len(name) <= 100
-                            if is_known and _LIMIT_VALUE.fullmatch(value) is not None:
-                                headers.append(pair)
-                kept: Json = headers[:_MOST_HEADERS]
-                words = {"status": status, "headers": kept, "body": blanked}
-                found.append({**lane._asdict(), **words})
-    return found
+    """The exported answer at each lane's wall, without text of a stranger."""
+    return [each for each in map(_without_secrets, walls) if each is not None]
 
 
-# All lanes of an account have the same text, and all lanes are saved when one of them changes.
-@lru_cache(maxsize=MOST_LANES)
-def _blanked(packed: str) -> str | None:
-    try:
-        body = b64decode(packed).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return None
-    return b64encode(redact(body, len(body)).encode()).decode()
+def _without_secrets(wall: Json) -> Json:
+    lane = saved_lane(wall)
+    match wall:
+        case {"status": int(status), "headers": list(pairs), "body": str(packed)}:
+            headers = [pair for pair in pairs if _is_limit_header(pair)][:_MOST_HEADERS]
+            try:
+                body = b64decode(packed).decode("utf-8", "replace")
+            except binascii.Error:
+                return None
+            if lane is not None:
+                shown = tuple((str(name), str(value)) for name, value in _pairs(headers))
+                said = b64encode(wall_words(status, shown, body).encode()).decode()
+                words = {"status": status, "headers": headers, "body": said}
+                return {**lane._asdict(), **words}
+    return None
+
+
+def _pairs(headers: Sequence[Json]) -> Iterator[tuple[Json, Json]]:
+    for pair in headers:
+        if isinstance(pair, list):
+            yield pair[0], pair[1]
+
+
+def _is_limit_header(pair: Json) -> bool:
+    """Whether a header reports limits, in the form that limits have: no secret and no text fits."""
+    match pair:
+        case [str(name), str(value)]:
+            known = name.lower().startswith(_SAVED) and _LIMIT_NAME.fullmatch(name.lower())
+            return bool(known) and _LIMIT_VALUE.fullmatch(value) is not None
+    return False
 
 
 _log = logging.getLogger("jackline")

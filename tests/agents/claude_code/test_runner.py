@@ -18,7 +18,7 @@ import pytest
 
 from jackline import event_loop
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
 from jackline.agents.prices import Price
 from jackline.agents.process.child import ProcessMark, is_alive, mark_of
 from jackline.agents.process.program import StartCommand, StartRequest
@@ -451,3 +451,38 @@ def test_a_start_is_prepared_beside_the_event_loop_and_leaves_nothing(client: Cl
 def _lives(pages: Pages) -> bool:
     told = pages.of("process")[-1]
     return is_alive(ProcessMark(int(str(told["pid"])), str(told["began"])))
+
+
+LONG = "word " * 2_000
+USAGE = b'"usage": {"input_tokens": 3, "output_tokens": 1, "cache_read_input_tokens": 10}'
+BILL = b'{"inputTokens": 6, "outputTokens": 40, "cacheReadInputTokens": 20}'
+
+
+def calling(usage: bytes, bill: bytes) -> bytes:
+    """Two answers, between them a long result, with such usage and such a bill."""
+    answers = said("m1", text(LONG), call("t1", command="ls")) + resulted("t1", LONG)
+    play = init() + answers + said("m2", text("Done.")) + result(result="Done.")
+    assert USAGE in play
+    assert BILL in play
+    return play.replace(USAGE, usage).replace(BILL, bill)
+
+
+@pytest.mark.parametrize("usage", [b'"usage": {}', b'"usage": {"input_tokens": 1}'])
+def test_usage_that_the_upstream_of_a_program_leaves_out_is_counted_by_us(
+    client: Client, usage: bytes
+) -> None:
+    client.plays(calling(usage, b'{"inputTokens": 0, "outputTokens": 0}'))
+    leave = FreeLeave()
+    assert client.carry(leave=leave).ok
+    assert leave.usage.input_tokens == pytest.approx(2 * len(LONG) / 4, rel=0.05)
+    assert leave.usage.output_tokens == pytest.approx(len(LONG) / 4, rel=0.05)
+    assert any("estimate" in says for says in leave.warnings)
+
+
+@pytest.mark.parametrize("usage", [b'"usage": {}', b'"usage": {"input_tokens": 9000}'])
+def test_an_honest_bill_of_a_program_is_charged_exactly(client: Client, usage: bytes) -> None:
+    """Also one that comes late, after we had counted ourselves."""
+    client.plays(calling(usage, b'{"inputTokens": 19000, "outputTokens": 2600}'))
+    leave = FreeLeave()
+    assert client.carry(leave=leave).ok
+    assert leave.usage == TokenUsage(19_000, 2_600)

@@ -75,6 +75,8 @@ class ClaudeOutput(ProgramOutput):
     `before` is what the session had cost when the process was started.
     """
 
+    reports_each_answer = True
+
     def __init__(self, *, schema: bool = False, before: SavedConversation | None = None) -> None:
         super().__init__()
         self._schema = schema

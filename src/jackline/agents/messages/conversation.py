@@ -390,7 +390,9 @@ class AgentConversation:
         counts = data.get("usage")
         usage = TokenUsage(*map(int, counts)) if isinstance(counts, list) else TokenUsage()
         self.usage += usage
-        self.context = self.counted = usage.total
+        self.context = usage.total
+        # Our own count is rough, and no bound of what comes next.
+        self.counted = 0 if data.get("estimated") else usage.total
         self.turns += 1
         cost = data.get("cost")
         if self.cost is not None:
@@ -454,9 +456,10 @@ class ConversationLog:
         self.conversation.add(kind, data)
 
 
-def answer_entry(answer: WholeAnswer, cost: float | None) -> JsonObject:
-    """An answer as an entry of the log."""
-    return {
+def answer_entry(answer: WholeAnswer, cost: float | None, *, estimated: bool = False) -> JsonObject:
+    """An answer as an entry of the log; `estimated` where its usage is our own count."""
+    entry: JsonObject = {"estimated": True} if estimated else {}
+    return entry | {
         "content": answer.content,
         "stop_reason": answer.stop_reason,
         "usage": list(astuple(answer.usage)),

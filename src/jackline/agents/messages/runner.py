@@ -13,7 +13,7 @@ ending with its evidence.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -36,6 +36,7 @@ from jackline.agents.messages.conversation import (
 from jackline.agents.messages.mcp_tools import tools_of_servers
 from jackline.agents.messages.tool_turn import ToolTurn, cut_calls_text
 from jackline.agents.outcome import Ending, Evidence, Outcome
+from jackline.agents.own_count import own_count, usage_notice
 from jackline.agents.prices import dollars, in_dollars
 from jackline.agents.runner import (
     AgentLog,
@@ -338,9 +339,14 @@ class _AgentLoop:
                 body = self._body()
                 continue
             break
-        cost = dollars(answer.model, answer.usage, self._settings.prices)
-        await self._log.write(ANSWER, answer_entry(answer, cost))
-        self._gate.spent(answer.model, answer.usage, cost)
+        usage = own_count(answer.usage, body, answer.content, max_tokens)
+        if usage is not None:
+            self._gate.warn(usage_notice(answer.lane or task.model or self._settings.model))
+        whole = replace(answer, usage=usage or answer.usage)
+        cost = dollars(whole.model, whole.usage, self._settings.prices)
+        entry = answer_entry(whole, cost, estimated=usage is not None)
+        await self._log.write(ANSWER, entry)
+        self._gate.spent(whole.model, whole.usage, cost)
         return None
 
     def _body(self) -> JsonObject:

@@ -181,6 +181,8 @@ class ProgramOutput(ABC):
 
     counted: TokenUsage | None = None
     """What the session had cost before, where the program itself counts that."""
+    reports_each_answer = False
+    """Whether it prints with each answer what its input used, and not only at its end."""
 
     def __init__(self) -> None:
         self._lines = LineCutter()

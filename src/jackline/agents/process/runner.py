@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
+from jackline.agents.own_count import ProgramCount, usage_notice
 from jackline.agents.prices import dollars, in_dollars
 from jackline.agents.process.child import Child, end, is_alive, started
 from jackline.agents.process.program import (
@@ -365,6 +366,10 @@ class _ProcessRun:
         self._runner, self._task, self._clock = agent.runner, agent.task, agent.clock
         self._log, self._gate, self._history = agent.log, agent.gate, agent.history
         self._usages: dict[str, tuple[str, TokenUsage]] = {}
+        self._reported = TokenUsage()
+        self._reports_each_answer = False
+        self._own_count = ProgramCount()
+        self._charged_by_us = TokenUsage()
         self._next_call = asyncio.Event()
         self._running_tools: set[str] = set()
         self._idle = asyncio.Event()
@@ -401,6 +406,8 @@ class _ProcessRun:
             before = None if output.counted is None else output.counted.to_json()
             await self._write(STARTED, {**asdict(child.mark), "counted": before})
             child.send(self._runner.as_text(prompt))
+            self._own_count.add_input(prompt)
+            self._reports_each_answer = output.reports_each_answer
             try:
                 await within(self._gate.time_limit, self._follow(child, output))
             except StopAgentError as stop:
@@ -431,7 +438,19 @@ class _ProcessRun:
             data["usage"] = replace(total, cache_write_1h_tokens=hours).to_json()
             for model, rest in _unreported(spent.usage, self._usages.values()):
                 self._gate.spent(model, rest)
+            self._reported = max(total, self._reported, key=lambda usage: usage.total)
+        self._charge_missing(self._history.model or "", at_end=True)
         await self._write(ENDED, data)
+
+    def _charge_missing(self, model: str, *, at_end: bool = False) -> None:
+        """Charge by our own count what the program says less of than is possible."""
+        missing = self._own_count.missing(self._reported, with_output=at_end) - self._charged_by_us
+        if missing.total:
+            self._charged_by_us += missing
+            # A bill that comes after all counts these as reported.
+            self._usages[f"by us, {len(self._usages)}"] = (model, missing)
+            self._gate.spent(model, missing)
+            self._gate.warn(usage_notice(model or self._runner.name))
 
     async def _follow(self, child: Child, output: ProgramOutput) -> None:
         reading = asyncio.create_task(self._read(child, output))
@@ -471,6 +490,7 @@ class _ProcessRun:
                 await self._write(BEGAN, {"session": event.session_id, "model": event.model})
             return
         if isinstance(event, ToolResulted):
+            self._own_count.add_input(event.text)
             await self._write(RESULT, {"id": event.call_id, "text": event.text[:_LONGEST_RESULT]})
             self._running_tools.discard(event.call_id)
             if not self._running_tools:
@@ -490,9 +510,16 @@ class _ProcessRun:
         }
         await self._write(ANSWER, entry)
         name = event.id or f"without id, {len(self._usages)}"
-        if name not in self._usages:
+        begins = name not in self._usages
+        inputs = [json.dumps(call.input, ensure_ascii=False) for call in event.calls]
+        text, of_agent = "".join([event.text, *inputs]), event.agent is None
+        self._own_count.add_answer(text, begins=begins, of_agent=of_agent)
+        if begins:
             self._usages[name] = (event.model, event.usage)
+            self._reported += event.usage
             self._gate.spent(event.model, event.usage)
+            if self._reports_each_answer:
+                self._charge_missing(event.model)
         if event.calls and event.agent is None:
             self._running_tools |= {call.id for call in event.calls if call.id}
             if self._running_tools:
