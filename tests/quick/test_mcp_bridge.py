@@ -90,7 +90,7 @@ def test_the_service_is_started_and_found_again_after_a_kill(
     run(main())
 
 
-def test_an_agent_survives_the_kill_of_its_service_and_repeats_nothing(
+def test_an_agent_survives_the_kill_of_its_service_and_repeats_no_finished_turn(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:
     mind = Working()
@@ -117,7 +117,8 @@ def test_an_agent_survives_the_kill_of_its_service_and_repeats_nothing(
                 mind.may_end = True
                 _, data = await ask(client, "agent_wait", ids=[one["run_id"]])
                 assert data["answer"] == "done: TASK"
-        assert world.ledger.repeated == 0
+        # Its answer may have been on its way to the disk.
+        assert world.ledger.repeated <= 1, "the turn that was in hand at the kill, and no other"
 
     run(main())
 
