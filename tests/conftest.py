@@ -16,7 +16,7 @@ from tests.own_home import settle
 
 __all__ = ["pytest_sessionfinish"]
 
-pytest_plugins = ["tests.costs", "tests.order"]
+pytest_plugins = ["tests.costs", "tests.order", "tests.time_limit"]
 
 settle()
 
