@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,19 @@ def test_it_is_short_and_its_command_comes_early() -> None:
 
 def test_its_first_command_starts_a_gateway_and_says_what_to_do_next(tmp_path: Path) -> None:
     environment = {**os.environ, "JACKLINE_PORT": "0", "JACKLINE_STATE": str(tmp_path / "state")}
-    with subprocess.Popen(
-        ["make", "run"], cwd=ROOT, env=environment, stderr=subprocess.PIPE, start_new_session=True
-    ) as running:
+    with (
+        subprocess.Popen(
+            ["make", "run"],
+            cwd=ROOT,
+            env=environment,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as running,
+        ExitStack() as stack,
+    ):
         assert running.stderr is not None
+        # A gateway that says something else is stopped, not waited for.
+        stack.callback(jackline, "down", env={"JACKLINE_STATE": str(tmp_path / "state")})
         first = running.stderr.readline().decode()
         then = running.stderr.readline().decode()
         address = re.match(r"(http://127\.0\.0\.1:\d+)  sends to https://api.anthropic.com", first)

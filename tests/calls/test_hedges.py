@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jackline.calls import CallRequest
-from jackline.errors import JacklineError
 from jackline.lanes import Call
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import BROKEN, GOOD, World, play
-from tests.calls.whole_answer import complete_call
+from tests.calls.whole_answer import CallRefusedError, complete_call
 from tests.lane_ids import lane_id
 
 OTHER = STREAMED.replace(b"Hello", b"Other")
@@ -131,7 +130,7 @@ def test_who_is_refused_with_a_credential_of_its_own_is_not_served_with_ours_bes
         await world.clock.advance(62)
         assert world.attempts == ["first", "second"], "it is asked for beside"
         await world.clock.advance(60)
-        with pytest.raises(JacklineError):
+        with pytest.raises(CallRefusedError):
             task.result()
         assert world.upstream.open_now == 0
 

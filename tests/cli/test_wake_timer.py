@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.cli.system_steps import Remove, Run, Step, Write
+from jackline.cli.system_steps import Remove, Run, Step, Write, unit_quoted, unit_word
 from jackline.cli.wake_timer import (
     TimerCommand,
     WakeBy,
@@ -78,6 +78,12 @@ def test_systemd_waits_for_the_second_and_catches_up_after_a_reboot(tmp_path: Pa
     assert 'Environment="PATH=/bin:/a \\"b\\" $c"\n' in service
     assert 'Environment="LANG=100%%"\n' in service
     assert ("systemctl", "--user", "enable", "jackline-wake-r1.timer") in commands(timer.install)
+
+
+@given(st.text().filter(lambda text: "\0" not in text))
+def test_no_name_of_a_folder_begins_a_line_of_the_unit(name: str) -> None:
+    for quoted in (unit_word(name), unit_quoted(name)):
+        assert not any(each < " " or each == "\x7f" for each in quoted)
 
 
 def test_what_is_written_is_removed_again(tmp_path: Path) -> None:

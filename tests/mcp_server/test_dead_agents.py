@@ -94,6 +94,9 @@ def test_one_that_may_be_alive_or_has_finished_is_left_alone(tmp_path: Path) -> 
     written(tmp_path, *WORKED, DONE, age=5.0)
     with pytest.raises(UsageError, match="finished"):
         ResumePoint.of_agent("dead01", of(tmp_path), NOW, in_w)
+    written(tmp_path, *WORKED, DONE, main=True)
+    with pytest.raises(UsageError, match="finished; nothing was cut off"):
+        ResumePoint.of_session(SESSION, of(tmp_path), NOW, in_w)
     written(tmp_path, *WORKED, age=5.0, main=True)
     with pytest.raises(UsageError, match="may be alive"):
         ResumePoint.of_session(SESSION, of(tmp_path), NOW, in_w)

@@ -252,7 +252,7 @@ def test_a_quick_verb_loads_nothing_but_the_standard_library(verb: str, tmp_path
     own = {name for name in loaded if name.startswith("jackline")}
     assert all(
         name.startswith(("jackline.quick", "jackline.__main__", "jackline.private_files"))
-        or name in ("jackline", "jackline.gateway_proof")
+        or name in ("jackline", "jackline.gateway_proof", "jackline.programs")
         for name in own
     )
     assert not heavy - {"pathlib"} & loaded

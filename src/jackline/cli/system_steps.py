@@ -110,7 +110,14 @@ def apply_steps(
 
 def unit_word(word: str) -> str:
     """One argument of ExecStart: systemd unquotes it, and replaces % and $ unless doubled."""
-    doubled = word.replace("\\", "\\\\").replace("%", "%%").replace("$", "$$")
+    doubled = word.replace("%", "%%").replace("$", "$$")
     if _NEEDS_NO_QUOTES.fullmatch(doubled):
         return doubled
-    return '"' + doubled.replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
+    return unit_quoted(doubled)
+
+
+def unit_quoted(text: str) -> str:
+    """The text in quotes, as systemd reads them; a line end in it does not end the line."""
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = (f"\\x{ord(each):02x}" if each < " " or each == "\x7f" else each for each in quoted)
+    return f'"{"".join(escaped)}"'

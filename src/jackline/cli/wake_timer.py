@@ -24,7 +24,15 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 from xml.sax.saxutils import escape
 
-from jackline.cli.system_steps import Installation, Remove, Run, Write, apply_steps, unit_word
+from jackline.cli.system_steps import (
+    Installation,
+    Remove,
+    Run,
+    Write,
+    apply_steps,
+    unit_quoted,
+    unit_word,
+)
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.errors import JacklineError, UsageError
@@ -113,9 +121,8 @@ class TimerCommand:
         variables = ""
         for variable, value in self.variables.items():
             # Unquoted like ExecStart, but a $ is literal.
-            word = f"{variable}={value}".replace("\\", "\\\\").replace("%", "%%")
-            word = word.replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-            variables += f'Environment="{word}"\n'
+            word = unit_quoted(f"{variable}={value}".replace("%", "%%"))
+            variables += f"Environment={word}\n"
         moment = _round_up(at, timedelta(seconds=1)).astimezone(UTC)
         # KillMode: a gateway that the run has started serves others too, and goes on.
         service_text = (

@@ -83,12 +83,7 @@ class ResumePoint:
         story = dead.story
         if not sees(story.cwd):
             return None
-        _check_dead(story, found[0], now)
-        if story.ending is TranscriptEnd.FINISHED:
-            raise UsageError(
-                f"The sub-agent {dead.agent_id} finished; nothing was cut off.",
-                hint="Use its result, or start a new agent.",
-            )
+        _check_dead(story, found[0], now, f"The sub-agent {dead.agent_id}")
         return cls(_prompt_after(dead), story.cwd, story.model, story.agent_type)
 
     @classmethod
@@ -102,7 +97,7 @@ class ResumePoint:
         story = read_dead_agent(path).story
         if not sees(story.cwd):
             return None
-        _check_dead(story, path, now)
+        _check_dead(story, path, now, f"The session {session_id}")
         prompt = "Go on with your task from where you were cut off, to its end."
         return cls(prompt, story.cwd, story.model)
 
@@ -124,11 +119,17 @@ async def _read_aside(read: Callable[..., _T], *of: object) -> _T:
     return await in_own_thread(partial(read, *of), "jackline-read")
 
 
-def _check_dead(story: AgentStory, path: Path, now: float) -> None:
+def _check_dead(story: AgentStory, path: Path, now: float, named: str) -> None:
+    """Only what was cut off is gone on with: a session that finished waits for its user."""
     if story.ending is TranscriptEnd.CUT and now - path.stat().st_mtime < _FRESH:
         raise MaybeAliveError(
             f"{path.stem} was at work a moment ago, and may be alive.",
             hint="Ask again a minute after its last sign of life.",
+        )
+    if story.ending is TranscriptEnd.FINISHED:
+        raise UsageError(
+            f"{named} finished; nothing was cut off.",
+            hint="Use its result, or start a new agent.",
         )
 
 

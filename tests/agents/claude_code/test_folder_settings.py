@@ -105,7 +105,17 @@ def test_rules_that_deny_are_handed_on_and_no_others(tmp_path: Path) -> None:
     assert denying_rules(tmp_path) == expected
     words, texts = words_for(tmp_path)
     # In a file: a thousand rules of another agent's must not make the command line too long.
-    assert json.loads(texts[words.index("--settings") + 1]) == {"permissions": expected}
+    document = json.loads(texts[words.index("--settings") + 1])
+    assert document["permissions"]["ask"] == ["Bash"]
+    assert document["permissions"]["deny"][-2:] == ["Read(./.env)", "WebFetch"]
+
+
+def test_tools_that_reach_other_sessions_are_denied_everywhere(tmp_path: Path) -> None:
+    words, texts = words_for(tmp_path)
+    document = json.loads(texts[words.index("--settings") + 1])
+    assert document["crossSessionInbound"] == "refuse"
+    denied = document["permissions"]["deny"]
+    assert {"CronCreate", "ListAgents", "SendMessage", "Edit(~/.claude/**)"} <= set(denied)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"permissions": []}', '{"permissions": {"deny": 1}}'])

@@ -45,7 +45,14 @@ _NO_ATTACHMENTS = "CLAUDE_CODE_DISABLE_ATTACHMENTS", "1"
 _NO_TOOL_SEARCH = "ENABLE_TOOL_SEARCH", "false"
 # Before a prompt that could be a command: `/config` writes the user's own settings.
 _TEXT_FOLLOWS = "The task:\n\n"
-_SWITCHES = (_NO_GIT_STATE, _NO_ATTACHMENTS, _NO_TOOL_SEARCH)
+# What agents remember, others are told to follow; and their schedules outlive them.
+_NO_MEMORY = "CLAUDE_CODE_DISABLE_AUTO_MEMORY", "1"
+_NO_SCHEDULES = "CLAUDE_CODE_DISABLE_CRON", "1"
+_SWITCHES = (_NO_GIT_STATE, _NO_ATTACHMENTS, _NO_TOOL_SEARCH, _NO_MEMORY, _NO_SCHEDULES)
+# They need no permission, and reach other sessions of the user, now or later.
+_NOT_OFFERED = ("CronCreate", "ListAgents", "SendMessage")
+# Nor do edits of some files in there: memories, and what other programs start.
+_NOT_EDITED = ("~/.claude/**", "**/.claude/**")
 # By these a Claude Code would take itself for a part of the one that it was started from.
 _OF_A_PARENT = (
     "CLAUDECODE",
@@ -124,6 +131,8 @@ class ClaudeCodeRunner(ProgramRunner):
     def start(self, task: AgentTask, request: StartRequest) -> Iterator[StartCommand]:
         """See `ProgramRunner`."""
         with start_files() as folder:
+            own = folder / "tmp"
+            own.mkdir()
             command = [
                 *(self._setup.program, "-p", "--output-format", "stream-json", "--verbose"),
                 *self._session_options(task, request),
@@ -134,6 +143,8 @@ class ClaudeCodeRunner(ProgramRunner):
             if task.schema is not None:
                 command += ["--json-schema", json.dumps(StructuredAnswer(task.schema).input_schema)]
             environ = self._client_environment(task)
+            # In the system's temporary folder, another user can have taken its place.
+            environ["CLAUDE_CODE_TMPDIR"] = str(own)
             yield StartCommand(command, environ | git_settings_for_clients(environ))
 
     def _session_options(self, task: AgentTask, request: StartRequest) -> list[str]:
@@ -173,10 +184,14 @@ class ClaudeCodeRunner(ProgramRunner):
             system = folder / "system.txt"
             system.write_text(text, encoding="utf-8")
             options += ["--append-system-prompt-file", str(system)]
-        if rules := denying_rules(task.cwd):
-            denied = folder / "settings.json"
-            denied.write_text(json.dumps({"permissions": rules}), encoding="utf-8")
-            options += ["--settings", str(denied)]
+        rules = denying_rules(task.cwd)
+        own = ClientFolders.of_process(self._setup.environment).claude.absolute()
+        edits = [f"Edit({each})" for each in (*_NOT_EDITED, f"/{own.as_posix()}/**")]
+        rules["deny"] = [*_NOT_OFFERED, *edits, *rules.get("deny", ())]
+        settings = folder / "settings.json"
+        document = {"permissions": rules, "crossSessionInbound": "refuse"}
+        settings.write_text(json.dumps(document), encoding="utf-8")
+        options += ["--settings", str(settings)]
         if task.mcp_servers:
             servers = folder / "mcp.json"
             servers.write_text(json.dumps({"mcpServers": dict(task.mcp_servers)}), encoding="utf-8")
