@@ -16,8 +16,9 @@ import pytest
 from jackline.agents.gateway_model import GatewayModel, credentials_from
 from jackline.agents.runner import JsonObject, ModelCaller, ModelFailedError, WholeAnswer
 from jackline.clock import VirtualClock
-from jackline.dialects import placeholder_start
+from jackline.dialects import HOLD_ID, placeholder_start
 from jackline.failures import Kind
+from jackline.gateway.own_answers import ASK_AGAIN
 from jackline.gateway.settings import HoldSettings
 from jackline.simulator.reply_script import Fail, Rule, Say, long_answer
 from jackline.testing import SimulatedProvider
@@ -238,7 +239,7 @@ def test_a_gateway_that_says_come_back_is_asked_again() -> None:
         503,
         b'{"type":"error","error":{"type":"overloaded_error","message":"Ask again."}}',
         (b"retry-after", b"1"),
-        (b"x-should-retry", b"true"),
+        ASK_AGAIN,
     )
     good = http(200, _stream("3"), STREAM)
 
@@ -249,6 +250,25 @@ def test_a_gateway_that_says_come_back_is_asked_again() -> None:
     answer, asked = run(main())
     assert answer.content[0]["text"] == "3"
     assert asked == 2
+
+
+@pytest.mark.parametrize("status", [200, 400, 503])
+def test_an_upstream_that_says_so_is_not_asked_again(status: int) -> None:
+    """Each repeat sends the whole prompt, outside of every budget."""
+    odd = http(status, b"{}", (b"retry-after", b"0"), (b"x-should-retry", b"true"))
+    answer, asked = ask_scripted(odd, http(200, _stream("3"), STREAM))
+    assert isinstance(answer, ModelFailedError)
+    assert asked == 1
+
+
+def test_an_answer_under_the_name_of_a_placeholder_counts_like_any_other() -> None:
+    """A gateway's placeholder is followed by the real start; an upstream's answer was paid for."""
+    theirs = _stream("3").replace(b'"id": "m"', b'"id": "%b"' % HOLD_ID.encode())
+    answer, asked = ask_scripted(http(200, theirs, STREAM))
+    assert isinstance(answer, WholeAnswer)
+    assert (answer.content[0]["text"], answer.model) == ("3", "claude-x")
+    assert answer.usage.output_tokens == 7
+    assert asked == 1
 
 
 # --- streams ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.outcome import TokenUsage
-from jackline.agents.own_count import is_possible, own_count
+from jackline.agents.own_count import ProgramCount, is_possible, own_count
 from jackline.agents.runner import JsonObject
 
 MOST = 32_000
@@ -128,3 +128,25 @@ def test_what_is_charged_is_always_possible_and_never_less_than_was_said(
     assert is_possible(found.output_tokens, [said])
     assert all(a >= max(0, b) for a, b in zip(astuple(found), astuple(usage), strict=True))
     assert own_count(found, body, content, MOST) is None, "what was counted stays"
+
+
+@given(st.lists(st.booleans(), min_size=2, max_size=30))
+def test_calls_of_a_program_under_one_id_are_counted_all_the_same(new_ids: list[bool]) -> None:
+    """An upstream that gives each answer the id of the first one would be charged for that alone."""
+    honest, same = ProgramCount(), ProgramCount()
+    for number, is_new in enumerate(new_ids):
+        for count in (honest, same):
+            count.add_input(PROSE)
+            count.add_answer("x", begins=count is honest or is_new or not number, of_agent=True)
+    none = TokenUsage()
+    assert same.missing(none, with_output=True) == honest.missing(none, with_output=True)
+
+
+def test_pieces_of_one_answer_are_one_call() -> None:
+    whole, pieces = ProgramCount(), ProgramCount()
+    for count, texts in ((whole, ["abcdefgh"]), (pieces, ["abcd", "efgh"])):
+        count.add_input(PROSE)
+        for number, text in enumerate(texts):
+            count.add_answer(text, begins=not number, of_agent=True)
+    none = TokenUsage()
+    assert pieces.missing(none, with_output=False) == whole.missing(none, with_output=False)

@@ -6,7 +6,7 @@ import pytest
 
 from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.outcome import TokenUsage
-from jackline.agents.prices import Price, dollars, in_dollars, price_of
+from jackline.agents.prices import Price, dollars, dollars_of_answer, in_dollars, price_of
 
 MILLION = 1_000_000
 
@@ -61,3 +61,12 @@ def test_the_default_model_has_a_price() -> None:
 def test_an_amount_for_people_never_reads_as_nothing_when_it_is_something() -> None:
     told = [in_dollars(amount) for amount in (0.0, 1e-9, 0.0013, 0.25, 0.1, 1234.5)]
     assert told == ["$0.00", "$0.000001", "$0.0013", "$0.25", "$0.10", "$1,234.50"]
+
+
+@pytest.mark.parametrize("answered", ["house-model-9", "claude-3-haiku", "claude-haiku-4-5", ""])
+def test_an_upstream_makes_nothing_cheaper_by_naming_another_model(answered: str) -> None:
+    usage = TokenUsage(1_000_000, 1_000)
+    asked = dollars("claude-opus-4-8", usage)
+    assert dollars_of_answer("claude-opus-4-8", answered, usage) == asked
+    assert dollars_of_answer("house-model-9", "claude-opus-4-8", usage) == asked
+    assert dollars_of_answer("house-model-9", answered, usage) in (None, dollars(answered, usage))

@@ -201,8 +201,11 @@ class _Reply:
 
     @property
     def comes_back(self) -> float | None:
-        """In how many seconds the gateway wants the call again, when it does."""
-        if self.headers.get("x-should-retry") != "true":
+        """In how many seconds the gateway wants the call again, when it does.
+
+        `x-should-retry` is not followed: an upstream can write it, and each repeat may be paid for.
+        """
+        if self.headers.get("x-jackline-again") != "true":
             return None
         wait = self.headers.get("retry-after", "")
         return float(wait) if wait.isdigit() else _FIRST_WAIT
@@ -381,6 +384,8 @@ class AnswerStreamReader:
         self._reader = AnthropicStreamReader()
         self._model = ""
         self._blocks: list[_Block] = []
+        # What began like a gateway's sign of life, until it is known whether it is one.
+        self._sign_of_life: bytes | None = None
 
     @property
     def whole(self) -> bool:
@@ -430,9 +435,18 @@ class AnswerStreamReader:
         name, data = name_and_data(event)
         if name == b"message_start":
             message = _object(_object(_decoded(data))["message"])
-            if message.get("id") == HOLD_ID:
-                return  # a gateway's sign of life; the real one comes after it
+            if message.get("id") == HOLD_ID and not self._reader.started:
+                self._sign_of_life = event  # the real one comes after it
+                return
+            self._sign_of_life = None
             self._model = str(message.get("model", ""))
+        elif self._sign_of_life and name == b"content_block_start":
+            # It is an upstream's answer under that name, and counts like any other.
+            begun, self._sign_of_life = self._sign_of_life, None
+            self._model = str(
+                _object(_object(_decoded(name_and_data(begun)[1]))["message"])["model"]
+            )
+            self._reader.feed(begun)
         self._reader.feed(event)
         if self._reader.broken:
             return

@@ -61,16 +61,22 @@ class ProgramCount:
 
     def __init__(self) -> None:
         self._unsent: list[str] = []
+        self._has_result = False
         self._sent = self._sent_folded = self._received_folded = 0
         self._input = self._output = 0
 
     def add_input(self, text: str) -> None:
         """The next call sends this: a prompt, a result."""
         self._unsent.append(text)
+        self._has_result = True
 
     def add_answer(self, text: str, *, begins: bool, of_agent: bool) -> None:
-        """A piece of an answer came, the first of a call if it `begins`; `of_agent` itself."""
-        if begins and of_agent:
+        """A piece of an answer came, the first of a call if it `begins`; `of_agent` itself.
+
+        Whatever its id, what comes after a result is of a further call.
+        """
+        if (begins or self._has_result) and of_agent:
+            self._has_result = False
             self._sent += sum(map(len, self._unsent))
             self._sent_folded += sum(map(_folded_length, self._unsent))
             self._unsent.clear()

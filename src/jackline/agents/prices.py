@@ -113,6 +113,14 @@ def dollars(model: str, usage: TokenUsage, own: Mapping[str, Price] = _NONE) -> 
     ) / _MILLION
 
 
+def dollars_of_answer(
+    requested: str, answered: str, usage: TokenUsage, own: Mapping[str, Price] = _NONE
+) -> float | None:
+    """What an answer costs: an upstream that names another model makes nothing cheaper."""
+    known = [dollars(model, usage, own) for model in dict.fromkeys((requested, answered))]
+    return max((cost for cost in known if cost is not None), default=None)
+
+
 def in_dollars(amount: float) -> str:
     """An amount for people: to the cent, and small ones to their first digit."""
     if amount == 0 or amount >= 0.1:

@@ -32,6 +32,7 @@ from jackline.events import CallEnded
 from jackline.gateway.caller import Client, Identity
 from jackline.gateway.connection import Exchange
 from jackline.gateway.own_answers import (
+    ASK_AGAIN,
     RefusalAnswer,
     gateway_refusal,
     note_lines,
@@ -425,7 +426,7 @@ class ClientCall:
             return
         waiting = None if self.carried is None else self._intake.carrier.waiting(self.carried)
         why = "the upstream is not ready" if waiting is None else waiting.why
-        come_back = [(b"retry-after", b"1"), (b"x-should-retry", b"true")]
+        come_back = [(b"retry-after", b"1"), (b"x-should-retry", b"true"), ASK_AGAIN]
         no = gateway_refusal(503, f"Jackline holds this call: {why}. Ask again.", come_back)
         self._refuse_all(no)
         self._intake.keep_place(self, now)
@@ -443,7 +444,8 @@ class ClientCall:
         if self.over or not self.waiting:
             return
         words = "Jackline is being stopped while this call waits. Ask again."
-        no = gateway_refusal(503, words, [(b"retry-after", b"5"), (b"x-should-retry", b"true")])
+        come_back = [(b"retry-after", b"5"), (b"x-should-retry", b"true"), ASK_AGAIN]
+        no = gateway_refusal(503, words, come_back)
         self._refuse_all(no)
         self._leave("come_back", no.status)
 

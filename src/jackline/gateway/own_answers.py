@@ -22,9 +22,14 @@ from jackline.outside_names import cut_name
 # A shorter wait is written as 0.000.
 _NOTHING = 0.0005
 _OURS = frozenset(
-    b"x-jackline-" + name for name in (b"call", b"lane", b"attempts", b"waited", b"resets-at")
+    b"x-jackline-" + name
+    for name in (b"call", b"lane", b"attempts", b"waited", b"resets-at", b"again")
 )
 _LENGTHS = frozenset(map(len, _OURS))
+
+
+ASK_AGAIN = (b"x-jackline-again", b"true")
+"""The gateway itself wants the call again: agents of flows follow no upstream that says so."""
 
 
 def without_note_headers(headers: Headers) -> list[tuple[bytes, bytes]]:

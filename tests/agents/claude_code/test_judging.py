@@ -26,6 +26,7 @@ from jackline.agents.runner import ending_of
 from tests.agents.claude_code.streams import (
     call,
     init,
+    line,
     result,
     resulted,
     retried,
@@ -67,6 +68,17 @@ def heard(*pieces: bytes, schema: bool = False) -> tuple[ClaudeOutput, list[Prog
 
 def verdict(*lines: bytes, code: int = 0, schema: bool = False) -> Verdict:
     return heard(*lines, schema=schema)[0].judge(ProcessExit(code), now=NOW)
+
+
+def test_an_answer_that_calls_a_tool_is_no_word_of_the_clients_own() -> None:
+    """An upstream that calls its model so would be followed and never paid."""
+    message = {"id": "m1", "model": "<synthetic>", "content": [call("t1", command="ls")]}
+    usage = {"input_tokens": 1000, "output_tokens": 1}
+    line_ = line("assistant", message={**message, "usage": usage}, parent_tool_use_id=None)
+    _, news = heard(init(), line_)
+    (part,) = [each for each in news if isinstance(each, AnswerPart)]
+    assert (part.usage.input_tokens, [one.id for one in part.calls]) == (1000, ["t1"])
+    assert part.model != "<synthetic>"
 
 
 @given(STREAMS, st.lists(st.integers(0, 4000), max_size=6), ENDS, st.booleans())

@@ -137,14 +137,15 @@ class ClaudeOutput(ProgramOutput):
         self, record: PrintedLine, message: TranscriptMessage
     ) -> Sequence[ProgramEvent]:
         is_main = record.parent_tool_use_id is None
-        if message.model == SYNTHETIC:
+        blocks = blocks_of(message.content)
+        # The client's own words have this model, and never call a tool; an upstream may write it.
+        if message.model == SYNTHETIC and not any(each.type == "tool_use" for each in blocks):
             if is_main and record.error:
                 self.error = record
             return ()
         if is_main:
             self.error, self._retries = None, 0
         self._last_request_id = record.request_id or self._last_request_id
-        blocks = blocks_of(message.content)
         calls = []
         for block in blocks:
             if block.name == STRUCTURED_OUTPUT_TOOL:
@@ -159,7 +160,7 @@ class ClaudeOutput(ProgramOutput):
         return (
             AnswerPart(
                 message.id,
-                message.model or self._model or "",
+                (None if message.model == SYNTHETIC else message.model) or self._model or "",
                 TokenUsage.of(message.usage.tokens) if message.usage else TokenUsage(),
                 "\n".join(block.text for block in blocks if block.type == "text" and block.text),
                 tuple(calls),

@@ -37,7 +37,7 @@ from jackline.agents.messages.mcp_tools import tools_of_servers
 from jackline.agents.messages.tool_turn import ToolTurn, cut_calls_text
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.own_count import own_count, usage_notice
-from jackline.agents.prices import dollars, in_dollars
+from jackline.agents.prices import dollars_of_answer, in_dollars
 from jackline.agents.runner import (
     AgentLog,
     AgentTask,
@@ -343,7 +343,8 @@ class _AgentLoop:
         if usage is not None:
             self._gate.warn(usage_notice(answer.lane or task.model or self._settings.model))
         whole = replace(answer, usage=usage or answer.usage)
-        cost = dollars(whole.model, whole.usage, self._settings.prices)
+        requested = str(body.get("model") or "")
+        cost = dollars_of_answer(requested, whole.model, whole.usage, self._settings.prices)
         entry = answer_entry(whole, cost, estimated=usage is not None)
         await self._log.write(ANSWER, entry)
         self._gate.spent(whole.model, whole.usage, cost)

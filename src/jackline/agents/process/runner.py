@@ -437,10 +437,18 @@ class _ProcessRun:
             hours = min(total.cache_write_tokens, max(hours, total.cache_write_1h_tokens))
             data["usage"] = replace(total, cache_write_1h_tokens=hours).to_json()
             for model, rest in _unreported(spent.usage, self._usages.values()):
-                self._gate.spent(model, rest)
+                self._spend(model, rest)
             self._reported = max(total, self._reported, key=lambda usage: usage.total)
         self._charge_missing(self._history.model or "", at_end=True)
         await self._write(ENDED, data)
+
+    def _spend(self, model: str, usage: TokenUsage) -> None:
+        """Charge the run; a model without a price, which an upstream may name, as the requested."""
+        prices = self._task.prices
+        cost = dollars(model, usage, prices)
+        if cost is None:
+            cost = dollars(self._history.model or self._task.model or "", usage, prices)
+        self._gate.spent(model, usage, cost)
 
     def _charge_missing(self, model: str, *, at_end: bool = False) -> None:
         """Charge by our own count what the program says less of than is possible."""
@@ -449,7 +457,7 @@ class _ProcessRun:
             self._charged_by_us += missing
             # A bill that comes after all counts these as reported.
             self._usages[f"by us, {len(self._usages)}"] = (model, missing)
-            self._gate.spent(model, missing)
+            self._spend(model, missing)
             self._gate.warn(usage_notice(model or self._runner.name))
 
     async def _follow(self, child: Child, output: ProgramOutput) -> None:
@@ -517,9 +525,9 @@ class _ProcessRun:
         if begins:
             self._usages[name] = (event.model, event.usage)
             self._reported += event.usage
-            self._gate.spent(event.model, event.usage)
-            if self._reports_each_answer:
-                self._charge_missing(event.model)
+            self._spend(event.model, event.usage)
+        if self._reports_each_answer:
+            self._charge_missing(event.model)
         if event.calls and event.agent is None:
             self._running_tools |= {call.id for call in event.calls if call.id}
             if self._running_tools:
