@@ -132,7 +132,7 @@ def test_what_is_charged_is_always_possible_and_never_less_than_was_said(
 
 @given(st.lists(st.booleans(), min_size=2, max_size=30))
 def test_calls_of_a_program_under_one_id_are_counted_all_the_same(new_ids: list[bool]) -> None:
-    """An upstream that gives each answer the id of the first one would be charged for that alone."""
+    """Else an upstream that gives all answers one id would be charged for the first alone."""
     honest, same = ProgramCount(), ProgramCount()
     for number, is_new in enumerate(new_ids):
         for count in (honest, same):
