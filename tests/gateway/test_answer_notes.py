@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.gateway.call_intake import new_call_id
-from jackline.gateway.own_answers import note_lines, request_id
+from jackline.gateway.own_answers import (
+    ASK_AGAIN,
+    note_lines,
+    request_id,
+    without_note_headers,
+)
 
 
 @given(st.text(max_size=40), st.booleans())
@@ -31,6 +36,11 @@ def test_the_lines_are_our_headers(attempts: int, waited: float, named: bool) ->
         b"x-jackline-waited": b"%.3f" % max(0.0, waited),
     }
     assert lines == b"".join(b"%b: %b\r\n" % pair for pair in ours.items())
+
+
+def test_no_upstream_says_what_only_the_gateway_may_say() -> None:
+    theirs = [(b"X-Jackline-Again", b"true"), ASK_AGAIN, (b"x-jackline-lane", b"l"), (b"a", b"b")]
+    assert without_note_headers(theirs) == [(b"a", b"b")]
 
 
 def test_no_two_calls_have_the_same_name() -> None:

@@ -155,6 +155,7 @@ def test_a_call_without_a_stream_is_sent_back_in_time_and_keeps_its_place() -> N
         assert client.status == 503
         assert client.headers["retry-after"] == "1"
         assert client.headers["x-should-retry"] == "true"
+        assert client.headers["x-jackline-again"] == "true"
         assert "holds this call" in json.loads(client.body)["error"]["message"]
         again = world.ask(stream=False, headers={"X-Stainless-Timeout": "300"})
         await world.until_over(again)

@@ -82,7 +82,7 @@ _OURS_OF_KIND = {
     Kind.ACCOUNT_QUOTA: "You've hit your usage limit",
     Kind.BILLING: "Payment required",
 }
-_NOTE = " (told again by Jackline)"
+_NOTE = " (repeated by Jackline)"
 
 
 # All lanes of an account have the same words, and all are saved when one of them changes.

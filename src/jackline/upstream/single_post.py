@@ -121,18 +121,18 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> N
     if Address(parts.scheme, parts.hostname or "", 0).is_loopback:
         handlers.append(urllib.request.ProxyHandler({}))
     request = urllib.request.Request(url, body, dict(headers))  # noqa: S310 -- its callers check the scheme
-    answer: http.client.HTTPResponse
     try:
-        with (
-            deadline.of(timeout),
-            urllib.request.build_opener(*handlers).open(request, timeout=timeout) as answer,
-        ):
-            answer.read(_MOST_READ)
+        with deadline.of(timeout):
+            answer = urllib.request.build_opener(*handlers).open(request, timeout=timeout)
+            with answer:
+                if deadline.is_over:  # a head that was cut off there can pass for a whole one
+                    raise TimeoutError
+                # It was accepted: however the rest comes, sending it again would send it twice.
+                with suppress(OSError, http.client.HTTPException):
+                    answer.read(_MOST_READ)
     except (OSError, http.client.HTTPException) as error:
         if deadline.is_over:
-            raise TimeoutError(f"no whole answer within {timeout:g} s") from error
+            raise TimeoutError(f"no answer within {timeout:g} s") from error
         raise
     finally:
         deadline.close()
-    if deadline.is_over:
-        raise TimeoutError(f"no whole answer within {timeout:g} s")

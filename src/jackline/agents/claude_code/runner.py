@@ -230,7 +230,9 @@ class ClaudeCodeRunner(ProgramRunner):
         saved = read_claude_session(path)
         if not saved.prompts and not saved.answers:
             return SavedSession(transcript=str(path))
-        holds = any(task.prompt.strip() == prompt.strip() for prompt in saved.prompts)
+        # One that an earlier version has begun holds it as it is.
+        known = {task.prompt.strip(), self.as_text(task.prompt).strip()}
+        holds = any(prompt.strip() in known for prompt in saved.prompts)
         return SavedSession(named, str(path), holds, saved)
 
     def _transcript(self, session_id: str) -> Path | None:
