@@ -17,7 +17,7 @@ import time
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, KnownLimits, LaneController, LaneDecision, LaneSettings
 
@@ -75,8 +75,8 @@ class Fleet:
         self._obey(self._submit())
         permit = self._flying.pop(self._draw.randrange(len(self._flying)))
         self._obey(self._controller.first_byte(self._now, permit, {}))
-        self._controller.heard(self._now, permit)
-        self._obey(self._controller.finished(self._now, permit, TokensUsed(3_000, 900)))
+        self._controller.received(self._now, permit)
+        self._obey(self._controller.finished(self._now, permit, TokenUsage(3_000, 900)))
 
     def _submit(self) -> LaneDecision:
         self._calls += 1

@@ -24,8 +24,14 @@ from jackline import events
 from jackline.agents.outcome import Ending
 from jackline.agents.runner import ENDINGS
 from jackline.cli.main import jackline
-from jackline.config.declaration import DEFAULTS, ROOT, Declared, declared_in, variable_of
-from jackline.config.document import shown_value
+from jackline.config.declaration import (
+    DEFAULTS,
+    ROOT,
+    Declared,
+    declared_in,
+    shown_value,
+    variable_of,
+)
 from jackline.config.field_types import duration_text
 from jackline.config.toml_writer import literal
 from jackline.failures import Failure, Kind, Scope
@@ -240,7 +246,7 @@ def metrics_page() -> str:
         "",
         "# Metrics",
         "",
-        "What `GET /metrics` tells. How to scrape it, what the labels hold, alerts and a",
+        "All metrics of `GET /metrics`. How to scrape it, what the labels hold, alerts and a",
         "dashboard: [metrics.md](../metrics.md).",
         "",
     ]
@@ -261,7 +267,7 @@ def events_page() -> str:
         "",
         "# Events",
         "",
-        "Facts in the past tense, announced as they happen. None holds a prompt, an answer or a",
+        "Facts in the past tense, emitted as they happen. None holds a prompt, an answer or a",
         "secret. Times are seconds since the epoch, durations are seconds.",
         "",
         "## Of the gateway",

@@ -2,7 +2,8 @@
 
     python -m release.make_dist [--into dist] [--packages-only]
 
-Rules: what is built is the last commit, or without git the folder as it is; the builder has a fixed
+Rules: what is built is the last commit, or the folder as it is where it is no repository; one in
+which git does not answer is not built; the builder has a fixed
 version, installed beside the project; nothing of the machine gets in: no time, zone, language,
 user, umask or path. Hashes for users are in requirements-hashes.txt (make_hashes.py).
 """
@@ -80,21 +81,21 @@ def epoch(source: Path) -> str:
     told = os.environ.get("SOURCE_DATE_EPOCH", "")
     if told.isdecimal():
         return told
-    return _git(source, "log", "-1", "--format=%ct") or _NO_GIT_EPOCH
+    if not os.path.lexists(source / ".git"):
+        return _NO_GIT_EPOCH
+    return _git(source, "log", "-1", "--format=%ct")
 
 
 def _copy_source(source: Path, tree: Path) -> None:
     """What is built: the last commit, so that nothing that merely lies about gets in."""
-    if _git(source, "rev-parse", "--show-toplevel") == str(source.resolve()):
-        packed = subprocess.run(  # noqa: S603 -- the user's git
-            ["git", *_PLAIN_GIT, "archive", "--format=tar", "HEAD"],  # noqa: S607
-            cwd=source,
-            check=True,
-            stdout=subprocess.PIPE,
-        ).stdout
+    # Without `.git` it may lie, unpacked, within a repository that is about something else.
+    if os.path.lexists(source / ".git"):
+        # Asked first: where git refuses, it has to say why.
+        dirty = _git(source, "status", "--porcelain")
+        packed = _run("git", *_PLAIN_GIT, "archive", "--format=tar", "HEAD", cwd=source)
         with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
             archive.extractall(tree, filter="data")
-        if _git(source, "status", "--porcelain"):
+        if dirty:
             print(
                 "note: built from the last commit; what is not committed is not in it",
                 file=sys.stderr,
@@ -104,17 +105,11 @@ def _copy_source(source: Path, tree: Path) -> None:
 
 
 def _git(source: Path, *words: str) -> str:
-    """What git says; empty where there is none, or no repository."""
-    with suppress(OSError):
-        done = subprocess.run(  # noqa: S603 -- the user's git
-            ["git", *words],  # noqa: S607
-            cwd=source,
-            check=False,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
-        return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
-    return ""
+    """What git says of this repository; SystemExit where it refuses, or where there is none."""
+    try:
+        return _run("git", *words, cwd=source).decode("utf-8", "replace").strip()
+    except OSError as error:
+        raise SystemExit(f"{source} is a repository, and git cannot be run: {error}") from error
 
 
 # --- what is in it ---------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 Rules: (1) set-up, call and clean-up count together, and so do the processes that a test has started
 and waited for; (2) a test that waits shows as much time and little processor time; (3) the table is
-for looking at, never a reason to fail. `JACKLINE_TEST_COSTS=file.json` saves all of it.
+for looking at, never a reason to fail. `TEST_COSTS=file.json` saves all of it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the table where many tests ran."""
-    saved = os.environ.get("JACKLINE_TEST_COSTS")
+    saved = os.environ.get("TEST_COSTS")
     if saved:
         rows = {name: asdict(cost) for name, cost in _COSTS.items()}
         Path(saved).write_text(json.dumps(rows, indent=1), encoding="utf-8")

@@ -220,3 +220,24 @@ def test_a_whole_state_folder_brings_no_key_of_its_own(tmp_path: Path) -> None:
     make_private_folder(planted)
     write_private(planted / "installation.key", bytes(32))
     assert installation_key() != bytes(32)
+
+
+def test_a_new_file_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut leaves the old one or the new one, and never an empty key."""
+    synced: list[list[str]] = []
+    fsync = os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced.append(sorted(each.name for each in tmp_path.rglob("*.*")))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    write_private(tmp_path / "salt.own", b"new")
+    assert [name.endswith(".new") for (name,) in synced] == ([True, False], [True])[os.name == "nt"]
+    synced.clear()
+    for name in ("XDG_STATE_HOME", "HOME", "LOCALAPPDATA", "USERPROFILE"):
+        monkeypatch.setenv(name, str(tmp_path))
+    installation_key()
+    assert len(synced) == (1 if os.name == "nt" else 2)

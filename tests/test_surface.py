@@ -51,7 +51,8 @@ def test_type_checkers_know_the_same_names() -> None:
 
 def test_errors_are_made_the_same_way() -> None:
     assert str(inspect.signature(jackline.JacklineError)) == (
-        "(message: 'str', *, hint: 'str' = '', retry_at: 'datetime | None' = None) -> 'None'"
+        "(message: 'str', *, hint: 'str' = '', retry_at: 'datetime | None' = None,"
+        " private: 'str' = '') -> 'None'"
     )
 
 

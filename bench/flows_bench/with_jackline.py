@@ -13,8 +13,9 @@ from typing import Any
 from flows_bench.work import Order, Stopwatch, ask, last, order_of
 from jackline import agent, event_loop, flow, parallel, step
 from jackline.agents.messages.runner import MessagesRunner
-from jackline.agents.outcome import Outcome, TokenUsage
+from jackline.agents.outcome import Outcome
 from jackline.agents.runner import JsonObject, ModelCaller, WholeAnswer
+from jackline.dialects import TokenUsage
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_resume, begin_run
 from jackline.flows.settings import RunSettings

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.failures import Failure, Observation, classify
 from jackline.lane_id import LaneId
 from jackline.lanes import Call as LaneCall
@@ -81,9 +81,9 @@ class Jackline(Policy):
         """Report it."""
         self._obey(self.controller.first_byte(self._now(), permit_of(attempt), headers))
 
-    def heard(self, attempt: Attempt) -> None:
+    def received(self, attempt: Attempt) -> None:
         """Report it."""
-        decision = self.controller.heard(self._now(), permit_of(attempt))
+        decision = self.controller.received(self._now(), permit_of(attempt))
         if decision is not None:
             self._obey(decision)
 
@@ -97,13 +97,13 @@ class Jackline(Policy):
         usage = self._usage(attempt, output_tokens)
         self._obey(self.controller.finished(self._now(), permit, usage))
 
-    def _usage(self, attempt: Attempt, output_tokens: int) -> TokensUsed:
+    def _usage(self, attempt: Attempt, output_tokens: int) -> TokenUsage:
         hit = attempt.hit
         if hit is None:
-            return TokensUsed(attempt.call.plan.input_tokens, output_tokens)
+            return TokenUsage(attempt.call.plan.input_tokens, output_tokens)
         if not self.knows_caches:
-            return TokensUsed(hit.plain + hit.written, output_tokens)
-        return TokensUsed(hit.plain, output_tokens, hit.read, hit.written, hit.written_1h)
+            return TokenUsage(hit.plain + hit.written, output_tokens)
+        return TokenUsage(hit.plain, output_tokens, hit.read, hit.written, hit.written_1h)
 
     def troubled(self, attempt: Attempt, trouble: Trouble) -> None:
         """Classify it and report it."""

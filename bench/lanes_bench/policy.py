@@ -57,7 +57,7 @@ class Attempt:
     call: Call
     lane: int
     sent_at: float
-    heard_at: float
+    received_at: float
     accepted: bool = False
     over: bool = False
     ticket: object = None
@@ -109,7 +109,7 @@ class Policy(ABC):
     ) -> None:
         """The provider accepted the request."""
 
-    def heard(self, attempt: Attempt) -> None:  # noqa: B027
+    def received(self, attempt: Attempt) -> None:  # noqa: B027
         """More bytes came."""
 
     def answered(self, attempt: Attempt, output_tokens: int) -> None:  # noqa: B027

@@ -140,9 +140,9 @@ class Stage:
         return True
 
     def _tell(self, policy: Policy, attempt: Attempt, event: ProviderEvent) -> None:
-        attempt.heard_at = self.now
+        attempt.received_at = self.now
         if isinstance(event, Bytes):
-            policy.heard(attempt)
+            policy.received(attempt)
         elif isinstance(event, Accepted):
             attempt.accepted = True
             attempt.hit = self._upstreams[attempt.lane].hit(attempt.id)
@@ -175,12 +175,12 @@ class Stage:
             self._later(call, policy)
 
     def _watch(self, attempt: Attempt, limit: float) -> None:
-        self.at(attempt.heard_at + limit, lambda: self._silence(attempt, limit))
+        self.at(attempt.received_at + limit, lambda: self._silence(attempt, limit))
 
     def _silence(self, attempt: Attempt, limit: float) -> None:
         if attempt.over or self._policy is None:
             return
-        if self.now < attempt.heard_at + limit - 1e-6:
+        if self.now < attempt.received_at + limit - 1e-6:
             self._watch(attempt, limit)
             return
         self.cancel(attempt)

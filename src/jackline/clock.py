@@ -32,7 +32,7 @@ _LONGEST_PAUSE = 10.0
 # dates are whole seconds, and probes keep a second's distance from them.
 _OFF = 0.5
 # By so much a clock is corrected; more is another time, and believed when it has stayed for a day.
-_CORRECTED = 60.0
+CORRECTED = 60.0
 _STAYS_FOR = 86_400.0
 
 
@@ -134,7 +134,7 @@ class SystemClock:
 
 
 class VirtualClock:
-    """Time that stands still until `advance` moves it; sleepers wake in the order of their hour.
+    """Time that stops until `advance` moves it; sleepers wake in the order of their hour.
 
     The wall clock can be set alone (`jump_wall`), and the machine be put to sleep (`suspend`).
     """
@@ -267,10 +267,10 @@ class BelievedTime:
         """The time that is believed."""
         at = self._elapsed()
         ahead = self._wall() - at
-        if abs(ahead - self._seen) > _CORRECTED:
+        if abs(ahead - self._seen) > CORRECTED:
             self._seen, self._seen_since = ahead, at
         stays = at - self._seen_since >= _STAYS_FOR
-        if stays or abs(ahead - self._believed) <= _CORRECTED:
+        if stays or abs(ahead - self._believed) <= CORRECTED:
             self._believed = ahead
         return at + self._believed
 

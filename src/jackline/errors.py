@@ -1,12 +1,12 @@
 """Name every error by who must act, and carry what the reader needs to act.
 
     JacklineError
-    ├── UsageError            you change something
+    ├── UsageError            you have to change something
     │   ├── BadArgumentError      a flag or argument has no valid meaning
     │   ├── BadConfigError        files, variables or flags hold settings that are not valid
     │   ├── UnreadableError       a file, folder or id that was named cannot be read or found
-    │   ├── NothingFoundError     there is nothing where Jackline looks by itself
-    │   ├── PortTakenError        the port cannot be had
+    │   ├── NothingFoundError     nothing was found in the default places
+    │   ├── PortTakenError        another program holds the port, or it is not allowed
     │   ├── UnsafeFileError       other users can have written a file or folder of ours
     │   └── UnreachableError      no gateway answers
     │       └── UntrustedGatewayError   one answers that cannot prove to be this user's
@@ -15,13 +15,15 @@
     │   ├── StepFailedError       one of its steps failed for good
     │   ├── LeaseLostError        another process carries the run now
     │   └── JournalError          its record cannot be read or written
-    │       └── StoreLockedError      another program holds it; the run is paused
+    │       └── StoreUnavailableError its disk is full or fails for now; the run is paused
+    │           └── StoreLockedError  another program holds it; the run is paused
     └── InternalError         our bug
 
 Rules: (1) every leaf has a code, an HTTP status, a CLI exit code and an anchor in docs/errors.md;
-(2) `hint` says the command or change that fixes it; (3) no message holds a prompt, key or token;
-(4) each leaf is raised somewhere. What an agent meets (a limit, an outage, a budget) is no
-exception but the `terminated_by` and the evidence of its `Outcome`.
+(2) `hint` names the command or change that fixes it; (3) no message holds a prompt, key or token:
+what code of users raised is quoted in `private` alone (user_errors.py); (4) each leaf is raised
+somewhere. If an agent meets a limit, an outage or a budget, that is no exception, but the
+`terminated_by` and the evidence of its `Outcome`.
 """
 
 from __future__ import annotations
@@ -46,19 +48,21 @@ class JacklineError(Exception):
         *,
         hint: str = "",
         retry_at: datetime | None = None,
+        private: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.retry_at = retry_at
+        self.private = private
 
     @property
     def docs_anchor(self) -> str:
-        """Where docs/errors.md speaks of this error."""
+        """The section of docs/errors.md on this error."""
         return f"docs/errors.md#{self.code.replace('_', '-')}"
 
     def to_json(self) -> dict[str, object]:
-        """The error as `--json` and HTTP faces show it."""
+        """The error as `--json` and HTTP show it."""
         return {
             "code": self.code,
             "message": self.message,
@@ -68,7 +72,7 @@ class JacklineError(Exception):
 
 
 class UsageError(JacklineError):
-    """Something you wrote has to change."""
+    """You have to change an argument, a file or a setting."""
 
     code = "usage"
     http_status = 400
@@ -109,7 +113,7 @@ class UnreadableError(UsageError):
 
 
 class NothingFoundError(UsageError):
-    """There is nothing where Jackline looks by itself."""
+    """Jackline found nothing in the default places."""
 
     code = "nothing_found"
     http_status = 404
@@ -117,7 +121,7 @@ class NothingFoundError(UsageError):
 
 
 class PortTakenError(UsageError):
-    """The gateway's port cannot be had: another program holds it, or it is not allowed."""
+    """The gateway cannot use its port: another program holds it, or it is not allowed."""
 
     code = "port_taken"
     http_status = 503
@@ -179,12 +183,18 @@ class JournalError(FlowError):
     code = "journal"
 
 
-class StoreLockedError(JournalError):
+class StoreUnavailableError(JournalError):
+    """The run's record could not be written for too long: the run is paused as saved."""
+
+    code = "store_unavailable"
+    http_status = 503
+    exit_code = 75
+
+
+class StoreLockedError(StoreUnavailableError):
     """Another program has held the run's record for too long: the run is paused as saved."""
 
     code = "store_locked"
-    http_status = 503
-    exit_code = 75
 
 
 class InternalError(JacklineError):

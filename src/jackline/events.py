@@ -24,11 +24,11 @@ class TranscriptsRead:
 
 
 class CallEnded(NamedTuple):
-    """A logical call has come to its end, whatever the end was.
+    """A logical call has ended, in whatever way.
 
     `outcome` is answered, shortened (closed after a finished tool call), refused (the vendor's
-    error was passed on), broken (the connection was cut on purpose), come_back (the client shall
-    retry later) or left (the client went away). Times are seconds since the epoch, or durations in
+    error was passed on), broken (the connection was cut on purpose), retry_later (the client
+    is asked to) or client_left (it went away). Times are seconds since the epoch, or durations in
     seconds. What the attempts cost that broke is counted apart from the answer's tokens: their
     input of every kind, and their output as far as it was reported.
     """
@@ -87,7 +87,7 @@ class LaneChanged:
 
 @dataclass(frozen=True, slots=True)
 class LanesLearned:
-    """What the lanes know by now, as JSON that `lanes.restore` reads after a restart."""
+    """The knowledge of the lanes, as JSON that `lanes.restore` reads after a restart."""
 
     at: float
     memory: bytes
@@ -97,7 +97,7 @@ class LanesLearned:
 class WindowsReported:
     """How much of its subscription's windows is used, by an answer: (name, share, reset) each.
 
-    Sent with every answer, so it is for whoever counts, not for a journal.
+    Sent with every answer, so it is for counters, not for a journal.
     """
 
     at: float

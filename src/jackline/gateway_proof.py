@@ -1,12 +1,12 @@
 """Have a gateway prove that it is this user's before anything is sent to it.
 
 Rules: (1) a client asks with a fresh random nonce, and the gateway answers with a signature under
-the user's installation key of that nonce and of the socket address that it reached: whoever
-passes the request on to the real gateway sits at another address, and fails; (2) the request
-follows on the connection that was proved; (3) all of an answer is read within a time and a size;
-(4) an address in `gateway.json` is one of this machine, written in the one way in which a gateway
-writes it; (5) only the standard library is imported, and of it little, because hooks load this
-module at every tool call.
+the user's installation key of that nonce, of the socket address that it reached and, as loopback
+has the same addresses everywhere, of its network: whoever passes the request on to the real gateway
+sits at another address or on another machine (of a home that several share), and fails; (2) the
+request follows on the connection that was proved; (3) all of an answer is read within a time and a
+size; (4) only the standard library is imported, and of it little, because hooks load this module at
+every tool call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import time
 
 # What `socket` is built on, and a third of a hook's time quicker to load.
-from _socket import socket
+from _socket import gethostname, socket
 
 from jackline.private_files import is_signature, signature
 
@@ -30,7 +30,6 @@ _PROOF_BODY = 1024
 _PIECE = 65_536
 _LONGEST_TOKEN = 256
 _TOKEN_SIGNS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-_HOST_SIGNS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.")
 
 
 class UnprovenError(ConnectionError):
@@ -66,10 +65,70 @@ def socket_address(name: object) -> str:
     if not isinstance(name, tuple) or len(name) < 2:
         raise UnprovenError("this connection has no address")
     host = str(name[0]).partition("%")[0].removeprefix("::ffff:")
-    return f"{host} {name[1]}"
+    own = f" {_this_network()}" if host == "::1" or host.startswith("127.") else ""
+    return f"{host} {name[1]}{own}"
+
+
+def _this_network() -> str:
+    """What tells the loopback addresses of this machine, or container, from those of others.
+
+    Read anew each time: a machine may be renamed while its gateway runs.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:  # noqa: PTH123 -- quick to load
+            boot = file.read(64).decode("latin-1").strip()
+        return f"{boot} {os.stat('/proc/self/ns/net').st_ino}"  # noqa: PTH116
+    except OSError:  # no Linux: there a machine has one network
+        return gethostname()
 
 
 # --- the client's side ----------------------------------------------------------------------------
+
+
+class Challenge:
+    """A question that only the user's own gateway can answer, and its answer as it comes."""
+
+    def __init__(self, authority: str, key: bytes) -> None:
+        self._nonce = os.urandom(_NONCE_BYTES).hex()
+        self._key = key
+        self._received = bytearray()
+        self.question = (
+            f"GET {PATH}?nonce={self._nonce} HTTP/1.1\r\nhost: {authority}\r\n\r\n".encode(
+                "latin-1"
+            )
+        )
+
+    def is_met(self, data: bytes, peer: object) -> bool:
+        """Whether the answer is whole and right with these bytes; else UnprovenError, or more.
+
+        `peer` is the name of the other end of the connection on which they came.
+        """
+        if not data:
+            raise UnprovenError("it hung up when asked to prove itself")
+        received = self._received
+        received += data
+        start = received.find(_HEAD_END)
+        if start < 0:
+            if len(received) > _PROOF_HEAD:
+                raise UnprovenError("its answer is too large")
+            return False
+        try:
+            status, length = _read_head(bytes(received[:start]))
+        except ConnectionError as error:
+            raise UnprovenError(f"it did not prove itself: {error}") from error
+        if status != 200:
+            raise UnprovenError(f"it answered {status} when asked to prove itself", status)
+        if length is None or length > _PROOF_BODY:
+            raise UnprovenError("its answer is no proof", status)
+        body = bytes(received[start + len(_HEAD_END) :])
+        if len(body) > length:
+            raise UnprovenError("it said more than it was asked for", status)
+        if len(body) < length:
+            return False
+        parts = (self._nonce.encode(), socket_address(peer).encode())
+        if not is_signature(self._key, body.decode("latin-1"), _PURPOSE, *parts):
+            raise UnprovenError("its proof is wrong", status)
+        return True
 
 
 def prove(line: socket, authority: str, key: bytes, until: float) -> None:
@@ -77,21 +136,16 @@ def prove(line: socket, authority: str, key: bytes, until: float) -> None:
 
     `until` is by the monotonic clock. Nothing but a random number has been sent before.
     """
-    nonce = os.urandom(_NONCE_BYTES).hex()
-    question = f"GET {PATH}?nonce={nonce} HTTP/1.1\r\nhost: {authority}\r\n\r\n"
+    challenge = Challenge(authority, key)
     try:
         exchange = _Exchange(line, until)
-        exchange.send(question.encode("latin-1"))
-        status, answer = exchange.short_answer()
+        exchange.send(challenge.question)
+        while not challenge.is_met(exchange.receive(_PROOF_BODY), line.getpeername()):
+            pass
     except UnprovenError:
         raise
     except OSError as error:
         raise UnprovenError(f"it did not prove itself: {error}") from error
-    if status != 200:
-        raise UnprovenError(f"it answered {status} when asked to prove itself", status)
-    address = socket_address(line.getpeername())
-    if not is_signature(key, answer, _PURPOSE, nonce.encode(), address.encode()):
-        raise UnprovenError("its proof is wrong", status)
 
 
 def whole_answer(line: socket, request: bytes, until: float, most: int) -> tuple[int, bytes]:
@@ -136,32 +190,6 @@ class _Exchange:
             raise TimeoutError("it did not answer in time")
         self._line.settimeout(left)
 
-    def short_answer(self) -> tuple[int, str]:
-        """Status and text of an answer whose connection stays open."""
-        received = bytearray()
-        while _HEAD_END not in received:
-            received += self._some()
-            if len(received) > _PROOF_HEAD:
-                raise UnprovenError("its answer is too large")
-        head, _, start = bytes(received).partition(_HEAD_END)
-        status, length = _read_head(head)
-        if status != 200:
-            return status, ""
-        if length is None or length > _PROOF_BODY:
-            raise UnprovenError("its answer is no proof", status)
-        body = bytearray(start)
-        while len(body) < length:
-            body += self._some()
-        if len(body) != length:
-            raise UnprovenError("it said more than it was asked for", status)
-        return status, body.decode("latin-1")
-
-    def _some(self) -> bytes:
-        piece = self.receive(_PROOF_BODY)
-        if not piece:
-            raise UnprovenError("it hung up when asked to prove itself")
-        return piece
-
 
 def _read_head(head: bytes) -> tuple[int, int | None]:
     """Status and declared length; ConnectionError when this is no head of HTTP/1.1."""
@@ -182,45 +210,6 @@ def _read_head(head: bytes) -> tuple[int, int | None]:
 
 
 # --- addresses and tokens -------------------------------------------------------------------------
-
-
-def host_and_port(url: str) -> tuple[str, int]:
-    """Where a gateway's own URL leads to; ValueError unless it is written as gateways write it."""
-    start, mark, place = url.partition("http://")
-    if start or not mark:
-        raise ValueError("not an address of a gateway")
-    if place.startswith("["):
-        host, mark, port = place[1:].partition("]:")
-        fits = ":" in host and _HEX.union("ABCDEF:.").issuperset(host)
-    else:
-        host, mark, port = place.partition(":")
-        fits = _HOST_SIGNS.issuperset(host)
-    if not mark or not host or not fits:
-        raise ValueError("not an address of a gateway")
-    if not (port.isascii() and port.isdigit()) or len(port) > 5 or port.startswith("0"):
-        raise ValueError("not a port")
-    number = int(port)
-    if number > 65_535:
-        raise ValueError("not a port")
-    return host, number
-
-
-def authority_of(host: str, port: int) -> str:
-    """The value of the Host header."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this names nothing but this machine, in the plain way of writing it."""
-    if host in ("localhost", "::1"):
-        return True
-    parts = host.split(".")
-    return (
-        len(parts) == 4
-        and parts[0] == "127"
-        and all(part.isascii() and part.isdigit() and len(part) <= 3 for part in parts)
-        and all(str(int(part)) == part and int(part) < 256 for part in parts)
-    )
 
 
 def is_token(text: str) -> bool:

@@ -7,8 +7,8 @@ is closed to them and used, because nobody else can have written it (docs/decisi
 others could write, or what is not the user's, raises `NotPrivateError`, which says what to do about
 it, and none of its content is used; (4) the last part of a path is never followed when it is a
 link, and opening never waits for the other end of a pipe; (5) a new file gets a random name first
-and is moved into place whole; (6) only the standard library is imported, because hooks load this
-module at every tool call.
+and is moved into place whole, once the disk has it; (6) only the standard library is imported,
+because hooks load this module at every tool call.
 Windows has access lists instead of modes: owner and mode are not checked there; nor are access
 lists of macOS and of NFS (SECURITY.md).
 """
@@ -303,6 +303,7 @@ def write_private(path: str | os.PathLike[str], data: bytes) -> None:
     except BaseException:
         os.unlink(fresh)  # noqa: PTH108
         raise
+    _sync_folder(name)
 
 
 def installation_key(*, make: bool = True) -> bytes:
@@ -333,6 +334,7 @@ def installation_key(*, make: bool = True) -> bytes:
             os.unlink(fresh)  # noqa: PTH108
         except FileNotFoundError:
             pass  # it was moved, or another process was first
+        _sync_folder(name)
         key = _read_key(name)
     if len(key) != KEY_BYTES:
         raise NotPrivateError(name, "is damaged", f"rm {quoted(name)}")
@@ -424,12 +426,25 @@ def _write_fresh(name: str, data: bytes) -> str:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)  # before it gets its name: after a power cut it must not be empty
     except BaseException:
         os.close(descriptor)
         os.unlink(fresh)  # noqa: PTH108
         raise
     os.close(descriptor)
     return fresh
+
+
+def _sync_folder(name: str) -> None:
+    """Have the disk keep the name of a new file, as far as the system can."""
+    if os.name == "nt":
+        return
+    folder = os.open(os.path.dirname(name) or os.curdir, os.O_RDONLY | _CLOSE_ON_EXEC)  # noqa: PTH120
+    try:  # noqa: SIM105 -- loading contextlib takes longer than all of this
+        os.fsync(folder)
+    except OSError:
+        pass  # some network folders refuse it; the file itself is written
+    os.close(folder)
 
 
 def _check_file(name: str, found: os.stat_result, closable: str | int | None) -> None:

@@ -21,7 +21,7 @@ def own_command(*arguments: str) -> list[str]:
 def pin_python_path() -> None:
     """Have PYTHONPATH mean the same for processes that we start in other folders.
 
-    An empty or relative part of it stands for the working folder: of a run that wakes up, that is a
+    An empty or relative part of it means the working folder: of a run that wakes up, that is a
     repository, from which nothing must be imported.
     """
     path = os.environ.get("PYTHONPATH")

@@ -4,8 +4,7 @@ Rules: (1) folder and files are the user's alone; a file that others could have 
 `UnsafeFileError`, which says how to mend it, and stops the start; (2) a file that makes no sense
 counts as absent; (3) the control token is new with each start, the salt of fingerprints stays;
 (4) a folder that cannot be written to is reported once and stops no traffic; (5) a gateway
-without the installation key serves, and says that no command can trust it; (6) an address that
-means "every one" is shown as the loopback address, since no client can connect to the other.
+without the installation key serves, and says that no command can trust it.
 Not here: the journal and the runs, which have their own files (journal/, flows/).
 """
 
@@ -22,7 +21,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from jackline.errors import UnsafeFileError
-from jackline.gateway_proof import host_and_port, is_token, proof
+from jackline.gateway_proof import is_token, proof
+from jackline.local_address import host_and_port
 from jackline.private_files import (
     NotPrivateError,
     check_private_file,
@@ -34,15 +34,7 @@ from jackline.private_files import (
     read_private,
     write_private,
 )
-
-_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 -- compared with, not bound
-
-
-def local_url(host: str, port: int) -> str:
-    """The base URL for clients on this machine."""
-    host = _LOOPBACK.get(host, host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
-
+from jackline.task_proof import task_in
 
 SALT_BYTES = 32
 _ORDERS = "orders.json"
@@ -51,7 +43,7 @@ _SALT = "salt"
 _LARGEST_WORD = 64 * 1024
 _DATABASES = ("journal.db", "flows.db")
 _OWN_FILES = (
-    *(_SALT, _ORDERS, _RUNNING, "connected.json", "hooks-told-down"),
+    *(_SALT, _ORDERS, _RUNNING, "connected.json", "hooks-down-reported"),
     *("gateway.log", "woken-runs.log", "ordered-runs.log"),
     *(name + end for name in _DATABASES for end in ("", "-wal", "-shm", "-journal")),
 )
@@ -114,6 +106,8 @@ class StateDir:
             make_private_folder(self.folder)
             for name in _OWN_FILES:
                 check_private_file(self.folder / name)
+            # The name of `hooks-down-reported` in earlier versions.
+            (self.folder / "hooks-told-down").unlink(missing_ok=True)
 
     def salt(self) -> bytes:
         """The secret that fingerprints are made with; made on first use."""
@@ -200,6 +194,13 @@ class StateKeeper:
     def proof(self, nonce: str, address: str) -> str:
         """What proves to a client that this is the user's gateway; OSError without a key."""
         return proof(self._installation_key(), nonce, address)
+
+    def task_in(self, value: bytes) -> str | None:
+        """The agent that a call's header names, if this user's installation has named it."""
+        try:
+            return task_in(self._installation_key(), value)
+        except OSError:
+            return None
 
     def tell_running(self, running: RunningGateway) -> None:
         """Record the gateway for the user's other commands."""

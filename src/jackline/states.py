@@ -119,13 +119,6 @@ STATES: tuple[type[State], ...] = (
     ResourceState,
     DerivedState,
 )
-# How older journals name states of lanes.
-_OLD_LANE_STATES = {"limited": "throttled", "broken": "down", "probing": "recovering"}
-
-
-def lane_state_name(stored: str) -> str:
-    """The present name of a lane's state that a journal may have stored under an older one."""
-    return _OLD_LANE_STATES.get(stored, stored)
 
 
 def looks() -> dict[str, tuple[str, str]]:

@@ -35,7 +35,7 @@ class Mark:
             marks.flush()
             os.fsync(marks.fileno())
         if arguments["n"] == "hang":
-            context.heard("half way\n")
+            context.on_output("half way\n")
             await asyncio.Event().wait()
         return ToolOutput("marked")
 

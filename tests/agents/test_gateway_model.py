@@ -339,6 +339,27 @@ def test_an_error_that_is_no_utf_8_is_an_error_of_the_call() -> None:
     assert error.evidence.status == 400
 
 
+@pytest.mark.parametrize("header", ["x-api-key", "authorization", "x-team-token"])
+def test_a_key_of_any_form_that_a_vendor_repeats_is_not_shown(header: str) -> None:
+    key = "correct-horse-battery-staple"
+    body = {"error": {"type": "invalid_request_error", "message": f"unknown key {key}, sorry"}}
+
+    async def main() -> ModelFailedError:
+        error = http(400, json.dumps(body).encode(), (b"content-type", b"application/json"))
+        async with (
+            provider(error) as (_, url),
+            GatewayModel(url, headers=((header, f"Bearer {key}"),)) as model,
+        ):
+            with pytest.raises(ModelFailedError) as caught:
+                await model.ask(question(), CALLER)
+            return caught.value
+
+    says = run(main()).evidence.says
+    assert "unknown key *" in says
+    assert "sorry" in says
+    assert key not in says
+
+
 def test_what_is_no_answer_at_all_is_no_answer() -> None:
     page = http(200, b"<html><body>Please sign in</body></html>", (b"content-type", b"text/html"))
     error, asked = ask_scripted(page)

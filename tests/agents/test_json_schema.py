@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import jackline
-from jackline.agents.structured_answer import LARGEST_SCHEMA, build_validator
+from jackline.agents.runner import JsonObject
+from jackline.agents.structured_answer import LARGEST_SCHEMA, StructuredAnswer, build_validator
 from jackline.errors import BadArgumentError
 
 _SOURCES = Path(jackline.__file__).parent
@@ -88,3 +89,16 @@ def _uses(tree: ast.AST) -> list[int]:
 
 def _is_library(name: str) -> bool:
     return name.split(".", maxsplit=1)[0] in {"jsonschema_rs", "jsonschema", "fastjsonschema"}
+
+
+def test_people_see_where_an_answer_is_wrong_without_the_keys_that_the_model_chose() -> None:
+    numbers = {"type": "object", "additionalProperties": {"type": "integer"}}
+    parts = {"type": "array", "items": numbers}
+    schema: JsonObject = {"type": "object", "properties": {"parts": parts}}
+    answer = StructuredAnswer(schema, lambda _value: [("parts.0.secret", "secret"), ("it", "odd")])
+    wrong: JsonObject = {"parts": [{"secret": "words"}]}
+    assert "secret" in (answer.fault(wrong) or ""), "the model sees its own words"
+    assert answer.fault_for_people(wrong) == "/parts/0/… (type)"
+    assert answer.fault_for_people({"parts": []}) == (
+        "parts.0.… (a rule of its type), it (a rule of its type)"
+    )

@@ -151,7 +151,7 @@ def test_a_server_that_cannot_be_had_is_told_before_anything_is_paid(
     outcome, model = carry({"adder": given}, tmp_path)
     assert outcome.terminated_by is Ending.REFUSED
     assert "The MCP server adder cannot be used" in outcome.evidence.says
-    assert why in outcome.evidence.says
+    assert why in outcome.evidence.says + outcome.evidence.private
     assert model.ledger == []
 
 

@@ -12,10 +12,11 @@ import pytest
 
 from jackline.agents.messages import MessagesRunner
 from jackline.agents.messages.conversation import MessagesSettings
-from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
+from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.runner import CUT_CALL, AgentTask, JsonObject, StopAgentError, WholeAnswer
 from jackline.batches.tool import ToolContext, ToolOutput
 from jackline.clock import VirtualClock
+from jackline.dialects import TokenUsage
 from jackline.errors import LeaseLostError
 from jackline.simulator.reply_script import Fail, Rule, Say, structured
 from jackline.testing.scripted_agents import ScriptedModel
@@ -56,7 +57,7 @@ def test_an_agent_without_tools_ends_with_what_the_model_said() -> None:
     outcome = carry(model, task(), leave=leave)
     assert outcome.ok
     assert outcome.value == outcome.text == "It is 3."
-    assert (outcome.turns, leave.asked, len(leave.heard)) == (1, 1, 1)
+    assert (outcome.turns, leave.asked, len(leave.received)) == (1, 1, 1)
     assert outcome.usage.total > 0
     assert outcome.cost is not None
     assert outcome.cost > 0

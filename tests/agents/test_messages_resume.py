@@ -46,7 +46,7 @@ class World:
 
     async def _ran(self, arguments: JsonObject, context: ToolContext) -> None:
         self.runs[context.call_id] += 1
-        context.heard(f"working on {arguments['a']}\n")
+        context.on_output(f"working on {arguments['a']}\n")
         for _ in range(int(str(arguments["b"]))):
             await asyncio.sleep(0)  # siblings end in any order
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
-from jackline.agents.outcome import TokenUsage
 from jackline.agents.own_count import ProgramCount, is_possible, own_count
 from jackline.agents.runner import JsonObject
+from jackline.dialects import TokenUsage
 
 MOST = 32_000
 PROSE = (

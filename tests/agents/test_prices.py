@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jackline.agents.messages.conversation import MessagesSettings
-from jackline.agents.outcome import TokenUsage
 from jackline.agents.prices import Price, dollars, dollars_of_answer, in_dollars, price_of
+from jackline.dialects import TokenUsage
 
 MILLION = 1_000_000
 

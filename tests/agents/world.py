@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jackline import event_loop
-from jackline.agents.outcome import Ending, Evidence, TokenUsage
+from jackline.agents.outcome import Ending, Evidence
 from jackline.agents.runner import (
     AgentTask,
     JsonObject,
@@ -27,7 +27,9 @@ from jackline.agents.runner import (
     TimeLimit,
     WholeAnswer,
 )
+from jackline.agents.task_readings import TaskReading
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
+from jackline.dialects import TokenUsage
 from jackline.failures import Failure
 
 T = TypeVar("T")
@@ -117,7 +119,7 @@ class OpenLeave:
 
     asked: int = 0
     calls: list[NextCall | None] = field(default_factory=list)
-    heard: list[tuple[str, TokenUsage, float | None]] = field(default_factory=list)
+    received: list[tuple[str, TokenUsage, float | None]] = field(default_factory=list)
     walls: list[Failure] = field(default_factory=list)
     on_call: Callable[[int], Awaitable[None]] | None = None
     on_wall: Callable[[Failure], Awaitable[None]] | None = None
@@ -133,7 +135,7 @@ class OpenLeave:
             await self.on_call(self.asked)
 
     def spent(self, model: str, usage: TokenUsage, cost: float | None = None) -> None:
-        self.heard.append((model, usage, cost))
+        self.received.append((model, usage, cost))
 
     async def wall(self, failure: Failure, says: str) -> None:
         assert says
@@ -143,6 +145,12 @@ class OpenLeave:
 
     def waits(self, why: str, until: float | None) -> None:
         """Nobody watches."""
+
+    async def over_budget(self) -> StopAgentError | None:
+        return None
+
+    async def metered(self, *, fresh: bool = False) -> TaskReading | None:
+        raise AssertionError(f"our own loop knows what it uses: {fresh}")
 
     def warn(self, says: str) -> None:
         raise AssertionError(f"our own loop follows no settings of a folder: {says}")

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from jackline.control import GatewayStatus, LaneStatus
+from jackline.control.needs import About, Need
 from jackline.control.status import AgentCounts
 from jackline.states import AgentState
 
@@ -147,7 +148,9 @@ def test_the_verdict_begins_with_who_works_and_who_waits(crew: AgentCounts, sent
     ],
 )
 def test_whether_anything_needs_a_person_is_always_said(needs: list[str], sentence: str) -> None:
-    assert f" {sentence} " in picture().verdict(NOW, NINE, needs)
+    assert f" {sentence} " in picture().verdict(
+        NOW, NINE, [Need(About.RUN, text, text) for text in needs]
+    )
 
 
 def test_a_moment_that_has_passed_is_not_told_as_a_negative_time() -> None:

@@ -28,7 +28,7 @@ class Listener:
     """What it heard; `url` is where it listens."""
 
     port: int
-    heard: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
 
     @property
     def url(self) -> str:
@@ -47,7 +47,7 @@ def listening(answer: Answer = greet, port: int = 0, host: str = "127.0.0.1") ->
         def talk(line: socket.socket) -> None:
             with line, suppress(OSError):
                 while part := line.recv(65536):
-                    found.heard += part
+                    found.received += part
                     if b"\r\n\r\n" in part:
                         answer(line, part)
 

@@ -51,9 +51,9 @@ def first_line(user: int, port: int) -> bytes:
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as file:
-        heard = file.read()
+        received = file.read()
     os.waitpid(child, 0)
-    return heard
+    return received
 
 
 async def main() -> None:
@@ -65,8 +65,8 @@ async def main() -> None:
     await listener.open()
     try:
         for user in (os.getuid(), NOBODY_USER):
-            heard = await asyncio.to_thread(first_line, user, FIRST_FREE + user % 1000)
-            sys.stdout.write(f"{heard.decode()}\n")
+            received = await asyncio.to_thread(first_line, user, FIRST_FREE + user % 1000)
+            sys.stdout.write(f"{received.decode()}\n")
     finally:
         await listener.close(0)
         for one in taken:

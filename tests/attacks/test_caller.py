@@ -12,21 +12,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
 from jackline.assembly import Service, StateDir
-from jackline.control import GatewayStatus
+from jackline.dialects import TokenUsage
 from jackline.dialects.json_bounds import MOST_VALUES
 from jackline.events import CallEnded
-from jackline.gateway import lane_registry, status_report
+from jackline.gateway import lane_registry
 from jackline.gateway.settings import HoldSettings, LimitSettings
-from jackline.gateway.status_report import picture
 from jackline.hooks.hook_input import HookInput
 from jackline.lane_id import LaneId
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
-from jackline.telemetry import scrape
+from jackline.task_proof import HEADER, named_task
 from tests.assembly.world import (
     Got,
     answered,
@@ -434,6 +433,47 @@ def test_json_of_any_depth_is_refused_and_no_bug(tmp_path: Path, path: bytes) ->
     run(main())
 
 
+# --- agents of flows ------------------------------------------------------------------------------
+
+
+def test_a_strangers_call_in_an_agents_name_is_not_counted_for_it(tmp_path: Path) -> None:
+    """Whoever reaches the port can write any header, with a valid key of their own."""
+
+    async def main() -> None:
+        async with provider(answered()) as (scripted, url), gateway(tmp_path, url) as service:
+            name = dict(named_task("t-victim"))[HEADER]
+            for value in (name, "t-victim", name[:-1], f"t-other{name[8:]}"):
+                header = (HEADER.encode(), value.encode())
+                raw = request(b"POST", MESSAGES, question(), header)
+                assert (await ask(service.url, raw)).status == 200
+            meters = service.desk.task_meters.by_task
+            assert {task: meter.answers for task, meter in meters.items()} == {"t-victim": 1}
+            heard = b"".join(each.raw for each in scripted.asked).lower()
+            assert heard.count(b"post /v1/messages") == 4
+            assert b"x-jackline" not in heard
+            assert name.rpartition(".")[2].encode() not in heard, "no upstream gets a proof"
+
+    run(main())
+
+
+def test_who_the_agents_are_is_for_the_users_own_commands(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with gateway(tmp_path, "http://127.0.0.1:9", token=TOKEN) as service:
+            service.desk.task_meters.count_call("t-1", "m", TokenUsage(1), answered=True)
+            path = b"/_jackline/tasks"
+            for hidden in (path, b"/_jackline/waits"):
+                got = await ask(service.url, request(b"GET", hidden, b"", WITH_TOKEN))
+                assert got.status == 401
+                assert b"t-1" not in got.body
+            state = StateDir(tmp_path / "state")
+            running = state.running()
+            assert running is not None
+            control = (b"x-jackline-control", running.token.encode())
+            assert b"t-1" in (await ask(service.url, request(b"GET", path, b"", control))).body
+
+    run(main())
+
+
 # --- lanes ------------------------------------------------------------------------------------
 
 
@@ -467,44 +507,6 @@ def test_lanes_stay_bounded_and_are_never_shared(tmp_path: Path, varied: str) ->
             assert not any("other" in name for name in lanes)
             page = await ask(service.url, request(b"GET", b"/metrics"))
             assert len(page.body) < 2 * MEGABYTE
-
-    run(main())
-
-
-@pytest.mark.parametrize("path", [b"/_jackline/status", b"/_jackline/fleet", b"/metrics"])
-def test_documents_about_many_lanes_are_made_twice_a_second_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: bytes
-) -> None:
-    made: list[int] = []
-
-    def counted(*parts: Any, **facts: Any) -> GatewayStatus:
-        made.append(1)
-        return picture(*parts, **facts)
-
-    monkeypatch.setattr(status_report, "picture", counted)
-    monkeypatch.setattr(scrape, "_LARGE", 1024)
-    asked = 400
-
-    async def main() -> None:
-        async with (
-            provider(answered()) as (_, url),
-            gateway(tmp_path, url) as service,
-            connected(service.url) as (reader, writer),
-        ):
-            for number in range(100):
-                writer.write(request(body=question(model=f"claude-{number}")))
-                assert (await answer_of(reader)).status == 200
-            made.clear()
-            begun = time.monotonic()
-            writer.write(request(b"GET", path) * asked)
-            for _ in range(asked):
-                assert b"claude-99" in (await answer_of(reader)).body
-            # One more for where the first interval began.
-            assert len(made) <= (time.monotonic() - begun) / 0.5 + 1
-            await asyncio.sleep(0.5)
-            writer.write(request(body=question(model="claude-last")) + request(b"GET", path))
-            assert (await answer_of(reader)).status == 200
-            assert b"claude-last" in (await answer_of(reader)).body
 
     run(main())
 

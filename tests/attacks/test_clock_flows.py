@@ -19,6 +19,7 @@ from jackline.agents.runner import AgentLog, AgentTask, CallGate
 from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.lifecycle import claim_run
 from jackline.flows.records import RunRecord, RunState
+from jackline.flows.run_events import RunWoke
 from jackline.flows.run_owner import new_owner
 from jackline.flows.run_processes import Waker
 from jackline.flows.settings import RunSettings, encode_settings
@@ -154,6 +155,7 @@ def test_a_parked_run_wakes_by_the_date_as_the_clock_is_set_now(jump: float) -> 
             assert outcome.ok
             waited = max(0.0, 2 * HOUR - jump)
             assert waited - 20 <= w.clock.monotonic() <= waited + 120
+            assert len(w.of(RunWoke)) == 1
 
     played(test)
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.events import AttemptFailed, CallEnded
 from jackline.failures import Failure, Observation, classify
 from jackline.gateway.settings import GatewaySettings, HoldSettings
@@ -94,7 +94,7 @@ class Oracle:
             return
         permit, self.permit = self.permit, None
         if how == "good":
-            self.heed(self.controller.finished(self.line, permit, TokensUsed(10, 10)))
+            self.heed(self.controller.finished(self.line, permit, TokenUsage(10, 10)))
             return
         failure = self.failure(how, seconds)
         self.free_since = None

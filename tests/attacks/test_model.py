@@ -44,11 +44,11 @@ def test_a_schema_makes_the_service_read_and_fetch_nothing(
             async with world.open() as client:
                 text, data = await refused(client, tool, **_orders(tool, schemas[kind]))
                 listed, _ = await call(client, "agent_status")
-            assert not server.heard
+            assert not server.received
         assert _SECRET not in text + json.dumps(data)
         assert "none is fetched" in text
         assert listed == "No agent was started here yet."
-        assert not world.heard
+        assert not world.received
 
     run(main())
 

@@ -258,7 +258,7 @@ def test_an_agent_that_may_write_rewrites_no_settings(tmp_path: Path, tool: str)
     async def main() -> None:
         async with world.open() as client:
             await call(client, "agent", prompt="x", tools=[tool])
-        assert len(world.heard) == 2
+        assert len(world.received) == 2
         assert [(world.project / path).read_text() for path in closed] == before
 
     run(main())

@@ -18,6 +18,7 @@ import pytest
 
 from jackline.assembly import RunningGateway, StateDir
 from jackline.errors import UnsafeFileError
+from jackline.gateway_proof import socket_address
 from jackline.private_files import _is_without_number, installation_key, is_signature
 from jackline.quick.service import ServiceInfo, find_service
 from jackline.testing import SimulatedProvider
@@ -81,11 +82,11 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def got_nothing(listener: Listener) -> None:
     """It was asked to prove itself, at most."""
-    heard = bytes(listener.heard)
-    assert SECRET.encode() not in heard
-    assert WORDS not in heard
-    assert b"POST" not in heard
-    assert b"x-jackline-control" not in heard.lower()
+    received = bytes(listener.received)
+    assert SECRET.encode() not in received
+    assert WORDS not in received
+    assert b"POST" not in received
+    assert b"x-jackline-control" not in received.lower()
 
 
 # --- a listener on the port of a gateway that has died --------------------------------------------
@@ -99,7 +100,7 @@ def test_a_listener_on_a_dead_gateways_port_gets_no_prompt_and_says_nothing(
         planted(place.state.folder, neighbour.url)
         said = quick(place, verb)
     got_nothing(neighbour)
-    assert neighbour.heard, "it was asked"
+    assert neighbour.received, "it was asked"
     assert b"evil" not in said
 
 
@@ -158,9 +159,9 @@ def test_a_relay_at_another_port_cannot_borrow_the_real_gateways_proof(place: Pl
         planted(place.state.folder, neighbour.url, pid=word.pid, token=word.token)
         quick(place, "hook")
         done = place.jackline("status")
-    assert b"/_jackline/proof" in neighbour.heard, "it was asked"
-    assert token not in neighbour.heard
-    assert WORDS not in neighbour.heard
+    assert b"/_jackline/proof" in neighbour.received, "it was asked"
+    assert token not in neighbour.received
+    assert WORDS not in neighbour.received
     assert done.code == 5
 
 
@@ -180,9 +181,9 @@ def test_a_relay_at_another_address_cannot_borrow_the_real_gateways_proof(place:
         url = f"http://127.0.0.2:{place.port}"
         planted(place.state.folder, url, pid=word.pid, token=word.token)
         quick(place, "hook")
-    assert b"/_jackline/proof" in neighbour.heard, "it was asked"
-    assert word.token.encode() not in neighbour.heard
-    assert WORDS not in neighbour.heard
+    assert b"/_jackline/proof" in neighbour.received, "it was asked"
+    assert word.token.encode() not in neighbour.received
+    assert WORDS not in neighbour.received
 
 
 def test_a_neighbour_cannot_keep_a_gateway_from_starting_by_holding_an_old_port(
@@ -322,7 +323,7 @@ def test_nothing_is_told_to_a_gateway_of_a_folder_that_others_can_write_to(place
         quick(place, "hook")
         quick(place, "statusline")
         assert place.jackline("status").code == 2
-    assert not neighbour.heard
+    assert not neighbour.received
 
 
 FILES = [
@@ -437,10 +438,10 @@ def asked_for_proof(place: Place, query: str, host: str = "", more: str = "") ->
         host = host or f"127.0.0.1:{place.port}"
         head = f"GET /_jackline/proof{query} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n"
         line.sendall(f"{head}{more}\r\n".encode())
-        heard = b""
+        received = b""
         while part := line.recv(65536):
-            heard += part
-    return heard
+            received += part
+    return received
 
 
 def test_a_proof_fits_its_nonce_and_nothing_else_and_pages_get_none(place: Place) -> None:
@@ -467,7 +468,7 @@ def test_a_proof_is_no_signature_for_anything_else(place: Place) -> None:
     with place.up():
         told = asked_for_proof(place, f"?nonce={nonce}").rpartition(b"\r\n")[2].decode()
     key = installation_key()
-    address = f"127.0.0.1 {place.port}".encode()
+    address = socket_address(("127.0.0.1", place.port)).encode()
     assert is_signature(key, told, "gateway proof", nonce.encode(), address)
     for purpose in ("release command", "flow", "", "gateway"):
         assert not is_signature(key, told, purpose, nonce.encode(), address)
@@ -531,7 +532,7 @@ def test_no_trick_of_a_listener_gets_a_word_or_keeps_a_client(trick: str) -> Non
     with listening(TRICKS[trick]) as neighbour:
         word = ServiceInfo("", "127.0.0.1", neighbour.port, SECRET)
         assert word.ask("/_jackline/hook", PROMPT, seconds=1.0) is None
-        until(lambda: neighbour.heard, "the question")
+        until(lambda: neighbour.received, "the question")
     got_nothing(neighbour)
 
 
@@ -548,7 +549,7 @@ def test_a_gateway_that_goes_bad_after_its_proof_is_left(trick: str) -> None:
     with listening(behave) as gateway:
         word = ServiceInfo("", "127.0.0.1", gateway.port, SECRET)
         assert word.ask("/_jackline/hook", PROMPT, seconds=5.0) is None
-        until(lambda: WORDS in gateway.heard, "its being trusted")
+        until(lambda: WORDS in gateway.received, "its being trusted")
 
 
 def test_a_second_request_needs_a_second_proof_on_a_second_connection() -> None:
@@ -569,7 +570,7 @@ def test_a_second_request_needs_a_second_proof_on_a_second_connection() -> None:
         word = ServiceInfo("", "127.0.0.1", gateway.port, SECRET)
         assert word.ask("/healthz", seconds=20.0) is not None
         assert word.ask("/_jackline/hook", PROMPT, seconds=20.0) is None
-    assert WORDS not in gateway.heard
+    assert WORDS not in gateway.received
 
 
 def test_a_gateway_of_an_older_version_is_told_as_that_and_can_be_ended(place: Place) -> None:

@@ -20,7 +20,9 @@ import pytest
 from jackline import event_loop
 from jackline.cli.open import Opened, open_secret
 from jackline.gateway.peer_users import Peer, PeerUsers, _question
+from jackline.gateway.relay import Relay
 from jackline.gateway.settings import LimitSettings
+from jackline.gateway_proof import Challenge, UnprovenError
 from tests.assembly.world import (
     answered,
     ask,
@@ -64,9 +66,9 @@ def as_another_user(
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as file:
-        heard = file.read()
+        received = file.read()
     os.waitpid(child, 0)
-    return heard
+    return received
 
 
 @pytest.mark.parametrize("path", [b"/v1/messages", b"/v1/files", b"/_jackline/status", b"/metrics"])
@@ -83,16 +85,35 @@ def test_another_user_is_served_with_the_token_only(
             close = (b"connection", b"close")
             shown = (b"x-jackline-token", (token or "guessed").encode())
             raw = request(method, path, body, shown, close)
-            heard = await asyncio.to_thread(as_another_user, address, raw)
+            received = await asyncio.to_thread(as_another_user, address, raw)
             if token is None:
-                assert heard.startswith(b"HTTP/1.1 403 ")
-                assert b"listen.token" in heard
+                assert received.startswith(b"HTTP/1.1 403 ")
+                assert b"listen.token" in received
                 # Whoever hangs up at once must not be taken for root, and be carried out.
                 await asyncio.to_thread(as_another_user, address, raw, stays=False)
                 await ask(service.url, request(b"GET", b"/healthz"))
                 assert not scripted.asked
             else:
-                assert not heard.startswith(b"HTTP/1.1 403 ")
+                assert not received.startswith(b"HTTP/1.1 403 ")
+
+    run(main())
+
+
+def test_another_user_is_not_carried_to_the_gateway_even_with_the_token(tmp_path: Path) -> None:
+    """To the gateway, whoever comes over the relay is the user who runs it."""
+
+    async def main() -> None:
+        answers = provider(answered())
+        async with answers as (scripted, url), gateway(tmp_path, url, token="t" * 32) as service:
+            with Relay(service.url) as relay:
+                shown = (b"x-jackline-token", b"t" * 32)
+                raw = request(
+                    b"POST", b"/v1/messages", question(), shown, (b"connection", b"close")
+                )
+                address = ("127.0.0.1", port_of(relay.url))
+                assert await asyncio.to_thread(as_another_user, address, raw) == b""
+                assert not scripted.asked
+                assert (await ask(relay.url, raw)).status == 200
 
     run(main())
 
@@ -224,6 +245,35 @@ def test_whoever_takes_all_ports_while_the_gateway_starts_is_refused_all_the_sam
     assert another.startswith("HTTP/1.1 403 ")
 
 
+PROOF = """
+import sys
+from jackline.gateway_proof import proof, socket_address
+print(proof(b"key", sys.argv[1], socket_address((sys.argv[2], 8766))))
+"""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize(("network", "is_own"), [((), True), (("unshare", "--net"), False)])
+def test_a_proof_from_another_machine_of_a_shared_home_is_none(
+    network: tuple[str, ...], is_own: bool, host: str
+) -> None:
+    """Another user with an account on both passes the question on, from loopback to loopback."""
+    challenge = Challenge("127.0.0.1:8766", b"key")
+    nonce = challenge.question.partition(b"nonce=")[2].partition(b" ")[0].decode()
+    answer = subprocess.run(
+        [*network, sys.executable, "-c", PROOF, nonce, host],
+        capture_output=True,
+        timeout=60,
+        check=True,
+    ).stdout.strip()
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(answer)
+    if is_own:
+        assert challenge.is_met(head + answer, (host, 8766))
+    else:
+        with pytest.raises(UnprovenError, match="wrong"):
+            challenge.is_met(head + answer, (host, 8766))
+
+
 def test_while_the_system_tells_nobody_is_unknown() -> None:
     users = own_users()
     try:
@@ -301,23 +351,23 @@ def test_own_connections_are_known_by_both_families() -> None:
 
 def test_the_page_is_opened_for_this_user_only() -> None:
     """What a browser is started with stands on its command line: another user may come first."""
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     def opener(address: str) -> bool:
         host, _, path = address.removeprefix("http://").partition("/")
         name, _, port = host.partition(":")
         raw = f"GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
-        heard.append(as_another_user((name, int(port)), raw))
+        received.append(as_another_user((name, int(port)), raw))
         for asked in (raw.replace(b"GET /", b"GET /x"), raw.replace(b"127.0.0.1", b"a.test"), raw):
             with socket.create_connection((name, int(port)), timeout=60) as line:
                 line.sendall(asked)
-                heard.append(line.recv(65536))
+                received.append(line.recv(65536))
         return True
 
     assert run(open_secret("http://127.0.0.1:9/#token=secret", opener)) is Opened.SHOWN
-    assert heard[0] == b""
-    assert [each[9:12] for each in heard[1:]] == [b"404", b"404", b"302"]
-    assert b"\r\nLocation: http://127.0.0.1:9/#token=secret\r\n" in heard[-1]
+    assert received[0] == b""
+    assert [each[9:12] for each in received[1:]] == [b"404", b"404", b"302"]
+    assert b"\r\nLocation: http://127.0.0.1:9/#token=secret\r\n" in received[-1]
 
 
 def test_a_browser_that_does_not_come_is_told_apart() -> None:

@@ -467,8 +467,8 @@ def test_a_finished_result_or_a_notebook_line_of_somebody_else_is_not_gone_on_wi
             "UPDATE calls SET state = 'done', value = x'226576696c22' WHERE run_id = 'calls'"
         )
         connection.execute(
-            "UPDATE entries SET data = x'7b2261223a317d' WHERE notebook ="
-            " (SELECT id FROM notebooks WHERE run_id = 'lines')"
+            "UPDATE entries SET data = x'7b2261223a317d' WHERE agent_log ="
+            " (SELECT id FROM agent_logs WHERE run_id = 'lines')"
         )
     answer = told("resume", "calls", store=store)
     assert answer.code == 2, answer

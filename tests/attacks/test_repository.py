@@ -22,7 +22,6 @@ from pathlib import Path
 import pytest
 
 import jackline
-from jackline.agents.claude_code.tool_rules import offered_only
 from jackline.agents.process.resume import changes_on_disk
 from jackline.assembly import RunningGateway, StateDir
 from jackline.config import HomeFolders, load
@@ -964,7 +963,7 @@ def test_brackets_of_a_definition_in_the_repository_open_nothing_outside_of_it()
     assert definition is not None
     for allowed in ((), ("Bash",), ("Read", "Write")):
         given = offered_to(definition, "claude-code", AgentSettings(tools=allowed))
-        assert given.tools == ["Read", "Write", offered_only("Bash")]
+        assert given.tools == ["Read", "Write"]
         assert "only the user can say" in given.notes[0]
     whole = ("Bash(git log, git show)", "Write(~/.bashrc)", "Read(//root/.ssh/**)")
     users = offered_to(definition, "claude-code", AgentSettings(tools=whole))

@@ -122,7 +122,7 @@ def test_a_model_neither_ends_nor_resumes_a_run_of_the_user(
     run(main())
     assert not project.mark.exists(), "what an agent wrote was run in the service"
     assert sys.path == path
-    assert world.heard == []
+    assert world.received == []
 
 
 def test_of_several_ids_with_a_run_of_the_user_none_is_cancelled(tmp_path: Path) -> None:

@@ -608,3 +608,48 @@ def test_a_reset_in_another_century_parks_nobody_until_then(tmp_path: Path, rese
             await asyncio.gather(asking, return_exceptions=True)
 
     run(main())
+
+
+# --- many answers at once ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["event", "document"])
+def test_answers_that_never_end_hold_no_more_together_than_their_limit(
+    tmp_path: Path, *, stream: bool
+) -> None:
+    """A few packed kilobytes each, and one event or document of megabytes."""
+    most, calls = 8 * MEGABYTE, 6
+    limits = LimitSettings(drain=1.0, answer=4 * MEGABYTE, held_answers=most)
+    begin = BEGIN + b'data: {"type":"' if stream else b'{"type":"'
+    packer = zlib.compressobj(wbits=31)
+    packed = packer.compress(begin + b"a" * (3 * MEGABYTE)) + packer.flush(zlib.Z_SYNC_FLUSH)
+    answer = http(200, packed, STREAM if stream else JSON, GZIP, length=False)
+
+    async def main() -> None:
+        async with (
+            provider(answer) as (scripted, url),
+            gateway(tmp_path, url, limits=limits) as service,
+        ):
+            held = service._upstream.held
+            asking = []
+            for number in range(calls):
+                raw = request(body=question(f"question {number}", stream=stream))
+                asking.append(asyncio.ensure_future(ask(service.url, raw)))
+            largest = 0
+            while sum(each.done() for each in asking) < calls - 2:
+                await asyncio.sleep(0)
+                largest = max(largest, held.total)
+                assert largest <= most
+            assert largest > most // 2
+            for each in asking:
+                if each.done():
+                    got = each.result()
+                    assert got.status == 502 or stream
+                    assert b"limits.held_answers" in got.body
+            assert len(scripted.asked) == calls  # nobody is sent into the same wall again
+            for each in asking:
+                each.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            await until(lambda: held.total == 0)
+
+    run(main())

@@ -74,7 +74,10 @@ def test_a_call_that_was_submitted_in_time_and_sent_too_late_is_found_with_its_p
         (call(100, 0, 64_000, agent="b"), call(850, 0, 64_000, took=750.0, waited=700.0)),
         (call(100, 0, 64_000, lane=LaneId("b")), call(850, 0, 64_000, took=750.0, waited=700.0)),
         # nothing came of the one before, or nobody knows whose it is
-        (call(100, 0, 64_000, outcome="left"), call(850, 0, 64_000, took=750.0, waited=700.0)),
+        (
+            call(100, 0, 64_000, outcome="client_left"),
+            call(850, 0, 64_000, took=750.0, waited=700.0),
+        ),
         (
             call(100, 0, 64_000, session=None),
             call(850, 0, 64_000, took=750.0, waited=700.0, session=None),

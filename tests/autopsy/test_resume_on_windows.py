@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jackline.autopsy import html_report, text_report
-from jackline.autopsy.next_steps import ResumeOption, resume_options
-from jackline.autopsy.report import build
+from jackline.autopsy.report import ResumeOption, build, resume_options
 from jackline.transcripts.story import AgentStory, Role
 from tests.autopsy.story_makers import after, evidence, overload, stopped
 

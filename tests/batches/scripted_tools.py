@@ -34,7 +34,7 @@ class Scripted:
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:  # noqa: ARG002
         self.runs += 1
-        context.heard(f"heard {context.call_id}")
+        context.on_output(f"heard {context.call_id}")
         while self.stubborn_until is not None and not self.stubborn_until.is_set():
             with suppress(asyncio.CancelledError):
                 await self.stubborn_until.wait()

@@ -285,12 +285,12 @@ def test_a_callback_that_is_cancelled_cancels_the_batch_and_nobody_waits_for_eve
 
 
 def test_output_is_told_as_it_comes_with_the_id_of_its_call() -> None:
-    heard: list[tuple[str, str]] = []
+    on_output: list[tuple[str, str]] = []
     calls = [BatchCall(name, Scripted(), {}) for name in "ab"]
     event_loop.run(
-        run_batch(calls, context=HERE, heard=lambda call, text: heard.append((call, text)))
+        run_batch(calls, context=HERE, on_output=lambda call, text: on_output.append((call, text)))
     )
-    assert heard == [("a", "heard a"), ("b", "heard b")]
+    assert on_output == [("a", "heard a"), ("b", "heard b")]
 
 
 def test_a_crash_with_a_secret_or_without_words_is_told_without() -> None:

@@ -44,8 +44,8 @@ def test_a_line_that_is_read_means_exactly_these_words_to_the_shell(line: str) -
         check=True,
     )
     silenced = stages[0].silenced
-    heard = (done.stdout + done.stderr).decode().split("\0")[:-1]
-    assert silenced or heard == list(stages[0].texts[1:])
+    on_output = (done.stdout + done.stderr).decode().split("\0")[:-1]
+    assert silenced or on_output == list(stages[0].texts[1:])
 
 
 @given(st.lists(st.text(max_size=8).filter(lambda text: "\0" not in text), min_size=1))

@@ -127,24 +127,24 @@ WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 def test_blocking_functions_run_side_by_side_in_threads_of_their_own() -> None:
     together = threading.Barrier(20, timeout=120)
 
-    def meet(heard: ToolContext) -> str:
-        heard.heard("said")
+    def meet(on_output: ToolContext) -> str:
+        on_output.on_output("said")
         together.wait()
         return f"{WHO.get()} {threading.current_thread().name}"
 
     async def main() -> None:
         WHO.set("me")
-        heard: list[tuple[str, str]] = []
+        on_output: list[tuple[str, str]] = []
         told_on: set[int] = set()
 
-        def hear(call_id: str, text: str) -> None:
-            heard.append((call_id, text))
+        def emit(call_id: str, text: str) -> None:
+            on_output.append((call_id, text))
             told_on.add(threading.get_ident())
 
         calls = [BatchCall(str(n), function_tool(meet), {}) for n in range(20)]
-        report = await run_batch(calls, context=HERE, limit=20, heard=hear)
+        report = await run_batch(calls, context=HERE, limit=20, on_output=emit)
         assert {result.text for result in report} == {"me jackline-meet"}
-        assert sorted(heard) == sorted((str(n), "said") for n in range(20))
+        assert sorted(on_output) == sorted((str(n), "said") for n in range(20))
         assert told_on == {threading.get_ident()}
 
     event_loop.run(main())

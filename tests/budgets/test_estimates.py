@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.budgets.estimates import Estimate, Estimator
+from jackline.budgets.ledger import Estimate, Estimator
 
 
 def expected(estimator: Estimator, label: str, model: str = "m", given: int = 1_000) -> Estimate:

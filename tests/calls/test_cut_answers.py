@@ -10,6 +10,7 @@ from jackline.calls import CallRequest, HoldLimits
 from jackline.lanes import Call
 from jackline.testing import Step
 from jackline.testing.scripted_upstream import STREAMED
+from jackline.upstream.bounded_answers import LARGEST_ERROR
 from jackline.upstream.interface import UpstreamRequest
 from tests.calls.test_carrier import GOOD, World, by_lane, play
 from tests.calls.whole_answer import CallAnswer, CallRefusedError, complete_call
@@ -21,6 +22,8 @@ HEAD = BEGIN.index(b"event: content_block_start")
 CUT = Step(says=BEGIN, after=0.5, cut=HEAD)
 # Its answer is no stream: a whole document that ends too early.
 CUT_WHOLE = Step(headers={"content-type": "application/json"}, says=b'{"id":"msg_1"', cut=6)
+# Whole answers with status 200 that are none: nobody knows whether they were paid for.
+EMPTY = Step(headers={"content-type": "application/json"}, says=b"")
 OVERLOADED_AT_ONCE = Step(
     after=0.5,
     says=b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error",'
@@ -77,6 +80,19 @@ def test_a_document_that_ends_too_early_is_asked_for_rarely_too() -> None:
     play({"first": [CUT_WHOLE]}, scene)
 
 
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_a_whole_answer_that_is_none_is_asked_for_rarely_too(stream: bool) -> None:
+    async def scene(world: World) -> None:
+        task = ask(world, stream=stream)
+        await world.clock.advance(60)
+        assert len(world.upstream.attempts) <= 8
+        await world.clock.advance(3540)
+        assert len(world.upstream.attempts) <= 22
+        await cancel(task)
+
+    play({"first": [EMPTY]}, scene)
+
+
 def test_who_waited_for_too_long_hears_how_many_answers_broke_off_and_what_they_cost() -> None:
     async def scene(world: World) -> None:
         task = ask(world, hold=600)
@@ -125,3 +141,19 @@ def test_an_error_that_the_vendor_says_before_it_counts_anything_is_no_lost_answ
         assert len(task.result().attempts) == 8
 
     play({"first": [*[OVERLOADED_AT_ONCE] * 8, GOOD]}, scene)
+
+
+def test_a_call_that_waits_keeps_only_the_beginning_of_an_error() -> None:
+    """Also of one that came with status 200, which may be as large as an answer."""
+    error = b'{"type":"error","error":{"type":"overloaded_error","message":"%b"}}'
+    large = Step(headers={"content-type": "application/json"}, says=error % (b"x" * (1 << 20)))
+
+    async def scene(world: World) -> None:
+        task = ask(world, stream=False)
+        await world.clock.advance(3)
+        (call,) = world.carrier.calls
+        assert call.rejection is not None
+        assert len(call.rejection.body) == LARGEST_ERROR
+        await cancel(task)
+
+    play({"first": [large]}, scene)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.calls.stitch import AskAgain, BreakOff, Mode, OpenAiStitch
+from jackline.dialects import TokenUsage
 
 
 def chat_events() -> list[bytes]:
@@ -65,7 +66,7 @@ def test_a_whole_answer_goes_out_byte_for_byte_however_it_was_cut(
     out = b"".join(made.feed(whole[a:b]) for a, b in pairwise(places))
     assert out == whole
     assert made.complete
-    assert (made.usage.input, made.usage.output) == (7, 3)
+    assert (made.usage.input_tokens, made.usage.output_tokens) == (7, 3)
 
 
 @pytest.mark.parametrize("responses", [False, True])
@@ -106,3 +107,16 @@ def test_an_error_in_the_stream_is_told_and_not_passed_on() -> None:
     assert made.error_event is not None
     assert made.broken
     assert isinstance(made.broke(), AskAgain)
+
+
+@pytest.mark.parametrize("responses", [False, True])
+def test_what_a_failed_answer_says_that_it_has_used_counts(responses: bool) -> None:
+    used = {"prompt_tokens": 7, "completion_tokens": 3}
+    failed: dict[str, object] = {"error": {"message": "The server had an error"}, "usage": used}
+    if responses:
+        failed = {"type": "response.failed", "response": failed}
+    reader = stitch("live", responses)
+    name = b"event: response.failed\n" if responses else b""
+    assert not reader.feed(name + b"data: " + json.dumps(failed).encode() + b"\n\n")
+    assert reader.error_event is not None
+    assert reader.usage == TokenUsage(7, 3)

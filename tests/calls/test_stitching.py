@@ -19,7 +19,7 @@ from jackline.calls.stitch import (
     Mode,
     Repair,
 )
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from tests.dialects.answers import (
     ANSWERS,
     FOUND,
@@ -170,9 +170,9 @@ def test_an_undisturbed_answer_passes_byte_for_byte(name: str, mode: Mode) -> No
     out = b"".join(stitch.feed(answer.stream[at : at + 1]) for at in range(len(answer.stream)))
     assert out == answer.stream
     assert stitch.complete
-    assert stitch.usage.input == 11
-    assert stitch.usage.output == 42
-    assert stitch.usage.cache_read == 5
+    assert stitch.usage.input_tokens == 11
+    assert stitch.usage.output_tokens == 42
+    assert stitch.usage.cache_read_tokens == 5
     assert stitch._reader.stop_reason == answer.stop_reason
 
 
@@ -464,11 +464,13 @@ def test_usage_of_attempts_that_came_to_nothing_is_counted_apart() -> None:
         stitch.attempt_began()
         stitch.feed(ANSWERS["text"].events[0])
         assert stitch.broke() == AskAgain()
-    assert (stitch.wasted_usage.input, stitch.wasted_usage.output) == (22, 2), "before the next"
+    assert (stitch.wasted_usage.input_tokens, stitch.wasted_usage.output_tokens) == (22, 2), (
+        "before the next"
+    )
     stitch.attempt_began()
     stitch.feed(OTHER.stream)
-    assert (stitch.wasted_usage.input, stitch.wasted_usage.output) == (22, 2)
-    assert (stitch.usage.input, stitch.usage.output) == (11, 42)
+    assert (stitch.wasted_usage.input_tokens, stitch.wasted_usage.output_tokens) == (22, 2)
+    assert (stitch.usage.input_tokens, stitch.usage.output_tokens) == (11, 42)
 
 
 def test_words_in_the_start_of_a_continued_block_are_not_lost() -> None:
@@ -558,6 +560,29 @@ def test_what_one_answer_meets_is_not_seen_by_another() -> None:
     fresh = AnthropicStitch("live")
     assert not fresh.broken
     assert not fresh.delivered
-    assert fresh.usage == TokensUsed()
+    assert fresh.usage == TokenUsage()
     fresh.attempt_began()
     assert not fresh.broken
+
+
+@given(
+    names,
+    modes,
+    st.sampled_from([b"\n", b"\r\n", b"\r"]),
+    st.lists(st.integers(1, 300), max_size=40),
+)
+def test_events_are_counted_alike_whatever_their_line_ends_and_packets(
+    name: str, mode: Mode, end: bytes, cuts: list[int]
+) -> None:
+    raw = ANSWERS[name].stream.replace(b"\r\n", b"\n").replace(b"\n", end)
+    stitch = AnthropicStitch(mode)
+    stitch.attempt_began()
+    rest = raw
+    for cut in cuts:
+        stitch.feed(rest[:cut])
+        rest = rest[cut:]
+    stitch.feed(rest)
+    expected = len(ANSWERS[name].events)
+    assert stitch.complete
+    assert stitch.events == expected
+    assert stitch.size == len(raw)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from jackline.calls.call_manager import CallManager
 from jackline.calls.request import CallCompletion, CallRefusal, CallRequest, FailedAttempt
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.failures.sentences import duration_in_words, name_of
 from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
@@ -24,7 +24,7 @@ class CallAnswer:
 
     body: bytes
     headers: Headers
-    usage: TokensUsed
+    usage: TokenUsage
     lane: LaneId
     attempts: tuple[FailedAttempt, ...] = ()
 
@@ -51,7 +51,7 @@ class _Collector:
     def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:  # noqa: ARG002
         self.headers = headers
 
-    def answer_heard(self, data: bytes) -> None:
+    def answer_received(self, data: bytes) -> None:
         self.body += data
 
     def answer_ended(self, ending: CallCompletion) -> None:

@@ -160,7 +160,7 @@ def test_the_shell_is_guessed(environ: dict[str, str], windows: bool, shell: str
         ("127.0.0.1", "http://127.0.0.1:1"),
         ("localhost", "http://localhost:1"),
         ("::1", "http://[::1]:1"),
-        ("::", "http://127.0.0.1:1"),
+        ("::", "http://[::1]:1"),
         ("0.0.0.0", "http://127.0.0.1:1"),  # noqa: S104 -- not listened on
     ],
 )

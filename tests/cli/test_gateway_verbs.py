@@ -152,6 +152,7 @@ STATUS_KEYS = {
     "waiting", "calls_waiting", "calls_in_flight", "connections", "outcomes",
     "held_and_delivered", "joined", "input_tokens", "output_tokens", "journal_ok",
     "journal_problem", "journal_lost", "journal_gap", "notes", "forecast", "cache_advice",
+    "answered_instead", "believed_at", "calls_survived", "needs",
 }  # fmt: skip
 LANE_KEYS = {
     "known_limits", "upstream",

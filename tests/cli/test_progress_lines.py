@@ -23,9 +23,9 @@ NOW = 1794744000.0
 
 
 def lines(capsys: pytest.CaptureFixture[str], *events: FlowEvent) -> list[str]:
-    with show_progress(quiet=False) as show:
+    with show_progress() as progress:
         for event in events:
-            show(event)
+            progress.apply(event)
     return [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
 
 

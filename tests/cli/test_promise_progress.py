@@ -60,7 +60,7 @@ def watched() -> tuple[World, RunView, list[FlowEvent]]:
             view.apply(event)
             events.append(event)
 
-    w.heard = Ears()
+    w.received = Ears()
     return w, view, events
 
 
@@ -71,7 +71,7 @@ def test_a_run_under_way_shows_its_phases_agents_tokens_and_cost() -> None:
         await w.until(lambda: view.tokens == 2_000, task)
         # Both turns of the plan, and one of each reader; the bad one has ended.
         assert view.cost == pytest.approx(1.0)
-        assert view.sentence(w.clock.now()) == "Running: 2 working, 1 ok, 1 failed."
+        assert view.sentence(w.clock.now()) == "Running: 2 under way, 1 ok, 1 failed."
         assert {name: (p.done, p.failed, p.running) for name, p in view.phases.items()} == {
             "plan": (1, 0, 0),
             "read": (0, 1, 2),
@@ -79,10 +79,10 @@ def test_a_run_under_way_shows_its_phases_agents_tokens_and_cost() -> None:
         shown = picture(view, w)
         assert "survey r1 2,000 tokens, $1.00" in shown
         assert "plan 1/1 read 0/3, 1 failed" in shown
-        assert "north turn 2 500 tokens, for 1 min" in shown
-        assert "south turn 2 500 tokens, for 1 min" in shown
+        assert "north under way turn 2, 500 tokens, for 1 min" in shown
+        assert "south under way turn 2, 500 tokens, for 1 min" in shown
         await w.through(_given(task))
-        assert view.sentence(w.clock.now()) == "Finished: 0 working, 3 ok, 1 failed."
+        assert view.sentence(w.clock.now()) == "Finished: 3 ok, 1 failed."
         assert not view.agents
 
     played(test)
@@ -113,15 +113,15 @@ def test_who_waits_is_shown_first_with_why_and_until_when() -> None:
     waits = AgentWaits(EPOCH.timestamp(), "held", "held", "outage, tried again", RESET.timestamp())
     view.apply(waits)
     w = world()
-    assert view.sentence(EPOCH) == "Starting: 1 working, 1 waiting, 0 ok."
+    assert view.sentence(EPOCH) == "Starting: 1 under way, 1 waiting, 0 ok."
     lines = [line.strip() for line in picture(view, w).splitlines()]
-    assert "held waits outage, tried again until 15:00 UTC" in lines
-    assert lines.index("held waits outage, tried again until 15:00 UTC") < next(
+    assert "held waiting outage, tried again until 15:00 UTC" in lines
+    assert lines.index("held waiting outage, tried again until 15:00 UTC") < next(
         place for place, line in enumerate(lines) if line.startswith("busy")
     )
     assert event_line(waits, EPOCH) == "held waits until 15:00 UTC: outage, tried again"
     view.apply(AgentWaits(EPOCH.timestamp(), "held", "held", "", None))
-    assert view.sentence(EPOCH) == "Starting: 2 working, 0 ok."
+    assert view.sentence(EPOCH) == "Starting: 2 under way, 0 ok."
 
 
 def test_a_resumed_run_shows_what_was_saved() -> None:
@@ -139,7 +139,7 @@ def test_a_resumed_run_shows_what_was_saved() -> None:
         await w.through(_given(task))
         events.clear()
         await w.resume(twice)
-        assert event_line(events[0], w.clock.now()) == "twice resumed as r1, 1 call kept"
+        assert event_line(events[0], w.clock.now()) == "twice resumed as r1, 1 agent kept"
         assert view.replayed == 1
 
     played(test)
@@ -160,9 +160,11 @@ def test_a_failed_clean_up_is_shown_as_a_warning() -> None:
 def test_away_from_a_terminal_each_event_is_a_line_on_stderr_and_a_common_wait_is_reported_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with show_progress(quiet=False) as show:
+    with show_progress() as progress:
         for label in ("a", "b", "c"):
-            show(AgentWaits(EPOCH.timestamp(), label, label, "the limit", RESET.timestamp()))
+            progress.apply(
+                AgentWaits(EPOCH.timestamp(), label, label, "the limit", RESET.timestamp())
+            )
     reported = capsys.readouterr()
     assert reported.out == ""
     assert len(reported.err.splitlines()) == 1

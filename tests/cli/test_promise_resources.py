@@ -20,7 +20,7 @@ def test_a_line_names_the_agent_or_the_run_that_holds_it() -> None:
 
 def test_a_line_shows_the_end_of_the_lease_and_the_trouble_with_the_release() -> None:
     ends = (NOW + timedelta(hours=2)).timestamp()
-    failed = replace(HELD, lease_until=ends, state=ResourceState.FAILED, trouble="exit 1: no box")
+    failed = replace(HELD, lease_until=ends, state=ResourceState.FAILED, trouble="exit 1")
     reported = resource_line(failed, NOW)
     assert "lease ends 14:00 UTC" in reported
-    assert reported.endswith("its release failed: exit 1: no box")
+    assert reported.endswith("its release failed: exit 1 (jackline logs r1)")

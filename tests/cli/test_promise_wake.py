@@ -13,6 +13,7 @@ import pytest
 
 from jackline.cli.run_text import WakePlan, run_line
 from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
+from jackline.flows.run_totals import fold
 from jackline.flows.settings import RunSettings, WakeSettings, encode_settings
 from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
 
@@ -118,13 +119,13 @@ def test_ls_parked_says_what_would_wake_when_and_at_what_cost(
 @pytest.mark.parametrize("part", [0.2, 0.5, 0.8])
 def test_the_line_of_a_run_and_the_line_of_its_waking_tell_the_same_second(part: float) -> None:
     run = parked(wake_at=RESET + part)
-    assert "parked until 14:00:01 UTC" in run_line(run, NOW)
+    assert "parked until 14:00:01 UTC" in run_line(run, fold(run, (), {}), NOW)
     assert WakePlan.of(run, (), NOW).line(run, NOW).startswith("wakes 14:00:01 UTC")
 
 
 def test_ls_and_show_name_the_next_step_for_a_run_that_has_stopped_waking() -> None:
     """Both print this line."""
     run = replace(parked(wake_at=None), why="A wall; it woke 8 times in a row and met a wall")
-    line = run_line(run, NOW)
+    line = run_line(run, fold(run, (), {}), NOW)
     assert f"parked, waits for you (jackline resume {run.run_id}): A wall; it woke 8 times" in line
-    assert "waits for you" not in run_line(parked(), NOW)
+    assert "waits for you" not in run_line(parked(), fold(parked(), (), {}), NOW)

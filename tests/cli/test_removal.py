@@ -8,13 +8,18 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from jackline import event_loop
+from jackline.agents.process.child import start_files_root
+from jackline.clock import SystemClock
+from jackline.events import ServiceNoted
 from jackline.flows.records import HookRecord, ResourceRecord, ResourceState, RunRecord, RunState
 from jackline.flows.store import open_run_store, run_store_url
+from jackline.journal import Journal
 from jackline.simulator.reply_script import Say
 from jackline.testing import Rule
 from tests.attacks.planting import add_run
@@ -55,13 +60,18 @@ def test_a_removed_run_leaves_no_byte_in_any_file(world: World) -> None:
     assert ANSWER.encode() in bytes_of(state)
     (state / "woken-runs.log").write_text(f"run {gone[0]} finished\nrun {left} finished\n")
     (state / "woken-runs.log").chmod(0o600)
+    (state / "journal.db.damaged-1").write_text("as it was")
+    size = (state / "woken-runs.log").stat().st_size
     reported = world.json("rm", *gone, "--yes")
     assert sorted(reported["removed"]) == sorted(gone)
     assert reported["bytes_freed"] > 50_000
     data = bytes_of(state)
     assert PROMPT.encode() not in data
     assert ANSWER.encode() not in data
-    assert (state / "woken-runs.log").read_text() == f"run {left} finished\n"
+    log = (state / "woken-runs.log").read_text()
+    assert log.split() == ["run", left, "finished"]
+    assert len(log) == size, "others append to it: no line of theirs is moved, or cut off"
+    assert any("journal.db.damaged-1" in note for note in reported["notes"])
     with closing(sqlite3.connect(state / "journal.db")) as journal:
         tags = {tag for (tag,) in journal.execute("SELECT DISTINCT tag FROM calls")}
     assert tags == {left}
@@ -132,7 +142,7 @@ def test_a_name_that_means_no_run_or_several_deletes_nothing(bad: str, store: Pa
 
 def test_nobody_is_prompted_where_there_is_no_terminal(store: Path) -> None:
     keep(store, ("aa1", RunState.FINISHED, 1.0))
-    for words in (("rm", "aa1"), ("purge",), ("rm", "aa1", "--json")):
+    for words in (("rm", "aa1"), ("purge", "--older", "0s"), ("rm", "aa1", "--json")):
         answer = reported(*words, store=store)
         assert answer.code == 2, answer
         assert "--yes" in answer.err
@@ -187,6 +197,16 @@ def test_a_run_with_a_live_process_is_not_deleted_even_by_force(store: Path) -> 
     assert listed(store) == {"aa1", "bb1"}
 
 
+@pytest.mark.parametrize("words", [("rm", "aa1", "--yes"), ("purge", "--yes")])
+def test_what_a_killed_agent_was_started_with_goes_too(words: tuple[str, ...], store: Path) -> None:
+    keep(store, ("aa1", RunState.FINISHED, SystemClock.wall()))
+    left = start_files_root() / "0123"
+    left.mkdir(mode=0o700, parents=True)
+    (left / "mcp.json").write_text("SECRET")
+    assert reported(*words, store=store).code == 0
+    assert not left.exists()
+
+
 def test_purge_takes_what_ended_long_ago_and_the_waiting_only_with_parked(store: Path) -> None:
     lately = 4e9  # far in the future: whatever the clock says, not long ago
     keep(store, ("old", RunState.FINISHED, 1.0), ("new", RunState.FINISHED, lately))
@@ -199,6 +219,40 @@ def test_purge_takes_what_ended_long_ago_and_the_waiting_only_with_parked(store:
     assert listed(store) == {"new", "waits-new"}
     again = reported("purge", "--yes", store=store)
     assert (again.code, "0 runs deleted" in again.err) == (0, True)
+
+
+def _journal_until(store: Path, at: float) -> None:
+    with Journal(store.parent / "journal.db", wall=lambda: at) as journal:
+        journal.announce(ServiceNoted(at, "started"))
+        assert journal.flush()
+
+
+def test_purge_believes_no_clock_by_which_nothing_is_new(store: Path) -> None:
+    """As on a machine whose clock is 40 days ahead, where a timer runs `purge --yes`."""
+    ended = SystemClock.wall() - 40 * 86_400
+    keep(store, ("just", RunState.FINISHED, ended), ("old", RunState.FINISHED, ended - 1e7))
+    _journal_until(store, ended)
+    today = f"{SystemClock().now():%Y-%m-%d}"
+    newest = f"{SystemClock().in_host_zone(datetime.fromtimestamp(ended, UTC)):%Y-%m-%d}"
+    for words in (("--yes",), ("--yes", "--today", newest), ("--yes", "--json")):
+        answer = reported("purge", *words, store=store)
+        assert answer.code == 2, answer
+        assert f"the clock says {today}" in answer.err + answer.out
+        assert f"newest run or record is of {newest}" in answer.err + answer.out
+        assert f"--today {today}" in answer.err + answer.out
+    assert listed(store) == {"just", "old"}
+    assert "if the clock is wrong" in reported("purge", "--dry-run", store=store).err
+    assert reported("purge", "--yes", "--older", "60d", store=store).code == 0
+    assert listed(store) == {"just"}, "what is old beside the newest goes without a question"
+    assert reported("purge", "--yes", "--today", today, store=store).code == 0
+    assert listed(store) == set()
+
+
+def test_a_new_record_of_the_gateway_shows_that_the_clock_is_right(store: Path) -> None:
+    keep(store, ("old", RunState.FINISHED, 1.0))
+    _journal_until(store, SystemClock.wall() - 60)
+    assert reported("purge", "--yes", store=store).code == 0
+    assert listed(store) == set()
 
 
 def test_purge_without_a_store_and_with_a_bad_time(store: Path) -> None:

@@ -15,8 +15,10 @@ import pytest
 
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.reply_script import Say
+from jackline.states import RunState
 from jackline.testing import Rule
 from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
+from tests.saved_runs import notes_of, saved_run, wait_until_due
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are sent as POSIX knows them")
 
@@ -103,14 +105,14 @@ def test_resume_without_a_service_is_not_robbed_of_its_run_by_the_one_it_starts(
         process.kill()
     (run,) = world.json("ls", "--parked")["runs"]
     world.jackline("down")
-    while "wakes at once" not in world.jackline("ls", "--parked")[1]:
-        assert world.json("show", run["run"])["state"] == "parked"
+    wait_until_due(world.folder / "state", run["run"])
+    assert "wakes at once" in world.jackline("ls", "--parked")[1]
     code, out, err = world.jackline("resume", run["run"])
     assert (code, out.strip()) == (0, "2 of 2 ok: 0 1"), err
     log = world.folder / "state" / "woken-runs.log"
     while log.exists() and not log.read_text():
         # Somebody was started to wake it, and has not come to say what he found.
-        assert world.json("show", run["run"])["state"] == "finished"
+        assert saved_run(world.folder / "state", run["run"]).state is RunState.FINISHED
     assert not log.exists() or "not woken" in log.read_text()
 
 
@@ -238,7 +240,7 @@ def test_a_step_that_never_returns_keeps_no_second_ctrl_c_waiting(world: World) 
     with world.start("run", "stuck.py") as process:
         wait_for(process, "agent 1 ok")
         (run,) = world.json("ls")["runs"]
-        while "begun" not in world.jackline("logs", run["run"])[1]:
+        while "begun" not in notes_of(world.folder / "state", run["run"]):
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         wait_for(process, "stopping")

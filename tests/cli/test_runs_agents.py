@@ -12,10 +12,11 @@ import pytest
 
 from jackline.cli.run_text import cancelled_json, cancelled_lines
 from jackline.flows.lifecycle import CancelledAgents
-from jackline.flows.records import RunRecord, RunState
+from jackline.flows.records import CallState, RunRecord, RunState
 from jackline.simulator.reply_script import Say
 from jackline.testing import Rule
 from tests.cli.flow_world import World, flow_world, wait_for
+from tests.saved_runs import saved_calls, saved_run, saved_runs
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals are sent as POSIX knows them")
 
@@ -58,16 +59,17 @@ def calls(world: World, run: str) -> dict[str, Any]:
 def under_way(world: World, *labels: str) -> str:
     """The run's id, once these agents of it have begun."""
     while True:
-        (run,) = world.json("ls")["runs"]
-        found = calls(world, run["run"])
-        if all(found.get(label, {}).get("state") == "running" for label in labels):
-            return str(run["run"])
+        (run,) = saved_runs(world.folder / "state")
+        found = saved_calls(world.folder / "state", run.run_id)
+        if all(label in found and found[label].state is CallState.RUNNING for label in labels):
+            return run.run_id
 
 
 def until_ended(world: World, run: str, label: str) -> None:
     """The process that carries it has obeyed; whoever ordered need not have waited so long."""
-    while calls(world, run)[label]["state"] == "running":
-        assert world.json("show", run)["state"] in ("running", "parked")
+    state = world.folder / "state"
+    while saved_calls(state, run)[label].state is CallState.RUNNING:
+        assert saved_run(state, run).state in (RunState.RUNNING, RunState.PARKED)
 
 
 def test_an_agent_is_cancelled_from_another_process_and_begun_again_only_by_name(

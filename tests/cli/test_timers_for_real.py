@@ -15,9 +15,12 @@ from pathlib import Path
 import pytest
 
 from jackline.cli.wake_timer import WakeBy
+from jackline.flows.settings import NOT_WOKEN
+from jackline.states import RunState
 from tests.cli.flow_world import World, flow_world, wait_for
 from tests.cli.real_timers import at_daemon, needs_root, user_systemd
 from tests.debian_packages import installed_program
+from tests.saved_runs import notes_of, saved_run, wait_until_due
 
 # Minutes are all that `at` knows, and it looks once in each of them.
 PATIENCE = 400.0
@@ -49,12 +52,12 @@ def ended(world: World, run: str) -> str:
     """How the run ended, once it has; reading starts nothing."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        record = world.json("show", run)
-        if record["state"] != "parked" and record["outcome"] and record["outcome"].get("value"):
-            return str(record["outcome"]["value"])
+        state = saved_run(world.folder / "state", run).state
+        if state is RunState.FINISHED:
+            return str(world.json("show", run)["outcome"]["value"])
         log = world.folder / "state" / "woken-runs.log"
         output = log.read_text() if log.exists() else "nothing was woken"
-        assert time.monotonic() < deadline, (record["state"], output)
+        assert time.monotonic() < deadline, (state, output)
         time.sleep(1)
 
 
@@ -104,7 +107,7 @@ def test_a_run_is_not_woken_where_what_it_pays_with_is_not_set(
         world.more = dict(environ)
         run = parked_and_killed(world, "systemd", resets_in=45)
         deadline = time.monotonic() + PATIENCE
-        while "not woken" not in world.jackline("logs", run)[1]:
+        while NOT_WOKEN not in notes_of(world.folder / "state", run):
             assert time.monotonic() < deadline
             time.sleep(1)
     _, out, _ = world.jackline("ls", "--parked")
@@ -127,8 +130,8 @@ def test_a_timer_whose_run_could_not_go_on_is_set_anew(world: World) -> None:
         (run,) = world.json("ls", "--parked")["runs"]
         process.kill()
     world.jackline("down")
-    while "wakes at once" not in world.jackline("ls", "--parked")[1]:
-        assert world.json("show", run["run"])["state"] == "parked"
+    wait_until_due(world.folder / "state", run["run"])
+    assert "wakes at once" in world.jackline("ls", "--parked")[1]
     before = at_jobs()
     with socket.socket() as in_use:
         # Where the gateway is to listen there is somebody else, so that it cannot start.

@@ -89,11 +89,11 @@ def test_every_state_is_shown_by_a_glyph_and_its_name() -> None:
 
 def test_runs_and_forecast_are_reported() -> None:
     run = {"run": "r1", "flow": "many", "state": "parked", "why": "quota", "wake_at": AT + 60}
-    run |= {"done": 3, "failed": 1, "cost": 1.25}
+    run |= {"counts": "3 of 4 agents ok, 1 failed", "cost": 1.25}
     window = {"window": "5h", "used": 0.62, "resets_at": AT + 7200, "ends_at": AT + 3600}
     text = drawn(document(runs=[run], forecast=[window]), width=120)
     assert "r1  many  parked, until 12:01" in text
-    assert "3 done, 1 failed, $1.25; quota" in text
+    assert "3 of 4 agents ok, 1 failed; $1.25; quota" in text
     assert "5h window 62% used, refills 14:00 UTC; at this pace it ends at 13:00 UTC" in text
 
 

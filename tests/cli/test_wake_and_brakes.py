@@ -95,7 +95,11 @@ def test_a_brake_holds_a_run_after_its_reset_says_so_and_gives_way_to_a_person(
         ]
         if variable.endswith("HOURS"):
             code, _, err = world.jackline("resume", parked["run"])
-            assert (code, reported in err, "--now takes it over" in err) == (2, True, True)
+            assert (code, reported in err, "take it over and call at once: " in err) == (
+                2,
+                True,
+                True,
+            )
             code, out, err = world.jackline("resume", parked["run"], "--now")
             assert (code, out.strip()) == (0, "01"), err
         else:

@@ -10,8 +10,15 @@ from pathlib import Path
 import pytest
 
 import jackline
-from jackline.config.declaration import DEFAULTS, FLAGS, ROOT, SETTINGS, VARIABLES, variable_of
-from jackline.config.document import shown_value
+from jackline.config.declaration import (
+    DEFAULTS,
+    FLAGS,
+    ROOT,
+    SETTINGS,
+    VARIABLES,
+    shown_value,
+    variable_of,
+)
 from jackline.config.keys import dotted
 from jackline.config.toml_writer import literal
 from jackline.errors import BadConfigError

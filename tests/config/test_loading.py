@@ -12,7 +12,6 @@ import pytest
 from jackline.agents.prices import Price
 from jackline.budgets.budget import Budget
 from jackline.config.files import is_strangers
-from jackline.config.upstreams import is_loopback
 from jackline.errors import BadConfigError
 from jackline.flows.settings import Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import CacheSettings, GatewaySettings, StreamMode
@@ -106,6 +105,7 @@ body = "1MB"
 unfinished_bodies = "16MB"
 held_bodies = "17MB"
 answer = "18MB"
+held_answers = "21MB"
 answer_time = "19m"
 connections = 10
 waiting_calls = 11
@@ -205,7 +205,7 @@ level = "debug"
     assert (limits.headers, limits.body) == (32 * 1024, 1024**2)
     assert (limits.unfinished_bodies, limits.held_bodies) == (16 * 1024**2, 17 * 1024**2)
     assert (limits.answer, limits.answer_time) == (18 * 1024**2, 19 * 60)
-    assert limits.body_pace == 20 * 1024
+    assert (limits.held_answers, limits.body_pace) == (21 * 1024**2, 20 * 1024)
     assert (limits.connections, limits.waiting_calls) == (10, 11)
     times = (limits.header_time, limits.body_pause, limits.idle)
     assert (*times, limits.drain) == (12.0, 13.0, 14.0, 15.0)
@@ -382,16 +382,6 @@ def test_a_projects_file_that_decides_where_credentials_go_is_warned_of(machine:
     assert warning == f"calls and credentials go to https://elsewhere.example, as {path}:2 says"
     machine.trust(machine.write('[[upstream]]\nurl = "http://127.0.0.1:1234"\n'))
     assert machine.load().warnings == ()
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "[::1]", "localhost"])
-def test_loopback_is_known(host: str) -> None:
-    assert is_loopback(host)
-
-
-@pytest.mark.parametrize("host", ["::", "10.0.0.1", "example.org", "", "localhost.evil"])
-def test_anything_else_is_not_loopback(host: str) -> None:
-    assert not is_loopback(host)
 
 
 def test_importing_the_room_does_not_load_the_validator() -> None:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from jackline.agents.prices import Price
 from jackline.config import toml_writer
-from jackline.config.declaration import DEFAULTS, SETTINGS, VARIABLES, declared_in
-from jackline.config.document import shown_value
+from jackline.config.declaration import DEFAULTS, SETTINGS, VARIABLES, declared_in, shown_value
 from jackline.config.keys import dotted, undotted
 from jackline.config.toml_writer import json_schema
 from tests.config.places import Machine

@@ -1,4 +1,4 @@
-"""Agents are counted once, by what they do; what waits for a person is named."""
+"""Agents are counted once, by what they do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.control.fleet import QUIET_AFTER, WAITS, Fleet, LiveCall
-from jackline.control.status import AgentCounts, LaneStatus, find_needs
+from jackline.control.status import AgentCounts
 from jackline.events import CallEnded
 from jackline.lane_id import LaneId
 from jackline.states import AgentState
@@ -76,41 +76,3 @@ def test_nobody_is_counted_twice(
     crew = AgentCounts.of([live(*each) for each in calls], fleet, {}, NOW)
     assert crew.total <= len({agent for agent, _ in calls} | {agent for agent, _, _ in past})
     assert crew.present >= len({agent for agent, _ in calls})
-
-
-def lane(
-    name: str,
-    state: str,
-    *,
-    cause: tuple[str, str | None] | None = None,
-    paused: bool = False,
-    waiting: int = 0,
-) -> LaneStatus:
-    place = name.partition("/")[0]
-    return LaneStatus(name, state, "", None, 0, 8, waiting, {}, cause, paused, upstream=place)
-
-
-RUN = {"run": "9f3c", "flow": "many", "wake_at": None}
-
-
-def test_what_waits_for_a_person_is_named_with_what_to_do() -> None:
-    runs = {
-        "9f3c": RUN | {"state": "parked"},
-        "a1": RUN | {"run": "a1", "state": "parked", "wake_at": NOW + 60},
-        "b2": RUN | {"run": "b2", "state": "cut off"},
-        "c3": RUN | {"run": "c3", "state": "running"},
-    }
-    lanes = [
-        lane("anthropic/opus", "parked", cause=("billing", None)),
-        lane("anthropic/haiku", "parked", cause=("billing", None)),
-        lane("bedrock/opus", "parked", cause=("account_quota", None)),
-        lane("vertex/opus", "open", paused=True, waiting=2),
-        lane("vertex/haiku", "open", paused=True),
-    ]
-    assert find_needs(runs, lanes, {"vertex": NOW - 5, "old": NOW - 5000}, NOW) == (
-        "many (9f3c) is parked until you say so: jackline resume 9f3c",
-        "many (b2) was cut off: jackline resume b2",
-        "anthropic takes no more calls: its credit is used up or its bill unpaid",
-        "vertex/opus is paused by hand, 2 calls held: jackline upstream resume vertex/opus",
-        "vertex refuses the key or login: sign in again",
-    )

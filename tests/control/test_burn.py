@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.outcome import TokenUsage
 from jackline.control.burn import Burn
+from jackline.dialects import TokenUsage
 from jackline.events import CallEnded
 from jackline.lane_id import LaneId
 

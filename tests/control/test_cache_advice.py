@@ -8,7 +8,7 @@ import pytest
 
 from jackline.agents.prices import Price
 from jackline.control.forecast import CacheAdvice, CacheRewriteCost
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, ControllerSettings, KnownLimits, LaneSettings
 from jackline.lanes.lane import Lane
@@ -38,7 +38,7 @@ def lane(
         AT,
     )
     for number in range(conversations):
-        usage = TokensUsed(3, 10, 0, tokens, tokens if long else 0)
+        usage = TokenUsage(3, 10, 0, tokens, tokens if long else 0)
         one.caches.answered(Call(number, (), conversation=f"s/{number}"), AT + sent, 0.0, usage)
     return one
 
@@ -80,7 +80,7 @@ def test_who_has_lost_its_cache_is_distinguished_from_who_will() -> None:
     for number in range(7, 11):
         sent_at = AT - 60 + 60 * (number % 2)
         call = Call(number, (), conversation=f"s/{number}")
-        one.caches.answered(call, sent_at, 0.0, TokensUsed(3, 10, 0, 64_000))
+        one.caches.answered(call, sent_at, 0.0, TokenUsage(3, 10, 0, 64_000))
     advice = shown(parked(one, 1800.0), waiting(11))
     assert advice is not None
     assert (advice.lost, advice.losing) == (7, 4)
@@ -201,7 +201,7 @@ def test_where_cached_tokens_count_like_any_others_there_is_nothing_to_say() -> 
     given = LaneSettings(LaneId("openai", "gpt", "1"), cached_counts=True)
     one = Lane(given, ControllerSettings(), lambda: 0.5, AT)
     one.caches.answered(
-        Call(1, (), conversation="s/0"), AT - 60, 0.0, TokensUsed(3, 10, 0, 900_000)
+        Call(1, (), conversation="s/0"), AT - 60, 0.0, TokenUsage(3, 10, 0, 900_000)
     )
     assert shown(parked(one, 1800.0), waiting(1)) is None
 

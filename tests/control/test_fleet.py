@@ -189,19 +189,19 @@ def test_the_latest_news_of_an_agent_decides_and_silence_alone_ends_nobody_soon(
 ) -> None:
     fleet, at = Fleet(), 1000.0
     fleet.call_ended(ended(at, took=1, agent="a"))
-    last, heard = "called", at
+    last, received = "called", at
     for what, pause in news:
         at += pause
         if what == "called":
             fleet.call_ended(ended(at, took=1, agent="a"))
-            last, heard = what, at
+            last, received = what, at
         else:
             fleet.ended("s", "a" if what == "agent" else None, at)
             last = what
     member = fleet.member(("s", "a"))
     assert member is not None
-    now = heard + later
-    expected = AgentState.BETWEEN if now - heard < QUIET_AFTER else AgentState.QUIET
+    now = received + later
+    expected = AgentState.BETWEEN if now - received < QUIET_AFTER else AgentState.QUIET
     assert member.resting_state(now) is (expected if last == "called" else AgentState.FINISHED)
 
 

@@ -85,11 +85,11 @@ def test_the_pace_follows_a_change_of_work() -> None:
     )
 )
 def test_whatever_headers_say_a_forecast_lies_ahead_and_before_the_refill(
-    heard: list[tuple[float, float, float]],
+    received: list[tuple[float, float, float]],
 ) -> None:
     watch = WindowWatch()
     latest = 0.0
-    for at, used, reset in sorted(heard):
+    for at, used, reset in sorted(received):
         watch.add(at, MAX, [SeenWindow("5h", used, reset)])
         latest = at
     for shown in watch.forecasts(latest):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jackline.control import LaneStatus
-from jackline.control.status import own_network
+from jackline.control.lane_status import own_network
 
 
 def lane(name: str, state: str = "down", cause: tuple[str, str | None] | None = None) -> LaneStatus:

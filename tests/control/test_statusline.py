@@ -9,6 +9,7 @@ import pytest
 
 from jackline.control import GatewayStatus, LaneStatus
 from jackline.control.forecast import Forecast
+from jackline.control.needs import About, Need
 from jackline.control.status import AgentCounts
 from jackline.states import AgentState
 
@@ -63,6 +64,6 @@ def test_the_fullest_window_and_its_end_are_reported() -> None:
 def test_who_needs_a_person_and_how_many_are_answered_is_reported_in_short() -> None:
     crew = AgentCounts(20, {AgentState.PARKED: 9}, failed=1, quiet=3)
     shown = picture(lane("a/opus", "parked", AT + 7500), waiting=9)
-    result = shown.status_line((), NOON, crew, ["many (9f3c) is parked"])
+    result = shown.status_line((), NOON, crew, [Need(About.RUN, "r", "many (9f3c) is parked")])
     assert result == "jackline ■ a/opus parked until 14:05 · 1 needs you · 20 of 33 answering"
     assert picture().status_line((), NOON, AgentCounts(5)) == "jackline ● open"

@@ -75,11 +75,12 @@ def opened(
     height: int = 1000,
     errors_expected: bool = False,
     live: bool = True,
+    zone: str = "",
 ) -> Iterator[Page]:
     """The page at this address, once its stream has sent everything."""
     said: list[str] = []
 
-    def heard(message: ConsoleMessage) -> None:
+    def received(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             said.append(f"{message.type}: {message.text}")
 
@@ -87,13 +88,13 @@ def opened(
         color_scheme=scheme,
         viewport={"width": width, "height": height},
         reduced_motion="reduce",
-        timezone_id=_zone(),
+        timezone_id=zone or _zone(),
     )
     try:
         context.add_init_script(FRAMES)
         page = context.new_page()
         page.set_default_timeout(SHOWN_WITHIN)
-        page.on("console", heard)
+        page.on("console", received)
         page.on("pageerror", lambda error: said.append(str(error)))
         page.goto(address)
         if live:

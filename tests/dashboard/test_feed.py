@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from jackline import event_loop
 from jackline.agents.prices import dollars
 from jackline.clock import VirtualClock
@@ -17,6 +19,7 @@ from jackline.control.board import Facts, FlowFacts
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
 from jackline.control.stored_runs import StoredRuns
+from jackline.dashboard import feed
 from jackline.dashboard.feed import Feed
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.store import open_run_store, run_store_url
@@ -141,6 +144,36 @@ def test_what_one_look_finds_is_reported_to_all(tmp_path: Path) -> None:
         await until(lambda: all(len(page.shown) == 2 for page in pages))
         assert world.feed.looks == looks + 1
         assert {page.shown[-1]["head"]["verdict"] for page in pages} == {world.verdict}
+
+    playing(tmp_path, play)
+
+
+def test_everything_is_made_once_a_second_for_all_pages_that_come_however_often_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    encode = feed.message
+
+    def counted(piece: object) -> bytes:
+        made.append(piece)
+        return encode(piece)
+
+    monkeypatch.setattr(feed, "message", counted)
+
+    async def play(world: World) -> None:
+        for _ in range(40):
+            pages = [world.open() for _ in range(20)]
+            await world.clock.advance(0.1)
+            await asyncio.sleep(0.01)
+            for page in pages:
+                page.leave()
+        page = world.open()
+        await until(lambda: bool(made))
+        while not page.shown:
+            await world.look()
+        # In these four seconds, and that of the last page.
+        whole = [piece for piece in made if isinstance(piece, dict) and "schema" in piece]
+        assert 1 <= len(whole) <= 6
 
     playing(tmp_path, play)
 

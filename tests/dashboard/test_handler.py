@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,20 +14,22 @@ from typing import Any
 import pytest
 
 from jackline.assembly import Service
+from jackline.control.open_documents import MOST_AT_ONCE, OpenDocuments
 from jackline.dashboard import handler
 from jackline.dashboard.feed import MOST_WATCHERS
 from jackline.dashboard.handler import DashboardHandler, PageFiles
-from jackline.dashboard.shared_reads import MOST_READERS, SharedReads
 from jackline.events import CallEnded
 from jackline.flows.records import (
     CallKind,
     CallRecord,
     CallState,
+    NoteRecord,
     ResourceRecord,
     ResourceState,
     RunRecord,
 )
 from jackline.flows.store import open_run_store, run_store_url
+from jackline.flows.store.sqlite import SqliteRunStore
 from jackline.journal import JournalReader
 from tests.assembly.world import answered as answer_of_provider
 from tests.assembly.world import (
@@ -56,7 +58,7 @@ class Stream:
         self._reader = reader
         self._writer = writer
 
-    async def heard(self) -> dict[str, Any]:
+    async def received(self) -> dict[str, Any]:
         """The next message."""
         while True:
             line = await asyncio.wait_for(self._reader.readline(), 120)
@@ -69,7 +71,7 @@ class Stream:
         """Everything received, once it is what it should be: runs are read now and then."""
         document: dict[str, Any] = {}
         while not complete(document):
-            parts = {name: each for name, each in (await self.heard()).items() if _is_part(each)}
+            parts = {name: each for name, each in (await self.received()).items() if _is_part(each)}
             document = {name: dict(part) for name, part in merged(document, parts).items()}
         return document
 
@@ -167,18 +169,18 @@ def test_a_stream_begins_with_all_there_is_then_sends_what_changes(tmp_path: Pat
             gateway(tmp_path, upstream) as service,
         ):
             async with watching(service.url) as stream:
-                first = await stream.heard()
+                first = await stream.received()
                 assert first["schema"] == "jackline.board/1"
                 assert first["head"]["verdict"] == service.status()["verdict"]
                 await ask(service.url, request(b"POST", b"/v1/messages", question(), SESSION))
-                result = await stream.heard()
+                result = await stream.received()
                 while "agents" not in result:
                     assert "schema" not in result
-                    result = await stream.heard()
+                    result = await stream.received()
                 assert result["agents"]["session-1|"]["calls"] == 1
             async with watching(service.url) as other:
-                assert (await other.heard())["schema"]
-                assert "session-1|" in (await other.heard())["agents"]
+                assert (await other.received())["schema"]
+                assert "session-1|" in (await other.received())["agents"]
 
     run(main())
 
@@ -191,7 +193,7 @@ def test_nothing_secret_is_reported(tmp_path: Path) -> None:
         ):
             await ask(service.url, request(b"POST", b"/v1/messages", question(), SESSION))
             async with watching(service.url) as stream:
-                result = json.dumps([await stream.heard(), await stream.heard()])
+                result = json.dumps([await stream.received(), await stream.received()])
             agent = request(b"GET", b"/_jackline/agent?session=session-1&agent=", key=None)
             await until(lambda: service.desk.counts.outcomes.get("answered", 0) == 1)
             result += (await ask(service.url, agent)).body.decode()
@@ -256,7 +258,7 @@ def test_a_read_only_service_takes_no_order_from_a_page_even_with_the_token(
             got = await ask(service.url, order(path, {"lane": "*"}, service._token))
             assert got.status == 400
             async with watching(service.url) as stream:
-                assert (await stream.heard())["head"]["read_only"] is True
+                assert (await stream.received())["head"]["read_only"] is True
 
     run(main())
 
@@ -355,48 +357,8 @@ def of_agent(session: str) -> bytes:
     return request(b"GET", path, key=None)
 
 
-def test_few_documents_are_read_at_once_and_each_once_for_all_who_want_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def main() -> None:
-        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
-            reads = HeldReads(monkeypatch)
-            names = [f"s{n}" for n in range(20)]
-            first = [asyncio.create_task(ask(service.url, of_agent("s0"))) for _ in range(10)]
-            await until(lambda: reads.begun == ["s0"])
-            tasks = [asyncio.create_task(ask(service.url, of_agent(name))) for name in names[1:]]
-            await until(lambda: sum(task.done() for task in tasks) == len(tasks) - 1)
-            refused = [task.result() for task in tasks if task.done()]
-            assert {each.status for each in refused} == {503}
-            assert all(each.header(b"retry-after") for each in refused)
-            assert "ask again" in refused[0].json["error"]["message"]
-            reads.go.set()
-            answers = await asyncio.gather(*first)
-            assert {each.status for each in answers} == {200}
-            assert len({each.body for each in answers}) == 1
-            assert len(reads.begun) == MOST_READERS
-
-    run(main())
-
-
-def test_who_asks_again_at_once_gets_the_same_document(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def main() -> None:
-        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
-            # Time stands still for what is shared.
-            monkeypatch.setattr(SharedReads, "_now", staticmethod(lambda: 1000.0))
-            reads = HeldReads(monkeypatch)
-            reads.go.set()
-            for _ in range(5):
-                assert (await ask(service.url, of_agent("s0"))).status == 200
-            assert (await ask(service.url, of_agent("s1"))).status == 200
-            assert reads.begun == ["s0", "s1"]
-            monkeypatch.setattr(SharedReads, "_now", staticmethod(lambda: 1000.6))
-            assert (await ask(service.url, of_agent("s0"))).status == 200
-            assert reads.begun == ["s0", "s1", "s0"]
-
-    run(main())
+def documents_of(service: Service) -> OpenDocuments:
+    return next(each for each in service._router._handlers if isinstance(each, OpenDocuments))
 
 
 def test_work_whose_client_has_left_is_dropped_and_piles_up_nowhere(
@@ -418,36 +380,91 @@ def test_work_whose_client_has_left_is_dropped_and_piles_up_nowhere(
                 _, writer = await asyncio.open_connection("127.0.0.1", port_of(service.url))
                 writer.write(of_agent(f"s{number}"))
                 writers.append(writer)
-            await until(lambda: len(reads.begun) == MOST_READERS)
-            reading = face(service)._agents
-            await until(lambda: all(each.is_wanted() for each in reading._readings.values()))
+            await until(lambda: len(reads.begun) == MOST_AT_ONCE)
+            reading = documents_of(service)._makings
+            await until(lambda: all(each.is_wanted() for each in reading.values()))
             for writer in writers:
                 writer.transport.abort()
-            await until(lambda: not any(each.is_wanted() for each in reading._readings.values()))
+            await until(lambda: not any(each.is_wanted() for each in reading.values()))
             reads.go.set()
-            await until(lambda: not reading._readings)
+            await until(lambda: not reading)
             assert made == []
-            assert len(reads.begun) == MOST_READERS
+            assert len(reads.begun) == MOST_AT_ONCE
             assert (await ask(service.url, of_agent("s0"))).status == 200
             assert len(made) == 1
 
     run(main())
 
 
-def test_an_agents_document_is_made_off_the_event_loop(
+def test_nothing_of_a_run_is_read_on_for_clients_that_have_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them got the whole run, megabytes, though nobody was there any more."""
+
+    async def main() -> None:
+        steps: list[str] = []
+        go = asyncio.Event()
+        calls, notes = SqliteRunStore.calls, SqliteRunStore.notes
+
+        async def held_calls(store: SqliteRunStore, run_id: str) -> Sequence[CallRecord]:
+            steps.append("calls")
+            await go.wait()
+            return await calls(store, run_id)
+
+        async def counted_notes(
+            store: SqliteRunStore, run_id: str, *, after: int = 0
+        ) -> Sequence[NoteRecord]:
+            steps.append("notes")
+            return await notes(store, run_id, after=after)
+
+        await kept_run(tmp_path)
+        async with gateway(tmp_path, "http://127.0.0.1:9") as service:
+            await service._flow_book.look()
+            monkeypatch.setattr(SqliteRunStore, "calls", held_calls)
+            monkeypatch.setattr(SqliteRunStore, "notes", counted_notes)
+            path = request(b"GET", b"/_jackline/run?id=run1", key=None)
+            writers = []
+            for _ in range(50):
+                _, writer = await asyncio.open_connection("127.0.0.1", port_of(service.url))
+                writer.write(path)
+                writers.append(writer)
+            making = documents_of(service)._makings
+            await until(lambda: sum(len(each.waiting) for each in making.values()) == 50)
+            assert steps == ["calls"]
+            for writer in writers:
+                writer.transport.abort()
+            await until(lambda: not any(each.is_wanted() for each in making.values()))
+            go.set()
+            await until(lambda: not making)
+            assert steps == ["calls"]
+            assert (await ask(service.url, path)).json["run"] == "run1"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ("agent_document", b"/_jackline/agent?session=s0&agent="),
+        ("whole_run_document", b"/_jackline/run?id=run1"),
+    ],
+)
+def test_large_documents_are_made_off_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: str, path: bytes
 ) -> None:
     async def main() -> None:
         made_in: list[int] = []
-        document = handler.agent_document
+        make = getattr(handler, document)
 
         def watched(*parts: Any) -> bytes:
             made_in.append(threading.get_ident())
-            return document(*parts)
+            made: bytes = make(*parts)
+            return made
 
-        monkeypatch.setattr(handler, "agent_document", watched)
+        monkeypatch.setattr(handler, document, watched)
+        await kept_run(tmp_path)
         async with gateway(tmp_path, "http://127.0.0.1:9") as service:
-            assert (await ask(service.url, of_agent("s0"))).status == 200
+            assert (await ask(service.url, request(b"GET", path, key=None))).status == 200
         assert made_in
         assert threading.get_ident() not in made_in
 

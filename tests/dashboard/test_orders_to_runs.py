@@ -58,7 +58,7 @@ def test_a_failed_run_is_seen_understood_and_retried_from_the_page(
         with opened(browser, f"{service.url}/#token={service.token}") as page:
             card = page.locator(".run")
             expect(card.locator(".state")).to_have_text("▲ failed")
-            expect(card).to_contain_text("1 done, 1 failed")
+            expect(card).to_contain_text("1 of 1 agent ok; 1 step, 1 failed")
             card.locator("summary").click()
             expect(card.locator(".tree li")).to_have_count(2)
             expect(card.locator(".tree").first).to_contain_text("greeter")
@@ -72,7 +72,9 @@ def test_a_failed_run_is_seen_understood_and_retried_from_the_page(
             calls = len(provider.ledger)
             missing.write_text("found")
             page.get_by_role("button", name="retry run").click()
-            expect(page.locator("dialog")).to_contain_text("The 1 failed call run again")
+            expect(page.locator("dialog")).to_contain_text(
+                "What failed runs again (0 agents, 1 step)"
+            )
             expect(page.locator("dialog code")).to_contain_text("jackline retry")
             page.locator("dialog .do").click()
             expect(page.locator("#toast.shown")).not_to_have_text("…")
@@ -91,7 +93,9 @@ def test_one_call_is_retried_from_its_leaf_and_a_run_resumed_and_cancelled(
         with opened(browser, f"{service.url}/#token={service.token}") as page:
             state = page.locator(".run .state")
             page.get_by_role("button", name="resume run").click()
-            expect(page.locator("dialog")).to_contain_text("1 finished calls answer from the store")
+            expect(page.locator("dialog")).to_contain_text(
+                "What is finished answers from the store and costs nothing: 1 of 1 agent ok"
+            )
             expect(page.locator("dialog")).to_contain_text("It cannot be undone from here.")
             page.locator("dialog .do").click()
             # What failed is still missing: the run has gone on, and has failed again.

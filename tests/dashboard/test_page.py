@@ -141,6 +141,10 @@ def test_texts_and_numbers_are_those_of_status_and_of_the_ledger(
                 assert f"{lane['waiting']} held" in text
                 hour = time.strftime("%H:%M", time.gmtime(round(lane["until"])))
                 assert f"to reset, {hour}" in text
+                # Who looks from another zone sees the times of the sentences, not two clocks.
+                with opened(browser, place.url, zone="Asia/Tokyo") as abroad:
+                    expect(abroad.locator(".card")).to_contain_text(f"to reset, {hour}")
+                    assert f"parked until {hour}" in verdict(abroad)
             until(lambda: "10 calls" in page.locator(".burn .money").inner_text(), page)
             until(lambda: verdict(page) == place.status()["verdict"], page)
             assert "6 calls held and delivered, 0 passed on as failed" in verdict(page)

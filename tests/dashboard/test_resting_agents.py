@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,15 +18,18 @@ from jackline.control.board import Facts, FlowFacts, WaitReason
 from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
 from jackline.control.status import AgentCounts
-from jackline.control.stored_runs import StoredRuns
+from jackline.control.stored_runs import StoredRuns, run_document
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
-from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState
+from jackline.flows.records import CallKind, CallRecord, CallState, RunRecord, RunState, task_id_of
+from jackline.flows.run_owner import new_owner
+from jackline.flows.run_totals import fold
 from jackline.flows.store import open_run_store, run_store_url
 from jackline.lane_id import LaneId
 from jackline.states import AgentState
 
 START = datetime(2026, 11, 15, 12, tzinfo=UTC)
 NOW = START.timestamp()
+TASKS = {name: task_id_of("r1", name, 0) for name in ("working", "done", "failed")}
 LANE = LaneId("anthropic", "claude-opus-4-8", "11aa")
 
 
@@ -39,8 +45,10 @@ def book_of(folder: Path, state: RunState, later: float = 0.0) -> FlowFacts:
         clock = VirtualClock(START)
         engine = open_run_store(run_store_url(folder), wall=clock.wall)
         claim = await engine.create(RunRecord("r1", "f", "f.py", b"{}"), owner="x", lease=60)
-        for task, state_of in zip(("working", "done", "failed"), CallState, strict=True):
-            one = CallRecord("r1", task, 0, CallKind.AGENT, task, "", task, CallState.RUNNING)
+        for task, state_of in zip(TASKS, CallState, strict=True):
+            own = TASKS[task]
+            one = CallRecord("r1", task, 0, CallKind.AGENT, task, "", own, CallState.RUNNING)
+            one = replace(one, started_at=NOW)
             await engine.begin_call(claim, one)
             if state_of is not CallState.RUNNING:
                 await engine.end_call(claim, replace(one, state=state_of, tokens=7))
@@ -85,15 +93,30 @@ def test_an_agent_under_way_shares_the_fate_of_its_run(
 ) -> None:
     shown = book_of(tmp_path, state, later)
     assert shown.agent_states == {
-        "working": doing,
-        "done": AgentState.FINISHED,
-        "failed": AgentState.FAILED,
+        TASKS["working"]: doing,
+        TASKS["done"]: AgentState.FINISHED,
+        TASKS["failed"]: AgentState.FAILED,
     }
-    assert shown.wait_reasons.get("working") == rest
-    assert "done" not in shown.wait_reasons
+    assert shown.wait_reasons.get(TASKS["working"]) == rest
+    assert TASKS["done"] not in shown.wait_reasons
     run = shown.runs["r1"]
     assert isinstance(run, dict)
     assert run["tokens"] == 14, "calls tell their tokens when they end, runs now and then"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a dead owner cannot be recognised on Windows")
+def test_a_run_whose_process_has_died_is_cut_off_before_its_lease_ends() -> None:
+    """A process that dies because it can write nothing cannot give its lease back."""
+    words = "from jackline.flows.run_owner import new_owner; print(new_owner())"
+    died = subprocess.run(
+        [sys.executable, "-c", words], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    record = RunRecord("r1", "f", "f.py", b"{}", state=RunState.RUNNING, lease_until=NOW + 60)
+    states = {
+        owner: run_document(replace(record, owner=owner), fold(record, [], {}), NOW)["state"]
+        for owner in (died, "elsewhere:1:x", new_owner())
+    }
+    assert list(states.values()) == ["cut off", "running", "running"]
 
 
 def test_the_verdict_counts_those_that_their_run_has_parked() -> None:

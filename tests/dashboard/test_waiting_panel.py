@@ -9,7 +9,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect
 
 from jackline.assembly import Service
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.events import CallEnded
 from jackline.gateway.caller import conversation_of
 from jackline.lane_id import LaneId
@@ -34,7 +34,7 @@ def remember(service: Service) -> None:
         lane.caches.conversations.pop(name, None)
         if age is not None:
             call = Call(0, (), conversation=name)
-            lane.caches.answered(call, now - age, 0.0, TokensUsed(3, 10, 0, 120_000))
+            lane.caches.answered(call, now - age, 0.0, TokenUsage(3, 10, 0, 120_000))
     service.desk.carrier.controller._caches_seen = True
     service.desk.carrier.pause_lane(lane.id, paused=True)
 

@@ -13,7 +13,7 @@ from jackline.dialects import (
     AnswerFacts,
     AnthropicStreamReader,
     EventSplitter,
-    TokensUsed,
+    TokenUsage,
     block_stop,
     closing_events,
     data_of,
@@ -37,7 +37,7 @@ def test_a_whole_answer_is_read() -> None:
     usage = {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 5}
     body = {"type": "message", "content": [], "stop_reason": "end_turn", "usage": usage}
     assert read_answer(json.dumps(body).encode()) == AnswerFacts(
-        TokensUsed(input=3, output=4, cache_read=5), "end_turn"
+        TokenUsage(input_tokens=3, output_tokens=4, cache_read_tokens=5), "end_turn"
     )
 
 
@@ -82,7 +82,7 @@ def test_closing_events_close_a_turn() -> None:
     for event in [*events[:cut], *EventSplitter().feed(block_stop(0) + closing_events("x", 9))]:
         reader.feed(event)
     assert reader.whole
-    assert reader.usage.output == 9
+    assert reader.usage.output_tokens == 9
 
 
 def test_the_vendors_error_is_passed_on_unchanged() -> None:

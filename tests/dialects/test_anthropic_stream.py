@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects import AnthropicStreamReader, TokensUsed
+from jackline.dialects import AnthropicStreamReader, TokenUsage
 from tests.dialects.answers import ANSWERS, event
 
 
@@ -28,7 +28,7 @@ def test_answers_are_followed_to_their_end_and_are_whole_only_there(name: str) -
     assert [block.type for block in reader.blocks] == [block["type"] for block in answer.blocks]
     assert all(block.complete for block in reader.blocks)
     assert reader.stop_reason == answer.stop_reason
-    assert reader.usage == TokensUsed(input=11, output=42, cache_read=5)
+    assert reader.usage == TokenUsage(input_tokens=11, output_tokens=42, cache_read_tokens=5)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -55,7 +55,9 @@ def test_the_latest_count_is_used() -> None:
     start = event("message_start", message={"usage": usage})
     result = {"output_tokens": 30, "input_tokens": None, "cache_read_input_tokens": 7}
     reader = read([start, event("message_delta", delta={}, usage=result)])
-    assert reader.usage == TokensUsed(input=9, output=30, cache_read=7, cache_creation=4)
+    assert reader.usage == TokenUsage(
+        input_tokens=9, output_tokens=30, cache_read_tokens=7, cache_write_tokens=4
+    )
 
 
 @pytest.mark.parametrize("usage", ["much", [], {"output_tokens": "many"}, None])
@@ -63,7 +65,7 @@ def test_a_bill_that_cannot_be_read_does_not_break_the_answer(usage: object) -> 
     reader = read([event("message_start", message={"usage": usage})])
     assert reader.started
     assert not reader.broken
-    assert reader.usage == TokensUsed()
+    assert reader.usage == TokenUsage()
 
 
 def test_an_error_is_stored_as_written() -> None:

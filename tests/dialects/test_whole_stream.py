@@ -59,7 +59,7 @@ def one_block(deltas: int, index: int = 0, stop_reason: str = '"end_turn"', gap:
 def test_an_answer_of_one_block_is_whole_with_what_it_cost(deltas: int, gap: str) -> None:
     whole = read_whole_stream(one_block(deltas, gap=gap))
     assert whole is not None
-    assert (whole.input, whole.output) == (7, 1)
+    assert (whole.input_tokens, whole.output_tokens) == (7, 1)
 
 
 @pytest.mark.parametrize(

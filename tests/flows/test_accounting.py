@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline import Budget
-from jackline.agents.outcome import Ending, Outcome, TokenUsage
+from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.runner import NextCall
 from jackline.budgets.budget import Account, Unit
 from jackline.budgets.ledger import Reservation, ReservationState
 from jackline.clock import VirtualClock
+from jackline.dialects import TokenUsage
 from jackline.flows.execution.accounting import AgentAccounting, RunAccounting
 from jackline.flows.records import (
     CallKind,
@@ -190,7 +191,10 @@ class Books:
         # Those of a dead process count in the outcome once they are at work again.
         unseen = self.forgotten + sum(self.used[call.task_id].tokens for call in cut_off)
         unseen -= sum(self.anew.get(call.task_id, 0) for call in cut_off)
-        assert self.run.used_so_far()[0].total == account.tokens - unseen
+        assert (
+            self.run.used_so_far(Ending.CANCELLED, Evidence()).usage.total
+            == account.tokens - unseen
+        )
         assert account.used[Unit.AGENTS] == len(self.used)
         assert account.left().tokens == max(0, LIMIT - account.tokens)
         assert limit.reservations == len(self.granted)

@@ -167,10 +167,9 @@ def test_parallel_takes_steps_coroutines_child_flows_and_async_iterables() -> No
     @flow
     async def mixed() -> list[object]:
         found: Batch[object] = await parallel(given())  # type: ignore[arg-type]
-        assert [o.evidence.says for o in found.failed] == [
-            "KeyError: 'x'",
-            "LookupError: no such thing",
-        ]
+        for failed, name in zip(found.failed, ("KeyError", "LookupError"), strict=True):
+            assert failed.evidence.says.startswith(f"{name} (test_authoring.py, line ")
+        assert [o.evidence.private for o in found.failed] == ["'x'", "no such thing"]
         return found.values
 
     async def test() -> None:
@@ -471,8 +470,10 @@ def test_no_prompt_and_no_answer_is_told_or_logged() -> None:
         assert outcome.terminated_by is Ending.CRASH
         notes = await w.engine.notes("r1")
         assert [note.what for note in notes][-1] == "failed"
+        # Its own page shows what it raised, and nothing else does.
+        assert notes[-1].detail.pop("private") == "secret answer"
         assert "secret" not in repr(notes)
-        told = [e for e in w.heard if not isinstance(e, RunEnded)]
+        told = [e for e in w.received if not isinstance(e, RunEnded)]
         assert "secret" not in repr(told)
         assert "secret" not in w.of(RunEnded)[0].why
 
@@ -489,7 +490,8 @@ def test_a_user_bug_ends_the_run_as_a_crash_that_says_where() -> None:
         begun = await w.begin(buggy)
         outcome = await w.through(begun.run())
         assert outcome.terminated_by is Ending.CRASH
-        assert outcome.evidence.says.startswith("ZeroDivisionError: oh (test_authoring.py, line")
+        assert outcome.evidence.says.startswith("ZeroDivisionError (test_authoring.py, line")
+        assert outcome.evidence.private == "oh"
         assert isinstance(begun.error, ZeroDivisionError)
         assert begun.state is RunState.FAILED
 

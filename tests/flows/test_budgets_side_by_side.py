@@ -12,9 +12,10 @@ import pytest
 
 from jackline import Budget, agent, flow, parallel
 from jackline.agents.messages import MessagesRunner
-from jackline.agents.outcome import Ending, Outcome, TokenUsage
+from jackline.agents.outcome import Ending, Outcome
 from jackline.agents.runner import AgentLog, AgentTask, CallGate, StopAgentError
 from jackline.clock import Clock
+from jackline.dialects import TokenUsage
 from jackline.errors import LeaseLostError
 from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.execution.call_gate import WAITS_FOR_BUDGET
@@ -40,7 +41,7 @@ class Fleet:
 
     model: ScriptedModel
     world: World
-    heard: list[FlowEvent] = field(default_factory=list)
+    received: list[FlowEvent] = field(default_factory=list)
 
     def host(self, budget: Budget) -> FlowHost:
         runner = MessagesRunner(self.model, clock=self.world.clock)
@@ -50,7 +51,7 @@ class Fleet:
             clock=self.world.clock,
             draw=lambda: 0.5,
             settings=RunSettings(poll=5.0, budgets=(budget,), guard=0),
-            listener=self.heard.append,
+            listener=self.received.append,
         )
 
     async def begin(self, working: Flow[[], int], budget: Budget) -> FlowRun[int]:
@@ -108,7 +109,7 @@ def test_who_does_not_fit_beside_others_waits_and_is_not_ended() -> None:
         f = fleet()
         outcome = await f.run(many(6), Budget(tokens=5_000))
         assert outcome.tally.in_words() == "6 of 6 agents ok"
-        waits = [event.why for event in f.heard if isinstance(event, AgentWaits)]
+        waits = [event.why for event in f.received if isinstance(event, AgentWaits)]
         assert WAITS_FOR_BUDGET in waits
 
     played(test)

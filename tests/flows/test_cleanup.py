@@ -29,27 +29,28 @@ from jackline.flows.settings import RunSettings
 from jackline.flows.store import open_run_store
 from jackline.flows.store.run_store import Claim
 from jackline.testing.scripted_agents import Play, ScriptedRunner
+from jackline.user_errors import ErrorTexts
 from tests.flows.test_replaying import MortalEngine, calm
 from tests.flows.world import EPOCH, World, played, world
 
-HEARD: list[tuple[str, str]] = []
+RECEIVED: list[tuple[str, str]] = []
 TROUBLE: list[str] = []
 
 
 @pytest.fixture(autouse=True)
 def _silence() -> None:
-    HEARD.clear()
+    RECEIVED.clear()
     TROUBLE.clear()
 
 
-async def heard(outcome: Outcome[Any]) -> None:
-    HEARD.append((outcome.label, outcome.terminated_by.value))
+async def received(outcome: Outcome[Any]) -> None:
+    RECEIVED.append((outcome.label, outcome.terminated_by.value))
     if TROUBLE:
         raise OSError(TROUBLE[0])
 
 
 async def released(name: str) -> None:
-    HEARD.append(("released", name))
+    RECEIVED.append(("released", name))
     if TROUBLE:
         raise OSError(TROUBLE[0])
 
@@ -64,7 +65,7 @@ async def slow_release(name: str) -> None:
 def one(**said: Any) -> Flow[[], str]:
     @flow
     async def working() -> str:
-        return (await agent("x", label="a", on_end=heard, **said).outcome()).terminated_by.value
+        return (await agent("x", label="a", on_end=received, **said).outcome()).terminated_by.value
 
     return working
 
@@ -78,7 +79,7 @@ def test_a_hook_runs_at_every_end_with_its_name(ending: Ending) -> None:
         else:
             w = world(lambda _task: Play(ending=ending))
         await w.run(one(retries=0))
-        assert [*HEARD] == [("a", ending.value)]
+        assert [*RECEIVED] == [("a", ending.value)]
 
     played(test)
 
@@ -86,8 +87,8 @@ def test_a_hook_runs_at_every_end_with_its_name(ending: Ending) -> None:
 def test_a_hook_has_run_before_the_flow_hears_of_the_end() -> None:
     @flow
     async def watching() -> int:
-        await agent("x", label="a", on_end=heard)
-        return len(HEARD)
+        await agent("x", label="a", on_end=received)
+        return len(RECEIVED)
 
     async def test() -> None:
         assert (await world().run(watching)).value == 1
@@ -123,14 +124,14 @@ def test_a_command_that_fails_or_takes_too_long_is_told_and_its_children_are_end
     async def test() -> None:
         clock = SystemClock()
 
-        async def trouble(command: str, limit: float) -> str:
+        async def trouble(command: str, limit: float) -> ErrorTexts:
             return await run_command(
                 command, stdin=b"", environment={}, cwd="", limit=limit, clock=clock
             )
 
-        assert await trouble("exit 0", 60) == ""
-        assert await trouble("echo why >&2; exit 3", 60) == "exit 3: why"
-        assert "took longer than 0.2 seconds" in await trouble("sleep 100 & sleep 100", 0.2)
+        assert await trouble("exit 0", 60) == ("", "")
+        assert await trouble("echo why >&2; exit 3", 60) == ("exit 3", "why")
+        assert "took longer than 0.2 seconds" in (await trouble("sleep 100 & sleep 100", 0.2)).brief
 
     played(test)
 
@@ -142,19 +143,20 @@ def test_a_hook_that_fails_is_told_and_tried_again_by_the_next_process() -> None
 
         @flow
         async def failing() -> str:
-            return await agent("x", label="a", on_end=heard)
+            return await agent("x", label="a", on_end=received)
 
         await w.run(failing)
         [told] = w.of(CleanupEnded)
-        assert (told.what, told.label) == ("hook function heard", "a")
-        assert told.trouble == "OSError: no route"
+        assert (told.what, told.label) == ("hook function received", "a")
+        assert told.trouble.startswith("OSError (test_cleanup.py, line ")
+        assert told.private == "no route"
         [row] = await w.engine.hooks("r1")
-        assert (row.state, row.trouble) == ("failed", "OSError: no route")
+        assert (row.state, row.trouble) == ("failed", told.trouble)
         TROUBLE.clear()
         await w.resume(failing)
         states = {row.end_id.rpartition("/")[2]: row.state for row in await w.engine.hooks("r1")}
         assert states == {"1": "done", "2": "done"}
-        assert HEARD == [("a", "turns")] * 3, (
+        assert RECEIVED == [("a", "turns")] * 3, (
             "the first end twice, since it failed; the second once"
         )
 
@@ -165,7 +167,7 @@ def test_a_hook_that_fails_is_told_and_tried_again_by_the_next_process() -> None
 def test_after_a_crash_the_next_process_runs_what_is_due_and_nothing_twice(writes: int) -> None:
     @flow
     async def working() -> str:
-        return await agent("x", label="a", on_end=heard)
+        return await agent("x", label="a", on_end=received)
 
     async def test() -> None:
         clock = VirtualClock(EPOCH)
@@ -176,15 +178,15 @@ def test_after_a_crash_the_next_process_runs_what_is_due_and_nothing_twice(write
             await w.run(working)
         except LeaseLostError:
             await clock.advance(10_000)
-            ran = len(HEARD)
+            ran = len(RECEIVED)
             w.engine = store
             assert (await w.resume(working)).ok
             [row] = await store.hooks("r1")
             assert row.state == "done"
             # A hook that was underway when the process died may have run: it is run again.
-            assert len(HEARD) == 1 or (ran == 1 and row.tries == 2)
+            assert len(RECEIVED) == 1 or (ran == 1 and row.tries == 2)
         else:
-            assert HEARD == [("a", "completion")]
+            assert RECEIVED == [("a", "completion")]
 
     played(test)
 
@@ -192,17 +194,17 @@ def test_after_a_crash_the_next_process_runs_what_is_due_and_nothing_twice(write
 def test_hooks_of_agents_that_are_cancelled_by_the_flow_run_too() -> None:
     @flow
     async def impatient() -> int:
-        work = asyncio.ensure_future(agent("x", label="a", on_end=heard))
+        work = asyncio.ensure_future(agent("x", label="a", on_end=received))
         await w.clock.sleep(5)
         work.cancel()
         await asyncio.wait({work})
-        return len(HEARD)
+        return len(RECEIVED)
 
     w = world(lambda _task: Play(seconds=100))
 
     async def test() -> None:
         assert (await w.run(impatient)).value == 1
-        assert HEARD == [("a", "cancelled")]
+        assert RECEIVED == [("a", "cancelled")]
 
     played(test)
 
@@ -215,7 +217,7 @@ def test_cancelling_a_run_that_nobody_carries_runs_the_hooks_of_its_agents() -> 
         await w.clock.advance(5)
         begun.stop_now()
         await w.through(_of(task))
-        assert HEARD == [], "a stop is no end"
+        assert RECEIVED == [], "a stop is no end"
         await w.through(cancel_run(w.host, "r1"))
         [row] = await w.engine.hooks("r1")
         assert row.state in ("done", "failed")
@@ -225,20 +227,20 @@ def test_cancelling_a_run_that_nobody_carries_runs_the_hooks_of_its_agents() -> 
 
 
 def test_a_flows_own_hook_runs_at_the_runs_end() -> None:
-    @flow(on_end=heard)
+    @flow(on_end=received)
     async def working() -> str:
         return await agent("x")
 
     async def test() -> None:
         await world().run(working)
-        assert HEARD == [("working", "completion")]
+        assert RECEIVED == [("working", "completion")]
 
     played(test)
 
 
 @pytest.mark.parametrize("writes", range(1, 17))
 def test_a_flows_own_hook_runs_once_for_its_end_wherever_the_process_dies(writes: int) -> None:
-    @flow(on_end=heard)
+    @flow(on_end=received)
     async def working() -> str:
         return await agent("x")
 
@@ -250,17 +252,17 @@ def test_a_flows_own_hook_runs_once_for_its_end_wherever_the_process_dies(writes
             await w.run(working)
         except LeaseLostError:
             await clock.advance(10_000)
-            ran = len(HEARD)
+            ran = len(RECEIVED)
             w.engine = store
             assert (await w.resume(working)).ok
             [row] = await store.hooks("r1")
             assert row.state == "done"
             # One that was underway when the process died may have run: it is run again.
-            assert len(HEARD) == 1 or (ran == 1 and row.tries == 2)
-        assert set(HEARD) == {("working", "completion")}
-        again = len(HEARD)
+            assert len(RECEIVED) == 1 or (ran == 1 and row.tries == 2)
+        assert set(RECEIVED) == {("working", "completion")}
+        again = len(RECEIVED)
         assert (await w.resume(working)).ok
-        assert len(HEARD) == again
+        assert len(RECEIVED) == again
 
     played(test)
 
@@ -290,7 +292,7 @@ def test_a_second_stop_breaks_a_long_clean_up_off_and_the_next_process_does_it()
         await asyncio.get_running_loop().create_future()
 
     async def at_once(name: str) -> None:
-        HEARD.append(("released", name))
+        RECEIVED.append(("released", name))
 
     @flow
     async def renting() -> str:
@@ -312,14 +314,14 @@ def test_a_second_stop_breaks_a_long_clean_up_off_and_the_next_process_does_it()
         [row] = await w.engine.resources()
         assert "broken off" in row.trouble
         assert (await w.resume(renting)).ok
-        assert HEARD == [("released", "gpu/1")]
+        assert RECEIVED == [("released", "gpu/1")]
         assert await w.engine.resources() == []
 
     played(test)
 
 
 def test_a_finished_runs_failed_hook_is_tried_again_by_a_resume() -> None:
-    @flow(on_end=heard)
+    @flow(on_end=received)
     async def working() -> str:
         return await agent("x")
 
@@ -362,7 +364,7 @@ def test_what_a_run_rents_is_given_back_at_its_end_and_listed_until_then() -> No
         assert (await w.run(renting)).ok
         assert seen == ["gpu/1", "gpu/2", "gpu/3"]
         assert await w.engine.resources() == []
-        assert HEARD == [("released", "gpu/1"), ("released", "gpu/2")]
+        assert RECEIVED == [("released", "gpu/1"), ("released", "gpu/2")]
 
     played(test)
 
@@ -374,7 +376,7 @@ def test_what_an_agents_tool_rents_is_given_back_at_the_agents_end() -> None:
     @flow
     async def renting() -> list[str]:
         await agent("x", label="a")
-        return [name for _, name in HEARD]
+        return [name for _, name in RECEIVED]
 
     async def test() -> None:
         w = world(lambda _task: Play(during=tool))
@@ -408,7 +410,7 @@ def test_a_stop_keeps_what_is_rented_and_a_resume_finds_the_same() -> None:
         assert [row.name for row in await w.engine.resources()] == ["gpu/1"]
         assert (await w.resume(renting)).value == "gpu/1"
         assert rented == [1], "setup ran once"
-        assert HEARD == [("released", "gpu/1")]
+        assert RECEIVED == [("released", "gpu/1")]
         assert await w.engine.resources() == []
 
     played(test)
@@ -429,11 +431,11 @@ def test_parking_gives_back_what_was_taken_so_and_a_lease_ends_by_itself() -> No
         task = asyncio.create_task(begun.run())
         await w.until(lambda: begun.is_parked, task)
         await w.clock.advance(60)
-        assert HEARD == [("released", "idle")]
+        assert RECEIVED == [("released", "idle")]
         await w.clock.advance(3700)
-        assert HEARD == [("released", "idle"), ("released", "short")]
+        assert RECEIVED == [("released", "idle"), ("released", "short")]
         assert (await w.through(_of(task))).value == 3
-        assert HEARD[-1] == ("released", "kept")
+        assert RECEIVED[-1] == ("released", "kept")
 
     played(test)
 
@@ -441,7 +443,7 @@ def test_parking_gives_back_what_was_taken_so_and_a_lease_ends_by_itself() -> No
 def test_a_slow_release_does_not_cost_the_lease() -> None:
     async def slowly(name: str) -> None:
         await w.clock.sleep(100)
-        HEARD.append(("released", name))
+        RECEIVED.append(("released", name))
 
     @flow
     async def renting() -> str:
@@ -454,7 +456,7 @@ def test_a_slow_release_does_not_cost_the_lease() -> None:
     async def test() -> None:
         w.runner.wall_until = EPOCH + timedelta(hours=1)
         assert (await w.run(renting)).ok
-        assert HEARD == [("released", "slow")]
+        assert RECEIVED == [("released", "slow")]
 
     played(test)
 
@@ -471,7 +473,7 @@ def test_a_release_that_fails_stays_on_the_ledger_and_the_reaper_tries_again() -
         assert (await w.run(renting)).ok
         [row] = await w.engine.resources()
         assert (row.state, row.tries) == (ResourceState.FAILED, 1)
-        assert row.trouble == "OSError: the vendor is down"
+        assert row.trouble.startswith("OSError (test_cleanup.py, line ")
         TROUBLE.clear()
         module = sys.modules[__name__]
         take = partial(claim_run, w.host)
@@ -487,21 +489,21 @@ def test_of_two_that_clean_up_at_once_one_does_it() -> None:
         raise OSError("the vendor is down")
 
     async def gives_back(name: str) -> None:
-        HEARD.append(("released", name))
+        RECEIVED.append(("released", name))
         await asyncio.sleep(0)  # the other one may come between
 
     async def test() -> None:
         @flow
         async def renting() -> None:
             await ctx.resource("gpu", release=slow_release)
-            await agent("x", label="a", on_end=heard)
+            await agent("x", label="a", on_end=received)
 
         w = world()
         RELEASES[:], TROUBLE[:] = [fails], ["the vendor is down"]
         assert (await w.run(renting)).ok
         RELEASES[:] = [gives_back, gives_back]
         TROUBLE.clear()
-        HEARD.clear()
+        RECEIVED.clear()
         module, both_look = sys.modules[__name__], asyncio.Barrier(2)
 
         async def take(run: RunRecord, lease: float) -> Claim | None:
@@ -511,7 +513,7 @@ def test_of_two_that_clean_up_at_once_one_does_it() -> None:
         both = await asyncio.gather(
             *(reap(w.engine, w.clock, lambda _run: module, take) for _ in range(2))
         )
-        assert sorted(HEARD) == [("a", "completion"), ("released", "gpu")]
+        assert sorted(RECEIVED) == [("a", "completion"), ("released", "gpu")]
         assert sorted(map(len, both)) == [0, 2]
         assert await w.engine.resources() == []
         RELEASES.clear()
@@ -576,7 +578,7 @@ def test_a_worktree_is_removed_only_when_it_is_clean(tmp_path: Path) -> None:
         assert not tree.exists()
         assert await remove_if_clean(tree) == "", "one that is gone is released"
         tree.mkdir()
-        assert (await remove_if_clean(tree)).startswith("kept: git cannot tell")
+        assert (await remove_if_clean(tree)).startswith("kept: git cannot say")
 
     played(test)
 

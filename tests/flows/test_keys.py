@@ -14,8 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from jackline.dialects import TokenUsage
 from jackline.errors import UsageError
-from jackline.flows.records import CallKind, call_key, canonical_json, session_id_of, task_id_of
+from jackline.flows.records import (
+    CallKind,
+    call_key,
+    canonical_json,
+    decode_outcome,
+    encode_outcome,
+    session_id_of,
+    task_id_of,
+)
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -92,3 +101,15 @@ def test_ids_follow_from_the_key_and_never_change() -> None:
     assert len({task_id_of(r, k, o) for r in "ab" for k in "cd" for o in (0, 1)}) == 8
     assert uuid.UUID(session_id_of("t-1")).version == 5
     assert session_id_of("t-1") == "32b55af5-7996-59b4-892e-cec66345faf5"
+
+
+def test_an_outcome_of_an_earlier_version_has_its_usage() -> None:
+    saved = (
+        b'{"terminated_by":"completion","usage":{"input_tokens":1,"output_tokens":2,'
+        b'"cache_read_tokens":3,"cache_write_tokens":4,"cache_write_1h_tokens":5}}'
+    )
+    outcome = decode_outcome(saved)
+    assert outcome.usage == TokenUsage(1, 2, 3, 4, 5)
+    assert encode_outcome(outcome).count(b"_tokens") == 5
+    assert decode_outcome(encode_outcome(outcome)) == outcome
+    assert decode_outcome(b'{"terminated_by":"completion"}').usage == TokenUsage()

@@ -46,8 +46,8 @@ def test_the_only_flow_or_the_named_one_is_found(tmp_path: Path) -> None:
     [
         ("x = 1\n", "There is no flow in my_flow.py"),
         ("def f(:\n", r"my_flow.py cannot be loaded: line 2: "),
-        ("\nimport nothing_like_this\n", "line 3: ModuleNotFoundError: No module named"),
-        ("1 / 0\n", "line 2: ZeroDivisionError: division by zero"),
+        ("\nimport nothing_like_this\n", "there is no module nothing_like_this"),
+        ("1 / 0\n", r"ZeroDivisionError \(my_flow.py, line 2\)"),
         ("@flow\ndef f(): ...\n", "@flow needs an async function"),
     ],
 )

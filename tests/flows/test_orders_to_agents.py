@@ -27,12 +27,12 @@ from jackline.testing.scripted_agents import Play
 from tests.flows.world import World, played, world
 
 HOUR = 3600.0
-HEARD: list[str] = []
+RECEIVED: list[str] = []
 
 
 def heard_of_end(outcome: Outcome[object]) -> None:
     """A clean-up hook."""
-    HEARD.append(f"{outcome.label}: {outcome.terminated_by.value}, {outcome.evidence.sub}")
+    RECEIVED.append(f"{outcome.label}: {outcome.terminated_by.value}, {outcome.evidence.sub}")
 
 
 def fleet(*labels: str) -> Flow[[], str]:
@@ -125,22 +125,22 @@ def test_one_that_waits_ends_at_once_and_the_run_stays_as_it_stands(waits: str) 
 
 
 def test_its_hooks_have_run_before_the_flow_hears_of_it() -> None:
-    HEARD.clear()
+    RECEIVED.clear()
 
     @flow
     async def working() -> str:
         given = [agent("work", label=each, on_end=heard_of_end) for each in ("a", "b")]
         batch = await parallel(given)
-        HEARD.append("the flow")
+        RECEIVED.append("the flow")
         return batch.summary
 
     async def test() -> None:
         w = world(ten_turns)
         _, task = await under_way(w, working, lambda: len(w.runner.answered) == 4)
         await w.through(cancel_agents(w.host, "r1", "a"))
-        assert HEARD == ["a: cancelled, by hand"]
+        assert RECEIVED == ["a: cancelled, by hand"]
         await w.through(_of(task))
-        assert HEARD == ["a: cancelled, by hand", "b: completion, None", "the flow"]
+        assert RECEIVED == ["a: cancelled, by hand", "b: completion, None", "the flow"]
 
     played(test)
 
@@ -214,7 +214,7 @@ def test_a_run_that_was_left_parked_stays_parked() -> None:
 
 
 def test_an_order_outlives_the_process_that_did_not_live_to_carry_it_out() -> None:
-    HEARD.clear()
+    RECEIVED.clear()
 
     @flow
     async def working() -> str:
@@ -229,7 +229,7 @@ def test_an_order_outlives_the_process_that_did_not_live_to_carry_it_out() -> No
         outcome = await w.resume(working)
         assert outcome.value == "1 of 2 ok, 1 failed: 1 cancelled"
         assert w.runner.begun == ["a", "b", "b"]
-        assert HEARD == ["a: cancelled, by hand", "b: completion, None"]
+        assert RECEIVED == ["a: cancelled, by hand", "b: completion, None"]
         (order,) = await w.engine.ordered_ends("r1")
         assert order.ended == 1
 

@@ -264,7 +264,7 @@ def test_stopping_while_parked_leaves_it_parked_and_a_resume_goes_on_with_one_pr
         assert w.of(RunEnded)[0].state is RunState.PARKED
         w.runner.asked.clear()
         await w.clock.advance(60)
-        w.heard.clear()
+        w.received.clear()
         # Resumed by hand before the reset: one probe asks, meets the wall, and it is parked again.
         assert (await w.resume(crew(10))).value == 10
         [parked] = w.of(RunParked)
@@ -391,7 +391,7 @@ def test_whatever_walls_come_every_turn_is_paid_once_and_nothing_starts_while_pa
         assert outcome.exit_code == 0
         assert Counter(w.runner.answered) == {f"a{n}": 3 for n in range(size)}
         parked = False
-        for event in w.heard:
+        for event in w.received:
             if isinstance(event, RunParked | RunWoke | RunEnded):
                 parked = isinstance(event, RunParked)
             assert not (parked and isinstance(event, AgentBegan)), "nothing starts while parked"

@@ -135,7 +135,7 @@ def test_a_worktree_is_looked_for_in_the_runs_own_folder(repository: Path) -> No
 
     async def kept() -> str:
         actor = ActionRunner(VirtualClock(EPOCH), 60.0, str(repository), lambda: None)
-        return await actor.do(CleanupAction("r1", "", "worktree ../tree", b"", "tree"))
+        return (await actor.do(CleanupAction("r1", "", "worktree ../tree", b"", "tree"))).brief
 
     assert played(kept) == "kept: 1 changed or new files are not committed"
 
@@ -164,6 +164,7 @@ def test_git_that_never_answers_does_not_hold_up_cleaning(repository: Path) -> N
     async def kept() -> str:
         actor = ActionRunner(VirtualClock(EPOCH), 0.5, str(repository), lambda: None)
         async with asyncio.timeout(15):
-            return await actor.do(CleanupAction("r1", "", f"worktree {tree}", b"", "tree"))
+            act = CleanupAction("r1", "", f"worktree {tree}", b"", "tree")
+            return (await actor.do(act)).brief
 
     assert played(kept) == "kept: git took longer than 0.5 seconds there"

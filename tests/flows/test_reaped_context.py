@@ -113,6 +113,6 @@ def test_what_is_not_known_without_a_live_run_is_said_with_what_to_use_instead()
         finally:
             CLEANUP_SCOPE.reset(token)
         assert "no process runs" in told.value.message
-        assert "the outcome has usage and cost" in (told.value.hint or "")
+        assert "it has usage and cost" in (told.value.hint or "")
 
     played(test)

@@ -97,7 +97,7 @@ class MortalEngine:
         method = getattr(self._engine, name)
         reads = {"run", "runs", "calls", "entries", "hooks", "resources", "notes", "stop_request"}
         reads |= {"find_session", "find_task", "spent_since", "ordered_ends"}
-        reads |= {"untrusted_rows", "on_lock_wait", "hurry"}
+        reads |= {"untrusted_rows", "on_wait", "hurry"}
         if name in reads:
             return method
 

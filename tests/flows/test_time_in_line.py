@@ -11,8 +11,9 @@ from typing import TypeVar
 import pytest
 
 from jackline import Budget, agent, flow
-from jackline.agents.outcome import Ending, Outcome, TokenUsage
+from jackline.agents.outcome import Ending, Outcome
 from jackline.agents.runner import AgentLog, AgentTask, CallGate, StopAgentError, within
+from jackline.dialects import TokenUsage
 from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.flow_run import FlowRun
 from jackline.flows.lifecycle import begin_run

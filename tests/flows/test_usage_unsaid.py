@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from jackline import Budget, agent, flow
 from jackline.agents.messages import MessagesRunner
 from jackline.agents.messages.conversation import weight
-from jackline.agents.outcome import Ending, Outcome, TokenUsage
+from jackline.agents.outcome import Ending, Outcome
 from jackline.agents.runner import JsonObject, ModelCaller, WholeAnswer
+from jackline.dialects import TokenUsage
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_run
 from jackline.flows.run_events import FlowEvent, Warned
@@ -71,11 +72,11 @@ class Run:
     outcome: Outcome[object]
     upstream: Upstream
     world: World
-    heard: list[FlowEvent]
+    received: list[FlowEvent]
 
     @property
     def warnings(self) -> list[str]:
-        return [event.says for event in self.heard if isinstance(event, Warned)]
+        return [event.says for event in self.received if isinstance(event, Warned)]
 
 
 async def _run(upstream: Upstream, budget: Budget | None) -> Run:
@@ -88,7 +89,7 @@ async def _run(upstream: Upstream, budget: Budget | None) -> Run:
         return outcome.terminated_by.value
 
     w = world()
-    heard: list[FlowEvent] = []
+    received: list[FlowEvent] = []
     runner = MessagesRunner(upstream, clock=w.clock)
     host = FlowHost(
         w.engine,
@@ -96,10 +97,10 @@ async def _run(upstream: Upstream, budget: Budget | None) -> Run:
         clock=w.clock,
         draw=lambda: 0.5,
         settings=RunSettings(poll=5.0, budgets=() if budget is None else (budget,), guard=0),
-        listener=heard.append,
+        listener=received.append,
     )
     outcome = await w.through((await begin_run(host, soak, b"{}", run_id="r1")).run())
-    return Run(outcome, upstream, w, heard)
+    return Run(outcome, upstream, w, received)
 
 
 def soaked(upstream: Upstream, budget: Budget | None) -> Run:

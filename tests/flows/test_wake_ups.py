@@ -91,7 +91,7 @@ def test_a_person_may_try_again_and_the_count_begins_anew() -> None:
         w = before_a_wall(2)
         await until_it_stops(w, one)
         await w.engine.allow_waking("r1")
-        w.heard.clear()
+        w.received.clear()
         await until_it_stops(w, one, resumed=True)
         assert len(w.of(RunWoke)) == 2, "two more by itself, after the person's own try"
         await w.engine.allow_waking("r1")

@@ -53,6 +53,16 @@ def test_the_decision_names_its_reason_and_its_time(
         assert (decision.at and decision.at.hour) == at
 
 
+def test_a_date_of_a_clock_that_was_ahead_holds_no_run_back() -> None:
+    saved = (NOON + timedelta(days=730)).timestamp()
+    run = replace(parked(0), wake_at=saved + 60, updated_at=saved)
+    assert may_wake(NOON, run, WakeSettings()).now, "one agent finds out"
+    corrected = replace(parked(1), updated_at=NOON.timestamp() + 5)
+    assert not may_wake(NOON, corrected, WakeSettings()).now, "a clock is corrected by seconds"
+    asks = may_wake(NOON, run, WakeSettings(confirm=True))
+    assert not asks.now, "the brakes hold"
+
+
 @given(
     reset=st.floats(-48, 48),
     begins=st.integers(0, 23),

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from jackline.agents.outcome import Outcome
+from jackline.agents.task_readings import TaskReading
 from jackline.clock import VirtualClock
 from jackline.event_loop import run as run_on_loop
 from jackline.flows.authoring.flow_definition import Flow
@@ -44,13 +45,13 @@ class World:
     engine: RunStore
     runner: ScriptedRunner
     settings: RunSettings = field(default_factory=lambda: RunSettings(poll=5.0))
-    heard: list[FlowEvent] = field(default_factory=list)
+    received: list[FlowEvent] = field(default_factory=list)
     held: dict[str, float] = field(default_factory=dict)
     """By task id: for how long the gateway has held its calls."""
     gateway_answers: bool = True
 
-    async def held_time(self, task_id: str) -> float | None:
-        return self.held.get(task_id, 0.0) if self.gateway_answers else None
+    async def read_task(self, task_id: str, *, fresh: bool = False) -> TaskReading | None:  # noqa: ARG002
+        return TaskReading(self.held.get(task_id, 0.0)) if self.gateway_answers else None
 
     @property
     def host(self) -> FlowHost:
@@ -60,8 +61,8 @@ class World:
             clock=self.clock,
             draw=lambda: 0.5,
             settings=self.settings,
-            listener=self.heard.append,
-            held_time=self.held_time,
+            listener=self.received.append,
+            read_task=self.read_task,
         )
 
     async def run(self, flow: Flow[..., T], arguments: bytes = b"{}") -> Outcome[T]:
@@ -100,7 +101,7 @@ class World:
 
     def of(self, kind: type[T]) -> list[T]:
         """The events of one kind that were heard."""
-        return [event for event in self.heard if isinstance(event, kind)]
+        return [event for event in self.received if isinstance(event, kind)]
 
 
 def world(script: Script | None = None, *, settings: RunSettings | None = None) -> World:

@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from jackline.calls import CallManager, Dialect
 from jackline.clock import VirtualClock
@@ -18,7 +19,9 @@ from jackline.gateway.settings import GatewaySettings
 from jackline.http1.requests import parse_head
 from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
+from jackline.private_files import installation_key
 from jackline.providers.settings import Credential, UpstreamSettings
+from jackline.task_proof import task_in
 from jackline.testing import ScriptedUpstream, Step
 
 START = datetime(2026, 11, 15, 9, 0, tzinfo=UTC)
@@ -163,6 +166,7 @@ class World:
             self.events.append,
             self.clock.monotonic,
         )
+        self.desk.task_in = partial(task_in, installation_key())
 
     def lane_of(self, upstream: UpstreamSettings, model: str) -> LaneId:
         """The lane of a model there, for the one account of these tests."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from jackline.agents.outcome import TokenUsage
 from jackline.agents.prices import dollars
 from jackline.calls import CallManager
 from jackline.clock import VirtualClock
+from jackline.dialects import TokenUsage
 from jackline.dialects.cache_marks import with_hour_marks
 from jackline.events import CallEnded
 from jackline.gateway.call_intake import CallIntake
@@ -129,7 +129,7 @@ class Spoken:
     def _speak(self, status: int, body: bytes, ear: ResponseHandler) -> None:
         is_stream = body.startswith(b"event:")
         ear.began(status, ((b"content-type", b"text/event-stream"),) if is_stream else JSON)
-        ear.heard(body)
+        ear.received(body)
         ear.ended()
 
     def hang_up(self) -> None:

@@ -33,12 +33,12 @@ class Owner:
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     def take(self, exchange: Exchange) -> None:
-        exchange.on_gone = lambda: self.heard.append("gone")
-        exchange.on_pause = lambda: self.heard.append("pause")
-        exchange.on_resume = lambda: self.heard.append("resume")
+        exchange.on_gone = lambda: self.received.append("gone")
+        exchange.on_pause = lambda: self.received.append("pause")
+        exchange.on_resume = lambda: self.received.append("resume")
         self.exchanges.append(exchange)
 
     async def first(self) -> Exchange:
@@ -82,7 +82,7 @@ def test_the_owner_hears_at_once_that_the_client_left(how: str, begun: bool, loo
             await until(lambda: listener.connections == 0)
 
     run(main(), loop)
-    assert owner.heard == ["gone"]
+    assert owner.received == ["gone"]
 
 
 @both_loops
@@ -103,7 +103,7 @@ def test_a_client_that_half_closes_does_not_get_a_part_of_the_answer_as_if_it_we
                 await client.rest()
 
     run(main(), loop)
-    assert owner.heard == ["gone"]
+    assert owner.received == ["gone"]
 
 
 def test_the_owner_hears_of_the_leaving_even_behind_a_request_sent_ahead() -> None:
@@ -114,11 +114,11 @@ def test_the_owner_hears_of_the_leaving_even_behind_a_request_sent_ahead() -> No
             await client.send(get(b"/a") + get(b"/b"))
             await owner.first()
             client.reset()
-            await until(lambda: bool(owner.heard))
+            await until(lambda: bool(owner.received))
             await until(lambda: listener.connections == 0)
 
     run(main())
-    assert owner.heard == ["gone"]
+    assert owner.received == ["gone"]
     assert len(owner.exchanges) == 1
 
 
@@ -158,7 +158,7 @@ def test_a_reset_answer_is_never_taken_for_a_complete_one(loop: str) -> None:
                         await client.rest()
 
     run(main(), loop)
-    assert owner.heard == []
+    assert owner.received == []
 
 
 def test_an_answer_that_was_never_begun_cannot_be_finished() -> None:
@@ -187,9 +187,9 @@ def test_the_owner_is_told_to_wait_for_a_slow_client_and_when_to_go_on(loop: str
                 exchange.send(piece)
                 sent += len(piece)
                 await asyncio.sleep(0)
-            assert owner.heard == ["pause"]
+            assert owner.received == ["pause"]
             reading = asyncio.create_task(reader.read())
-            await until(lambda: owner.heard == ["pause", "resume"])
+            await until(lambda: owner.received == ["pause", "resume"])
             exchange.finish()
             writer.write(get(b"/last", b"Connection: close\r\n"))
             await until(lambda: len(owner.exchanges) == 2)
@@ -219,7 +219,7 @@ def test_an_owner_that_never_yields_is_told_to_wait_too(loop: str) -> None:
             assert len((await client.answer()).body) == sent
 
     run(main(), loop)
-    assert owner.heard == ["pause"]
+    assert owner.received == ["pause"]
 
 
 @both_loops
@@ -239,7 +239,7 @@ def test_the_next_request_waits_until_the_client_has_taken_the_last_answer(loop:
             assert (await client.answer()).body == b"b"
 
     run(main(), loop)
-    assert owner.heard == []
+    assert owner.received == []
 
 
 IMPATIENT = {
@@ -349,7 +349,7 @@ def test_a_client_that_takes_nothing_of_its_answer_is_cut_in_the_end(
                 await until(lambda: listener.connections == 0)
 
     run(main(), loop)
-    assert owner.heard == ([] if finished else ["pause", "gone"])
+    assert owner.received == ([] if finished else ["pause", "gone"])
 
 
 # --- stopping ---
@@ -391,7 +391,7 @@ def test_stopping_lets_running_answers_finish_and_closes_idle_connections(loop: 
             assert listener.connections == 0
 
     run(main(), loop)
-    assert owner.heard == []
+    assert owner.received == []
 
 
 @both_loops
@@ -410,7 +410,7 @@ def test_stopping_resets_what_does_not_finish_in_time(loop: str) -> None:
                 await client.rest()
 
     run(main(), loop)
-    assert owner.heard == ["gone"]
+    assert owner.received == ["gone"]
 
 
 @both_loops

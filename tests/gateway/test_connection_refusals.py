@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -167,6 +168,31 @@ def test_headers_over_the_limit_are_refused(whole: bool) -> None:
             assert await client.closed()
 
     run(main())
+
+
+PARTS: dict[str, tuple[Callable[[int], bytes], int, int]] = {
+    "a long target": (lambda size: get(b"/" + b"a" * (size - 1)), 8192, 414),
+    "parameters": (lambda count: get(b"/a?b" + b"&b" * (count - 1)), 128, 400),
+    "cookies": (
+        lambda count: get(extra=b"Cookie: a=b" + b";a=b" * (count - 1) + b"\r\n"),
+        256,
+        431,
+    ),
+    "what Connection names": (
+        lambda count: get(extra=b"Connection: a" + b",a" * (count - 1) + b"\r\n"),
+        64,
+        400,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_target_and_cookies_that_are_taken_apart_before_it_is_known_who_asks_are_bounded(
+    name: str,
+) -> None:
+    made, most, status = PARTS[name]
+    assert parse_head(made(most)).method == b"GET"
+    assert run(refused(made(most + 1) + SMUGGLED)) == (status, [])
 
 
 @pytest.mark.parametrize("loop", LOOPS)

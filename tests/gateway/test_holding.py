@@ -164,7 +164,7 @@ def test_a_call_without_a_stream_is_sent_back_in_time_and_keeps_its_place() -> N
         assert float(again.headers["x-jackline-waited"]) > 400
 
     world = play([wall(450), WHOLE_ANSWER], scene)
-    assert [event.outcome for event in world.ended] == ["come_back", "answered"]
+    assert [event.outcome for event in world.ended] == ["retry_later", "answered"]
     assert len(world.upstream.attempts) == 2
 
 
@@ -215,7 +215,7 @@ def test_a_client_that_leaves_while_it_waits_keeps_its_place() -> None:
         assert float(second.headers["x-jackline-waited"]) > 40
 
     world = play([wall(100), GOOD], scene)
-    assert [event.outcome for event in world.ended] == ["left", "answered"]
+    assert [event.outcome for event in world.ended] == ["client_left", "answered"]
     assert len({event.call for event in world.ended}) == 1
 
 
@@ -228,7 +228,7 @@ def test_a_client_that_leaves_ends_its_attempt_at_once() -> None:
         assert (before, world.upstream.open_now) == (1, 0)
 
     world = play([], scene)
-    assert [event.outcome for event in world.ended] == ["left"]
+    assert [event.outcome for event in world.ended] == ["client_left"]
 
 
 def test_a_slow_client_slows_the_upstream() -> None:
@@ -342,7 +342,7 @@ def test_no_answer_at_all_is_told_as_what_it_is() -> None:
     assert kinds == {"network_edge"}
 
 
-def test_more_waiting_calls_than_allowed_are_told_to_come_back() -> None:
+def test_more_waiting_calls_than_allowed_are_answered_retry_later() -> None:
     limits = replace(GatewaySettings().limits, waiting_calls=5)
 
     async def scene(world: World) -> None:
@@ -366,4 +366,4 @@ def test_when_the_gateway_stops_whoever_waits_is_told_to_ask_again() -> None:
         assert held.events[-1] == "error"
 
     world = play([wall(300)], scene)
-    assert {event.outcome for event in world.ended} == {"come_back"}
+    assert {event.outcome for event in world.ended} == {"retry_later"}

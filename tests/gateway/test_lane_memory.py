@@ -13,10 +13,9 @@ from jackline.calls import CallManager
 from jackline.clock import VirtualClock
 from jackline.events import Event
 from jackline.failures import Json
-from jackline.gateway.lane_memory import LaneMemory, redacted_walls
+from jackline.gateway.lane_memory import LaneMemory, redacted_walls, wall_words
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.settings import HoldSettings
-from jackline.gateway.wall_words import wall_words
 from jackline.lanes import LaneController, LaneId
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.providers.settings import UpstreamSettings

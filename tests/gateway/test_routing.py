@@ -138,7 +138,7 @@ def test_what_it_leaves_for_the_users_commands_is_for_the_user_alone(tmp_path: P
     run(main())
 
 
-def test_while_it_stops_running_calls_finish_and_new_ones_are_told_to_come_back(
+def test_while_it_stops_running_calls_finish_and_new_ones_are_answered_retry_later(
     tmp_path: Path,
 ) -> None:
     async def main() -> None:

@@ -235,7 +235,7 @@ def test_an_answer_that_cannot_be_read_changes_nothing_and_is_said(
         assert world.changes == 0
         assert world.note.startswith("limits of main cannot be read from its vendor: ")
         assert says in world.note
-        assert "headers tell them" in world.note
+        assert "headers report them" in world.note
         with pytest.raises(UnreadLimitsError) as raised:
             await limits.read("main")
         assert raised.value.fix

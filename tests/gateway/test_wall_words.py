@@ -12,8 +12,8 @@ import pytest
 
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.failure import Scope
+from jackline.gateway.lane_memory import wall_words
 from jackline.gateway.settings import HoldSettings
-from jackline.gateway.wall_words import wall_words
 from tests.assembly.world import ask, gateway, http, provider, question, request, run
 from tests.failures.examples import NOW, load
 

@@ -557,7 +557,7 @@ def test_when_the_client_leaves_the_vendor_is_left_at_once(
 
     run(main())
     if target == b"/v1/messages":
-        assert [call.outcome for call in journalled(tmp_path)] == ["left"]
+        assert [call.outcome for call in journalled(tmp_path)] == ["client_left"]
 
 
 def test_an_answer_that_breaks_off_on_another_path_breaks_off_for_the_client(

@@ -68,8 +68,8 @@ def test_side_calls_and_clients_that_leave_change_nothing() -> None:
     world = World()
     world.call("answered")
     world.call("refused", model="count_tokens")
-    world.call("left")
-    world.call("come_back")
+    world.call("client_left")
+    world.call("retry_later")
     call = world.calls.of("s1", "a1")
     assert call is not None
     assert call.cause is None

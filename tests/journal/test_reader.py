@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,7 +36,15 @@ def test_calls_come_latest_first_within_their_time_up_to_the_limit_and_by_sessio
 
 def test_totals_count_outcomes_held_calls_and_tokens_since_a_moment(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    outcomes = ("answered", "answered", "shortened", "refused", "broken", "come_back", "left")
+    outcomes = (
+        "answered",
+        "answered",
+        "shortened",
+        "refused",
+        "broken",
+        "retry_later",
+        "client_left",
+    )
     with Journal(path) as journal:
         journal.announce(made.call(0, at=made.NOON - 1))
         journal.announce(made.attempt(0, at=made.NOON - 1))
@@ -52,8 +59,8 @@ def test_totals_count_outcomes_held_calls_and_tokens_since_a_moment(tmp_path: Pa
             shortened=1,
             refused=1,
             broken=1,
-            come_back=1,
-            left=1,
+            retry_later=1,
+            client_left=1,
             held=5,
             attempts=28,
             failed_attempts=7,
@@ -105,16 +112,6 @@ def test_a_journal_can_be_read_after_its_writer_has_ended(tmp_path: Path) -> Non
         assert reader.lane_changes(made.NOON) == [made.change()]
         assert reader.lane_changes(made.NOON + 1) == []
         assert reader.lane_memory() is None
-
-
-def test_old_names_of_lane_states_are_read_as_the_present_ones(tmp_path: Path) -> None:
-    path = tmp_path / "journal.db"
-    with Journal(path) as journal:
-        for name in ("limited", "broken", "probing", "parked"):
-            journal.announce(replace(made.change(), state=name))
-    with JournalReader(path) as reader:
-        states = [change.state for change in reader.lane_changes(made.NOON)]
-    assert states == ["throttled", "down", "recovering", "parked"]
 
 
 def test_any_path_can_be_read(tmp_path: Path) -> None:

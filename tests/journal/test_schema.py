@@ -104,6 +104,29 @@ def test_the_lane_of_an_older_journal_becomes_three_columns(
     assert (attempt_read.kind, change_read.state) == ("throttled", "parked")
 
 
+def test_outcomes_and_states_of_an_older_journal_get_their_present_names(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    outcomes = ("answered", "come_back", "left", "broken")
+    states = ("limited", "broken", "probing", "parked")
+    with closing(_file(path)) as file:
+        replace(FILE, steps=MIGRATIONS[:4]).migrate(file)
+        for number, (outcome, state) in enumerate(zip(outcomes, states, strict=True)):
+            at = made.NOON + number
+            call = (at, f"c{number}", outcome, "up", "m", *(None,) * 4, 1, 200, 1, 0.0, 1.0, None)
+            file.execute(_insert("calls", 24), (*call, *range(7), "model", ""))
+            change = (at, "up", state, "why", None, "model", "")
+            file.execute(_insert("lane_changes", 7), change)
+    with Journal(path, settings=JournalSettings(keep=1e6 * 86_400)):
+        pass
+    with JournalReader(path) as reader:
+        calls = [call.outcome for call in reversed(reader.calls(0.0, made.FOREVER, 9))]
+        changes = [change.state for change in reader.lane_changes(0.0)]
+        totals = reader.totals(0.0)
+    assert calls == ["answered", "retry_later", "client_left", "broken"]
+    assert changes == ["throttled", "down", "recovering", "parked"]
+    assert (totals.retry_later, totals.client_left, totals.broken) == (1, 1, 1)
+
+
 def test_a_step_that_fails_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
     with Journal(tmp_path / "journal.db"):
         pass

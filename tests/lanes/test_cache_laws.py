@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, LaneDecision
 from jackline.lanes.prompt_caches import SIBLINGS_WAIT, CacheState
@@ -82,7 +82,7 @@ class CachedLanes(Lanes):
         self.closed.append(permit)
         self.alive.discard(call)
         self.ended.add(call)
-        usage = TokensUsed(10, 10, read, written, written if hour else 0)
+        usage = TokenUsage(10, 10, read, written, written if hour else 0)
         self.follow(self.controller.finished(self.now, permit, usage))
         assert self.controller.lanes[name].caches.in_use or not read + written
 

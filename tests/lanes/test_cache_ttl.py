@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.lane_id import LaneId
 from jackline.lanes import CacheTtl, Call, LaneController, LaneSettings
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, CachedConversation, HourCaches, pays
@@ -132,7 +132,7 @@ def test_the_controller_tells_with_each_attempt_whether_its_marks_ask_for_an_hou
     for number, now in enumerate((0.0, 10.0, 400.0, 410.0)):
         (send,) = lanes.submit(now, Call(number, (LANE,), conversation="s/")).sends
         asked.append(send.hour_marks)
-        lanes.finished(now + 1, send.permit, TokensUsed(10, 10, cache_creation=5_000))
+        lanes.finished(now + 1, send.permit, TokenUsage(10, 10, cache_write_tokens=5_000))
     assert asked == [False, False, True, True]
     lanes.limit_lane(420.0, LaneSettings(LANE, cache_ttl=CLIENT))
     (send,) = lanes.submit(430.0, Call(9, (LANE,), conversation="s/")).sends

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, KnownLimits, LaneController, LaneSettings
 
@@ -28,8 +28,8 @@ def test_a_new_limit_holds_for_the_next_call_and_nothing_in_flight_is_dropped() 
     assert lanes.calls_in_flight == 3
     assert lanes.submit(2.0, Call(9, (LANE,))).sends == []
     for number, send in enumerate(sent[:2]):
-        assert lanes.finished(3.0 + number, send.permit, TokensUsed(1, 1)).sends == []
-    assert [s.call for s in lanes.finished(6.0, sent[2].permit, TokensUsed(1, 1)).sends] == [9]
+        assert lanes.finished(3.0 + number, send.permit, TokenUsage(1, 1)).sends == []
+    assert [s.call for s in lanes.finished(6.0, sent[2].permit, TokenUsage(1, 1)).sends] == [9]
 
 
 def test_limits_per_minute_come_go_and_stay_as_they_are_when_not_touched() -> None:

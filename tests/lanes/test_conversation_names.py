@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.lane_id import LaneId
 from jackline.lanes.call import Call
 from jackline.lanes.prompt_caches import CacheState, PromptCaches
@@ -20,7 +20,7 @@ def after_one_answer(tokens: int = PROMPT) -> PromptCaches:
     caches = PromptCaches()
     first = call(1, tokens, begins=True)
     caches.charge(1, first, 0.0)
-    caches.answered(first, 0.0, 0.0, TokensUsed(cache_creation=tokens))
+    caches.answered(first, 0.0, 0.0, TokenUsage(cache_write_tokens=tokens))
     return caches
 
 
@@ -35,7 +35,7 @@ def test_what_begins_as_a_known_conversation_did_reads_nothing_of_it() -> None:
     caches, alike = after_one_answer(), call(2, begins=True)
     assert caches.cache_state(alike, 10.0)[0] is CacheState.NEW
     assert caches.charge(2, alike, 10.0) == (float(PROMPT), 0.0)
-    caches.answered(alike, 10.0, 0.0, TokensUsed(cache_creation=PROMPT))
+    caches.answered(alike, 10.0, 0.0, TokenUsage(cache_write_tokens=PROMPT))
     assert caches.conversations["talk"].misses == 0
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.failures import Failure
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings, Send
@@ -101,7 +101,7 @@ class World:
     def _end(self, send: Send, failure: Callable[[], Failure] | None) -> LaneDecision:
         if failure is None:
             self.answered[send.call] = self.now - made.START
-            return self.controller.finished(self.now, send.permit, TokensUsed(1000, 100))
+            return self.controller.finished(self.now, send.permit, TokenUsage(1000, 100))
         self.lost[send.call].append(self.now)
         self.lost_on[send.call].append(send.lane)
         return self.controller.failed(self.now, send.permit, failure(), tokens=1000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.failures import Failure
 from jackline.lane_id import LaneId
 from jackline.lanes import LaneController, LaneSettings
@@ -32,7 +32,7 @@ def test_one_waiting_call_goes_out_at_once_and_its_answer_opens_the_lane() -> No
     (send,) = controller.probe(START + 61, LANE).sends
     assert send.probe
     assert controller.tick(START + 70).sends == [], "one call, and no other, finds out"
-    controller.finished(START + 71, send.permit, TokensUsed(1, 1))
+    controller.finished(START + 71, send.permit, TokenUsage(1, 1))
     lane = controller.lanes[LANE]
     assert (lane.state, lane.reset_at) == (LaneState.RECOVERING, None)
 
@@ -69,5 +69,5 @@ def test_a_reset_in_doubt_is_told_as_such_and_not_as_unknown() -> None:
     assert controller.probe(START + 61, LANE).sends == [], "nobody is there to be sent"
     told = controller.lanes[LANE].held_up(START + 62)
     assert told is not None
-    assert told.why == f"{LANE} is parked; the next call finds out how it stands"
+    assert told.why == f"{LANE} is parked; the next call finds out its state"
     assert told.until == START + 62, "it is due, not somewhere in the future"

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.failures import Failure, Kind
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
@@ -162,10 +162,10 @@ class Lanes(RuleBasedStateMachine):
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data())
-    def heard(self, data: st.DataObject) -> None:
+    def received(self, data: st.DataObject) -> None:
         permit = data.draw(st.sampled_from(sorted(self.flying)))
         begun, committed = data.draw(st.sampled_from([(False, False), (True, False), (True, True)]))
-        decision = self.controller.heard(self.now, permit, begun=begun, committed=committed)
+        decision = self.controller.received(self.now, permit, begun=begun, committed=committed)
         if decision is not None:
             self.follow(decision)
 
@@ -183,7 +183,7 @@ class Lanes(RuleBasedStateMachine):
         self.closed.append(permit)
         self.alive.discard(call)
         self.ended.add(call)
-        self.follow(self.controller.finished(self.now, permit, TokensUsed(1000, output)))
+        self.follow(self.controller.finished(self.now, permit, TokenUsage(1000, output)))
 
     @precondition(lambda self: self.flying)
     @rule(
@@ -224,10 +224,10 @@ class Lanes(RuleBasedStateMachine):
     def late_and_repeated_reports(self, data: st.DataObject, name: str) -> None:
         permit = data.draw(st.sampled_from(self.closed))
         before = (self.controller.calls_waiting, self.controller.calls_in_flight)
-        self.controller.heard(self.now, permit)
+        self.controller.received(self.now, permit)
         for decision in (
             self.controller.first_byte(self.now, permit),
-            self.controller.finished(self.now, permit, TokensUsed()),
+            self.controller.finished(self.now, permit, TokenUsage()),
             self.controller.failed(self.now, permit, FAILURES[name](self.now)),
         ):
             assert not decision.sends
@@ -291,7 +291,7 @@ class Lanes(RuleBasedStateMachine):
                 self.flying.pop(permit)
                 self.alive.discard(call)
                 self.ended.add(call)
-                self.follow(self.controller.finished(self.now, permit, TokensUsed(10, 10)))
+                self.follow(self.controller.finished(self.now, permit, TokenUsage(10, 10)))
             decision = self.controller.tick(self.now)
             self.follow(decision)
             if not self.flying and self.alive:

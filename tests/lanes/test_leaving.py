@@ -13,7 +13,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.settings import ConcurrencyWindowSettings, ControllerSettings, KnownLimits
 from tests.lane_ids import lane_id
@@ -72,7 +72,7 @@ class Clients:
             elif what == "leaves":
                 self.leave(client, number)
             else:
-                self.follow(self.controller.finished(self.now, number, TokensUsed(10, 10)))
+                self.follow(self.controller.finished(self.now, number, TokenUsage(10, 10)))
 
     def submit(self, client: int, leaves_at: float, hurries_at: float) -> None:
         self.next_id += 1
@@ -118,7 +118,7 @@ def test_whoever_comes_back_stands_where_it_stood() -> None:
         controller.submit(NOW + number, Call(number, (lane_id("opus"),)))
     controller.aborted(NOW + 10, 2)
     controller.submit(NOW + 11, Call(4, (lane_id("opus"),), since=NOW + 2))
-    decision = controller.finished(NOW + 12, first[0].permit, TokensUsed(1, 1))
+    decision = controller.finished(NOW + 12, first[0].permit, TokenUsage(1, 1))
     assert [send.call for send in decision.sends] == [4]
 
 
@@ -149,7 +149,7 @@ def test_the_order_is_by_urgency_but_for_every_second_one_that_hurries(
     owes = False
     while waiting:
         now += answer_takes
-        (send,) = controller.finished(now, permit, TokensUsed(1, 1)).sends
+        (send,) = controller.finished(now, permit, TokenUsage(1, 1)).sends
         permit = send.permit
         hurry = [number for number in waiting if waiting[number][2] <= now]
         if hurry and not owes:
@@ -180,7 +180,7 @@ def test_all_deadlines_are_met_where_every_second_place_suffices(
     waiting = streams + len(due)
     while waiting:
         now += 1.0
-        (send,) = controller.finished(now, permit, TokensUsed(1, 1)).sends
+        (send,) = controller.finished(now, permit, TokenUsage(1, 1)).sends
         permit = send.permit
         waiting -= 1
         if send.call >= 1000:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.failures import Json
 from jackline.lanes import Call, LaneController, LaneSettings, export, restore
 from jackline.states import LaneState
@@ -53,11 +53,24 @@ def test_a_reset_that_has_passed_meanwhile_is_forgotten() -> None:
     assert fresh.lanes[OPUS].state is LaneState.OPEN
 
 
+@pytest.mark.parametrize("ahead", [9 * 3600.0, 730 * 86_400.0])
+def test_a_wall_saved_by_a_clock_that_was_ahead_lasts_no_longer_than_it_did_then(
+    ahead: float,
+) -> None:
+    saved = OPUS._asdict() | {"parked_until": NOW + ahead + 60}
+    memory: Json = {"version": 2, "at": NOW + ahead, "lanes": [saved]}
+    fresh = controller()
+    restore(fresh, memory, NOW)
+    assert fresh.lanes[OPUS].state is LaneState.PARKED
+    assert fresh.submit(NOW + 1, Call(1, (OPUS,))).sends == []
+    assert fresh.tick(NOW + 70).sends, "it wakes up by itself"
+
+
 def test_limits_are_known_before_the_first_call() -> None:
     old = controller()
     (send,) = old.submit(NOW, Call(1, (OPUS,))).sends
     old.first_byte(NOW + 1, send.permit, HEADERS)
-    old.finished(NOW + 2, send.permit, TokensUsed(10, 10))
+    old.finished(NOW + 2, send.permit, TokenUsage(10, 10))
     fresh = controller()
     restore(fresh, export(old, NOW + 2), NOW + 2)
     sends = [fresh.submit(NOW + 2, Call(n, (OPUS,))).sends for n in range(1, 10)]

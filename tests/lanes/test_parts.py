@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.failures import Kind
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, LaneController, LaneSettings
@@ -42,7 +42,7 @@ def test_every_state_can_be_reached_and_left() -> None:
 def test_only_what_is_heard_leads_out_of_parked_and_broken() -> None:
     for (old, event), new in TRANSITIONS.items():
         if old not in FLOWING and new in FLOWING:
-            assert event in (LaneEvent.PROBE_ACCEPTED, LaneEvent.HEARD_AGAIN)
+            assert event in (LaneEvent.PROBE_ACCEPTED, LaneEvent.ANSWERS_AGAIN)
 
 
 def test_a_transition_that_is_not_in_the_table_is_a_bug() -> None:
@@ -145,7 +145,7 @@ def test_a_stream_that_pings_is_never_given_up() -> None:
     (send,) = world.submit(NOW, Call(1, (lane_id("opus"),))).sends
     world.first_byte(NOW + 1, send.permit)
     for second in range(2, 3000, 15):
-        world.heard(NOW + second, send.permit)
+        world.received(NOW + second, send.permit)
         assert not world.tick(NOW + second).aborts
 
 
@@ -154,12 +154,12 @@ def test_more_remaining_work_goes_first_and_waiting_long_overtakes() -> None:
     first = [world.submit(NOW, Call(n, (lane_id("opus"),))).sends[0] for n in range(8)]
     world.submit(NOW, Call(100, (lane_id("opus"),), remaining=10))
     world.submit(NOW, Call(101, (lane_id("opus"),), remaining=500))
-    sent = world.finished(NOW + 1, first[0].permit, TokensUsed()).sends
+    sent = world.finished(NOW + 1, first[0].permit, TokenUsage()).sends
     assert [send.call for send in sent] == [101, 100], "one place came free, and the window grew"
     world.submit(NOW + 2, Call(103, (lane_id("opus"),), remaining=10))
     late = NOW + 100_000
     world.submit(late, Call(102, (lane_id("opus"),), remaining=400))
-    sent = world.finished(late, first[1].permit, TokensUsed()).sends
+    sent = world.finished(late, first[1].permit, TokenUsage()).sends
     assert sent[0].call == 103
 
 
@@ -192,7 +192,7 @@ def test_output_that_comes_in_while_answers_are_written_may_be_promised() -> Non
 
 def test_nothing_is_sent_while_the_output_bucket_holds_less_than_an_answer() -> None:
     world, permits = promising()
-    sent = world.finished(NOW + 1, permits[0], TokensUsed(0, 600)).sends
+    sent = world.finished(NOW + 1, permits[0], TokenUsage(0, 600)).sends
     assert not sent, "700 tokens and a second's refill, less 600"
     for second in range(2, 4):
         assert not world.tick(NOW + second).sends
@@ -207,7 +207,7 @@ def test_what_was_promised_is_what_is_in_flight(steps: list[tuple[int, int, floa
         now += pause
         if permit := next(iter(lane.attempts), 0):
             if what == 0:
-                world.finished(now, permit, TokensUsed(0, output))
+                world.finished(now, permit, TokenUsage(0, output))
             elif what == 1:
                 world.first_byte(now, permit, OUTPUT_HEADERS)
             elif what == 2:
@@ -255,7 +255,7 @@ def sent_after_a_wall(resets_in: float | None, seconds: float) -> int:
     sends = list(world.first_byte(now, probe).sends)
     while now < up + seconds:
         now += 0.1
-        world.heard(now, probe)
+        world.received(now, probe)
         sends += world.tick(now).sends
     return len(sends)
 

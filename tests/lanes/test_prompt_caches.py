@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings, Send
 from jackline.lanes.prompt_caches import LONG_LIFE, SHORT_LIFE, CacheState, PromptCaches
 from jackline.lanes.queue import AGED_AFTER, CLOSING_WITHIN, DelayedCalls, QueueEntry
@@ -61,7 +61,7 @@ class World:
     def begin(self, call: int) -> None:
         self.follow(self.controller.first_byte(self.now, self.permits[call]))
 
-    def answer(self, call: int, usage: TokensUsed) -> None:
+    def answer(self, call: int, usage: TokenUsage) -> None:
         self.follow(self.controller.finished(self.now, self.permits[call], usage))
 
     def wait(self, seconds: float) -> None:
@@ -71,7 +71,7 @@ class World:
     def learn(self, conversation: str, tokens: int) -> None:
         """Let the conversation be cached as of now, without anything being short for it."""
         self.lane.caches.answered(
-            turn(0, conversation, tokens), self.now, 0.0, TokensUsed(0, 100, 0, tokens)
+            turn(0, conversation, tokens), self.now, 0.0, TokenUsage(0, 100, 0, tokens)
         )
         self.controller._caches_seen = True
 
@@ -80,14 +80,14 @@ class World:
         self.lane.buckets["input"].correct(0.0, self.now)
 
 
-def caches_with(usage: TokensUsed, tokens: int = 50_000) -> PromptCaches:
+def caches_with(usage: TokenUsage, tokens: int = 50_000) -> PromptCaches:
     caches = PromptCaches()
     caches.answered(turn(1, "a", tokens), NOW, 0.0, usage)
     return caches
 
 
 def test_a_warm_call_costs_what_is_new_and_a_lapsed_one_everything() -> None:
-    caches = caches_with(TokensUsed(0, 100, 0, 50_000))
+    caches = caches_with(TokenUsage(0, 100, 0, 50_000))
     following = turn(2, "a", 53_000)
     assert caches.cost(following, NOW + 10) == 3_000
     assert caches.cost(following, NOW + SHORT_LIFE - 0.5) == 53_000
@@ -98,44 +98,44 @@ def test_a_warm_call_costs_what_is_new_and_a_lapsed_one_everything() -> None:
 
 def test_an_estimate_is_measured_by_how_the_last_one_was_wrong() -> None:
     # The prompt was taken to have 40,000 tokens, and had 50,000.
-    caches = caches_with(TokensUsed(0, 100, 0, 50_000), tokens=40_000)
+    caches = caches_with(TokenUsage(0, 100, 0, 50_000), tokens=40_000)
     assert caches.cost(turn(2, "a", 44_000), NOW + 10) == pytest.approx(5_000)
 
 
 def test_what_a_client_does_not_let_cache_costs_each_time() -> None:
-    caches = caches_with(TokensUsed(30_000, 100, 0, 20_000))
+    caches = caches_with(TokenUsage(30_000, 100, 0, 20_000))
     assert caches.cost(turn(2, "a", 50_000), NOW + 10) == 30_000
 
 
 def test_the_life_of_a_cache_is_that_of_what_was_written_last() -> None:
-    hour = caches_with(TokensUsed(0, 100, 0, 50_000, 50_000))
+    hour = caches_with(TokenUsage(0, 100, 0, 50_000, 50_000))
     assert hour.cache_state(turn(2, "a", 1), NOW + LONG_LIFE - 5)[0] is CacheState.WARM
     # What is only read lives on as long as it was written for.
-    hour.answered(turn(2, "a", 50_000), NOW + 60, 50_000.0, TokensUsed(0, 100, 50_000, 0))
+    hour.answered(turn(2, "a", 50_000), NOW + 60, 50_000.0, TokenUsage(0, 100, 50_000, 0))
     assert hour.conversations["a"].until == NOW + 60 + LONG_LIFE
     # A part that lives for five minutes goes first.
-    hour.answered(turn(3, "a", 51_000), NOW + 90, 50_000.0, TokensUsed(0, 100, 50_000, 1_000))
+    hour.answered(turn(3, "a", 51_000), NOW + 90, 50_000.0, TokenUsage(0, 100, 50_000, 1_000))
     assert hour.conversations["a"].life == SHORT_LIFE
 
 
 def test_after_two_misses_a_conversation_counts_as_uncached_until_it_is_read_again() -> None:
-    caches = caches_with(TokensUsed(0, 100, 0, 50_000))
+    caches = caches_with(TokenUsage(0, 100, 0, 50_000))
     for attempt in (1, 2):
         assert caches.cost(turn(2, "a", 51_000), NOW + attempt) == 1_000
-        caches.answered(turn(2, "a", 50_000), NOW + attempt, 50_000.0, TokensUsed(0, 9, 0, 50_000))
+        caches.answered(turn(2, "a", 50_000), NOW + attempt, 50_000.0, TokenUsage(0, 9, 0, 50_000))
     assert caches.cost(turn(2, "a", 51_000), NOW + 3) == 51_000
     assert caches.cache_state(turn(2, "a", 51_000), NOW + 3)[0] is CacheState.UNCACHED
-    caches.answered(turn(2, "a", 50_000), NOW + 4, 0.0, TokensUsed(0, 9, 50_000, 0))
+    caches.answered(turn(2, "a", 50_000), NOW + 4, 0.0, TokenUsage(0, 9, 50_000, 0))
     assert caches.cost(turn(2, "a", 51_000), NOW + 5) == 1_000
 
 
 def test_where_reads_count_nothing_is_ranked_and_everything_costs() -> None:
     caches = PromptCaches(reads_count=True)
-    caches.answered(turn(1, "a", 50_000), NOW, 0.0, TokensUsed(0, 100, 0, 50_000))
+    caches.answered(turn(1, "a", 50_000), NOW, 0.0, TokenUsage(0, 100, 0, 50_000))
     assert caches.cache_state(turn(2, "a", 51_000), NOW) == (CacheState.PLAIN, 0.0)
     assert caches.cost(turn(2, "a", 51_000), NOW) == 51_000
-    assert caches.counted(TokensUsed(1_000, 5, 50_000, 10)) == 51_010
-    assert PromptCaches().counted(TokensUsed(1_000, 5, 50_000, 10)) == 1_010
+    assert caches.counted(TokenUsage(1_000, 5, 50_000, 10)) == 51_010
+    assert PromptCaches().counted(TokenUsage(1_000, 5, 50_000, 10)) == 1_010
 
 
 def test_a_header_and_a_usage_do_not_correct_the_same_attempt_twice() -> None:
@@ -149,7 +149,7 @@ def test_a_header_and_a_usage_do_not_correct_the_same_attempt_twice() -> None:
     level = world.lane.buckets["input"].level_at(world.now)
     assert level == 190_000
     # The estimate was far too high, which the header has told already.
-    world.answer(call, TokensUsed(10_000, 10))
+    world.answer(call, TokenUsage(10_000, 10))
     assert world.lane.buckets["input"].level_at(world.now) == level
 
 
@@ -157,7 +157,7 @@ def test_a_usage_corrects_where_no_header_did() -> None:
     world = World(per_minute=200_000.0)
     call = world.ask("a", 90_000)
     world.begin(call)
-    world.answer(call, TokensUsed(10_000, 10))
+    world.answer(call, TokenUsage(10_000, 10))
     assert world.lane.buckets["input"].level_at(world.now) == 190_000
 
 
@@ -228,7 +228,7 @@ def test_calls_that_wait_when_caches_are_first_seen_are_ranked_by_them() -> None
     waiting = world.ask("b", 20_000)
     assert world.controller._entries[waiting].cache_state is CacheState.PLAIN
     world.begin(first)
-    world.answer(first, TokensUsed(0, 10, 0, 50_000))
+    world.answer(first, TokenUsage(0, 10, 0, 50_000))
     assert world.controller._entries[waiting].cache_state is CacheState.NEW
 
 
@@ -290,7 +290,7 @@ def test_nobody_waits_for_a_prefix_that_its_vendor_does_not_cache() -> None:
     world = World(per_minute=None)
     first = world.ask("a", 12_000, prefix="tools")
     world.begin(first)
-    world.answer(first, TokensUsed(12_000, 10))
+    world.answer(first, TokenUsage(12_000, 10))
     world.wait(SHORT_LIFE)
     siblings = [world.ask(name, 12_000, prefix="tools") for name in "bc"]
     assert world.sent == [first, *siblings]
@@ -299,7 +299,7 @@ def test_nobody_waits_for_a_prefix_that_its_vendor_does_not_cache() -> None:
 def test_what_is_known_of_conversations_is_bounded() -> None:
     caches = PromptCaches()
     for number in range(5_500):
-        caches.answered(turn(number, f"c{number}", 100), NOW, 0.0, TokensUsed(0, 1, 0, 100))
+        caches.answered(turn(number, f"c{number}", 100), NOW, 0.0, TokenUsage(0, 1, 0, 100))
     assert len(caches.conversations) == 5_000
     assert "c5499" in caches.conversations
 

@@ -22,11 +22,11 @@ OF_THE_CALL = {
 }
 
 
-def refused(why: Failure, *, heard: bool = False) -> dict[str, float]:
+def refused(why: Failure, *, received: bool = False) -> dict[str, float]:
     """What is left of the limits when a call was refused, perhaps after its answer had begun."""
     lanes = LaneController([LaneSettings(LANE, LIMITS)], lambda: 0.5, now=START)
     (send,) = lanes.submit(START, Call(1, (LANE,), input_tokens=900)).sends
-    if heard:
+    if received:
         lanes.first_byte(START, send.permit, {})
     lanes.failed(START, send.permit, why, {})
     return {name: each.level_at(START) for name, each in lanes.lanes[LANE].buckets.items()}
@@ -38,7 +38,7 @@ def test_a_refusal_that_concerns_the_call_alone_costs_the_lane_nothing(why: Fail
 
 
 def test_a_refusal_of_an_answer_that_had_begun_leaves_its_input_spent() -> None:
-    left = refused(OF_THE_CALL["400"], heard=True)
+    left = refused(OF_THE_CALL["400"], received=True)
     assert (left["requests"], left["input"]) == (59.0, 100.0)
 
 

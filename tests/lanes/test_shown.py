@@ -9,6 +9,7 @@ import pytest
 from jackline.failures import Failure, Observation, classify
 from jackline.lanes import Call, ControllerSettings, LaneSettings
 from jackline.lanes.lane import Lane
+from jackline.states import LaneState
 from tests.lane_ids import lane_id
 from tests.lanes import failures_made as made
 
@@ -80,3 +81,19 @@ def test_a_lane_says_whether_it_is_out_of_reach_down_or_silent(
     else:
         broken.break_down(failure, 1.0)
     assert said in broken.waiting(CALL, 2.0).why
+
+
+def test_a_lane_whose_probe_is_asked_to_slow_down_is_throttled_and_not_down() -> None:
+    one = lane()
+    one.break_down(made.server_error(), 0.0)
+    states = [one.shown_state]
+    probe = one.send(1, CALL, 60.0, probe=True)
+    one.throttled(probe, made.throttled(30.0), {}, 60.2)
+    states.append(one.shown_state)
+    held = one.held_up(61.0)
+    assert held is not None
+    assert held.why == "lane asked to slow down; it is tried again with one call"
+    # It is down again when it answers with errors.
+    one.failed_hard(one.send(2, CALL, 120.0, probe=True), made.server_error(), 120.2)
+    states.append(one.shown_state)
+    assert states == [LaneState.DOWN, LaneState.THROTTLED, LaneState.DOWN]

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, LaneController, LaneDecision, LaneSettings
 from jackline.lanes.settings import ControllerSettings, PatienceSettings
@@ -110,20 +110,20 @@ class World:
             self.follow(self.controller.first_byte(self.now, permit, begun=False))
         elif what == "begins":
             if self.thinks:
-                self._heard(permit)
+                self._received(permit)
             elif self.streams:
                 self.follow(self.controller.first_byte(self.now, permit))
             self._later(self.gap or self.speaks_for, permit, "speaks" if self.gap else "ends")
         elif what == "speaks":
-            self._heard(permit)
+            self._received(permit)
             self._later(self.speaks_for, permit, "ends")
         else:
             call, _ = self._flying.pop(permit)
             self.completed.append((call, self.now - NOW))
-            self.follow(self.controller.finished(self.now, permit, TokensUsed(10, 10)))
+            self.follow(self.controller.finished(self.now, permit, TokenUsage(10, 10)))
 
-    def _heard(self, permit: int) -> None:
-        decision = self.controller.heard(self.now, permit)
+    def _received(self, permit: int) -> None:
+        decision = self.controller.received(self.now, permit)
         if decision is not None:
             self.follow(decision)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, KnownLimits, LaneController, LaneSettings
 from jackline.lanes.prompt_caches import CacheState
@@ -81,7 +81,7 @@ def full_lane() -> LaneController:
     for number, (name, sent_at) in enumerate(SENT.items(), 1):
         call = Call(number, (lane_id("a"),), input_tokens=20_000, conversation=name)
         (send,) = made.submit(sent_at, call).sends
-        made.finished(sent_at + 1, send.permit, TokensUsed(100, 10, 0, 20_000))
+        made.finished(sent_at + 1, send.permit, TokenUsage(100, 10, 0, 20_000))
     made.lanes[lane_id("a")].buckets["input"].correct(-60_000, 1000.0)
     return made
 

@@ -54,7 +54,7 @@ class AgentsWorld:
     wait: float = 30.0
     long_wait: float = 1500.0
     clock: Clock | None = None
-    heard: list[ClientRequest] = field(default_factory=list)
+    received: list[ClientRequest] = field(default_factory=list)
     server: SimulatorServer | None = None
 
     @property
@@ -68,10 +68,10 @@ class AgentsWorld:
 
     def prompts(self) -> list[str]:
         """What was asked so far, in order."""
-        return [asked.prompt for asked in self.heard]
+        return [asked.prompt for asked in self.received]
 
     def _answer(self, asked: ClientRequest) -> Reply:
-        self.heard.append(asked)
+        self.received.append(asked)
         return self.mind(asked)
 
     @asynccontextmanager

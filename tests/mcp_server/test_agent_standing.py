@@ -149,7 +149,7 @@ def test_agents_start_agents_only_so_deep(tmp_path: Path) -> None:
             # Whoever is not so deep still may.
             async with world.client(service) as client:
                 await call(client, "agent", prompt="again")
-            await until(lambda: len(world.heard) == 6)
+            await until(lambda: len(world.received) == 6)
             assert "deeper" not in world.prompts()
 
     run(main())

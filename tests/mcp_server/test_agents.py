@@ -88,7 +88,7 @@ def test_what_cannot_be_meant_is_said_and_starts_nothing(
             assert "error" in data
             listed, _ = await call(client, "agent_status")
             assert listed == "No agent was started here yet."
-        assert not world.heard
+        assert not world.received
 
     run(main())
 
@@ -104,7 +104,7 @@ def test_a_definition_gives_the_agent_its_words_and_its_model(tmp_path: Path) ->
             (definitions / "r.md").write_text(text)
             _, data = await call(client, "agent", prompt="TASK", subagent_type="reviewer")
             assert data["label"] == "reviewer"
-            (asked,) = world.heard
+            (asked,) = world.received
             assert asked.model == "claude-haiku-4-5"
             assert "You review." in str(asked.body["system"])
             assert "read" in asked.tools
@@ -159,7 +159,7 @@ def test_an_agent_that_was_cut_off_is_gone_on_with_and_repeats_no_turn(
             _, more = await call(client, "agent", prompt="Now go on.", **{by: given[by]})
             assert more["task_id"] != data["task_id"]
             assert more["answer"] == "done after 2 turns"
-            assert world.heard[-1].prompt == "TASK"
+            assert world.received[-1].prompt == "TASK"
         assert world.ledger.repeated == 0
 
     run(main())
@@ -194,7 +194,7 @@ def test_taking_a_call_back_cancels_its_agent(tmp_path: Path) -> None:
     async def main() -> None:
         async with world.open() as client:
             asking = asyncio.create_task(client.call_tool("agent", {"prompt": "TASK", **READS}))
-            await until(lambda: len(world.heard) > 1)
+            await until(lambda: len(world.received) > 1)
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
@@ -203,9 +203,9 @@ def test_taking_a_call_back_cancels_its_agent(tmp_path: Path) -> None:
             _, data = await refused(client, "agent_wait", ids=[one["run_id"]], seconds=20)
             assert data["run_state"] == "cancelled"
             assert data["terminated_by"] == "cancelled"
-            heard = len(world.heard)
+            received = len(world.received)
             await call(client, "status")
-            assert len(world.heard) == heard
+            assert len(world.received) == received
 
     run(main())
 
@@ -218,7 +218,7 @@ def test_a_client_that_is_lost_cancels_nothing_and_the_next_is_told(tmp_path: Pa
         async with world.provider(), world.service() as service:
             async with world.client(service) as client:
                 asking = asyncio.create_task(client.call_tool("agent", {"prompt": "TASK", **READS}))
-                await until(lambda: len(world.heard) > 1)
+                await until(lambda: len(world.received) > 1)
                 # The session ends with its call under way; nobody said to cancel it.
                 asking.add_done_callback(lambda task: task.cancelled() or task.exception())
             mind.may_end = True
@@ -263,28 +263,28 @@ def test_background_agents_answer_at_once_and_are_announced_once(tmp_path: Path)
 
 
 def test_the_id_is_told_before_the_result_to_whoever_hears_of_progress(tmp_path: Path) -> None:
-    heard: list[str | None] = []
+    received: list[str | None] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001
-        heard.append(message)
+        received.append(message)
 
     async def main() -> None:
         async with AgentsWorld(tmp_path).open() as client:
             told = await client.call_tool("agent", {"prompt": "TASK"}, progress_callback=hear)
             assert told.structured_content is not None
-            assert told.structured_content["run_id"] in str(heard[0])
+            assert told.structured_content["run_id"] in str(received[0])
 
     run(main())
 
 
 def test_whoever_waits_hears_again_and_again_how_it_goes(tmp_path: Path) -> None:
     mind = Working()
-    heard: list[str] = []
+    received: list[str] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
         assert total is None
-        assert progress == len(heard) + 1
-        heard.append(str(message))
+        assert progress == len(received) + 1
+        received.append(str(message))
 
     world = AgentsWorld(tmp_path, mind, wait=100_000.0, clock=Hurried())
 
@@ -292,11 +292,11 @@ def test_whoever_waits_hears_again_and_again_how_it_goes(tmp_path: Path) -> None
         async with world.open() as client:
             given = {"prompt": "TASK", **READS}
             asking = asyncio.create_task(client.call_tool("agent", given, progress_callback=hear))
-            await until(lambda: len(heard) > 4)
+            await until(lambda: len(received) > 4)
             mind.may_end = True
             assert not (await asking).is_error
-            assert "has begun" in heard[0]
-            assert all(re.match(r"1 at work, \d+ answers", words) for words in heard[2:5])
+            assert "has begun" in received[0]
+            assert all(re.match(r"1 at work, \d+ answers", words) for words in received[2:5])
 
     run(main())
 
@@ -498,7 +498,7 @@ def test_a_release_runs_in_no_folder_that_a_model_chose(tmp_path: Path) -> None:
 
     assert "own folder" in run(main())
     assert not (world.project / "vendor" / "ran").exists()
-    assert not world.heard
+    assert not world.received
 
 
 def test_a_release_is_judged_again_when_it_runs(tmp_path: Path) -> None:
@@ -540,7 +540,7 @@ def test_a_release_is_not_run_in_a_folder_that_was_swapped(tmp_path: Path) -> No
         async with world.open() as client:
             (world.project / "own").mkdir()
             await call(client, "agent", prompt="TASK", cwd="own", release="touch ended")
-            assert world.heard
+            assert world.received
 
     run(main())
     assert not list(outside.iterdir())
@@ -573,7 +573,7 @@ def test_a_service_that_is_stopped_leaves_its_agents_to_the_next_one(tmp_path: P
         async with world.provider():
             async with world.service() as service, world.client(service) as client:
                 _, data = await call(client, "agent", prompt="TASK", background=True, **READS)
-                await until(lambda: len(world.heard) > 2)
+                await until(lambda: len(world.received) > 2)
             mind.may_end = True
             async with world.service() as service, world.client(service) as client:
                 _, data = await call(client, "agent_wait", ids=[data["run_id"]])

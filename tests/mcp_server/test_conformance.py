@@ -180,7 +180,7 @@ def test_calls_with_wrong_words_are_told_what_was_wrong_and_do_nothing(tmp_path:
                 assert words in text, (tool, given)
             _, listed = await call(client, "agent_status")
             assert listed["runs"] == []
-            assert world.heard == []
+            assert world.received == []
 
     run(main())
 

@@ -136,6 +136,6 @@ def test_a_dead_sub_agent_is_gone_on_from_once(
             assert "goes on with it already" in text
             text, _ = await refused(client, "agents", orders=[{"prompt": "x"}, given])
             assert text.startswith("Agent 2: ")
-        assert len(world.heard) == 1
+        assert len(world.received) == 1
 
     run(main())

@@ -12,7 +12,6 @@ from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.claude_code.tool_rules import is_offered_only, offered_only
 from jackline.agents.codex.runner import CodexRunner
 from jackline.agents.process.program import StartRequest
 from jackline.agents.runner import AgentTask
@@ -46,8 +45,8 @@ def test_no_tool_is_allowed_that_the_user_did_not_allow(
     mine = {*USUAL_TOOLS, *allowed}
     given_by = AgentDefinition("any", tools=tuple(wanted))
     for rule in offered_to(given_by, "claude-code", settings).tools or ():
-        assert is_offered_only(rule) or rule in mine or rule.split("__")[0] == "mcp"
-        assert "(" not in rule or is_offered_only(rule) or rule in allowed
+        assert rule in mine or rule.split("__")[0] == "mcp"
+        assert "(" not in rule or rule in allowed
 
 
 class _NoDesk:
@@ -113,7 +112,7 @@ def test_a_model_that_names_no_usable_tool_is_refused_and_none_at_all_is_none(
     tmp_path: Path,
 ) -> None:
     project = _project(tmp_path, "Read")
-    for names in (["?"], ["mcp__docs__search"], ["a,b"]):
+    for names in (["?"], ["mcp__docs__search"], ["a,b"], ["Bash"], ["default"]):
         with pytest.raises(BadArgumentError, match="can be offered"):
             _taken(project, AgentSettings(), tools=names)
     order = _taken(project, AgentSettings(), tools=[], subagent_type="one")
@@ -161,7 +160,8 @@ def test_tools_are_offered_by_what_was_named_and_allowed() -> None:
     assert tools(None, "claude-code", AgentSettings()) is None
     assert tools(["Read", "Bash"], "claude-code", some) == ["Read", "Bash(git *)"]
     assert tools(["Bash(git *)"], "claude-code", some) == ["Bash(git *)"]
-    assert tools(["Bash"], "claude-code", AgentSettings()) == [offered_only("Bash")]
+    assert tools(["Read", "Bash"], "claude-code", AgentSettings()) == ["Read"]
+    assert tools(["Read", "default", "Monitor"], "claude-code", some) == ["Read"]
     assert tools(["mcp__docs__find", "mcp__mail__send"], "claude-code", some) == ["mcp__docs__find"]
     assert {"Bash(git *)", "mcp__docs"} <= set(tools(None, "claude-code", some) or ())
     assert "read" not in (tools(None, "claude-code", some) or ())
@@ -186,16 +186,25 @@ def test_what_a_model_writes_in_brackets_is_refused(rule: str, allowed: tuple[st
 
 def test_what_a_definition_says_in_brackets_widens_nothing_and_is_told() -> None:
     by_default = offered_to(_DEFINED, "claude-code", AgentSettings())
-    assert by_default.tools == ["Read", "Write", offered_only("Bash")]
-    assert "Write(~/.bashrc)" in by_default.notes[0]
+    assert by_default.tools == ["Read", "Write"]
+    assert "Write(~/.bashrc), Bash(git log)" in by_default.notes[0]
     # Not all of the tool either, which the definition did not ask for.
-    assert offered_only("Bash") in (
-        offered_to(_DEFINED, "claude-code", AgentSettings(tools=("Bash",))).tools or ()
-    )
+    whole = offered_to(_DEFINED, "claude-code", AgentSettings(tools=("Bash",)))
+    assert whole.tools == ["Read", "Write"]
     own = AgentSettings(tools=("Bash(git log)", "Write(~/.bashrc)"))
     users = offered_to(_DEFINED, "claude-code", own)
     assert users.tools == ["Read", "Write(~/.bashrc)", "Bash(git log)"]
     assert users.notes == ()
+
+
+def test_a_tool_that_the_user_did_not_allow_is_left_out_and_that_is_told() -> None:
+    """Offered alone, Bash would run what Claude Code takes for harmless: `grep -R` reads links."""
+    (note,) = offered(["Read", "Bash", "WebFetch"], "claude-code", AgentSettings()).notes
+    assert "Bash, WebFetch" in note
+    assert 'agents.tools = ["Bash"]' in note
+    own = AgentSettings(tools=("Bash(git *)",))
+    assert offered(["Read", "Bash"], "claude-code", own).notes == ()
+    assert offered(["Read", "Bash"], "codex", AgentSettings("codex")).notes == ()
 
 
 def test_codex_may_change_nothing_where_no_tool_was_named_that_changes_something() -> None:
@@ -221,7 +230,7 @@ def test_a_call_works_in_the_folder_of_its_client_or_below_or_in_a_configured_on
     wider = AgentSettings(folders=(other,))
     assert wider.working_folder("link", project) == other.resolve()
     assert wider.working_folder(str(other), None) == other.resolve()
-    with pytest.raises(BadArgumentError, match="did not tell"):
+    with pytest.raises(BadArgumentError, match="did not say"):
         wider.working_folder(None, None)
     with pytest.raises(BadArgumentError, match="absolute"):
         wider.working_folder("part", None)

@@ -35,7 +35,7 @@ def test_a_model_whose_price_is_not_known_is_refused(
     world = AgentsWorld(tmp_path, budgets=(budget,))
     words = answered(world, model=model)
     assert f"The price of {model} is not known, and a limit in dollars holds here" in words
-    assert world.heard == [], "nothing was sent"
+    assert world.received == [], "nothing was sent"
 
 
 def test_so_is_one_that_a_definition_of_the_project_names(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_so_is_one_that_a_definition_of_the_project_names(tmp_path: Path) -> Non
     (definitions / "cheap.md").write_text("---\nname: cheap\nmodel: foo-unpriced\n---\nWork.\n")
     world = AgentsWorld(tmp_path, budgets=(CENTS,))
     assert "The price of foo-unpriced is not known" in answered(world, subagent_type="cheap")
-    assert world.heard == []
+    assert world.received == []
 
 
 @pytest.mark.parametrize(

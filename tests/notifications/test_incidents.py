@@ -109,9 +109,9 @@ def test_no_incident_is_reported_twice_unless_it_was_gone_and_none_is_reported_i
                 held_since.pop(key, None)
         messages = incidents.look(now, [parked(key, key) for key in holding], quiet=quiet)
         assert len(messages) <= 1
-        heard = {key for message in messages for key in message.text.splitlines()}
-        assert not (quiet and heard)
-        for key in heard:
+        received = {key for message in messages for key in message.text.splitlines()}
+        assert not (quiet and received)
+        for key in received:
             assert key in holding
             assert key not in told_at or gone_for[key] >= CALM
             told_at[key], gone_for[key] = now, 0.0

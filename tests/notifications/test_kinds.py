@@ -129,7 +129,7 @@ def test_a_run_that_finishes_while_the_service_runs_is_reported(tmp_path: Path) 
         async with service(config, shown) as running:
             await running._notifier.look()
             await kept_run(config, RUN, replace(RUN, state=DONE, cost=3.1))
-            assert "many (9f3c) has finished: 0 done, $3.10." in await shown.one("run-finished")
+            assert "many (9f3c) has finished: no agents; $3.10." in await shown.one("run-finished")
 
     with shown() as hook:
         run(main(hook))

@@ -226,7 +226,7 @@ def test_a_recorded_chunk_is_decoded_unchanged() -> None:
     handler = Recorder()
     listening = provider_for(settings(), {}).wrap_handler(handler, call(STREAMED), MODEL)
     listening.began(200, [(b"Content-Type", b"application/vnd.amazon.eventstream")])
-    listening.heard(STREAM)
+    listening.received(STREAM)
     listening.ended()
     check_whole(handler.body)
     assert decoded(BODY_OF_CLIENT)["model"] == MODEL

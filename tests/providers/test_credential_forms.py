@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jackline.providers import credential_forms
 from jackline.providers.credential_forms import (
     login_vendor,
     vendor_at,
@@ -123,6 +124,22 @@ def test_the_work_grows_with_the_length_and_not_with_its_square(unit: bytes) -> 
         return min(costs)
 
     assert cost(64_000) < 100 * max(cost(4_000), 1e-5)
+
+
+@pytest.mark.parametrize("unit", [b".eyJhbGci", b"Basic aaaaaaaa "])
+def test_few_parts_of_a_long_header_are_decoded(
+    monkeypatch: pytest.MonkeyPatch, unit: bytes
+) -> None:
+    decoded: list[bytes] = []
+
+    def counted(part: bytes) -> bytes:
+        decoded.append(part)
+        return decode(part)
+
+    decode = credential_forms._base64_decoded
+    monkeypatch.setattr(credential_forms, "_base64_decoded", counted)
+    assert login_vendor([(b"Authorization", b"Bearer " + unit * 5000)]) is None
+    assert 0 < len(decoded) <= 64
 
 
 def test_a_login_is_found_in_long_headers() -> None:

@@ -101,7 +101,7 @@ def reported(handler: Recorder, *, stream: bool) -> tuple[list[dict[str, Any]], 
         written = block.pop("json")
         if block["type"] == "tool_use":
             block["input"] = json.loads(written)
-    return blocks, reason, reader.usage.input > 0
+    return blocks, reason, reader.usage.input_tokens > 0
 
 
 @pytest.mark.parametrize("stream", [False, True])

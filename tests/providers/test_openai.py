@@ -98,7 +98,7 @@ def text_of(events: bytes) -> str:
         if reported["type"] == "content_block_delta" and reported["delta"]["type"] == "text_delta":
             text += reported["delta"]["text"]
     assert reader.whole
-    assert (reader.usage.input, reader.usage.output) == (9, 1)
+    assert (reader.usage.input_tokens, reader.usage.output_tokens) == (9, 1)
     return text
 
 
@@ -296,7 +296,7 @@ def test_bytes_without_a_complete_event_are_a_sign_of_life() -> None:
             handler = Recorder()
             listening = provider.wrap_handler(handler, call(body), "gpt-5")
             listening.began(200, [(b"content-type", kind)])
-            listening.heard(idle)
+            listening.received(idle)
             assert (handler.words, handler.body) == (["began", "heard"], b"")
 
     run(main())
@@ -437,7 +437,7 @@ def test_wrapping_a_handler_without_rendering_translates_again() -> None:
         handler = Recorder()
         listening = provider.wrap_handler(handler, second, "gpt-5")
         listening.began(200, [(b"content-type", b"text/event-stream")])
-        listening.heard(CHAT_STREAM)
+        listening.received(CHAT_STREAM)
         listening.ended()
         assert text_of(handler.body) == "Hello"
 
@@ -463,7 +463,7 @@ def test_a_whole_message_that_no_stream_can_have_breaks(content: bytes) -> None:
         handler, wants_stream=True, translate=TranslatedDocument, stream=BedrockStream
     )
     translating.began(200, [(b"content-type", b"application/json")])
-    translating.heard(message)
+    translating.received(message)
     translating.ended()
     assert handler.words == ["broke"]
     assert isinstance(handler.error, GarbledError)

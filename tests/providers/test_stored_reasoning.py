@@ -65,7 +65,7 @@ def answer_of(provider: Provider, output: list[Any], *, stream: bool, model: str
     whole = {"id": "resp_1", "status": "completed", "output": output}
     if not stream:
         handler.began(200, [(b"content-type", b"application/json")])
-        handler.heard(json.dumps(whole).encode())
+        handler.received(json.dumps(whole).encode())
         handler.ended()
         blocks: list[Any] = json.loads(recorder.body)["content"]
         return blocks
@@ -76,7 +76,7 @@ def answer_of(provider: Provider, output: list[Any], *, stream: bool, model: str
     events.append({"type": "response.completed", "response": whole})
     handler.began(200, [(b"content-type", b"text/event-stream")])
     for event in events:
-        handler.heard(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        handler.received(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
     handler.ended()
     reported = [
         json.loads(line[6:]) for line in recorder.body.splitlines() if line.startswith(b"data:")

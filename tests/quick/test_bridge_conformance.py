@@ -113,10 +113,10 @@ def _posted(service: Service, message: dict[str, object]) -> dict[str, Any]:
             b"content-length: %d\r\n\r\n%s"
             % (f"{host}:{port}".encode(), running.token.encode(), len(body), body)
         )
-        heard = b""
+        received = b""
         while piece := line.recv(65536):
-            heard += piece
-    (data,) = [part for part in heard.splitlines() if part.startswith((b"data: {", b"{"))]
+            received += piece
+    (data,) = [part for part in received.splitlines() if part.startswith((b"data: {", b"{"))]
     return dict(json.loads(data.removeprefix(b"data: ")))
 
 
@@ -161,7 +161,7 @@ def test_the_welcome_costs_nothing_but_json_and_the_way_to_a_running_service_a_s
     assert not {name for name in ours if name.partition(".")[0] in HEAVY or name in HEAVY}
     assert ours.index("jackline.quick.mcp_bridge") < ours.index("socket")
     theirs = [name for name in ours if name.startswith("jackline")]
-    light = ("quick", "mcp_server", "private_files", "gateway_proof", "programs")
+    light = ("quick", "mcp_server", "private_files", "gateway_proof", "local_address", "programs")
     assert all(name.startswith(tuple(f"jackline.{each}" for each in light)) for name in theirs)
 
 

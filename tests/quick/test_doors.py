@@ -148,7 +148,7 @@ def test_who_never_answers_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "heard"),
+    ("answer", "received"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", b"ok"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok", None),
@@ -157,7 +157,7 @@ def test_who_never_answers_is_not_waited_for() -> None:
         (b"", None),
     ],
 )
-def test_only_a_whole_answer_counts(answer: bytes, heard: bytes | None) -> None:
+def test_only_a_whole_answer_counts(answer: bytes, received: bytes | None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -171,7 +171,7 @@ def test_only_a_whole_answer_counts(answer: bytes, heard: bytes | None) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         word = ServiceInfo("", "127.0.0.1", server.getsockname()[1], "t")
-        assert word.ask("/x", b"{}", seconds=10) == heard
+        assert word.ask("/x", b"{}", seconds=10) == received
         thread.join()
 
 
@@ -252,7 +252,8 @@ def test_a_quick_verb_loads_nothing_but_the_standard_library(verb: str, tmp_path
     own = {name for name in loaded if name.startswith("jackline")}
     assert all(
         name.startswith(("jackline.quick", "jackline.__main__", "jackline.private_files"))
-        or name in ("jackline", "jackline.gateway_proof", "jackline.programs")
+        or name
+        in ("jackline", "jackline.gateway_proof", "jackline.local_address", "jackline.programs")
         for name in own
     )
     assert not heavy - {"pathlib"} & loaded

@@ -105,15 +105,15 @@ def test_an_agent_survives_the_kill_of_its_service_and_repeats_no_finished_turn(
             async with bridged(environ, world.project) as client:
                 order = {"prompt": "TASK", "tools": ["read"]}
                 under_way = asyncio.create_task(ask(client, "agent", **order))
-                await until(lambda: len(world.heard) > 2)
+                await until(lambda: len(world.received) > 2)
                 kill(state)
                 with pytest.raises(MCPError, match="agent_status"):
                     await under_way
-                turns = len(world.heard)
+                turns = len(world.received)
                 # The service that is started for this call goes on with what the other left.
                 _, listed = await in_time(client, "agent_status")
                 (one,) = listed["runs"]
-                await until(lambda: len(world.heard) > turns + 1)
+                await until(lambda: len(world.received) > turns + 1)
                 mind.may_end = True
                 _, data = await ask(client, "agent_wait", ids=[one["run_id"]])
                 assert data["answer"] == "done: TASK"

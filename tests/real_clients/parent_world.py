@@ -61,7 +61,7 @@ class ParentWorld:
     mind: Callable[[ClientRequest], Reply]
     config: str = ""
     """More lines for [agents]."""
-    heard: list[ClientRequest] = field(default_factory=list)
+    received: list[ClientRequest] = field(default_factory=list)
     server: SimulatorServer | None = None
     clients: list[asyncio.subprocess.Process] = field(default_factory=list)
 
@@ -100,7 +100,7 @@ class ParentWorld:
         }
 
     def _answer(self, asked: ClientRequest) -> Reply:
-        self.heard.append(asked)
+        self.received.append(asked)
         return self.mind(asked)
 
     @asynccontextmanager

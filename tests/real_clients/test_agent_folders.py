@@ -57,7 +57,7 @@ def carried(
             given = None if names is None else tuple(names)
             outcome = await world.carry(Pages(), FreeLeave(), tool_names=given)
             assert (outcome.terminated_by, outcome.value) == (Ending.COMPLETION, "All tried.")
-            assert len(world.heard) == len(calls) + 1
+            assert len(world.received) == len(calls) + 1
 
     run(main())
     return world
@@ -84,6 +84,6 @@ def test_files_are_read_and_written_in_the_folder_alone(
     assert (world.project / "inside").exists() is edits
     assert {each.name for each in (tmp_path / "outside").iterdir()} == {"secret"}
     assert not (world.project / ".mcp.json").exists()
-    told = str(world.heard[-1].body)
+    told = str(world.received[-1].body)
     assert "what is inside" in told
     assert SECRET not in told

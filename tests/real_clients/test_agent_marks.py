@@ -40,8 +40,8 @@ def test_codex_tells_a_server_of_the_users_for_which_agent_it_works(tmp_path: Pa
     world = World(tmp_path, codex_binary(), answer, codex=True)
     config = world.home / ".codex" / "config.toml"
     config.parent.mkdir(parents=True)
-    heard = tmp_path / "heard"
-    args = json.dumps(["-c", SERVER, str(heard)])
+    received = tmp_path / "heard"
+    args = json.dumps(["-c", SERVER, str(received)])
     config.write_text(
         f"[mcp_servers.mine]\ncommand = {json.dumps(sys.executable)}\n"
         f'args = {args}\nenv_vars = ["MINE"]\n'
@@ -59,4 +59,4 @@ def test_codex_tells_a_server_of_the_users_for_which_agent_it_works(tmp_path: Pa
 
     run(main())
     found_above = "task-1" if sys.platform == "linux" else ""
-    assert heard.read_text() == f"task-1 mine {found_above}"
+    assert received.read_text() == f"task-1 mine {found_above}"

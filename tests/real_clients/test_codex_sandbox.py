@@ -14,7 +14,7 @@ import pytest
 
 from jackline.agents.codex.runner import CodexRunner
 from jackline.agents.outcome import Ending
-from jackline.agents.process.start_files import start_files
+from jackline.agents.process.child import start_files
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.reply_script import Reply, Say
 from tests.agents.process.doubles import FreeLeave, Pages
@@ -67,7 +67,7 @@ def test_a_command_writes_to_its_folder_and_its_own_temporary_folder_alone(tmp_p
 
         run(main())
         assert theirs.read_text() == "{}"
-    said = json.dumps(dict(own.heard[-1].body))
+    said = json.dumps(dict(own.received[-1].body))
     assert said.count("WROTE:") - said.count("WROTE:$file") == len(open_)
     assert (own.project / "made").exists()
     assert not any(each.exists() for each in closed)

@@ -23,10 +23,12 @@ from jackline.clients.plugin import HttpHook, marketplace_files
 from jackline.hooks.hook_input import HEADER, PATH, hook_token
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.reply_script import Fail, Reply, ReplyScript, Rule, Say
+from jackline.states import RunState
 from jackline.testing import SimulatedProvider
 from tests.claude_turns import fan_out
 from tests.real_clients.clients import PATIENCE, claude_binary, environment
 from tests.real_clients.old_client import old_claude_binary
+from tests.saved_runs import saved_runs
 
 pytestmark = pytest.mark.real_client
 BINARIES = {"2.1.325": claude_binary, "2.1.197": old_claude_binary}
@@ -142,10 +144,10 @@ class Listener:
     """Keeps what the main thread is told, and answers it."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.received: list[str] = []
 
     def __call__(self, asked: ClientRequest) -> Reply:
-        self.heard.append(json.dumps(asked.body.get("messages"), ensure_ascii=False))
+        self.received.append(json.dumps(asked.body.get("messages"), ensure_ascii=False))
         return Say("All parts are back.")
 
 
@@ -173,12 +175,12 @@ def test_a_parent_is_told_that_its_sub_agent_died_and_how_to_go_on(
         plugin = written_plugin(tmp_path / "market")
         done = place.claude(binary(), "TASK: look at all parts", plugin)
     assert done.returncode == 0, done.stderr
-    told = listener.heard[-1]
+    told = listener.received[-1]
     assert "did not finish: terminated_by refused" in told
     assert "had finished 1 turns with 1 tool calls" in told
     assert "continue_from_task_id=" in told
     assert told.count("did not finish") == 1 or binary is old_claude_binary
-    assert "Part one is fine." in "".join(listener.heard)
+    assert "Part one is fine." in "".join(listener.received)
 
 
 @each_version
@@ -196,7 +198,7 @@ def test_the_gateways_own_knowledge_is_enough_when_the_client_writes_and_tells_n
         file.write_text(json.dumps(hooks))
         done = place.claude(binary(), "TASK: look at all parts", plugin, "--no-session-persistence")
     assert done.returncode == 0, done.stderr
-    told = "".join(listener.heard)
+    told = "".join(listener.received)
     assert "did not finish: terminated_by refused" in told
     assert "continue_from_task_id=" in told
 
@@ -230,12 +232,12 @@ def test_a_session_that_a_wall_ended_is_planned_though_its_client_shut_down(
 def test_a_session_that_a_wall_ended_goes_on_by_itself_once_at_the_reset(
     binary: Callable[[], Path], tmp_path: Path
 ) -> None:
-    heard: list[str] = []
+    received: list[str] = []
     first = wall(resets_in=15)
 
     def model(asked: ClientRequest) -> Reply:
-        heard.append(json.dumps(asked.body.get("messages"), ensure_ascii=False))
-        return first if len(heard) == 1 else Say("The task is done.")
+        received.append(json.dumps(asked.body.get("messages"), ensure_ascii=False))
+        return first if len(received) == 1 else Say("The task is done.")
 
     consent = "[resume]\nsessions = true\n"
     with service(tmp_path, [Rule(model)], consent, claude=binary()) as place:
@@ -245,15 +247,16 @@ def test_a_session_that_a_wall_ended_goes_on_by_itself_once_at_the_reset(
         (parked,) = wait_for_parked(place)
         run = wait_for_end(place)
     assert (run["run"], run["state"]) == (parked["run"], "finished")
-    assert len(heard) == 2, "nobody asked in between, and nobody twice"
-    assert "TASK: go" in heard[1], "it is the same session"
-    assert "You were cut off by" in heard[1]
+    assert len(received) == 2, "nobody asked in between, and nobody twice"
+    assert "TASK: go" in received[1], "it is the same session"
+    assert "You were cut off by" in received[1]
 
 
 def wait_for_end(place: Place) -> dict[str, str]:
     for _ in range(900):
-        (run,) = json.loads(place.jackline("ls", "--json"))["runs"]
-        if run["state"] not in ("parked", "running"):
+        (saved,) = saved_runs(place.state)
+        if saved.state not in (RunState.PARKED, RunState.RUNNING):
+            (run,) = json.loads(place.jackline("ls", "--json"))["runs"]
             return dict(run)
         time.sleep(0.2)
     raise AssertionError("it never ended")
@@ -261,8 +264,9 @@ def wait_for_end(place: Place) -> dict[str, str]:
 
 def wait_for_parked(place: Place) -> list[dict[str, str]]:
     for _ in range(1000):
-        if found := place.parked():
-            return found
+        has_runs = (place.state / "flows.db").exists()
+        if has_runs and any(run.state is RunState.PARKED for run in saved_runs(place.state)):
+            return place.parked()
         time.sleep(0.1)
     raise AssertionError("nothing is parked")
 
@@ -288,7 +292,7 @@ def test_a_service_that_is_down_costs_one_notice_and_no_errors(
         assert done.stderr == ""
         assert "ECONNREFUSED" not in done.stdout
         assert "hook error" not in done.stdout
-    assert list((tmp_path / "state").glob("hooks-told-down"))
+    assert list((tmp_path / "state").glob("hooks-down-reported"))
 
 
 @each_version
@@ -303,7 +307,7 @@ def test_a_slash_command_asks_the_model_to_use_its_tool(
         plugin = written_plugin(tmp_path / "market")
         done = place.claude(binary(), f"/jackline:{command}", plugin)
     assert done.returncode == 0, done.stderr
-    asked = "".join(listener.heard)
+    asked = "".join(listener.received)
     assert f"tool `{tool}`" in asked
     if " " in command:
         assert "a0123" in asked

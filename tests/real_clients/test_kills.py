@@ -325,8 +325,8 @@ def test_after_a_kill_everything_goes_on_and_nothing_finished_runs_twice(
                     # The parent itself is gone on with, by the client's own means.
                     resumed = ("--resume", session_id)
                     parent = await world.session(f"NEXT-{number}: what became of it?", *resumed)
-                heard = await world.answer_of(parent)
-                assert heard == f"PARENT-{number}-HEARD", (moment, world.told)
+                received = await world.answer_of(parent)
+                assert received == f"PARENT-{number}-HEARD", (moment, world.told)
                 await world.finished(ours)
             numbers = range(1, MOMENTS + 1)
             right = [made(f"OURS-{number}", step) for number in numbers for step in range(STEPS)]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from jackline.agents.claude_code.runner import ClaudeCodeRunner
 from jackline.agents.outcome import Ending
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.reply_script import Reply, Say
@@ -81,9 +82,32 @@ def test_an_agent_leaves_nothing_that_later_sessions_follow(
         if path.is_file() and PLANTED in path.read_text(errors="replace")
     ]
     assert [path for path in found if not any(map(path.match, transcripts))] == []
-    body = json.dumps(dict(world.heard[0].body))
+    body = json.dumps(dict(world.received[0].body))
     offered = {tool["name"] for tool in json.loads(body)["tools"]}
     assert not offered & {"CronCreate", "ListAgents", "SendMessage"}
+
+
+@pytest.mark.parametrize("fetched", CLAUDES)
+def test_an_agents_tasks_are_in_no_list_that_other_sessions_get(
+    fetched: Callable[[], Path], tmp_path: Path
+) -> None:
+    """The user's own sessions may share a list by a variable, and Jackline be started from one."""
+    call = ("TaskCreate", {"subject": PLANTED, "description": PLANTED})
+    world = World(tmp_path, fetched(), lambda asked: Say("", () if asked.turn else (call,)))
+
+    async def main() -> None:
+        async with world.open():
+            environment = {**world.environment, "CLAUDE_CODE_TASK_LIST_ID": "shared"}
+            runner = ClaudeCodeRunner(
+                world.url, program=str(world.program), environment=environment
+            )
+            task = world.task(tool_names=("TaskCreate",))
+            await runner.run(task, Pages(), FreeLeave())
+
+    run(main())
+    lists = world.home / ".claude" / "tasks"
+    assert PLANTED in json.dumps([dict(asked.body) for asked in world.received])
+    assert not (lists / "shared").exists()
 
 
 @pytest.mark.parametrize("fetched", CLAUDES)
@@ -100,4 +124,4 @@ def test_an_agent_follows_no_memory_that_another_one_has_written(
             await world.carry(Pages(), FreeLeave())
 
     run(main())
-    assert PLANTED not in json.dumps([dict(asked.body) for asked in world.heard])
+    assert PLANTED not in json.dumps([dict(asked.body) for asked in world.received])

@@ -174,7 +174,7 @@ def test_an_agent_may_start_agents_only_so_deep(tmp_path: Path) -> None:
             assert await world.result_of(await world.start()) == "PARENT-DONE", told
             assert "agents.depth = 3" in told.get("SECOND", ""), told
             assert "SECOND is done." in told["FIRST"]
-            assert not any("THIRD" in asked.prompt[:20] for asked in world.heard)
+            assert not any("THIRD" in asked.prompt[:20] for asked in world.received)
 
     event_loop.run(main())
 

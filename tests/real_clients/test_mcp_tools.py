@@ -42,7 +42,7 @@ def test_agents_that_were_cut_off_are_gone_on_with_by_task_and_by_session(
             return Say("I wait.", (("WaitForMcpServers", {}),))
         if asked.turn == 0 or "WaitForMcpServers" not in str(asked.body["messages"][-2:]):
             told.append(asked.results)
-        dead = next((each.agent for each in world.heard if each.agent), "")
+        dead = next((each.agent for each in world.received if each.agent), "")
         session = re.findall(r"[0-9a-f]{8}-[0-9a-f-]{27}", asked.results)
         return (
             split("SUB: do the work."),
@@ -76,7 +76,7 @@ def test_agents_that_were_cut_off_are_gone_on_with_by_task_and_by_session(
             assert "did not complete: turns" in told[3]
             assert "Ours went on." in told[4]
             assert lines_of(world.project / "steps") == ["one", "ours"]
-            second = next(a.prompt for a in world.heard if "was cut off" in a.prompt)
+            second = next(a.prompt for a in world.received if "was cut off" in a.prompt)
             assert "echo one" in second
             assert "SUB: do the work." in second
             assert world.ledger.repeated == 0

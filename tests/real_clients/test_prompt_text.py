@@ -91,7 +91,7 @@ def test_a_prompt_attaches_no_file_and_runs_no_command(
                 assert outcome.terminated_by is Ending.COMPLETION, (prompt, outcome)
 
         run(main())
-        sent = json.dumps([dict(asked.body) for asked in world.heard])
+        sent = json.dumps([dict(asked.body) for asked in world.received])
         assert SECRET not in sent, prompt
         # Nor do the notes of a folder, where they are read at all.
         assert ("NOTES: see @~" in sent) is not is_codex

@@ -92,7 +92,7 @@ def test_an_answer_by_a_schema_is_the_value_and_every_token_is_counted(
             assert outcome.turns == 2
             assert leave.asked == 2, "one leave for each model call"
             assert lines_of(Path(outcome.transcript or ""))
-            assert "SYSTEM-WORDS" in json.dumps(dict(world.heard[0].body))
+            assert "SYSTEM-WORDS" in json.dumps(dict(world.received[0].body))
             again = await world.carry(pages, leave, schema=SCHEMA)
             assert again.value == outcome.value
             assert len(world.ledger) == 2, "a finished agent is not run again"
@@ -133,8 +133,8 @@ def test_at_a_wall_it_waits_and_goes_on_in_the_same_session_with_nothing_done_tw
             assert leave.walls
             assert lines_of(world.project / "steps") == ["one"]
             assert world.ledger.repeated == 0
-            assert len({asked.session for asked in world.heard}) == 1
-            last = world.heard[-1].latest
+            assert len({asked.session for asked in world.received}) == 1
+            last = world.received[-1].latest
             assert "usage limit" in last
             assert "do not do it again" in last
 
@@ -166,7 +166,7 @@ def test_a_client_that_is_killed_in_the_middle_of_a_tool_is_a_crash_and_then_goe
             outcome = await world.carry(pages, leave)
             assert outcome.value == "I looked, and it is done."
             assert lines_of(world.project / "steps") == ["one"]
-            told = world.heard[-1].latest
+            told = world.received[-1].latest
             assert "LOST-CALL" in told
             assert "echo one" not in told.partition("may or may not have run")[2]
             assert world.ledger.repeated == 0
@@ -199,7 +199,7 @@ def test_when_the_whole_runner_is_killed_the_next_one_goes_on_where_it_was(tmp_p
             assert (outcome.terminated_by, outcome.value) == (Ending.COMPLETION, {"points": 3})
             assert not is_alive(ProcessMark(int(str(started["pid"])), str(started["began"])))
             assert lines_of(world.project / "steps") == ["one"]
-            told = world.heard[-1].latest
+            told = world.received[-1].latest
             assert "LOST-CALL" in told
             assert "?? steps" in told, "what is on disk is told"
             assert world.ledger.repeated == 0
@@ -240,7 +240,7 @@ def test_an_answer_that_is_owed_is_asked_for_twice_and_then_it_is_a_schema_endin
             assert outcome.value is None
             assert outcome.text == "Nine points."
             assert len(pages.of("process")) == 3
-            assert len({asked.session for asked in world.heard}) == 1
+            assert len({asked.session for asked in world.received}) == 1
 
     run(main())
 

@@ -109,7 +109,7 @@ def test_claude_code_obeys_nothing_of_any_folder(
         trust_in_claude(tmp_path / "home", project)
     world, leave = carried(fetched, tmp_path, cwd=cwd)
     assert marks(tmp_path) == set()
-    (asked,) = world.heard  # at the gateway, and not at the project's own address
+    (asked,) = world.received  # at the gateway, and not at the project's own address
     body = json.dumps(dict(asked.body))
     assert "PLANTED-AGENT" not in body
     assert "PLANTED-INSTRUCTIONS" in body, "notes are only text for the model"
@@ -177,7 +177,7 @@ def test_no_programs_own_git_starts_what_a_repository_names(
             assert (outcome.terminated_by, outcome.value) == (Ending.COMPLETION, "Done.")
 
     def uses_it() -> str:
-        return json.dumps(dict(world.heard[-1].body))
+        return json.dumps(dict(world.received[-1].body))
 
     run(main())
     assert marks(tmp_path) == set()

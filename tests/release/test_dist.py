@@ -113,6 +113,23 @@ def test_without_git_and_without_a_date_there_is_a_fixed_one(
     assert epoch(tmp_path) == epoch(tmp_path) == "1577836800"
 
 
+@pytest.mark.parametrize("variables", [{"GIT_TEST_ASSUME_DIFFERENT_OWNER": "1"}, {"PATH": ""}])
+def test_where_git_refuses_nothing_else_is_built(
+    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a clone of another user: the folder as it is, dated 2020, is no release."""
+    source = tmp_path / "source"
+    subprocess.run(["git", "init", "-q", str(source)], check=True)
+    (source / "pyproject.toml").write_text("")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for use in (lambda: build(tmp_path / "into", source), lambda: epoch(source)):
+        with pytest.raises(SystemExit, match=r"dubious ownership|git cannot be run"):
+            use()
+    assert not list((tmp_path / "into").iterdir())
+
+
 def test_the_wheel_holds_our_code_and_known_data_and_nothing_else(built: Path) -> None:
     with zipfile.ZipFile(wheel_in(built)) as wheel:
         for item in wheel.infolist():

@@ -10,7 +10,7 @@ SHELL = {
     "asyncio", "http", "os", "pathlib", "select", "signal", "socket", "subprocess", "sys",
     "threading", "time", "urllib", "jackline.clock",
 }  # fmt: skip
-PURE = ("provider", "reply_script", "anthropic_wire", "openai_wire", "endpoints", "client_request")
+PURE = ("provider", "reply_script", "anthropic_wire", "openai_wire", "client_request")
 
 
 def imports_of(module: str) -> set[str]:

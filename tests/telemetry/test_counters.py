@@ -11,7 +11,7 @@ from jackline.control.observatory import MOST_LANES, NO_LANE, OTHERS, CallCounte
 from jackline.events import AttemptFailed, CallEnded
 from jackline.lane_id import LaneId
 
-OUTCOMES = ("answered", "shortened", "refused", "broken", "come_back", "left")
+OUTCOMES = ("answered", "shortened", "refused", "broken", "retry_later", "client_left")
 
 
 LANE = LaneId("a", "m", "1")

@@ -124,6 +124,7 @@ class Recorder:
     error: OSError | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
+    held: int = 0
 
     @property
     def body(self) -> bytes:
@@ -134,7 +135,7 @@ class Recorder:
         self.status, self.headers = status, headers
         self.begun.set()
 
-    def heard(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         if self.words[-1:] != ["heard"]:
             self.words.append("heard")
         self.pieces.append(data)

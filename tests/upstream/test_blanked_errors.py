@@ -43,7 +43,7 @@ def passed_on(
         answer.began(status, [(b"x-note", repeated)])
         edges = [0, *sorted(each % (len(body) + 1) for each in cuts or ()), len(body)]
         for start, end in pairwise(edges):
-            answer.heard(body[start:end])
+            answer.received(body[start:end])
         answer.ended()
         await ear.last_word()
         return ear

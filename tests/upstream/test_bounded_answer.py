@@ -43,7 +43,7 @@ class Line:
     resume = pause
 
 
-def heard(
+def received(
     tell: Callable[[BoundedAnswer], None], limits: AnswerLimits = LIMITS
 ) -> tuple[Recorder, Line]:
     """What the reader of an answer hears, and what became of the attempt."""
@@ -63,11 +63,11 @@ def heard(
 def test_a_plain_answer_passes_as_it_comes() -> None:
     def tell(answer: BoundedAnswer) -> None:
         answer.began(200, [(b"Content-Length", b"6")])
-        answer.heard(b"one")
-        answer.heard(b"two")
+        answer.received(b"one")
+        answer.received(b"two")
         answer.ended()
 
-    ear, line = heard(tell)
+    ear, line = received(tell)
     assert (ear.status, ear.pieces, ear.words[-1]) == (200, [b"one", b"two"], "ended")
     assert not line.is_dropped
 
@@ -77,10 +77,10 @@ def test_a_packed_answer_is_told_before_its_end_is() -> None:
 
     def tell(answer: BoundedAnswer) -> None:
         answer.began(200, GZIP)
-        answer.heard(gzip.compress(plain))
+        answer.received(gzip.compress(plain))
         answer.ended()
 
-    ear, _ = heard(tell)
+    ear, _ = received(tell)
     assert (ear.body, ear.words) == (plain, ["began", "heard", "ended"])
     assert ear.headers == [(b"Content-Type", b"text/plain")]
     assert max(map(len, ear.pieces)) <= 256 * 1024
@@ -89,10 +89,10 @@ def test_a_packed_answer_is_told_before_its_end_is() -> None:
 def test_a_packed_answer_that_is_cut_is_told_so_after_what_came() -> None:
     def tell(answer: BoundedAnswer) -> None:
         answer.began(200, GZIP)
-        answer.heard(gzip.compress(b"x" * 600_000)[:-4])
+        answer.received(gzip.compress(b"x" * 600_000)[:-4])
         answer.broke(CutShortError())
 
-    ear, _ = heard(tell)
+    ear, _ = received(tell)
     assert len(ear.body) == 600_000
     assert isinstance(ear.error, CutShortError)
 
@@ -105,10 +105,10 @@ def test_damage_breaks_an_answer_and_ends_an_error(packed: bytes) -> None:
 
         def tell(answer: BoundedAnswer, status: int = status) -> None:
             answer.began(status, GZIP)
-            answer.heard(packed)
+            answer.received(packed)
             answer.ended()
 
-        ear, line = heard(tell)
+        ear, line = received(tell)
         assert ear.words[-1] == last
         assert line.is_dropped
         assert status == 529 or isinstance(ear.error, DecompressionError)
@@ -121,10 +121,10 @@ def test_an_answer_beyond_its_size_is_broken_off_and_an_error_is_cut(is_packed: 
 
         def tell(answer: BoundedAnswer, status: int = status) -> None:
             answer.began(status, GZIP if is_packed else [])
-            answer.heard(gzip.compress(plain) if is_packed else plain)
+            answer.received(gzip.compress(plain) if is_packed else plain)
             answer.ended()
 
-        ear, line = heard(tell)
+        ear, line = received(tell)
         assert line.is_dropped
         if status == 200:
             assert isinstance(ear.error, AnswerTooLargeError)
@@ -135,9 +135,9 @@ def test_an_answer_beyond_its_size_is_broken_off_and_an_error_is_cut(is_packed: 
 def test_an_answer_beyond_its_time_is_broken_off() -> None:
     def tell(answer: BoundedAnswer) -> None:
         answer.began(200, [])
-        answer.heard(b"one")
+        answer.received(b"one")
 
-    ear, line = heard(tell, AnswerLimits(1 << 20, -1.0))
+    ear, line = received(tell, AnswerLimits(1 << 20, -1.0))
     assert isinstance(ear.error, AnswerTooLongError)
     assert line.is_dropped
 
@@ -152,8 +152,8 @@ def test_when_its_reader_fails_an_answer_is_broken(
             super().began(status, headers)
             self._fail("began")
 
-        def heard(self, data: bytes) -> None:
-            super().heard(data)
+        def received(self, data: bytes) -> None:
+            super().received(data)
             self._fail("heard")
 
         def ended(self) -> None:
@@ -169,7 +169,7 @@ def test_when_its_reader_fails_an_answer_is_broken(
         answer = BoundedAnswer(ear, LIMITS, DecompressionTurns())
         answer.attempt = line
         answer.began(200, headers)
-        answer.heard(gzip.compress(b"one") if headers else b"one")
+        answer.received(gzip.compress(b"one") if headers else b"one")
         answer.ended()
         await asyncio.wait_for(ear.last_word(), 10)
         assert isinstance(ear.error, GarbledError)
@@ -188,7 +188,7 @@ def test_no_turn_of_the_loop_unpacks_more_than_one_large_slice_of_all_answers() 
         for ear in ears:
             answer = BoundedAnswer(ear, AnswerLimits(4 << 20, 3600.0), turns)
             answer.began(200, GZIP)
-            answer.heard(packed)
+            answer.received(packed)
             answer.ended()
         at_once = sum(len(ear.body) for ear in ears)
         assert at_once <= len(ears) * FIRST_BYTES
@@ -214,7 +214,7 @@ def test_an_answer_that_is_hung_up_on_gives_its_turn_away() -> None:
         second = BoundedAnswer(ear, AnswerLimits(4 << 20, 3600.0), turns)
         for answer in (first, second):
             answer.began(200, GZIP)
-            answer.heard(packed)
+            answer.received(packed)
             answer.ended()
         await gone.last_word()
         await ear.last_word()
@@ -233,9 +233,9 @@ def test_small_packets_are_told_at_once() -> None:
         answer.began(200, GZIP)
         packing = zlib.compressobj(wbits=31)
         for word in (b"one", b"two", b"three"):
-            answer.heard(packing.compress(word) + packing.flush(zlib.Z_SYNC_FLUSH))
+            answer.received(packing.compress(word) + packing.flush(zlib.Z_SYNC_FLUSH))
             assert ear.pieces[-1] == word
-        answer.heard(packing.flush())
+        answer.received(packing.flush())
         answer.ended()
         await ear.last_word()
         assert ear.words[-1] == "ended"
@@ -316,5 +316,5 @@ def test_of_many_ids_the_first_are_kept() -> None:
         answer.began(200, [(name, b"a09ddee54e2fbedb-FRA") for name in IDS[3:]])
         answer.ended()
 
-    ear, _ = heard(tell)
+    ear, _ = received(tell)
     assert [name for name, _ in ear.headers] == IDS[3:7]

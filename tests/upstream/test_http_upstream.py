@@ -313,8 +313,8 @@ def test_an_ear_may_hang_up_in_the_middle_of_what_it_is_told(run: Run, when: str
                     if when == "began":
                         attempt.hang_up()
 
-                def heard(self, data: bytes) -> None:
-                    super().heard(data)
+                def received(self, data: bytes) -> None:
+                    super().received(data)
                     attempt.hang_up()
 
             ear = Impatient()
@@ -360,9 +360,9 @@ def test_a_paused_attempt_is_told_no_more_and_goes_on_when_resumed(run: Run) -> 
             await ear.begun.wait()
             attempt.pause()
             await asyncio.sleep(0.05)
-            heard = len(ear.body)
+            received = len(ear.body)
             await asyncio.sleep(0.05)
-            assert len(ear.body) == heard < 30_000_000
+            assert len(ear.body) == received < 30_000_000
             attempt.resume()
             assert await ear.last_word() == "ended"
             assert len(ear.body) == 30_000_000
@@ -378,8 +378,8 @@ def test_an_attempt_that_is_paused_at_its_end_ends_and_leaves_a_reading_connecti
             attempts: list[UpstreamAttempt] = []
 
             class Pausing(Recorder):
-                def heard(self, data: bytes) -> None:
-                    super().heard(data)
+                def received(self, data: bytes) -> None:
+                    super().received(data)
                     attempts[-1].pause()
 
             for _ in range(3):
@@ -422,8 +422,8 @@ def test_an_ear_that_raises_reaches_the_loops_handler_and_its_attempt_still_ends
                 super().began(status, headers)
                 self._fail("began")
 
-            def heard(self, data: bytes) -> None:
-                super().heard(data)
+            def received(self, data: bytes) -> None:
+                super().received(data)
                 self._fail("heard")
 
             def ended(self) -> None:
@@ -514,11 +514,11 @@ def test_what_would_break_the_head_is_refused_before_anything_is_sent(run: Run) 
 
 def test_finished_attempts_need_no_garbage_collector(run: Run) -> None:
     class Holding(Recorder):
-        held: object = None
+        attempt: object = None
 
     async def one(upstream: HttpUpstream) -> None:
         ear = Holding()
-        ear.held = upstream.start(post(), LaneId("a", "model"), ear)
+        ear.attempt = upstream.start(post(), LaneId("a", "model"), ear)
         await ear.last_word()
 
     async def main() -> None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Self
 
 import pytest
 
@@ -119,6 +123,72 @@ def test_hanging_up_on_tls_leaves_nothing(run: Run, certified: Certified) -> Non
             await until(lambda: open_connections(upstream) == 0)
 
     run(main())
+
+
+CLOSED = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nfirst half"
+
+
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize(("says_end", "last"), [(True, "ended"), (False, "broke")])
+def test_an_answer_without_a_length_is_whole_only_if_tls_says_that_it_ends(
+    run: Run, certified: Certified, newest: ssl.TLSVersion, says_end: bool, last: str
+) -> None:
+    """Whoever is in between can end the connection, and cannot write TLS's own end."""
+
+    async def main() -> None:
+        async with (
+            RawTls(certified.server, CLOSED, newest, says_end=says_end) as server,
+            Asking(Origin(server.url, ca_file=certified.ca_file)) as upstream,
+        ):
+            ear = await ask(upstream)
+            assert ear.words == ["began", "heard", last]
+            assert ear.body == b"first half"
+
+    run(main())
+
+
+class RawTls:
+    """Answers one request over TLS that a test can end without a word."""
+
+    def __init__(
+        self, context: ssl.SSLContext, answer: bytes, newest: ssl.TLSVersion, *, says_end: bool
+    ) -> None:
+        self._context, self._answer, self._newest = context, answer, newest
+        self._says_end = says_end
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"https://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        before, self._context.maximum_version = self._context.maximum_version, self._newest
+        taken, given = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = self._context.wrap_bio(taken, given, server_side=True)
+        self._context.maximum_version = before
+
+        async def step(do: Callable[[], object]) -> None:
+            while True:
+                try:
+                    do()
+                except ssl.SSLWantReadError:
+                    writer.write(given.read())
+                    taken.write(await reader.read(65536))
+                else:
+                    writer.write(given.read())
+                    return
+
+        await step(tls.do_handshake)
+        await step(partial(tls.read, 65536))
+        await step(partial(tls.write, self._answer))
+        if self._says_end:
+            with suppress(ssl.SSLWantReadError):
+                tls.unwrap()
+            writer.write(given.read())
+        writer.close()
 
 
 def proxy(requests: list[bytes], verdict: bytes, to_port: int = 0) -> Handler:

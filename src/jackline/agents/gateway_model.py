@@ -4,10 +4,10 @@ Rules: (1) a call ends in exactly one of three ways: a whole answer, one classif
 `ModelFailedError`, or its cancellation, which frees the connection at once; (2) waits, retries and
 other upstreams are the gateway's; a call is repeated here only where the gateway left it open: it
 was not there, it wants the call later, or it cut a stream that it had begun; (3) no credential is
-shown or stored except in the headers that are sent; (4) a streamed answer is whole only when
-`AnthropicStreamReader` says so, its blocks have the form that the API returns in one piece, so that
-they can be sent again in the next turn, and no input raises; (5) a tool call whose input was cut
-off is never returned, because it must not run.
+shown or stored except in the headers that are sent, even where a vendor repeats it; (4) a streamed
+answer is whole only when `AnthropicStreamReader` says so, its blocks have the form that the API
+returns in one piece, so that they can be sent again in the next turn, and no input raises; (5) a
+tool call whose input was cut off is never returned, because it must not run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from typing import Self
 import msgspec
 
 from jackline import __version__
-from jackline.agents.outcome import TokenUsage
 from jackline.agents.runner import (
     CUT_CALL,
     TOOLS_HEADER,
@@ -36,13 +35,16 @@ from jackline.agents.runner import (
     evidence_of,
 )
 from jackline.clock import Clock, SystemClock
-from jackline.dialects import HOLD_ID, AnthropicStreamReader, EventSplitter, TokensUsed
+from jackline.dialects import HOLD_ID, AnthropicStreamReader, EventSplitter, TokenUsage
 from jackline.dialects.sse import name_and_data
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.failures.sentences import name_of
 from jackline.failures.wording import redact
+from jackline.gateway_proof import UnprovenError
 from jackline.lane_id import LaneId
+from jackline.task_proof import named_task
 from jackline.upstream import Headers, HttpUpstream, Origin, UpstreamRequest
+from jackline.upstream.bounded_answers import Blanker, SentCredentials
 
 _LANE = LaneId("gateway")
 _PATH = "/v1/messages"
@@ -55,6 +57,10 @@ _LONGEST_WAIT = 5.0
 _MOST_BROKEN = 3
 # A call that was in progress for so long had a gateway all that time.
 _ALIVE = 30.0
+# Why a call waits here.
+_GONE = "the gateway does not answer; the call is repeated"
+_UNPROVEN = "who has the gateway's port did not prove to be your gateway; nothing is sent there"
+_WANTED_LATER = "the gateway wants the call later"
 _LONGEST_WORDS = 200
 _LARGEST_BODY = 64 << 20
 # What a gateway takes as a tag; another word would be taken for a path that it does not have.
@@ -80,15 +86,16 @@ def credentials_from(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 class GatewayModel:
-    """A `Model` behind a gateway's base URL; `async with` closes its connections.
+    """A `Model` behind a gateway; `async with` closes its connections.
 
+    `gateway` is an address, or an origin such as that of `own_gateway`, which proves itself.
     `headers` are sent with every call: credentials, a gateway's token. `patience` is how many
     seconds a gateway may be gone before that is an outage.
     """
 
     def __init__(
         self,
-        base_url: str,
+        gateway: str | Origin,
         *,
         clock: Clock | None = None,
         headers: Sequence[tuple[str, str]] = (),
@@ -97,7 +104,8 @@ class GatewayModel:
         self._clock = clock or SystemClock()
         self._headers = tuple(headers)
         self._patience = patience
-        self._upstream = HttpUpstream({_LANE.upstream: Origin(base_url)})
+        origin = Origin(gateway) if isinstance(gateway, str) else gateway
+        self._upstream = HttpUpstream({_LANE.upstream: origin})
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,7 +126,7 @@ class GatewayModel:
         """The whole answer; ModelFailedError when there is none."""
         request = self._request(body, caller)
         retries = _Retries(self._patience)
-        waited = False
+        told: set[str] = set()
         try:
             while True:
                 began = self._clock.monotonic()
@@ -127,18 +135,16 @@ class GatewayModel:
                     return reply.answer
                 wait = retries.wait(reply, began, self._clock.monotonic())
                 if wait is None:
-                    raise reply.error(self._clock.now())
-                if wait and not waited:
-                    waited = True
-                    caller.waits(
-                        "the gateway does not answer; the call is repeated"
-                        if reply.gone
-                        else "the gateway wants the call later",
-                        None,
-                    )
+                    raise reply.error(self._clock.now(), request.headers)
+                why = _WANTED_LATER
+                if reply.gone:
+                    why = _UNPROVEN if reply.unproven else _GONE
+                if wait and why not in told:
+                    told.add(why)
+                    caller.waits(why, None)
                 await self._clock.sleep(wait)
         finally:
-            if waited:
+            if told:
                 caller.waits("", None)
 
     async def _send(self, request: UpstreamRequest) -> _Reply:
@@ -163,7 +169,7 @@ class GatewayModel:
             ("user-agent", f"jackline/{__version__}"),
             ("x-claude-code-session-id", caller.session_id),
             ("x-claude-code-agent-id", caller.task_id),
-            ("x-jackline-task", caller.task_id),
+            *named_task(caller.task_id),
             *([("x-jackline-class", caller.class_)] if caller.class_ else ()),
             *([(TOOLS_HEADER, ran)] if (ran := caller.tools.take_header()) else ()),
             *self._headers,
@@ -194,6 +200,8 @@ class _Reply:
     text: str = ""
     gone: bool = False
     """The gateway was not there, or went before anything of an answer came."""
+    unproven: str = ""
+    """Who listens there did not prove to be the user's gateway, and got nothing of the call."""
     cut: bool = False
     """The answer had begun, and did not end: the gateway expects the call again."""
     undecided: bool = False
@@ -210,8 +218,8 @@ class _Reply:
         wait = self.headers.get("retry-after", "")
         return float(wait) if wait.isdigit() else _FIRST_WAIT
 
-    def error(self, now: datetime) -> ModelFailedError:
-        """The classified failure, with one sentence for a person."""
+    def error(self, now: datetime, sent: Headers) -> ModelFailedError:
+        """The classified failure, with one sentence for a person; `sent` holds the credentials."""
         failure = classify(self.seen, now=now)
         if failure.resets_at is None:
             # The gateway may know it from an earlier answer.
@@ -222,25 +230,29 @@ class _Reply:
         attempts = max(1, int(number)) if number.isdigit() else 1
         request_id = self.headers.get("request-id")
         name = name_of(failure)
-        if failure.kind is Kind.ACCOUNT_QUOTA:
+        if self.unproven:
+            says = f"The model call was not sent: {self.unproven}."
+        elif failure.kind is Kind.ACCOUNT_QUOTA:
             # It becomes the reason of a parked run, which is shown again and again.
             says = f"{name[0].upper()}{name[1:]} is reached."
         else:
             tries = f" after {attempts} attempts" if attempts > 1 else ""
             by_id = f" (request {request_id})" if request_id else ""
-            says = f"The model call failed{tries}: {name}{by_id}." + self._vendor_message(failure)
+            says = f"The model call failed{tries}: {name}{by_id}."
+            says += self._vendor_message(failure, sent)
         evidence = evidence_of(
             failure, says=says, status=self.status, attempts=attempts, request_id=request_id
         )
         return ModelFailedError(failure, evidence, self.text)
 
-    def _vendor_message(self, failure: Failure) -> str:
-        """The vendor's own words, only where a person has to act on them."""
+    def _vendor_message(self, failure: Failure, sent: Headers) -> str:
+        """The vendor's own words, only where a person has to act on them, without credentials."""
         body = self.seen.body
         if failure.retry_same or failure.kind is Kind.CONTENT_POLICY or not isinstance(body, bytes):
             return ""
         try:
-            message = str(_object(_object(_decoded(body))["error"])["message"])
+            blanker = Blanker(SentCredentials(sent).words_not_in(()))
+            message = str(_object(_object(_decoded(blanker.blanked(body)))["error"])["message"])
         except _INVALID:
             return ""
         words = redact(" ".join(message.split()), _LONGEST_WORDS)
@@ -284,13 +296,17 @@ class _ReplyReader:
         self._stream: AnswerStreamReader | None = None
         self._body = bytearray()
 
+    @property
+    def held(self) -> int:
+        return len(self._body)
+
     def began(self, status: int, headers: Headers) -> None:
         self._status = status
         self._headers = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in headers}
         if self._headers.get("content-type", "").startswith("text/event-stream"):
             self._stream = AnswerStreamReader()
 
-    def heard(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         stream = self._stream
         if stream is None:
             self._body += data[: _LARGEST_BODY - len(self._body)]
@@ -323,7 +339,8 @@ class _ReplyReader:
     def _finish_early(self, error: Exception) -> None:
         begun = self._stream is not None and self._stream.began
         reply = self._reply(Observation.of_exception(error))
-        self._finish(replace(reply, gone=not begun, cut=begun))
+        unproven = str(error) if isinstance(error, UnprovenError) else ""
+        self._finish(replace(reply, gone=not begun, cut=begun, unproven=unproven))
 
     def _reply(self, seen: Observation) -> _Reply:
         text = "" if self._stream is None else self._stream.text
@@ -427,7 +444,7 @@ class AnswerStreamReader:
         return WholeAnswer(
             content=[block.finished() for block in self._blocks],
             stop_reason=self._reader.stop_reason or "",
-            usage=TokenUsage.of(self._reader.usage),
+            usage=self._reader.usage,
             model=self._model,
         )
 
@@ -467,7 +484,7 @@ def answer_from_body(body: bytes) -> WholeAnswer | None:
         return WholeAnswer(
             content=[_object(block) for block in content],
             stop_reason=str(message.get("stop_reason") or ""),
-            usage=TokenUsage.of(TokensUsed().updated(usage)),
+            usage=TokenUsage().updated(usage),
             model=str(message.get("model", "")),
         )
     except _INVALID:

@@ -10,16 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from operator import add, sub
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from jackline.autopsy.figures import counted
-
-if TYPE_CHECKING:
-    from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 
 T_co = TypeVar("T_co", covariant=True)
-_JSON_NAMES = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
 
 RUNNERS = ("messages", "claude-code", "codex")
 """The names of the runners that agents can have."""
@@ -44,69 +40,14 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenUsage:
-    """Tokens as the vendor counts them; cached ones apart, because their price differs.
-
-    `cache_write_1h_tokens` are the part of those written that lives for an hour.
-    """
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cache_write_1h_tokens: int = 0
-
-    @classmethod
-    def of(cls, tokens: TokensUsed) -> TokenUsage:
-        """The wire's counts as an agent's."""
-        return cls(
-            tokens.input,
-            tokens.output,
-            tokens.cache_read,
-            tokens.cache_creation,
-            tokens.cache_creation_1h,
-        )
-
-    @classmethod
-    def from_json(cls, data: object) -> TokenUsage:
-        """The counts that `to_json` wrote; what is missing or no number is zero."""
-        found = data if isinstance(data, dict) else {}
-        counts = [found.get(name) for name in _JSON_NAMES]
-        return cls(*(count if isinstance(count, int) else 0 for count in counts))
-
-    def to_json(self) -> dict[str, object]:
-        """The counts by short names, for logs."""
-        return dict(zip(_JSON_NAMES, self._counts, strict=True))
-
-    @property
-    def _counts(self) -> tuple[int, ...]:
-        return (
-            self.input_tokens,
-            self.output_tokens,
-            self.cache_read_tokens,
-            self.cache_write_tokens,
-            self.cache_write_1h_tokens,
-        )
-
-    def __add__(self, other: TokenUsage) -> TokenUsage:
-        return TokenUsage(*map(add, self._counts, other._counts))
-
-    def __sub__(self, other: TokenUsage) -> TokenUsage:
-        # What of each kind goes beyond the other: never below zero.
-        return TokenUsage(*(max(0, count) for count in map(sub, self._counts, other._counts)))
-
-    @property
-    def total(self) -> int:
-        """All tokens, of whatever price."""
-        return sum(self._counts[:4])
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
     """What was seen of the end; empty for a completion.
 
     `failure` is the kind from failures/, `says` one sentence for a person (no prompt, no answer, no
-    secret), `attempts` how often it was tried, `resets_at` when waiting will help.
+    secret), `attempts` how often it was tried, `resets_at` when waiting will help. `private` are
+    the words of code of users or of a program, which may quote an answer: they are shown only where
+    the run itself is asked for. `raise_to` is the limit of the run that would let it go on, as
+    `--budget` takes it.
     """
 
     status: int | None = None
@@ -116,6 +57,8 @@ class Evidence:
     attempts: int = 0
     request_id: str | None = None
     resets_at: datetime | None = None
+    private: str = ""
+    raise_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +74,10 @@ class Tally:
     """The failed ones by ending, the most frequent first."""
     unfinished: int = 0
     """Not among `agents`: those that have not ended, and continue when the run does."""
+    by_hand: tuple[str, ...] = ()
+    """The labels of the failed ones that a person cancelled."""
+    raise_to: str = ""
+    """The limits of the run that ended some, raised such that they go on: "dollars=10"."""
 
     def in_words(self, unfinished: str = "not finished") -> str:
         """For a person: "17 of 20 agents ok, 1 failed: 1 schema, 2 parked (5 kept from before)"."""
@@ -160,7 +107,9 @@ class Outcome(Generic[T_co]):
     label: str = ""
     usage: TokenUsage = field(default_factory=TokenUsage)
     cost: float | None = None
-    """In dollars; None where the model's price is not known."""
+    """In dollars, as far as prices are known; None where none is."""
+    unpriced: int = 0
+    """Tokens of models whose price is not known: `cost` is without them."""
     turns: int = 0
     duration: float = 0.0
     transcript: str | None = None

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, replace
 
-from jackline.agents.outcome import TokenUsage
+from msgspec.structs import astuple, replace
+
 from jackline.agents.runner import JsonObject
+from jackline.dialects import TokenUsage
 
 _USUAL_CHARACTERS = 4
 # English has four to five characters to a token, other languages and code have fewer.
@@ -98,7 +99,7 @@ class ProgramCount:
 
 
 def usage_notice(where: str) -> str:
-    """What to tell the user of an upstream or model whose usage is counted by us."""
+    """What the user is warned of: an upstream or model whose usage is counted by us."""
     return (
         f"{where} does not say what its answers use, or says less than is possible: such usage is"
         " an estimate of our own, in budgets too."

@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
-from jackline.agents.outcome import TokenUsage
+from jackline.dialects import TokenUsage
 from jackline.settings import setting
 
 LOOKED_UP = "2026-11-15"
@@ -27,17 +27,17 @@ _MILLION = 1_000_000
 class Price:
     """What a model costs, in dollars for a million tokens."""
 
-    input: float = setting(MISSING, "A million tokens that are sent.", least=0)
-    output: float = setting(MISSING, "A million tokens that are answered.", least=0)
+    input: float = setting(MISSING, "Dollars per million input tokens.", least=0)
+    output: float = setting(MISSING, "Dollars per million output tokens.", least=0)
     cache_read: float = setting(
-        MISSING, "A million from the vendor's cache; not set: as `input`.", least=0
+        MISSING, "Per million read from the cache; not set: as `input`.", least=0
     )
     cache_write: float = setting(
-        MISSING, "A million into the vendor's cache; not set: as `input`.", least=0
+        MISSING, "Per million written to the cache; not set: as `input`.", least=0
     )
     cache_write_1h: float = setting(
         MISSING,
-        "A million into the vendor's cache for an hour; not set: twice `input`, or as `cache_write`"
+        "Per million written to the cache for an hour; not set: twice `input`, or as `cache_write`"
         " where that is more.",
         least=0,
     )
@@ -128,7 +128,24 @@ def in_dollars(amount: float) -> str:
     return f"${max(amount, 1 / _MILLION):.6f}".rstrip("0")
 
 
-@lru_cache(maxsize=256)
+def cost_in_words(cost: float | None, unpriced: int) -> str:
+    """A sum for people: what is not known is never shown as nothing."""
+    if not unpriced:
+        return f"${cost or 0.0:,.2f}"
+    return f"at least {in_dollars(cost)}" if cost else "cost unknown"
+
+
+def known_cost(cost: float | None, unpriced: int) -> float | None:
+    """A sum for programs: None where nothing of it is known."""
+    return None if unpriced and not cost else cost
+
+
 def _listed(model: str) -> Price | None:
+    name = _listed_name(model)
+    return None if name is None else _LISTED[name]
+
+
+@lru_cache(maxsize=256)
+def _listed_name(model: str) -> str | None:
     match = _NAME.search(_VERSION_DOT.sub("-", model.lower()))
-    return None if match is None else _LISTED.get(match[1])
+    return match[1] if match is not None and match[1] in _LISTED else None

@@ -21,9 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
-from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
+from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.prices import Price
+from jackline.agents.task_readings import TaskReading
 from jackline.batches.tool import Tool
+from jackline.dialects import TokenUsage
 from jackline.failures import Failure, Kind
 
 JsonObject: TypeAlias = dict[str, object]
@@ -144,12 +146,16 @@ class AgentLog(Protocol):
 
 
 class StopAgentError(Exception):
-    """Raised by the call gate into a runner: this agent must end now, in this way."""
+    """Raised by the call gate into a runner: this agent must end now, in this way.
 
-    def __init__(self, ending: Ending, evidence: Evidence) -> None:
+    Where it `may_resume`, only its process ends, and it continues behind the gate.
+    """
+
+    def __init__(self, ending: Ending, evidence: Evidence, *, may_resume: bool = False) -> None:
         super().__init__(evidence.says)
         self.ending = ending
         self.evidence = evidence
+        self.may_resume = may_resume
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +201,20 @@ class CallGate(Protocol):
 
     def spent(self, model: str, usage: TokenUsage, cost: float | None = None) -> None:
         """A call was answered and paid for; `cost` where the runner knows it."""
+        ...
+
+    async def over_budget(self) -> StopAgentError | None:
+        """What ends a program whose tokens or dollars are used up; None while they are not.
+
+        It admits no call, and counts no turn: for programs that make calls that nobody admits.
+        """
+        ...
+
+    async def metered(self, *, fresh: bool = False) -> TaskReading | None:
+        """What the gateway has counted for the agent's calls; None when it does not say.
+
+        A `fresh` reading holds all that was over when this was called.
+        """
         ...
 
     async def wall(self, failure: Failure, says: str) -> None:

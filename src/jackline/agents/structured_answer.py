@@ -11,7 +11,7 @@ to a file or an address is refused, because the library would read it while the 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from jackline.agents.runner import Check, JsonObject
@@ -129,8 +129,12 @@ class StructuredAnswer:
         if self._is_wrapped and _VALUE not in tool_input:
             return "the answer is not there"
         errors, own = self._faults(tool_input)
-        faults = [f"{_place(error)} ({error.schema_path[-1]})" for error in errors]
-        faults += [f"{place} (a rule of its type)" for place, _ in own]
+        known = set(property_names(self._schema))
+        faults = [f"{_place(error, known)} ({error.schema_path[-1]})" for error in errors]
+        for place, _ in own:
+            parts = place.split(".")
+            steps = (s if s in known or s.isdigit() or place == "it" else "…" for s in parts)
+            faults.append(f"{'.'.join(steps)} (a rule of its type)")
         return ", ".join(faults[:_MOST_FAULTS])
 
     def _faults(
@@ -142,5 +146,21 @@ class StructuredAnswer:
         return errors, () if errors or self._check is None else self._check(value)
 
 
-def _place(error: ValidationError) -> str:
-    return "".join(f"/{step}" for step in error.instance_path) or "the top"
+def _place(error: ValidationError, known: Container[str] | None = None) -> str:
+    """Where it is; with `known`, keys that the schema does not name are not shown: the model's."""
+    steps = error.instance_path
+    if known is not None:
+        steps = [step if isinstance(step, int) or step in known else "…" for step in steps]
+    return "".join(f"/{step}" for step in steps) or "the top"
+
+
+def property_names(schema: object) -> Iterator[str]:
+    """Every name of a property in a JSON Schema."""
+    if isinstance(schema, Mapping):
+        properties = schema.get("properties")
+        yield from properties if isinstance(properties, Mapping) else ()
+        for each in schema.values():
+            yield from property_names(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from property_names(each)

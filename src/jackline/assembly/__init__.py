@@ -9,12 +9,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from jackline.state_dir import RunningGateway, StateDir, local_url
+from jackline.state_dir import RunningGateway, StateDir
 
 if TYPE_CHECKING:
     from jackline.assembly.service import CannotListenError, Service
 
-__all__ = ["CannotListenError", "RunningGateway", "Service", "StateDir", "local_url"]
+__all__ = ["CannotListenError", "RunningGateway", "Service", "StateDir"]
 
 
 def __getattr__(name: str) -> object:

@@ -3,7 +3,8 @@
 Rules: (1) credentials come from the environment, and go nowhere but into the calls; (2) what is
 opened is closed with the caller's exit stack; (3) for agents that models start, nothing is opened
 before the first agent, or before a service finds runs; their calls go through this gateway, by
-its address.
+its address; (4) nothing is sent to a gateway that has not proved to be the user's: programs, which
+cannot ask for that, get the address of a relay.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from jackline.agents.gateway_model import GatewayModel, credentials_from
 from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.agents.runner import Runner
-from jackline.assembly.gateway_process import fullest_window, held_times
+from jackline.agents.task_readings import TaskReadings
+from jackline.assembly.gateway_process import fullest_window, task_readings, waits
 from jackline.assembly.saved_runs import open_state_store
 from jackline.clock import Clock
 from jackline.config import Config
-from jackline.flows.execution.work_time import HeldTimes
 from jackline.flows.host import FlowHost, ProcessSlots
 from jackline.flows.records import RunRecord
 from jackline.flows.run_events import Listener, ignore_event
 from jackline.flows.settings import AllowPatterns
 from jackline.flows.store import run_store_exists
 from jackline.flows.store.run_store import RUN_PATIENCE, RunStore
+from jackline.gateway.relay import Relay
 from jackline.mcp_server.agent_manager import AgentManager
+from jackline.state_dir import StateDir
 from jackline.telemetry.client_telemetry import telemetry_variables
+from jackline.upstream.own_gateway import own_gateway
 
 
 async def host_through(
@@ -45,24 +49,37 @@ async def host_through(
     listener: Listener = ignore_event,
     allow: AllowPatterns | None = None,
 ) -> FlowHost:
-    """A host whose agents call through the gateway at `url`; `allow` where the settings change."""
+    """A host whose agents call through the gateway at `url`, whose state folder `config` names.
+
+    `allow` is given where the settings change.
+    """
     token = config.gateway.listen.token
     headers = credentials_from(os.environ)
     if token is not None:
         headers = (*headers, (TOKEN_HEADER, token))
-    model = await stack.enter_async_context(GatewayModel(url, clock=clock, headers=headers))
+    model = await stack.enter_async_context(
+        GatewayModel(own_gateway(url), clock=clock, headers=headers)
+    )
+    relay = stack.enter_context(Relay(url))
 
     settings = MessagesSettings(prices=config.prices)
     environment = dict(os.environ)
     if config.otlp.receive:
-        environment |= telemetry_variables(url, os.environ, token)
+        environment |= telemetry_variables(relay.url, os.environ, token)
 
     def runners(run_id: str) -> Mapping[str, Runner]:
         # Each run marks its calls in the gateway's records.
         made: tuple[Runner, ...] = (
             MessagesRunner(model, clock=clock, tag=run_id, settings=settings),
-            ClaudeCodeRunner(url, environment=environment, clock=clock, tag=run_id, token=token),
-            CodexRunner(url, clock=clock, tag=run_id, token=token),
+            ClaudeCodeRunner(
+                relay.url,
+                environment=environment,
+                clock=clock,
+                tag=run_id,
+                token=token,
+                guard=relay.guard,
+            ),
+            CodexRunner(relay.url, clock=clock, tag=run_id, token=token, guard=relay.guard),
         )
         return {runner.name: runner for runner in made}
 
@@ -77,7 +94,8 @@ async def host_through(
         prices=config.prices,
         listener=listener,
         window_used=window_used,
-        held_time=HeldTimes(partial(held_times, url, token or ""), clock).of,
+        read_task=TaskReadings(partial(task_readings, StateDir(config.state_dir), url), clock).of,
+        read_waits=partial(asyncio.to_thread, waits, StateDir(config.state_dir), url),
         processes=ProcessSlots(config.runs.processes_at_once),
         allow=allow or (lambda: config.tools.batch.allow),
     )

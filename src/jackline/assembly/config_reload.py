@@ -66,6 +66,7 @@ class ReloadableParts:
         self.desk.use(after)
         self.listener.limits = after.limits
         self.upstream.limits = AnswerLimits(after.limits.answer, after.limits.answer_time)
+        self.upstream.held.most = after.limits.held_answers
         if after.upstreams == before.upstreams and after.cache.ttl == before.cache.ttl:
             return
         for name, provider in made.items():

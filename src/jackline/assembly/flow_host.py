@@ -70,8 +70,8 @@ async def open_flow_host(
             # it.
             folder = stack.enter_context(TemporaryDirectory(prefix="jackline-"))
             gateway = replace(config.gateway, listen=replace(listen, host="127.0.0.1", port=0))
-            own = replace(config, gateway=gateway, state_dir=Path(folder))
-            service = await stack.enter_async_context(Service(own, beside_flows=True))
+            config = replace(config, gateway=gateway, state_dir=Path(folder))
+            service = await stack.enter_async_context(Service(config, beside_flows=True))
             url = service.url
         yield await host_through(url, config, engine, clock, stack, listener)
 
@@ -81,13 +81,17 @@ async def _keep_alive(
 ) -> None:
     """Start the gateway again where it was, whenever it was killed: our agents wait there."""
     again = (*in_folder, "--port", str(urlsplit(url).port))
+    said = ""
     while True:
         await asyncio.sleep(_LOOK_EVERY)
         try:
             if await asyncio.to_thread(was_killed, state, url):
                 await asyncio.to_thread(start_in_background, state, listen, again)
         except JacklineError as error:
-            _log.warning("the gateway was killed, and cannot be started again: %s", error.message)
+            # Somebody else may have its port for long.
+            if error.message != said:
+                said = error.message
+                _log.warning("the gateway was killed, and cannot be started again: %s", said)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

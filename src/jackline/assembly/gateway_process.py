@@ -22,19 +22,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from jackline.agents.task_readings import TaskReading
 from jackline.errors import JacklineError, UnreachableError, UntrustedGatewayError, UsageError
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway_proof import (
     UnprovenError,
-    authority_of,
-    host_and_port,
-    is_loopback,
     prove,
     whole_answer,
 )
+from jackline.local_address import authority_of, host_and_port, is_loopback, local_url
 from jackline.private_files import installation_key, open_private, own_number
 from jackline.programs import own_command
-from jackline.state_dir import RunningGateway, StateDir, local_url, safe_files
+from jackline.state_dir import RunningGateway, StateDir, safe_files
 
 _ASK_SECONDS = 8.0
 # Who answers at an address without a record in the folder may be anyone, and silent.
@@ -212,21 +211,40 @@ def fullest_window(url: str) -> tuple[float, float] | None:
     return max(used, default=None)
 
 
-def held_times(url: str, client_token: str = "") -> dict[str, float] | None:
-    """For how many seconds the gateway has held the calls of each task that it ever held.
+def task_readings(state: StateDir, url: str) -> dict[str, TaskReading] | None:
+    """What the gateway at this address, of this state folder, has counted for each agent.
 
-    None when it does not say. `client_token` is `listen.token`, where the gateway has one.
+    None when it does not say.
     """
-    held = _reported(url, "held", "held", client_token)
-    if not isinstance(held, dict):
+    tasks = _reported(url, "tasks", "tasks", _token_of(state, url))
+    if not isinstance(tasks, dict):
         return None
-    return {task: float(each) for task, each in held.items() if isinstance(each, int | float)}
+    try:
+        return {task: TaskReading.from_json(each) for task, each in tasks.items()}
+    except ValueError:
+        return None  # of another version
 
 
-def _reported(url: str, document: str, name: str, client_token: str = "") -> object:
+def waits(state: StateDir, url: str) -> dict[str, object] | None:
+    """What the agents of flows do or wait for at the gateway at this address, of this state folder.
+
+    None when it does not say.
+    """
+    try:
+        return _ask(url, "/_jackline/waits", _token_of(state, url))
+    except (*_NO_ANSWER, _RefusalError, JacklineError):
+        return None
+
+
+def _token_of(state: StateDir, url: str) -> str:
+    running = state.running()
+    return running.token if running is not None and running.url == url else ""
+
+
+def _reported(url: str, document: str, name: str, token: str = "") -> object:
     """What a document of the gateway has under this name; None if it gives none."""
     try:
-        return _ask(url, f"/_jackline/{document}", client_token=client_token).get(name)
+        return _ask(url, f"/_jackline/{document}", token).get(name)
     except (*_NO_ANSWER, _RefusalError, JacklineError):
         return None
 
@@ -395,8 +413,20 @@ def _last_words(log: Path, begin: int) -> tuple[str, str]:
         lines = file.read().decode(errors="replace").strip().splitlines()
     errors = [line for line in lines if line.startswith("error: ")]
     hints = [line.removeprefix("hint:").strip() for line in lines if line.startswith("hint:")]
-    why = (errors or lines or ["it printed nothing"])[-1].removeprefix("error: ")
+    why = (errors or lines or [_why_silent(log.parent)])[-1].removeprefix("error: ")
     return why, hints[-1] if errors and hints else ""
+
+
+def _why_silent(folder: Path) -> str:
+    """Why it printed nothing: most often because nothing can be written there."""
+    import tempfile  # noqa: PLC0415 -- only where a start has failed
+
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b" " * 4096)
+    except OSError as error:
+        return f"nothing can be written to {folder} ({error.strerror})"
+    return "it printed nothing"
 
 
 def _ask(
@@ -404,7 +434,6 @@ def _ask(
     path: str,
     token: str = "",
     *,
-    client_token: str = "",
     body: bytes | None = None,
     patience: float = _ASK_SECONDS,
 ) -> dict[str, object]:
@@ -415,8 +444,6 @@ def _ask(
     lines += ["connection: close", f"content-length: {len(body or b'')}"]
     if token:
         lines.append(f"x-jackline-control: {token}")
-    if client_token:
-        lines.append(f"x-jackline-token: {client_token}")
     if body:
         lines.append("content-type: application/json")
     request = "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")

@@ -17,12 +17,13 @@ import random
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 from jackline import __version__
+from jackline.agents.process.child import remove_left_files
 from jackline.assembly.agent_host import BackgroundAgents
 from jackline.assembly.config_reload import (
     ConfigReloader,
@@ -36,8 +37,10 @@ from jackline.calls import CallManager
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
 from jackline.config.references import resolve
+from jackline.control.event_lines import clock_notes
 from jackline.control.http_handler import HttpHandler
 from jackline.control.observatory import Observatory, recall_past
+from jackline.control.open_documents import OpenDocument, OpenDocuments
 from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import whole_second
 from jackline.dashboard.feed import Feed
@@ -50,13 +53,13 @@ from jackline.events import (
     ServiceNoted,
     WindowsReported,
 )
-from jackline.failures.sentences import duration_in_words, moment_in_words
+from jackline.failures.sentences import moment_in_words
 from jackline.flows.flow_sources import no_user_code
 from jackline.flows.run_processes import RunOrders, Waker
 from jackline.flows.store import run_store_exists, run_store_url
 from jackline.gateway.call_intake import CallIntake, TracedIntake
 from jackline.gateway.connection import Exchange
-from jackline.gateway.control_plane import ControlPaths, OperatorOrders, Reading
+from jackline.gateway.control_plane import TASKS, WAITS, ControlPaths, OperatorOrders, Reading
 from jackline.gateway.lane_memory import LaneMemory
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.listener import LACKS_LOCALHOST, Listener
@@ -64,6 +67,7 @@ from jackline.gateway.outage_evidence import OutageEvidence
 from jackline.gateway.router import Router
 from jackline.gateway.status_pages import StatusPages
 from jackline.gateway.status_report import (
+    STATUS,
     LiveCalls,
     ReportSources,
     StatusReport,
@@ -77,6 +81,7 @@ from jackline.hooks.hook_input import hook_token
 from jackline.journal import Journal
 from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
+from jackline.local_address import local_url
 from jackline.mcp_server.agent_orders import OrderIntake
 from jackline.mcp_server.endpoint import McpEndpoint
 from jackline.mcp_server.model_tool import ModelTool, ToolCaller
@@ -87,16 +92,15 @@ from jackline.mcp_server.tools.batch import batch_tools
 from jackline.mcp_server.tools.status import status_tools
 from jackline.notifications.delivery import Notifier
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
-from jackline.state_dir import RunningGateway, StateDir, StateKeeper, local_url
+from jackline.state_dir import RunningGateway, StateDir, StateKeeper
 from jackline.telemetry.client_telemetry import ClientReports, OtlpReceiver
 from jackline.telemetry.otlp_export import Forwarder, Tracing
-from jackline.telemetry.scrape import ScrapeHandler
+from jackline.telemetry.scrape import FleetFigures
 from jackline.upstream.bounded_answers import AnswerLimits
 
 _log = logging.getLogger("jackline")
 # How often a gateway that stops looks whether its calls have ended.
 _LOOK_EVERY = 0.05
-_NEWS_OF_CLOCK = 5.0
 
 
 class CannotListenError(Exception):
@@ -220,6 +224,7 @@ class Service:
             self._note_repair,
             AnswerLimits(settings.limits.answer, settings.limits.answer_time),
         )
+        self._upstream.held.most = settings.limits.held_answers
         self.carrier = CallManager(controller, self._upstream, self._clock, self._announce)
         self._book = LaneRegistry(controller, settings.upstreams, salt, settings.cache.ttl)
         self._outages = self.carrier.outages = OutageEvidence(
@@ -236,6 +241,7 @@ class Service:
             ticks,
             self._upstream.native_error,
         )
+        self.desk.task_in = self._keeping.task_in
         if isinstance(self.desk, TracedIntake):
             self._tracing = Tracing(
                 self.config.otlp,
@@ -287,8 +293,8 @@ class Service:
             b"/": self._hello,
             b"/healthz": self._report.health,
             b"/readyz": self._report.ready,
-            b"/_jackline/status": self._report.document,
-            b"/_jackline/held": self._held,
+            TASKS: self._tasks,
+            WAITS: self._report.waits,
         }
         self._hand_orders = OperatorOrders(self.desk, self._keeping.keep_orders)
         orders = {
@@ -308,8 +314,8 @@ class Service:
             lambda: self.desk.settings.listen.token,
         )
 
-    def _held(self) -> dict[str, object]:
-        return {"held": dict(self.desk.held_time.by_task)}
+    def _tasks(self) -> dict[str, object]:
+        return {"tasks": self.desk.task_meters.to_json()}
 
     def _build_interfaces(
         self, control: ControlPaths, for_hooks: str, draw: Callable[[], float]
@@ -343,26 +349,34 @@ class Service:
             lambda: not self._is_read_only(),
         )
         receiver = self._build_receiver(ends)
+        details = Details(runs, self._state.journal, clock, self._client_reports.document)
+        figures = FleetFigures(facts, self.observatory, self._journal, runs, clock)
+        documents = OpenDocuments(
+            {STATUS: OpenDocument.of(report.status)}
+            | details.documents
+            | figures.documents
+            | receiver.documents,
+            control.trusts,
+            clock,
+        )
         self._page = DashboardHandler(
             # By the clock of who looks at it: in a drill the service's own may run much faster.
             Feed(facts, runs, SystemClock(), lambda: self._listener.draining),
             runs,
-            Details(runs, self._state.journal, clock, self._client_reports.document),
             trusts=control.trusts,
             read_only=self._is_read_only,
             carry_out=RunOrders(self._state.folder).carry_out,
         )
-        metrics = ScrapeHandler(facts, self.observatory, self._journal, runs, clock)
-        self._notifier = Notifier(lambda: self.config.notify, facts, self.observatory, runs, clock)
+        self._notifier = Notifier(lambda: self.config.notify, facts, runs, clock)
         self._work = (
             models.serve,
             self._page.serve,
             ends.watch,
-            metrics.serve,
-            metrics.watch_delay,
+            documents.serve,
+            figures.watch_delay,
             self._notifier.watch,
         )
-        return models, hooks, self._page, metrics, receiver
+        return documents, models, hooks, self._page, receiver
 
     def _build_receiver(self, ends: AgentEndTracker) -> OtlpReceiver:
         """What receives the telemetry of clients."""
@@ -407,6 +421,7 @@ class Service:
         self._stack.callback(self._state.tell_stopped, os.getpid())
         if not self._beside_flows:
             self._stack.enter_context(no_user_code())
+        await asyncio.to_thread(remove_left_files)
         await asyncio.to_thread(self._journal.open)
         self._stack.push_async_callback(asyncio.to_thread, self._journal.close)
         self._stack.callback(self._memory.close)
@@ -472,7 +487,8 @@ class Service:
     def _announce(self, event: Event) -> None:
         self.observatory.announce(event)
         if isinstance(event, ClockMoved):
-            self._note_clock(event)
+            for note in clock_notes(event):
+                self._announce(note)
             return
         if isinstance(event, WindowsReported):
             return  # news of the moment, with every answer: not for the records
@@ -487,16 +503,6 @@ class Service:
             self._memory.remember_soon()
         elif isinstance(event, AttemptFailed):
             _log.info("%s: %s on %s", event.call, event.why, event.lane)
-
-    def _note_clock(self, event: ClockMoved) -> None:
-        """Say that the wall clock was set or the machine slept; small corrections are no news."""
-        if event.slept >= _NEWS_OF_CLOCK:
-            text = f"the machine slept for {_long(event.slept)}"
-            self._announce(ServiceNoted(event.at, "woke up", text))
-        if abs(event.set_by) >= _NEWS_OF_CLOCK:
-            where = "forward" if event.set_by > 0 else "back"
-            text = f"the clock was set {where} by {_long(abs(event.set_by))}: resets follow it"
-            self._announce(ServiceNoted(event.at, "clock set", text))
 
     def _reconfiguring(self, reload: Callable[[], Config]) -> ConfigReloader:
         parts = ReloadableParts(
@@ -546,10 +552,6 @@ class Service:
     def _stop(self, _asked: Mapping[str, object]) -> dict[str, object]:
         self.stop_asked.set()
         return {"stopping": True}
-
-
-def _long(seconds: float) -> str:
-    return duration_in_words(timedelta(seconds=round(seconds)))
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

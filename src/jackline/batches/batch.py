@@ -120,7 +120,7 @@ _LONGEST_ERROR = 2_000
 
 Began = Callable[[BatchCall], Awaitable[None]]
 Ended = Callable[[BatchCall, CallResult], Awaitable[None]]
-Heard = Callable[[str, str], None]
+OnOutput = Callable[[str, str], None]
 
 _let_go: set[asyncio.Task[_Attempt]] = set()
 """Tools that did not end when cancelled; held, since the loop itself holds tasks only weakly."""
@@ -133,17 +133,17 @@ async def run_batch(
     limit: int = CALLS_AT_ONCE,
     began: Began | None = None,
     ended: Ended | None = None,
-    heard: Heard | None = None,
+    on_output: OnOutput | None = None,
     printing: OutputHistory | None = None,
     clock: Clock | None = None,
 ) -> BatchReport:
     """The results of all calls, at most `limit` running at once.
 
-    `heard` is called with (call id, text) as output comes, on the loop's thread, and must not
+    `on_output` is called with (call id, text) as output comes, on the loop's thread, and must not
     raise. A `printing` that is passed from batch to batch learns which calls usually print.
     """
     batch = _Batch(calls, context, limit, printing or OutputHistory(), clock or SystemClock())
-    batch.began, batch.ended, batch.heard = began, ended, heard
+    batch.began, batch.ended, batch.on_output = began, ended, on_output
     tasks = [asyncio.ensure_future(batch.run_call(position)) for position in range(len(calls))]
     try:
         if tasks:
@@ -191,7 +191,7 @@ class _Batch:
         loop = asyncio.get_running_loop()
         self.began: Began | None = None
         self.ended: Ended | None = None
-        self.heard: Heard | None = None
+        self.on_output: OnOutput | None = None
         self._calls = calls
         self._context = context
         self._printing = printing
@@ -279,14 +279,14 @@ class _Batch:
         kept = ClippedOutput()
         listening = True
 
-        def hear(text: str) -> None:
+        def emit(text: str) -> None:
             if listening:
                 kept.add(text)
-                self._context.heard(text)
-                if self.heard is not None:
-                    self.heard(call.id, text)
+                self._context.on_output(text)
+                if self.on_output is not None:
+                    self.on_output(call.id, text)
 
-        context = replace(self._context, call_id=call.id, heard=hear)
+        context = replace(self._context, call_id=call.id, on_output=emit)
         running = asyncio.ensure_future(self._guarded(call, context))
         try:
             in_time = await self._ended_within(running, call.timeout)

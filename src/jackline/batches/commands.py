@@ -62,7 +62,7 @@ class CommandWord:
 
 @dataclass(frozen=True, slots=True)
 class CommandStage:
-    """One program with its words; `joint` is what stands before it: "", "|", "&&", "||", ";"."""
+    """One program with its words; `joint` is what is before it: "", "|", "&&", "||", ";"."""
 
     joint: str
     words: tuple[CommandWord, ...]

@@ -206,7 +206,7 @@ class EditTool:
 
 
 def _content(path: Path, named: str) -> bytes:
-    """The bytes of an ordinary file; ToolFailedError for whatever else stands there."""
+    """The bytes of an ordinary file; ToolFailedError for whatever else is there."""
     try:
         found = path.stat()
         # Asked before opening: a pipe would keep us waiting for a writer.

@@ -90,12 +90,12 @@ class FunctionTool:
         values = self._model.checked(arguments)
         loop = asyncio.get_running_loop()
 
-        def heard(text: str) -> None:
+        def on_output(text: str) -> None:
             # The function may run in another thread, and longer than anybody listens.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(context.heard, text)
+                loop.call_soon_threadsafe(context.on_output, text)
 
-        safe = replace(context, heard=heard)
+        safe = replace(context, on_output=on_output)
         positional: list[object] = []
         named: dict[str, object] = {}
         for parameter, field in self._parameters:

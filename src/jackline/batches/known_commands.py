@@ -25,8 +25,8 @@ _LOOKING = frozenset(
 )
 # Verbs that look if this comes first behind them.
 _LOOKING_WITH = {"reflog": ("show",), "stash": ("list", "show"), "worktree": ("list",)}
-# Harmless with every verb above, whatever word follows; `#` stands for a number, and behind a `=`
-# stands any value.
+# Harmless with every verb above, whatever word follows; `#` means a number, and behind a `=`
+# any value is fine.
 _OPTIONS = frozenset(
     """
     -- -# -n -n# -p -u -U# -w -b -i -l -v -s -z -c -m -r -t -e -a -h -A -B -C -E -F -G -H -I -L -M
@@ -75,7 +75,7 @@ OTHER_WRAPPERS = frozenset(
     """.split()  # noqa: SIM905 -- a table to be read
 )
 # Programs whose words say what is written where, unpacked or fetched, and `ps`, whose words are
-# clusters of letters. No `*` stands for such words (docs/decisions/075).
+# clusters of letters. No `*` matches such words (docs/decisions/075).
 NAME_THEIR_FILES = frozenset(
     """
     7z 7za ar bsdtar cpio csplit curl gtar gunzip gzip patch rar rsync scp sftp split tar unrar
@@ -112,7 +112,7 @@ class GitCall:
     rest: tuple[str, ...] = ()
     """The verb with what follows."""
     harmless: bool = False
-    """No other option stands before the verb than those of place, and harmless ones."""
+    """No other option is before the verb than those of place, and harmless ones."""
     names_hooks: bool = False
     """`-c core.hooksPath=…` says which hooks may run."""
 
@@ -210,7 +210,7 @@ _GREP = _names(
 _SUMS = _names("-- -b -t --tag")
 
 # Programs that leave things as they are and follow no link below a folder, with their options.
-# `#` stands for a number, and behind a `=` stands any value.
+# `#` means a number, and behind a `=` any value is fine.
 _LOOKERS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         _names("[ basename comm df dirname echo expr false groups id locale nproc paste printenv")
@@ -275,7 +275,7 @@ _FOLLOWS_NOTHING = frozenset(_CHECKERS) | _names(
     " npm npx pnpm pre-commit prettier pyright python python3 rm rmdir ruby touch tox tsc uv yarn"
 )
 
-# Their first operand is a program in a language of their own: no `*` stands for it.
+# Their first operand is a program in a language of their own: no `*` matches it.
 _READ_A_PROGRAM = _names(
     "awk bc dc ed ex gawk gsed jq m4 mawk mysql nawk osascript psql sed sqlite sqlite3 yq"
 )
@@ -318,7 +318,7 @@ def usually_prints(line: str, *, windows: bool = False) -> bool:
         return False
     if any(stage.joint == "||" or stage.silenced for stage in stages):
         return False
-    # Each pipe prints by its last program; in a sequence, any of them is heard.
+    # Each pipe prints by its last program; in a sequence, any of them prints.
     ends = [
         position
         for position in range(len(stages))

@@ -238,7 +238,7 @@ class Policy:
             try:
                 return Allowed(argv=words, inner=pattern.inner(), written=True)
             except NotSimpleError:
-                # Written out: whatever stands before its program is the user's.
+                # Written out: whatever is before its program is the user's.
                 return Allowed(argv=words, written=True)
         inner = pattern.inner()
         program = Invocation(words[inner:])
@@ -259,7 +259,7 @@ class Policy:
     def _trouble_with(
         self, program: Invocation, word: str, written: Sequence[str], *, valued: bool
     ) -> Denied | str | None:
-        """Why no `*` stands for this word; None where one does.
+        """Why no `*` matches this word; None where one does.
 
         `written` are the words before the first `*`; `valued`: the pattern has the name of this
         option, and a `*` for its value.

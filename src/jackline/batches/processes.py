@@ -84,8 +84,10 @@ _PROCESSES = Path("/proc")
 
 _SCRIPT = """
 groups=' '
+mark=$1
 while read -r sign group; do
   case $sign in
+    .) mark= ;;
     +) groups="$groups$group " ;;
     -) case $groups in
          *" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;;
@@ -94,7 +96,8 @@ while read -r sign group; do
 done
 for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
 for round in 1 2; do
-  for found in $(grep -lF "$1" /proc/[0-9]*/environ 2>/dev/null); do
+  [ -n "$mark" ] || break
+  for found in $(grep -lF "$mark" /proc/[0-9]*/environ 2>/dev/null); do
     found=${found#/proc/}
     kill -s KILL "${found%/environ}" 2>/dev/null
   done
@@ -108,9 +111,11 @@ class OrphanGuard:
     A tiny shell process holds their list and reads from a pipe. When this process dies, the pipe
     ends, and the shell kills the listed groups and, on Linux, every process that has our mark:
     children that left their group, and a command that was started in the last millisecond.
+    Of the listening sockets that it `holds`, nobody gets the port before they are gone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, holds: Iterable[int] = ()) -> None:
+        self._holds = tuple(holds)
         self._guard: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._token = ""
@@ -131,6 +136,12 @@ class OrphanGuard:
         """The group has ended; its number may soon belong to somebody else."""
         self._groups.discard(group)
         self._tell(f"- {group}\n")
+
+    def close(self) -> None:
+        """All has ended in order: let go of the sockets, and end nothing that was left to run."""
+        self._tell(".\n")
+        self._stop(self._owner)
+        atexit.unregister(self._stop)
 
     def end_strays(self, mark: str) -> None:
         """End every process that carries the mark."""
@@ -162,6 +173,7 @@ class OrphanGuard:
                 stderr=subprocess.DEVNULL,
                 cwd="/",
                 env={"PATH": os.defpath},
+                pass_fds=self._holds,
                 start_new_session=True,
             )
         except OSError:
@@ -202,11 +214,11 @@ _BINARY = "\0"
 
 
 class _OutputListener:
-    def __init__(self, limit: int, heard: Callable[[str], None] | None) -> None:
+    def __init__(self, limit: int, on_output: Callable[[str], None] | None) -> None:
         self.size = 0
         """Bytes so far."""
         self._kept = ClippedOutput(limit)
-        self._heard = heard
+        self._on_output = on_output
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._passed_on = 0
         self._is_binary = False
@@ -224,9 +236,9 @@ class _OutputListener:
             return
         self._is_binary = self._is_binary or _BINARY in text
         self._kept.add(text)
-        if self._heard is not None and self._passed_on < _PASSED_ON_AS_IT_COMES:
+        if self._on_output is not None and self._passed_on < _PASSED_ON_AS_IT_COMES:
             self._passed_on += len(text)
-            self._heard(text.replace(_BINARY, "\N{REPLACEMENT CHARACTER}"))
+            self._on_output(text.replace(_BINARY, "\N{REPLACEMENT CHARACTER}"))
 
     @property
     def text(self) -> str:
@@ -425,15 +437,17 @@ class FinishedCommand:
 
 
 async def run_process(
-    command: ProcessCommand, heard: Callable[[str], None] | None = None
+    command: ProcessCommand, on_output: Callable[[str], None] | None = None
 ) -> FinishedCommand:
-    """How the command ended; OSError when it cannot be started. `heard` gets output as it comes.
+    """How the command ended; OSError when it cannot be started.
+
+    `on_output` gets output as it comes.
 
     Being cancelled ends the whole process group before the cancellation goes on.
     """
     stop = asyncio.Event()
     # A task of its own, stopped by an event: so no cancellation falls between start and ending.
-    life = asyncio.ensure_future(_live(command, _OutputListener(command.limit, heard), stop))
+    life = asyncio.ensure_future(_live(command, _OutputListener(command.limit, on_output), stop))
     cancelled = False
     while not life.done():
         try:

@@ -122,7 +122,7 @@ class ShellTool:
             seconds=None if seconds == inf else seconds,
         )
         try:
-            finished = await run_process(command, context.heard)
+            finished = await run_process(command, context.on_output)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise ToolFailedError(

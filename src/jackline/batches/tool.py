@@ -96,11 +96,11 @@ class ToolFailedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """Where a tool runs, and whom it tells its output as it comes."""
+    """Where a tool runs, and who gets its output as it comes."""
 
     cwd: Path
     call_id: str = ""
-    heard: Callable[[str], None] = field(default=lambda _text: None)
+    on_output: Callable[[str], None] = field(default=lambda _text: None)
     guard: GitGuard | None = None
     """With which variables a command runs that starts git in a repository that is not trusted."""
     argv: tuple[str, ...] = ()
@@ -156,7 +156,7 @@ class LabelsCalls(Protocol):
 
 
 _MOST_NAMED = 5
-"""Failures named in a summary; the results themselves tell all."""
+"""Failures named in a summary; the results themselves say all."""
 _LONGEST_LABEL = 100
 
 
@@ -196,7 +196,7 @@ class BatchCall:
         """Whether its tool promises that it changes nothing."""
         try:
             return self.tool.read_only(self.arguments)
-        except Exception:  # noqa: BLE001 -- a tool that cannot tell has promised nothing
+        except Exception:  # noqa: BLE001 -- a tool that cannot say it has promised nothing
             return False
 
 

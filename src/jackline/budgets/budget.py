@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -118,6 +118,21 @@ class Budget:
             limit, rolls = getattr(self, unit), self.window is not None and unit in ROLLING
             if limit is not None and rolls == rolling:
                 yield unit, limit
+
+
+def with_limits(budgets: tuple[Budget, ...], new: Budget) -> tuple[Budget, ...]:
+    """The budgets with the limits of `new` in place of theirs; those of windows stay."""
+    units = {unit for unit, _ in new.limits(rolling=False)}
+    kept, strict = [], new.strict
+    for budget in budgets:
+        over = units & {unit for unit, _ in budget.limits(rolling=False)}
+        left = {unit.value: getattr(budget, unit) for unit in Unit if unit not in over}
+        if over & set(ROLLING):
+            strict = strict or budget.strict
+        if any(value is not None for value in left.values()):
+            is_strict = budget.strict and any(left.get(unit) is not None for unit in ROLLING)
+            kept.append(Budget(**left, window=budget.window, strict=is_strict))
+    return (*kept, replace(new, strict=strict))
 
 
 class BudgetLimit:

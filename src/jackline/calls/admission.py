@@ -43,7 +43,7 @@ class CapGate:
         return number in self._line
 
     def enter(self, call: PendingCall) -> bool:
-        """Whether the call may go on; if not, it stands in line."""
+        """Whether the call may go on; if not, it is queued."""
         caps = call.request.caps
         if all(self._under_way[key] < limit for key, limit in caps):
             self._count(caps, 1)

@@ -109,7 +109,7 @@ class CallManager:
     # --- for callers ----------------------------------------------------------------------------
 
     def submit(self, request: CallRequest, receiver: Receiver) -> PendingCall:
-        """Take a call on; the receiver hears the rest, possibly before this returns."""
+        """Take a call on; the receiver is called with the rest, possibly before this returns."""
         now = self._clock.steady()
         call = PendingCall(next(self._numbers), request, receiver, now)
         self._calls[call.number] = call
@@ -453,7 +453,7 @@ class CallManager:
     def alive(self, attempt: InFlightAttempt) -> None:
         """Bytes came."""
         now = self._clock.steady()
-        decision = self.controller.heard(
+        decision = self.controller.received(
             now, attempt.permit, begun=attempt.begun, committed=attempt.call.delivered
         )
         if decision is not None:
@@ -499,16 +499,9 @@ class CallManager:
             # Who was refused with a credential of its own is not served with ours elsewhere.
             self._hang_up(other.permit)
             self._obey(self.controller.failed(now, other.permit, failure))
-        tokens, lost = 0, False
-        if attempt.status is not None and 200 <= attempt.status < 300:
-            says_error = False
-            if call.request.call.stream:
-                used = attempt.stitch.usage
-                tokens = used.input + used.output + used.cache_read + used.cache_creation
-                says_error = attempt.stitch.error_event is not None
-            # An error that the vendor reports before the model has spoken costs nothing; some
-            # vendors count tokens only at the end.
-            lost = rejection is None and bool(tokens or attempt.begun or not says_error)
+        # An error before the model has spoken costs nothing; some vendors count only at the end.
+        tokens = attempt.reported.total if attempt.has_begun else 0
+        lost = attempt.has_begun and (tokens > 0 or not attempt.refused)
         repair, mended = None, True
         if not call.in_flight:
             # Else the other attempt goes on, from its own beginning.

@@ -120,6 +120,11 @@ class ClientView:
             self.listening = not self._words
 
     @property
+    def held(self) -> int:
+        """How many letters it keeps."""
+        return 0 if self._text is None else self._text.tell()
+
+    @property
     def text(self) -> str | None:
         """All text delivered so far, if nothing else was delivered and some of it is visible."""
         if self._text is None or not self._only_text:

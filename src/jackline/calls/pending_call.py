@@ -22,15 +22,17 @@ from jackline.calls.request import (
 )
 from jackline.calls.stitch import AnthropicStitch, OpenAiStitch
 from jackline.calls.verdict import failed_success, judge_rejection
-from jackline.dialects import TokensUsed, read_answer
-from jackline.dialects.answer_facts import is_openai_answer
+from jackline.dialects import TokenUsage, read_answer
+from jackline.dialects.answer_facts import is_openai_answer, reported_usage
+from jackline.dialects.token_usage import least_of_document, least_of_stream
 from jackline.failures import Failure, Kind, Observation
 from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
 from jackline.outside_names import cut_name
+from jackline.upstream.bounded_answers import LARGEST_ERROR
 from jackline.upstream.interface import UpstreamAttempt
 
-_NOTHING_USED = TokensUsed()
+_NOTHING_USED = TokenUsage()
 # Never fed: a call without a stream has nothing to stitch.
 _NO_STREAM: AnthropicStitch | OpenAiStitch = AnthropicStitch("block")
 
@@ -70,6 +72,7 @@ class PendingCall:
         "tries",
         "unproven",
         "usage",
+        "used",
         "waited",
         "withheld",
     )
@@ -94,7 +97,7 @@ class PendingCall:
         # How many attempts were begun.
         self.tries = 0
         self.attempt: InFlightAttempt | None = None
-        # A second attempt, while the first is silent; whichever is heard goes on alone.
+        # A second attempt, while the first is silent; whichever answers first goes on alone.
         self.beside: InFlightAttempt | None = None
         self.rejection: VendorRejection | None = None
         # The lane that has refused its client's own credential.
@@ -104,7 +107,10 @@ class PendingCall:
         self.doubted_on: LaneId | None = None
         # The lanes and last resorts that it has once its client may use those with a key of ours.
         self.withheld: tuple[tuple[LaneId, ...], tuple[LaneId, ...]] | None = None
-        self.usage: TokensUsed = _NOTHING_USED
+        self.usage: TokenUsage = _NOTHING_USED
+        # What the attempts that are over have used, by the model that each was sent for, if that is
+        # counted.
+        self.used: dict[str, TokenUsage] = {}
         # Whether what came whole was an answer of a model, and no other document.
         self.has_read_answer = False
         # Whether the receiver holds a part of an answer already.
@@ -119,9 +125,13 @@ class PendingCall:
 
     def attempt_ended(self, attempt: InFlightAttempt) -> None:
         """An attempt is over; a second one takes the place of a first."""
+        if attempt is not self.beside and attempt is not self.attempt:
+            return
+        if self.request.is_metered:
+            self._count(attempt, self.used)
         if attempt is self.beside:
             self.beside = None
-        elif attempt is self.attempt:
+        else:
             self.attempt, self.beside = self.beside, None
             if self.attempt is not None and self.request.call.stream:
                 self.attempt.stitch.waste(self.stitch.cost)
@@ -144,9 +154,23 @@ class PendingCall:
         return self.attempt is not None
 
     @property
-    def wasted(self) -> TokensUsed:
+    def wasted(self) -> TokenUsage:
         """What its broken attempts have cost."""
         return self.stitch.wasted_usage
+
+    def spent(self) -> dict[str, TokenUsage]:
+        """What all attempts used so far, by the model that each was sent for."""
+        spent = dict(self.used)
+        for attempt in (self.attempt, self.beside):
+            if attempt is not None:
+                self._count(attempt, spent)
+        return spent
+
+    @staticmethod
+    def _count(attempt: InFlightAttempt, used: dict[str, TokenUsage]) -> None:
+        if attempt.has_begun:
+            model = attempt.lane.model
+            used[model] = used.get(model, _NOTHING_USED) + attempt.used
 
     @property
     def is_model_answer(self) -> bool:
@@ -161,9 +185,9 @@ class PendingCall:
         if not self.delivered:
             self.delivered = True
             receiver.answer_began(status, headers, lane)
-        receiver.answer_heard(data)
+        receiver.answer_received(data)
 
-    def end(self, lane: LaneId, *, shortened: bool) -> TokensUsed:
+    def end(self, lane: LaneId, *, shortened: bool) -> TokenUsage:
         """The answer is delivered; what it cost."""
         stitch = self.stitch
         usage = stitch.usage if stitch.delivered else self.usage
@@ -239,7 +263,9 @@ class InFlightAttempt:
         "lowered",
         "over",
         "permit",
+        "refused",
         "stitch",
+        "usage",
     )
 
     def __init__(
@@ -268,6 +294,10 @@ class InFlightAttempt:
         self._is_accepted = False
         # The model has begun to speak.
         self.begun = False
+        # The vendor has answered with an error, and nothing else.
+        self.refused = False
+        # What an answer that is no stream says of itself; None until it is whole.
+        self.usage: TokenUsage | None = None
         # The very bytes that came, as long as they came in one piece.
         self._body: bytes | bytearray = b""
 
@@ -282,11 +312,45 @@ class InFlightAttempt:
         """The status of the answer, once it is there."""
         return self._status or None
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the vendor has begun an answer, and no error."""
+        return 200 <= self._status < 300
+
+    @property
+    def reported(self) -> TokenUsage:
+        """What the vendor says that this attempt has used so far."""
+        return self.stitch.usage if self._streams else self.usage or _NOTHING_USED
+
+    @property
+    def used(self) -> TokenUsage:
+        """What an attempt that has begun used so far; an estimate where less is said than possible.
+
+        An error before the model has spoken costs what the vendor says that it costs.
+        """
+        reported, request = self.reported, self.call.request
+        if self.refused and reported == _NOTHING_USED:
+            return reported
+        sent = request.message.plain or request.message.body
+        if self._streams:
+            stitch = self.stitch
+            output, whole = least_of_stream(stitch.events, stitch.size), stitch.complete
+        else:
+            # A response repeats the instructions and tools of its request.
+            repeated = len(sent) if request.dialect == "openai-responses" else 0
+            output, whole = least_of_document(self._body, repeated), self.usage is not None
+        return reported.at_least_possible(sent, request.call.input_tokens, output, whole=whole)
+
     def pass_on(self, data: bytes) -> None:
         """Deliver bytes as part of this attempt's answer."""
         self.call.deliver(self._status, self._headers, self.lane, data)
 
     # --- called by the upstream ---------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        """How many bytes it keeps: of a whole answer, of events, and what may be sent anew."""
+        return len(self._body) + self.stitch.held
 
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer."""
@@ -304,7 +368,7 @@ class InFlightAttempt:
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self._observer.crashed(self.call, error)
 
-    def heard(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         """Bytes of the answer."""
         if self.over:
             return
@@ -353,7 +417,7 @@ class InFlightAttempt:
         stitch = self.stitch
         out = stitch.feed(data)
         if call.beside is not None and stitch.begun:
-            # The first of the two to speak: the other one must not be heard any more, and nothing
+            # The first of the two to answer: nothing of the other one is used any more, and nothing
             # is passed on before that.
             self.begun = True
             if self._is_accepted:
@@ -395,17 +459,19 @@ class InFlightAttempt:
             return
         facts = read_answer(body)
         if facts is not None:
-            call.usage = facts.usage
+            self.usage = facts.usage
             call.has_read_answer = True
         else:
             # Not a message: a count of tokens, a list of models, or a hotel's log-in page.
             dialect = call.request.dialect
+            self.usage = reported_usage(body, openai=dialect != "anthropic")
             seen = failed_success(status, self.lowered, body, dialect)
             if seen is not None and self._reject(seen, body):
                 return
             call.has_read_answer = dialect != "anthropic" and is_openai_answer(
                 body, responses=dialect == "openai-responses"
             )
+        call.usage = self.usage
         call.deliver(status, self._headers, self.lane, body)
         self._observer.answered(self)
 
@@ -415,9 +481,13 @@ class InFlightAttempt:
         is_answer = body is not None and 200 <= self._status < 300
         if is_answer and failure.kind is Kind.NOT_A_FAILURE:
             return False
+        # A whole answer without content may be paid for.
+        self.refused = not self.begun if body is None else failure.kind is not Kind.NETWORK_EDGE
         rejection = None
         if body is not None:
-            rejection = VendorRejection(self._status, self._headers, body, self.lane)
+            # A call may wait for long with it; its client gets no more of an error.
+            kept = body[:LARGEST_ERROR]
+            rejection = VendorRejection(self._status, self._headers, kept, self.lane)
         self._observer.failed(self, failure, rejection)
         return True
 

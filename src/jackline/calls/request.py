@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 import msgspec
 
 from jackline.calls.stitch import Mode
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.failures import Failure
 from jackline.http1.headers import Headers
 from jackline.lane_id import LaneId
@@ -56,7 +56,7 @@ class CallRequest(msgspec.Struct):
     from its own words. `own_key` names the lanes that are closed to it once another one has refused
     its client's credential; those are withheld from an `unproven` client, whom no vendor has
     accepted yet, until the others are known to be down for everybody, or one of them knows the
-    client's account.
+    client's account. What an `is_metered` call uses is counted, for which long texts are searched.
     """
 
     id: str
@@ -70,6 +70,7 @@ class CallRequest(msgspec.Struct):
     caps: tuple[Cap, ...] = ()
     own_key: tuple[LaneId, ...] = ()
     unproven: bool = False
+    is_metered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class CallCompletion(NamedTuple):
     """
 
     lane: LaneId
-    usage: TokensUsed
+    usage: TokenUsage
     shortened: bool
     attempts: Sequence[FailedAttempt]
     tries: int
@@ -114,7 +115,7 @@ class Receiver(Protocol):
         """From here on bytes of the answer come."""
         ...
 
-    def answer_heard(self, data: bytes) -> None:
+    def answer_received(self, data: bytes) -> None:
         """Bytes of the answer, to be passed on as they are."""
         ...
 

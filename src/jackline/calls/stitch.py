@@ -25,12 +25,12 @@ from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.openai_chat import ChatStreamReader
 from jackline.dialects.openai_responses import ResponsesStreamReader
 from jackline.dialects.sse import EventSplitter, event_of
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 
 KEPT_BACK = 4 * 1024 * 1024
 # What an event that is kept apart takes besides its bytes.
 _ITEM_BYTES = 128
-_NOTHING_USED = TokensUsed()
+_NOTHING_USED = TokenUsage()
 # Stand-ins for what has not been needed yet; only ever read.
 _NOTHING_SEEN = ClientView(keeps_text=False)
 _NOTHING_SPLIT = EventSplitter()
@@ -103,10 +103,14 @@ class AnthropicStitch:
         "_wasted_before",
         "_whole_usage",
         "complete",
+        "events",
+        "size",
     )
 
     def __init__(self, mode: Mode, *, keeps_text: bool = True) -> None:
         self.complete = False
+        # How many events of the current attempt were read, and how many bytes they are.
+        self.events = self.size = 0
         self._wasted_before = _NOTHING_USED
         self._live = mode == "live"
         self._keeps_text = keeps_text
@@ -115,7 +119,7 @@ class AnthropicStitch:
         self._view = _NOTHING_SEEN
         self._splitter = _NOTHING_SPLIT
         self._reader = _NOTHING_READ
-        self._whole_usage: TokensUsed | None = None
+        self._whole_usage: TokenUsage | None = None
         self._begin_following()
 
     def _open(self) -> None:
@@ -140,6 +144,11 @@ class AnthropicStitch:
         return self.complete or self._view.started
 
     @property
+    def held(self) -> int:
+        """How many bytes it keeps for now."""
+        return self._held_bytes + len(self._splitter.pending) + self._view.held
+
+    @property
     def begun(self) -> bool:
         """The model has begun to speak in this attempt; before that it may think for long."""
         return self.complete or bool(self._reader.blocks)
@@ -150,12 +159,12 @@ class AnthropicStitch:
         return self._reader.broken
 
     @property
-    def usage(self) -> TokensUsed:
+    def usage(self) -> TokenUsage:
         """What the current attempt has cost so far."""
         return self._whole_usage or self._reader.usage
 
     @property
-    def wasted_usage(self) -> TokensUsed:
+    def wasted_usage(self) -> TokenUsage:
         """What the attempts have cost that broke, the current one if it did."""
         wasted = self._wasted_before
         return wasted + self._reader.usage if self.broken and not self.complete else wasted
@@ -165,17 +174,18 @@ class AnthropicStitch:
         """The data of the error with which the current attempt ended; it is never passed on."""
         return self._reader.error_event
 
-    def waste(self, cost: TokensUsed) -> None:
+    def waste(self, cost: TokenUsage) -> None:
         """An attempt that was given up for this one has cost so much."""
         self._wasted_before += cost
 
     @property
-    def cost(self) -> TokensUsed:
+    def cost(self) -> TokenUsage:
         """What all attempts so far have cost."""
         return self._wasted_before + self.usage
 
     def attempt_began(self) -> None:
         """A new attempt will be fed from now on."""
+        self.events = self.size = 0
         view = self._view
         if view is _NOTHING_SEEN:
             return
@@ -207,6 +217,8 @@ class AnthropicStitch:
         """What goes to the client now."""
         through = self._through
         if through is not None and not self._splitter.pending and _is_delta(data, through):
+            self.events += 1
+            self.size += len(data)
             return data
         if self.complete or self._reader.broken:
             return b""
@@ -215,12 +227,15 @@ class AnthropicStitch:
             if whole is not None:
                 self._whole_usage = whole
                 self.complete = True
+                self.events, self.size = data.count(b"\n\n"), len(data)
                 return data
         self._open()
         reader = self._reader
         out: list[bytes] = []
         try:
             for event in self._splitter.feed(data):
+                self.events += 1
+                self.size += len(event)
                 through = self._through
                 if through is not None and _is_delta(event, through):
                     out.append(event)
@@ -228,6 +243,7 @@ class AnthropicStitch:
                     self._through = None
                     break
         except UNREADABLE:
+            self.size += len(data)
             reader.give_up()
             self._through = None
         return b"".join(out)
@@ -322,12 +338,13 @@ class AnthropicStitch:
             self.complete = True
             return Close(b"".join(out) + _STOP, shortened=False)
         # It may be long until the next attempt begins.
-        self._held.clear()
-        self._through = None
+        self._begin_following()
+        self._splitter = EventSplitter()
+        reader.error_event = None
         reader.give_up()
         if not self._view.started:
             return AskAgain()
-        closing = self._view.closing(reader.usage.output)
+        closing = self._view.closing(reader.usage.output_tokens)
         if closing is not None:
             self.complete = True
             return Close(closing)
@@ -362,7 +379,9 @@ class OpenAiStitch:
         "begun",
         "complete",
         "delivered",
+        "events",
         "reader",
+        "size",
     )
 
     def __init__(self, mode: Mode, *, responses: bool) -> None:
@@ -370,16 +389,23 @@ class OpenAiStitch:
         self.delivered = False
         self._live = mode == "live"
         self._responses = responses
-        self._wasted_before = TokensUsed()
+        self._wasted_before = TokenUsage()
         self._begin()
 
     def _begin(self) -> None:
         self.reader = ResponsesStreamReader() if self._responses else ChatStreamReader()
         self._splitter = EventSplitter()
+        # How many events of the current attempt were read, and how many bytes they are.
+        self.events = self.size = 0
         # In one piece: apart, small events would take many times their bytes.
         self._held = bytearray()
         # The model has begun to speak; before that it may think for long.
         self.begun = False
+
+    @property
+    def held(self) -> int:
+        """How many bytes it keeps for now."""
+        return len(self._held) + len(self._splitter.pending)
 
     @property
     def broken(self) -> bool:
@@ -387,12 +413,12 @@ class OpenAiStitch:
         return self.reader.broken
 
     @property
-    def usage(self) -> TokensUsed:
+    def usage(self) -> TokenUsage:
         """What the current attempt has cost so far."""
         return self.reader.usage
 
     @property
-    def wasted_usage(self) -> TokensUsed:
+    def wasted_usage(self) -> TokenUsage:
         """What the attempts have cost that broke, the current one if it did."""
         wasted = self._wasted_before
         return wasted + self.usage if self.broken and not self.complete else wasted
@@ -402,12 +428,12 @@ class OpenAiStitch:
         """The data of the error with which the current attempt ended; it is never passed on."""
         return self.reader.error_event
 
-    def waste(self, cost: TokensUsed) -> None:
+    def waste(self, cost: TokenUsage) -> None:
         """An attempt that was given up for this one has cost so much."""
         self._wasted_before += cost
 
     @property
-    def cost(self) -> TokensUsed:
+    def cost(self) -> TokenUsage:
         """What all attempts so far have cost."""
         return self._wasted_before + self.usage
 
@@ -431,6 +457,8 @@ class OpenAiStitch:
         held = self._held
         try:
             for event in self._splitter.feed(data):
+                self.events += 1
+                self.size += len(event)
                 name = reader.feed(event)
                 if self.broken or reader.error_event is not None:
                     reader.give_up()
@@ -449,6 +477,7 @@ class OpenAiStitch:
                     self.complete = True
                     break
         except ValueError:
+            self.size += len(data)
             reader.give_up()
         if out:
             self.delivered = self.begun = True
@@ -459,5 +488,7 @@ class OpenAiStitch:
         if self.complete:
             return Close(b"", shortened=False)
         self._held.clear()
+        self._splitter = EventSplitter()
+        self.reader.error_event = None
         self.reader.give_up()
         return BreakOff() if self.delivered else AskAgain()

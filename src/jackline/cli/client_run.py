@@ -55,7 +55,7 @@ class ClientCommand(click.Command):
 def claude(afk: bool, arguments: tuple[str, ...]) -> int:
     """Run Claude Code through the gateway; starts one if none runs.
 
-    Arguments go to Claude Code as they are, and its exit code comes back.
+    Claude Code gets the arguments unchanged, and its exit code is returned.
 
     \b
     Examples:
@@ -74,13 +74,13 @@ def claude(afk: bool, arguments: tuple[str, ...]) -> int:
 @click.option("--afk", is_flag=True, help="Hold calls until any quota reset, however far away.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def exec_(afk: bool, command: tuple[str, ...]) -> int:
-    """Run CMD with its model calls going through the gateway; starts one if none runs.
+    """Run CMD, so that its model calls go through the gateway; starts one if none runs.
 
     \b
     Example:
       jackline exec -- python my_agents.py
 
-    Exit code: that of CMD.
+    The exit code is that of CMD.
     """
     if command[:1] == ("--",):
         command = command[1:]

@@ -22,7 +22,7 @@ import click
 
 from jackline import programs
 from jackline.agents.claude_code.environment import BASE_URL, CLIENT_VARIABLES, client_environment
-from jackline.assembly import StateDir, local_url
+from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find
 from jackline.cli.gateway_flags import configured, service_place, warn_of_faults
 from jackline.cli.system_steps import Run, Write, apply_steps
@@ -43,6 +43,7 @@ from jackline.clients.settings_change import SettingsChange, read_settings
 from jackline.config import Config
 from jackline.errors import BadArgumentError, NothingFoundError, UsageError
 from jackline.hooks.hook_input import HEADER, PATH, hook_token
+from jackline.local_address import local_url
 from jackline.providers.settings import UpstreamKind
 
 _NO_RESPONSES = (
@@ -72,16 +73,16 @@ _plugin_dry_run = click.option(
 @_dry_run
 @_as_json
 def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
-    """Let a client go through the gateway, by its own settings file.
+    """Point a client at the gateway in its own settings file.
 
-    Its extension in an editor and its desktop version then use the gateway too, without variables
-    in any shell. Everything else in the file stays; a backup is saved beside it.
+    Its editor extension and its desktop version then use the gateway, too, without variables in any
+    shell. All other settings in the file stay; a backup is saved next to it.
 
     \b
     Examples:
       jackline connect claude-code              for you, everywhere
       jackline connect claude-code --project    only in this folder
-      jackline connect codex --dry-run          only show it
+      jackline connect codex --dry-run          only show the change
     """
     config = configured({}, with_secrets=False)
     listen = config.gateway.listen
@@ -346,7 +347,7 @@ def uninstall(project: bool, dry_run: bool) -> int:
 @plugin.command()
 @_as_json
 def status(as_json: bool) -> int:
-    """Say whether the plugin is installed, and whether it calls this Jackline.
+    """Show whether the plugin is installed, and whether it calls this Jackline.
 
     Exit codes: 0 it is, 1 it is not.
     """

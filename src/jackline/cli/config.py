@@ -13,16 +13,16 @@ import click
 from jackline.errors import BadConfigError
 from jackline.outside_names import printable
 
-_file = click.option("--config", "file", type=click.Path(), help="A jackline.toml to use alone.")
+_file = click.option("--config", "file", type=click.Path(), help="Use only this jackline.toml.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def config() -> None:
     """Show, check and locate the configuration.
 
-    A setting comes from a flag, else a JACKLINE_* variable, else the nearest jackline.toml upwards
-    (or [tool.jackline] in pyproject.toml) as far as a project's file may set it, else your own
-    file, else its default. JACKLINE_CONFIG names one file to read instead of both. Every key:
+    The first of these that sets a key wins: a flag, a JACKLINE_* variable, the project's file if it
+    may set the key (the nearest jackline.toml upwards, or [tool.jackline] in pyproject.toml), your
+    own file, the default. JACKLINE_CONFIG names one file to read instead of both files. Every key:
     docs/configuration.md.
     """
 
@@ -32,7 +32,7 @@ def config() -> None:
 @click.option("--origin", is_flag=True, help="Show where each value comes from.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(file: str | None, origin: bool, as_json: bool) -> None:
-    """Print every setting in force here, as a file that could be used.
+    """Print every setting in force here, as a valid configuration file.
 
     \b
     Examples:
@@ -70,7 +70,7 @@ def schema() -> None:
 @config.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def path(as_json: bool) -> None:
-    """Print the files that are read, the strongest first; or where yours would be."""
+    """Print the files that are read, the strongest first, or where your own file would be."""
     from jackline.cli.gateway_flags import configured  # noqa: PLC0415
     from jackline.config import HomeFolders  # noqa: PLC0415
     from jackline.config.files import FILE_NAME  # noqa: PLC0415

@@ -21,7 +21,7 @@ import click
 
 from jackline import __version__, event_loop
 from jackline.agents.claude_code.environment import CLIENT_VARIABLES
-from jackline.assembly import StateDir, local_url
+from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find
 from jackline.cli.gateway_flags import configured, gateway_flags
 from jackline.clients.claude_code import settings_file
@@ -54,6 +54,7 @@ from jackline.foreign_files import object_in
 from jackline.gateway.status_pages import PRESETS as WELL_KNOWN
 from jackline.gateway.status_pages import StatusPages, vendor_of
 from jackline.gateway.vendor_limits import UnreadLimitsError, VendorLimits
+from jackline.local_address import local_url
 from jackline.private_files import NotPrivateError, installation_key
 from jackline.providers.settings import Credential, UpstreamSettings
 
@@ -72,11 +73,11 @@ _CREDENTIAL_WORDS = {
 def doctor(flags: Mapping[str, object], as_json: bool) -> int:
     """Check the way from your clients to the upstreams, and show what to fix.
 
-    Names, certificates, clock, proxy, credentials, each upstream, its limits where an admin key
-    is named, status pages, the clients' environment and plugin, the gateway, its port, disk and
-    journal. No paid call is made and no credential is shown.
+    It checks names, certificates, clock, proxy, credentials, each upstream, its limits if there is
+    an admin key, status pages, the clients' environment and plugin, the gateway, its port, disk and
+    journal. It makes no paid call and shows no credential.
 
-    Exit codes: 0 nothing fails, 1 something does.
+    Exit codes: 0 no check fails, 1 one does.
     """
     clock = SystemClock()
     settings: Config | None = None

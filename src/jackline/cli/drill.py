@@ -34,12 +34,12 @@ _FAST_BUILTIN, _FAST_CLAUDE = 30.0, 20.0
 
 @click.command()
 @click.argument("name", shell_complete=drill_names)
-@click.option("--fast", is_flag=True, help="Let the drill's time pass 20 or 30 times as fast.")
+@click.option("--fast", is_flag=True, help="Run the drill 20 or 30 times as fast.")
 @click.option(
     "--client",
     type=click.Choice(["auto", "claude", "builtin"]),
     default="auto",
-    help="The real Claude Code, or a built-in one that behaves like it; auto uses what is there.",
+    help="The real Claude Code, or a built-in client like it; auto: the real one, if installed.",
 )
 @click.option(
     "--claude",
@@ -48,9 +48,11 @@ _FAST_BUILTIN, _FAST_CLAUDE = 30.0, 20.0
     help="The Claude Code to run, if not the one on the PATH.",
 )
 @click.option(
-    "--watch", is_flag=True, help="Show where Jackline's side can be watched, and stay at its end."
+    "--watch", is_flag=True, help="Print where to watch Jackline's side, and stay open at the end."
 )
-@click.option("--port", type=click.IntRange(1, 65535), help="Where to watch it; any free one.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Port to watch it at; default: any free one."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def drill(
     name: str,
@@ -65,9 +67,9 @@ def drill(
 
     NAME is throttle-storm, session-limit, outage-one-lane, outage-failover, outage-family,
     model-degraded, edge-down, bridge-limits, or all. No key and no network is needed.
-    cache-spiral plays a fleet that lives on prompt caches, with its bill, in three minutes.
-    cascade, lost-subagent and power-cut play a program without a harness against a flow.
-    subagent-wall plays sub-agents of the real Claude Code, bare and with Jackline's plugin.
+    cache-spiral runs a fleet that depends on prompt caches, with its bill, in three minutes.
+    cascade, lost-subagent and power-cut compare a program without Jackline with a flow.
+    subagent-wall runs sub-agents of the real Claude Code, bare and with Jackline's plugin.
 
     \b
     Examples:

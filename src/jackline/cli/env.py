@@ -20,6 +20,7 @@ from jackline.cli.gateway_flags import configured
 from jackline.errors import BadArgumentError, UnreachableError
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway_proof import UnprovenError
+from jackline.local_address import local_url
 from jackline.state_dir import StateDir
 
 SHELLS = ("bash", "zsh", "fish", "powershell")
@@ -29,7 +30,6 @@ _APPLY = {
     "fish": "jackline env | source",
     "powershell": "jackline env | Out-String | Invoke-Expression",
 }
-_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 -- compared with, not listened on
 # PowerShell takes typographic single quotes for plain ones.
 _POWERSHELL_QUOTES = "'‘’‚‛"
 
@@ -42,8 +42,8 @@ _POWERSHELL_QUOTES = "'‘’‚‛"
 def env(shell: str | None, afk: bool, port: int | None, as_json: bool) -> None:
     """Print the lines that point this shell's clients to the gateway.
 
-    Besides the address, they hold the settings that Claude Code needs so that it can wait for
-    hours; what you have set yourself is left alone.
+    They set the address, and the variables that let Claude Code wait for hours. Variables that you
+    have set yourself stay unchanged.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ def env(shell: str | None, afk: bool, port: int | None, as_json: bool) -> None:
       jackline env | source                               fish
       jackline env | Out-String | Invoke-Expression       PowerShell
 
-    Exit codes: 0 printed, 2 the configuration or an argument has to change.
+    Exit codes: 0 printed, 2 the configuration or an argument is not valid.
     """
     config = configured({"port": port}, with_secrets=False)
     listen = config.gateway.listen
@@ -97,8 +97,7 @@ def gateway_url(listen: ListenSettings) -> str:
             "the port is set to 0, any free one, so its number is not known here",
             hint="jackline status shows the address; then: jackline env --port N",
         )
-    host = "127.0.0.1" if listen.host in _EVERYWHERE else listen.host
-    return f"http://{f'[{host}]' if ':' in host else host}:{listen.port}"
+    return local_url(listen.host, listen.port)
 
 
 def guess_shell(environ: Mapping[str, str], *, windows: bool) -> str:

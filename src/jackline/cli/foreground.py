@@ -25,13 +25,14 @@ from typing import TextIO
 import click
 
 from jackline import event_loop
-from jackline.assembly import CannotListenError, Service, local_url
+from jackline.assembly import CannotListenError, Service
 from jackline.assembly.gateway_process import hello
 from jackline.cli.gateway_flags import print_next_steps
 from jackline.config import Config
 from jackline.control.probes import port_holder
 from jackline.errors import PortTakenError
 from jackline.gateway_proof import UnprovenError
+from jackline.local_address import local_url
 
 # Two sockets for each of the connections that the gateway accepts at most, and some for files.
 _OPEN_FILES = 65_536

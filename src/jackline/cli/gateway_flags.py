@@ -33,7 +33,7 @@ def gateway_flags(command: Callable[..., int]) -> Callable[..., int]:
         return command(flags=flags, **rest)
 
     for option in (
-        click.option("--config", type=click.Path(), help="A jackline.toml to use alone."),
+        click.option("--config", type=click.Path(), help="Use only this jackline.toml."),
         click.option("--state", type=click.Path(), help="The folder for journal and state."),
         click.option("--upstream", help="The URL that calls are sent to."),
         click.option("--port", type=click.IntRange(0, 65535), help="The port (8766)."),

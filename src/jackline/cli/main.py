@@ -17,19 +17,19 @@ import click
 from click.shell_completion import CompletionItem
 
 from jackline import __version__
-from jackline.errors import InternalError, JacklineError
+from jackline.errors import InternalError, JacklineError, UsageError
 from jackline.outside_names import printable
 
 _INTERRUPTED = 130
 # Verb: the module that defines it, and its line in --help.
 _VERBS = {
-    "cancel": ("jackline.cli.runs", "End a run for good, with its clean-up."),
+    "cancel": ("jackline.cli.runs", "Cancel a run for good, with its clean-up."),
     "fork": ("jackline.cli.resume", "Begin a new run with a part of another's results."),
-    "logs": ("jackline.cli.runs", "Print a run's log, or without an ID what the service did."),
+    "logs": ("jackline.cli.runs", "Print a run's log, or without an ID the service's events."),
     "ls": ("jackline.cli.runs", "List runs; --parked shows what would wake, and when."),
     "plugin": ("jackline.cli.client_setup", "Set up the plugin for Claude Code."),
     "purge": ("jackline.cli.removal", "Delete all runs that ended long ago, for good."),
-    "resources": ("jackline.cli.runs", "List what runs have rented and still hold."),
+    "resources": ("jackline.cli.runs", "List the resources that runs still hold."),
     "resume": ("jackline.cli.resume", "Resume a run that was stopped, parked or cut off."),
     "retry": ("jackline.cli.resume", "Run the failed calls of a run again, nothing else."),
     "rm": ("jackline.cli.removal", "Delete runs with all their saved data, for good."),
@@ -46,13 +46,13 @@ _VERBS = {
     "exec": ("jackline.cli.client_run", "Run any client through the gateway."),
     "hook": ("jackline.cli.main", "Answer a hook of Claude Code; the plugin calls it."),
     "explain": ("jackline.cli.explain", "Explain what one error means and what helps."),
-    "notify": ("jackline.cli.notify", "Messages to you; `notify test` sends one."),
+    "notify": ("jackline.cli.notify", "Messages about incidents; `notify test` sends one."),
     "open": ("jackline.cli.open", "Show the fleet in the browser."),
     "mcp": ("jackline.cli.main", "Connect a client's MCP over stdio with the service."),
     "statusline": ("jackline.cli.main", "Print one line for Claude Code's status line."),
     "simulate": ("jackline.cli.simulate", "Simulate a provider with limits and faults locally."),
     "status": ("jackline.cli.status", "Show gateway status, and who waits for what."),
-    "top": ("jackline.cli.status", "Watch the fleet live: lanes, agents, burn, runs, forecast."),
+    "top": ("jackline.cli.status", "Watch the fleet live: lanes, agents, use, runs, forecast."),
     "trust": ("jackline.cli.trust", "Agree to the upstreams that a project's file lists."),
     "up": (
         "jackline.cli.gateway_service",
@@ -64,6 +64,29 @@ _VERBS = {
     ),
     "why": ("jackline.cli.why", "Find why agents died, from their transcripts."),
 }
+
+
+_GROUPS = {
+    "Service": ["up", "down", "status", "top", "open", "config", "upstream", "trust", "notify"],
+    "Clients": ["claude", "exec", "env", "connect", "disconnect", "plugin"],
+    "Runs": [
+        "run",
+        "ls",
+        "show",
+        "logs",
+        "resume",
+        "retry",
+        "fork",
+        "cancel",
+        "resources",
+        "rm",
+        "purge",
+    ],
+    "Diagnose": ["why", "explain", "doctor"],
+    "Practice": ["simulate", "drill"],
+}
+# Clients start them; nobody types them.
+_MACHINE_VERBS = ("hook", "mcp", "statusline")
 
 
 class _LazyVerbs(click.Group):
@@ -81,6 +104,20 @@ class _LazyVerbs(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{cmd_name} is not a command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, or offer the nearest one."""
+        if args and args[0] not in _VERBS and not args[0].startswith("-"):
+            import difflib  # noqa: PLC0415 -- rarely needed
+
+            close = difflib.get_close_matches(args[0], _VERBS, n=1)
+            offer = f"; did you mean {close[0]}?" if close else ""
+            raise UsageError(
+                f"there is no verb {args[0]!r}{offer}", hint="jackline --help lists them"
+            )
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb; click itself would count a closed output as a failure."""
@@ -102,8 +139,9 @@ class _LazyVerbs(click.Group):
         )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, line) for name, (_, line) in sorted(_VERBS.items())])
+        for group, verbs in _GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name, _VERBS[name][1]) for name in verbs])
 
 
 @click.group(cls=_LazyVerbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -151,6 +189,9 @@ def run(arguments: list[str]) -> int:
             )
         # A message may quote a name that a foreign program has put into a store.
         click.echo(printable(f"error: {reported.message}", keep="\n\t"), err=True)
+        if reported.private and sys.stderr.isatty():
+            # What code of users said is shown to who has started it, and goes into no log.
+            click.echo(printable(f"said:  {reported.private}", keep="\n\t"), err=True)
         if reported.hint:
             click.echo(printable(f"hint:  {reported.hint}", keep="\n\t"), err=True)
         return reported.exit_code
@@ -171,15 +212,15 @@ hook = _quick_verb(
     "hook",
     """Pass the input of a Claude Code hook on to the service, and print its answer.
 
-    Reads the hook's JSON from stdin. Always succeeds: without a service it prints a message once,
-    then nothing. The plugin calls this; there is little use in calling it by hand.
+    It reads the hook's JSON from stdin. It always succeeds: without a service it prints a message
+    once, then nothing. The plugin calls it; you rarely need it yourself.
     """,
 )
 statusline = _quick_verb(
     "statusline",
     """Print the status of lanes and quota in one line, for Claude Code's status line.
 
-    Reads the client's JSON from stdin; `jackline plugin install` sets it up.
+    It reads the client's JSON from stdin; `jackline connect claude-code` sets it up.
     """,
 )
 mcp = _quick_verb(

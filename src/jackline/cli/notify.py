@@ -23,7 +23,7 @@ def notify() -> None:
 
 
 @notify.command()
-@click.option("--config", type=click.Path(), help="A jackline.toml to use alone.")
+@click.option("--config", type=click.Path(), help="Use only this jackline.toml.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def test(config: str | None, as_json: bool) -> int:
     """Send one message by every channel that is set in [notify].

@@ -24,15 +24,16 @@ from jackline import event_loop
 from jackline.agents.outcome import Outcome
 from jackline.assembly.gateway_process import find, order
 from jackline.assembly.saved_runs import open_state_store
+from jackline.budgets.budget import with_limits
 from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured
-from jackline.cli.run import AS_JSON, QUIET, STATE, WAKE, run_in_foreground
+from jackline.cli.run import AS_JSON, BUDGET, QUIET, STATE, WAKE, parse_budget, run_in_foreground
 from jackline.cli.run_text import has_live_owner
 from jackline.cli.wake_timer import RunTimer, WakeBy, missing_paying_variables, remove_own_timer
 from jackline.clock import SystemClock
 from jackline.config import Config
 from jackline.control.text import until_text
-from jackline.errors import JacklineError, UsageError
+from jackline.errors import BadArgumentError, JacklineError, UsageError
 from jackline.flows.execution.agent_cancellation import withdraw_cancellations
 from jackline.flows.flow_run import FlowRun
 from jackline.flows.flow_sources import ChangedSourceError
@@ -41,7 +42,13 @@ from jackline.flows.lifecycle import begin_fork, begin_resume, begin_retry, clai
 from jackline.flows.records import RunRecord, RunState
 from jackline.flows.run_events import Listener
 from jackline.flows.run_owner import owner_in_words
-from jackline.flows.settings import NOT_WOKEN, decode_settings, may_wake
+from jackline.flows.settings import (
+    NOT_WOKEN,
+    RunSettings,
+    decode_settings,
+    limits_in_words,
+    may_wake,
+)
 from jackline.flows.store.run_store import NOT_OURS, Claim, RunStore, how_to_accept, must_be_trusted
 from jackline.outside_names import printable
 from jackline.state_dir import StateDir
@@ -83,7 +90,7 @@ class RunClaim:
             raise UsageError(
                 f"the run {record.run_id} waits in {owner_in_words(record.owner)}{until}:"
                 f" {held.why}",
-                hint=f"jackline resume {record.run_id} --now takes it over and calls at once",
+                hint=f"take it over and call at once: jackline resume {record.run_id} --now",
             )
 
     async def for_agent(self, only: str, engine: RunStore) -> None:
@@ -166,6 +173,25 @@ class RunClaim:
             await engine.let_go(claim, record)
         return await begun
 
+    async def with_budget(
+        self, host: FlowHost, budget: str | None, *, verb: str
+    ) -> RunSettings | None:
+        """The settings of the run with these limits in place of its own; None without any."""
+        if budget is None:
+            return None
+        record = await self._known(host.engine)
+        if verb == "resume" and record.state in (RunState.FINISHED, RunState.CANCELLED):
+            outcome, words = record.decoded_outcome(), shlex.quote(budget)
+            again = f"what failed runs again: jackline retry {record.run_id} --budget {words}"
+            raise BadArgumentError(
+                f"the run {record.run_id} is {record.state}: no limit holds it any more",
+                hint=again if outcome is not None and outcome.tally.failed else "",
+            )
+        settings = decode_settings(record.settings)
+        settings = replace(settings, budgets=with_limits(settings.budgets, parse_budget(budget)))
+        _print(f"run {record.run_id} may use {limits_in_words(settings.budgets)} from now on")
+        return settings
+
     async def probe_walls(self) -> None:
         """Let the gateway send one call to the vendor before the known reset."""
         state = StateDir(self._config.state_dir)
@@ -207,17 +233,16 @@ def _exit(text: str) -> NoReturn:
 
 @click.command()
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
-@click.option(
-    "--now", is_flag=True, help="Call at once, although its limit is reported to reset later."
-)
+@click.option("--now", is_flag=True, help="Call the vendor now, before the reported reset.")
 @click.option(
     "--only",
     metavar="LABEL",
-    help="Of those that failed or were cancelled, only the agents with this label, or task id.",
+    help="Only the failed or cancelled agents with this label, or this task id.",
 )
 @click.option(
     "--woken", is_flag=True, hidden=True, help="Started by a timer or the service: brakes apply."
 )
+@BUDGET
 @WAKE
 @QUIET
 @AS_JSON
@@ -227,42 +252,55 @@ def resume(
     now: bool,
     only: str | None,
     woken: bool,
+    budget: str | None,
     wake: WakeBy,
-    quiet: bool,
-    as_json: bool,
     state: str | None,
+    **output: bool,
 ) -> int:
-    """Go on with a run that was stopped, parked, cut off or failed.
+    """Resume a run that was stopped, parked, cut off or failed.
 
-    ID is the run's id, or its beginning. What is finished is not run again; agents go on at their
-    last complete turn. A finished run shows its outcome.
+    ID is the run's id, or its beginning. Finished calls do not run again; agents continue at their
+    last complete turn. For a finished run, the command shows the outcome.
 
-    A parked run goes on with one agent first. Where the gateway knows the quota wall, it answers
-    that agent itself until the reset; with --now it calls the vendor once, as after you bought
-    more. A process that waits for the reset with the run hands it over.
+    In a parked run, one agent goes first. If the gateway knows the quota wall, it answers that
+    agent itself until the reset. With --now it calls the vendor once: use it after you bought
+    more. If another process holds the waiting run, it hands the run over.
 
-    With --only LABEL, also of a finished run, just these agents go on, each in its own conversation
-    at its last complete turn; other failed ones stay failed. It undoes `jackline cancel --only`.
-    `jackline retry` differs: it runs the failed calls again, and those that would end alike (by
-    schema, refused or tool_error) begin anew. What the run has not finished goes on in both cases.
+    With --only LABEL, only these agents continue, each in its own conversation at its last complete
+    turn; other failed agents stay failed. This also works for a finished run, and undoes
+    `jackline cancel --only`. `jackline retry` differs: it runs the failed calls again, and agents
+    that would end in the same way (by schema, refused or tool_error) start anew. In both cases
+    unfinished calls continue.
+
+    With --budget, the limits that it names replace the run's own from now on: for a run that ended
+    at one of them.
     """
-    config = configured({"state": state})
+    limits = None if budget is None else parse_budget(budget)
+    config = configured(
+        {"state": state}, in_dollars=limits is not None and limits.dollars is not None
+    )
     claim = RunClaim(run_id, config, wake=wake)
 
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any] | Outcome[Any]:
         if now:
             await claim.probe_walls()
+        settings = await claim.with_budget(host, budget, verb="resume" if only is None else "")
         return await claim.hand_over(
-            begin_resume(host, claim.run_id, listener=listener, only=only, unattended=woken)
+            begin_resume(
+                host,
+                claim.run_id,
+                settings=settings,
+                listener=listener,
+                only=only,
+                unattended=woken,
+            )
         )
 
     first = claim.for_timer if woken else claim.for_person_now if now else claim.for_person
     if only is not None and not now and not woken:
         first = partial(claim.for_agent, only)
     try:
-        return run_in_foreground(
-            config, begin, as_json=as_json, quiet=quiet, wake=wake, first=first, unattended=woken
-        )
+        return run_in_foreground(config, begin, **output, wake=wake, first=first, unattended=woken)
     except ChangedSourceError as error:
         # Not a failure of a timer or the service: the run waits for a person.
         click.echo(printable(f"run {claim.run_id} is not woken: {error.message}"), err=True)
@@ -275,34 +313,53 @@ def resume(
 
 @click.command()
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
-@click.option("--only", metavar="LABEL", help="Only the failed calls with this label, or task id.")
+@click.option(
+    "--only", metavar="LABEL", help="Only the failed calls with this label, or this task id."
+)
+@BUDGET
 @QUIET
 @AS_JSON
 @STATE
-def retry(run_id: str, only: str | None, quiet: bool, as_json: bool, state: str | None) -> int:
+def retry(
+    run_id: str,
+    only: str | None,
+    budget: str | None,
+    quiet: bool,
+    as_json: bool,
+    state: str | None,
+) -> int:
     """Run the failed calls of a run again, and nothing else.
 
-    Agents that ended by schema, refused or tool_error begin anew, since they would end alike; the
-    others go on at their last complete turn, like with `jackline resume ID --only LABEL`. Agents
-    that you cancelled with `jackline cancel --only` are left out unless you name them.
+    Agents that ended by schema, refused or tool_error start anew, because they would end in the
+    same way. The others continue at their last complete turn, as with `jackline resume ID --only
+    LABEL`. Agents that you cancelled with `jackline cancel --only` are left out unless you name
+    them. --budget works as with `jackline resume`.
     """
-    config = configured({"state": state})
+    limits = None if budget is None else parse_budget(budget)
+    config = configured(
+        {"state": state}, in_dollars=limits is not None and limits.dollars is not None
+    )
     claim = RunClaim(run_id, config)
 
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any] | Outcome[Any]:
-        return await claim.hand_over(begin_retry(host, claim.run_id, only=only, listener=listener))
+        settings = await claim.with_budget(host, budget, verb="retry")
+        return await claim.hand_over(
+            begin_retry(host, claim.run_id, only=only, settings=settings, listener=listener)
+        )
 
     return run_in_foreground(config, begin, as_json=as_json, quiet=quiet, first=claim.for_person)
 
 
 @click.command()
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
-@click.option("--from", "label", metavar="LABEL", required=True, help="The first call to run anew.")
+@click.option(
+    "--from", "label", metavar="LABEL", required=True, help="The first call to run again."
+)
 @QUIET
 @AS_JSON
 @STATE
 def fork(run_id: str, label: str, quiet: bool, as_json: bool, state: str | None) -> int:
-    """Begin a new run with what another had finished before LABEL."""
+    """Begin a new run with the results that another run had before LABEL."""
     config = configured({"state": state})
 
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any]:

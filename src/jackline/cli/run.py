@@ -3,8 +3,8 @@
 Rules: (1) the arguments of the flow are a JSON object or `--key value`; (2) the first Ctrl-C lets
 agents end their turns and saves, the second ends now: neither loses what is finished; (3) stdout
 holds the outcome alone, progress goes to stderr: a live picture on a terminal, else a line for each
-event, without prompts and answers; (4) exit codes: 0 ok, 1 failed, 3 some agents failed, 75 parked,
-130 interrupted.
+event and each wait, without prompts and answers; (4) exit codes: 0 ok, 1 failed, 3 some agents
+failed, 75 parked, 130 interrupted.
 Resuming a run: resume.py. The wake timer: wake_timer.py.
 """
 
@@ -18,36 +18,49 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import click
 
 from jackline import event_loop
 from jackline.agents.outcome import Outcome
+from jackline.agents.prices import cost_in_words
 from jackline.budgets.budget import Budget
 from jackline.cli.gateway_flags import configured, show_warnings
-from jackline.cli.run_text import has_live_owner
+from jackline.cli.run_text import has_live_owner, public_outcome
 from jackline.cli.shutdown import discard_output
 from jackline.cli.wake_timer import RunTimer, WakeBy, paying_variables, save_paying_variables
 from jackline.clock import SystemClock
 from jackline.config import Config
-from jackline.control.run_view import RunView, event_line
+from jackline.control.fleet import WAITS
+from jackline.control.next_step import step_after_end
+from jackline.control.run_view import (
+    GATEWAY_GONE,
+    WAITING,
+    GatewayWaits,
+    RunView,
+    WaitLines,
+    event_line,
+    wait_line,
+)
 from jackline.control.text import until_text
-from jackline.errors import BadArgumentError, StoreLockedError
+from jackline.errors import BadArgumentError, StoreUnavailableError
 from jackline.failures.sentences import duration_in_words
 from jackline.flows.authoring.flow_definition import Flow, load_flow
-from jackline.flows.flow_run import LOCKED, FlowRun
+from jackline.flows.flow_run import FlowRun
 from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import begin_run, known_run
-from jackline.flows.records import ENDED, RunRecord, RunState
+from jackline.flows.records import RunRecord, RunState
 from jackline.flows.run_events import AgentWaits, FlowEvent, Listener, RunEnded, RunParked, RunWoke
+from jackline.flows.run_totals import RunTotals, totals_of
 from jackline.flows.store.run_store import RunStore
 from jackline.flows.values import decode_arguments, parse_arguments
 from jackline.outside_names import printable
+from jackline.user_errors import error_texts
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -57,17 +70,26 @@ Begin: TypeAlias = Callable[[FlowHost, Listener], Awaitable[FlowRun[Any] | Outco
 First: TypeAlias = Callable[[RunStore], Awaitable[object]]
 
 _FRAMES_PER_SECOND = 4
+_LOOK_EVERY = 1.0
 _MOST_AGENTS = 12
 _STYLES = {"parked": "magenta", "failed": "red", "stopping": "yellow", "finished": "green"}
 
 
+class Progress(Protocol):
+    """What shows a run."""
+
+    def apply(self, event: FlowEvent) -> None:
+        """Show an event."""
+
+    def observe(self, found: GatewayWaits | None) -> None:
+        """Show what the gateway says now; None when it does not answer."""
+
+
 @contextmanager
-def show_progress(*, quiet: bool) -> Iterator[Listener]:
-    """A listener that shows a run's events until the block ends."""
-    if quiet:
-        yield lambda _event: None
-    elif not sys.stderr.isatty():
-        yield ProgressLines().show
+def show_progress() -> Iterator[Progress]:
+    """What shows a run until the block ends."""
+    if not sys.stderr.isatty():
+        yield ProgressLines()
     else:
         from rich.console import Console  # noqa: PLC0415 -- only on a terminal
         from rich.live import Live  # noqa: PLC0415
@@ -81,7 +103,7 @@ def show_progress(*, quiet: bool) -> Iterator[Listener]:
             transient=False,
             redirect_stdout=False,
         ):
-            yield view.apply
+            yield view
 
 
 class ProgressLines:
@@ -90,9 +112,19 @@ class ProgressLines:
     def __init__(self) -> None:
         self._clock = SystemClock()
         self._reasons: set[str] = set()
+        self._view = RunView()
+        self._waits = WaitLines()
 
-    def show(self, event: FlowEvent) -> None:
+    def observe(self, found: GatewayWaits | None) -> None:
+        """Print what has changed in what agents wait for."""
+        self._view.observe(found)
+        now = self._clock.now()
+        for line in self._waits.of(self._view, now):
+            click.echo(printable(f"{now:%H:%M:%S} {line}"), err=True)
+
+    def apply(self, event: FlowEvent) -> None:
         """Print the line of this event."""
+        self._view.apply(event)
         if isinstance(event, AgentWaits):
             if event.why in self._reasons:
                 return
@@ -114,7 +146,7 @@ def draw_run(view: RunView, now: datetime) -> Group:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    sums = f"{view.tokens:,} tokens, ${view.cost:,.2f}"
+    sums = f"{view.tokens:,} tokens, {cost_in_words(view.cost, view.unpriced)}"
     head = Text.assemble((view.flow or "…", "bold"), f"  {view.run_id}   {sums}")
     lines: list[Text | Table] = [head, Text(view.sentence(now), style=_STYLES.get(view.state, ""))]
     if len(view.phases) > 1 or "" not in view.phases:
@@ -125,15 +157,26 @@ def draw_run(view: RunView, now: datetime) -> Group:
                 total = phase.done + phase.failed + phase.running
                 phases.append(f"{phase.name} {phase.done}/{total}{failed}   ")
         lines.append(phases)
+    lines += [Text(f"  {wait_line(*group, now)}", style="yellow") for group in view.held()]
+    if view.is_gateway_gone:
+        lines.append(Text(f"  {GATEWAY_GONE}", style="red"))
+    needs = () if view.gateway is None else view.gateway.needs
+    lines += [Text(f"  needs you: {need}", style="red") for need in needs]
     # Waiting agents first: they are what people look for.
-    agents = sorted(view.agents.values(), key=lambda each: (not each.why, each.since))
+    stands = {task: view.stand(task) for task in view.agents}
+    waits = (*WAITS, WAITING)
+    agents = sorted(
+        view.agents, key=lambda task: (stands[task].state not in waits, view.agents[task].since)
+    )
     table = Table.grid(padding=(0, 2))
-    for agent in agents[:_MOST_AGENTS]:
-        state, detail = "waits", f"{agent.why}{until_text(agent.until, now)}"
-        if not agent.why:
+    for task in agents[:_MOST_AGENTS]:
+        agent, stand = view.agents[task], stands[task]
+        # The reason of a lane stands above, once for all that wait for it.
+        detail = stand.lane or f"{stand.why}{until_text(stand.until, now)}"
+        if stand.state not in waits:
             since = duration_in_words(now - datetime.fromtimestamp(agent.since, now.tzinfo))
-            state, detail = f"turn {agent.turns + 1}", f"{agent.tokens:,} tokens, for {since}"
-        table.add_row("  " + agent.label, state, detail)
+            detail = f"turn {agent.turns + 1}, {agent.tokens:,} tokens, for {since}"
+        table.add_row("  " + agent.label, stand.state, detail)
     if agents:
         lines.append(table)
     if len(agents) > _MOST_AGENTS:
@@ -155,20 +198,21 @@ def run_in_foreground(
     """The exit code of a run that `begin` starts or resumes.
 
     `first` is called with the store before a gateway is looked for or started. `unattended`: output
-    goes into a log, so that it holds neither answers nor the messages of exceptions.
+    goes into a log, so that it holds no answer.
     """
+    words = not unattended and sys.stderr.isatty()
     references = configured({}, with_secrets=False).gateway.upstreams
     paying = paying_variables(references, os.environ)
     timer = RunTimer(wake, config, lambda line: click.echo(printable(line), err=True), paying)
     work = _run(config, begin, timer, first, quiet=quiet or unattended)
     if unattended:
         with Path(os.devnull).open("w") as devnull, contextlib.redirect_stdout(devnull):
-            outcome, record = event_loop.run(work)
-            click.echo(printable(summary(outcome, record, plain=True), keep="\n"), err=True)
+            outcome, record, totals = event_loop.run(work)
+            click.echo(printable(summary(outcome, record, totals), keep="\n"), err=True)
     else:
-        outcome, record = event_loop.run(work)
+        outcome, record, totals = event_loop.run(work)
         # As it was saved: the value there is plain JSON, whatever the flow's own types are.
-        saved = {} if record.outcome is None else json.loads(record.outcome)
+        saved = public_outcome(record.outcome)
         try:
             if as_json:
                 head = {
@@ -186,7 +230,8 @@ def run_in_foreground(
                     click.echo(
                         value if is_text else json.dumps(value, indent=2, ensure_ascii=False)
                     )
-                click.echo(printable(summary(outcome, record), keep="\n"), err=True)
+                text = summary(outcome, record, totals, words=words)
+                click.echo(printable(text, keep="\n"), err=True)
         except BrokenPipeError:
             discard_output()
     return 130 if record.state is RunState.STOPPED else outcome.exit_code
@@ -194,12 +239,12 @@ def run_in_foreground(
 
 async def _run(
     config: Config, begin: Begin, timer: RunTimer, first: First | None, *, quiet: bool
-) -> tuple[Outcome[Any], RunRecord]:
+) -> tuple[Outcome[Any], RunRecord, RunTotals]:
     stop_lock_messages: list[Callable[[], None]] = []
 
     async def with_store(engine: RunStore) -> None:
-        # Until the run itself reports a locked store.
-        stop = engine.on_lock_wait(lambda: click.echo(LOCKED, err=True))
+        # Until the run itself reports that it waits.
+        stop = engine.on_wait(lambda says: click.echo(printable(says), err=True))
         stop_lock_messages.append(stop)
         if first is not None:
             await first(engine)
@@ -208,12 +253,18 @@ async def _run(
     from jackline.assembly.flow_host import open_flow_host  # noqa: PLC0415
 
     async with open_flow_host(config, in_background=True, first=with_store) as host:
-        with show_progress(quiet=quiet) as show:
+        async with AsyncExitStack() as stack:
+            progress = None if quiet else stack.enter_context(show_progress())
+            if progress is not None:
+                watching = asyncio.create_task(_watch_gateway(host, progress))
+                stack.callback(watching.cancel)
 
             def listener(event: FlowEvent) -> None:
                 timer.on_event(event)
-                show(event)
+                if progress is not None:
+                    progress.apply(event)
 
+            asyncio.get_running_loop().set_exception_handler(_left_task_raised)
             begun = await begin(host, listener)
             for stop in stop_lock_messages:
                 stop()
@@ -223,8 +274,24 @@ async def _run(
                 run_id = begun.run_id
                 outcome = await _run_to_end(begun, host, timer)
         record = await known_run(host, run_id)
+        totals = await totals_of(host.engine, record)
         await timer.align(host.engine, run_id)
-    return outcome, record
+    return outcome, record, totals
+
+
+async def _watch_gateway(host: FlowHost, progress: Progress) -> None:
+    """Show what the gateway says of the run's agents, until cancelled."""
+    while True:
+        progress.observe(GatewayWaits.from_json(await host.read_waits()))
+        await host.clock.sleep(_LOOK_EVERY)
+
+
+def _left_task_raised(_loop: object, context: dict[str, Any]) -> None:
+    """Nobody awaits it: what it raised is code of users, and is not quoted."""
+    error = context.get("exception")
+    if error is not None:
+        text = f"warning: a task that nobody awaited raised {error_texts(error).brief}"
+        click.echo(printable(text), err=True)
 
 
 async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Outcome[Any]:
@@ -252,10 +319,10 @@ async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Out
     try:
         await save_paying_variables(host.engine, run.run_id, timer.paying, host.clock)
         return await run.run()
-    except StoreLockedError as error:
-        raise StoreLockedError(
+    except StoreUnavailableError as error:
+        raise type(error)(
             f"run {run.run_id} is paused as it was last saved: {error.message}",
-            hint=f"end the program that holds that file, then: jackline resume {run.run_id}",
+            hint=f"{error.hint} Then: jackline resume {run.run_id}",
         ) from error
     finally:
         for number, handler in before.items():
@@ -264,26 +331,26 @@ async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Out
         await watch
 
 
-def summary(outcome: Outcome[Any], record: RunRecord, *, plain: bool = False) -> str:
+def summary(
+    outcome: Outcome[Any], record: RunRecord, totals: RunTotals, *, words: bool = False
+) -> str:
     """The outcome of a run for a person, with the next step.
 
-    `plain` leaves out the message of a flow's exception: it may hold an answer.
+    `words` adds what code of users said, which may quote an answer.
     """
     run_id, state = record.run_id, record.state
-    tally = outcome.tally
-    counts = tally.in_words("parked" if state is RunState.PARKED else "not finished")
-    cost = "" if outcome.cost is None else f", ${outcome.cost:,.2f}"
-    figures = f"{counts}; {outcome.usage.total:,} tokens{cost}"
+    figures = f"{totals.in_words(state)}; {totals.paid}"
     says = f": {outcome.evidence.says}" if outcome.evidence.says else ""
-    if plain and state in ENDED:
-        says = ""
+    said = outcome.evidence.private
+    if said:
+        figures += f"\nsaid:  {said if words else f'jackline show {run_id}'}"
     now = SystemClock().now()
     resume = f"jackline resume {run_id}"
     if state is RunState.PARKED:
         first = f"run {run_id} is parked{until_text(record.wake_at, now)}{says}"
         step = f"it waits for you: {resume}"
         if record.wake_at:
-            step = f"`jackline up` wakes it then; at once: {resume} --now"
+            step = f"`jackline up` wakes it then; at once: jackline resume {run_id} --now"
         return f"{first}\n{figures}\nnext:  {step}"
     if state is RunState.STOPPED:
         return f"run {run_id} is stopped; finished work is saved\n{figures}\nnext:  {resume}"
@@ -292,10 +359,8 @@ def summary(outcome: Outcome[Any], record: RunRecord, *, plain: bool = False) ->
         return f"{figures}\nnext:  {f'jackline logs {run_id} -f' if is_alive else resume}"
     ending = "finished" if outcome.ok else f"ended by {outcome.terminated_by.value}"
     lines = [f"run {run_id} {ending}{says}", figures]
-    if not outcome.ok and state is not RunState.CANCELLED:
-        lines.append(f"next:  {resume}   (what is finished is not run again)")
-    elif tally.failed:
-        lines.append(f"next:  jackline retry {run_id}   (runs the failed ones again, nothing else)")
+    if (after := step_after_end(record, outcome)) is not None:
+        lines.append(f"next:  {after.command}   ({after.remark})")
     return "\n".join(lines)
 
 
@@ -303,9 +368,13 @@ WAKE = click.option(
     "--wake",
     type=click.Choice(["systemd", "launchd", "at", "schtasks", "none"]),
     default="none",
-    help="Let the system wake it when it was left parked and no `jackline up` runs.",
+    help="Let a timer of the system wake the run if it stays parked and no `jackline up` runs.",
 )
-QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress, only the outcome.")
+BUDGET = click.option(
+    "--budget",
+    help='What the run may use: "dollars=5,tokens=2000000,agents=50,turns=500"; "strict" too.',
+)
+QUIET = click.option("-q", "--quiet", is_flag=True, help="Print only the outcome, no progress.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 STATE = click.option("--state", type=click.Path(), help="The folder for journal and state.")
 
@@ -319,11 +388,10 @@ STATE = click.option("--state", type=click.Path(), help="The folder for journal 
     help="The runner of agents that name none.",
 )
 @click.option("--model", help="The model of agents that name none.")
-@click.option("--on-quota", type=click.Choice(["park", "abort"]), help="At a quota wall.")
 @click.option(
-    "--budget",
-    help='What it may use: "dollars=5,tokens=2000000,agents=50,turns=500"; "strict" too.',
+    "--on-quota", type=click.Choice(["park", "abort"]), help="What to do at a quota wall."
 )
+@BUDGET
 @WAKE
 @QUIET
 @AS_JSON
@@ -347,12 +415,13 @@ def run(
       jackline run research.py --question "What is a jackline?"
       jackline run research.py '{"question": "What is a jackline?"}' --budget dollars=5
 
-    Ctrl-C once: nothing new starts, agents end their turns, everything is saved. Twice: now.
+    Ctrl-C once: nothing new starts, agents end their turns, everything is saved. Ctrl-C twice: it
+    stops now.
 
     Exit codes: 0 ok, 1 failed, 2 usage, 3 finished but some agents failed, 75 parked, 130 stopped.
     """
     keys = {"state": "state", **{name: f"run.{name}" for name in ("runner", "model", "on_quota")}}
-    limits = None if budget is None else _parse_budget(budget)
+    limits = None if budget is None else parse_budget(budget)
     config = configured(
         {keys[name]: value for name, value in overrides.items()},
         in_dollars=limits is not None and limits.dollars is not None,
@@ -397,7 +466,8 @@ def _flow_arguments(flow: Flow[..., Any], words: Sequence[str]) -> bytes:
     return parse_arguments(flow.function, values)
 
 
-def _parse_budget(text: str) -> Budget:
+def parse_budget(text: str) -> Budget:
+    """The limits that a person has written."""
     limits: dict[str, float] = {}
     parts = [part.strip() for part in text.split(",")]
     strict = "strict" in parts

@@ -16,7 +16,7 @@ from typing import Any
 from jackline.autopsy.figures import counted
 from jackline.clock import SystemClock
 from jackline.control.text import until_text, whole_second
-from jackline.errors import UsageError
+from jackline.errors import JournalError, UsageError
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.lifecycle import CancelledAgents
 from jackline.flows.records import (
@@ -31,7 +31,8 @@ from jackline.flows.records import (
     shown_action,
 )
 from jackline.flows.run_owner import is_dead
-from jackline.flows.settings import decode_settings, expected_cost, may_wake
+from jackline.flows.run_totals import RunTotals
+from jackline.flows.settings import decode_settings, expected_cost, limits_in_words, may_wake
 from jackline.flows.store.agent_log import PendingSession, PendingToolCall
 from jackline.flows.store.run_store import NOT_OURS, how_to_accept
 from jackline.outside_names import printable
@@ -46,7 +47,7 @@ def has_live_owner(run: RunRecord, now: float) -> bool:
     return bool(run.owner) and run.lease_until > now and not is_dead(run.owner)
 
 
-def run_line(run: RunRecord, now: datetime) -> str:
+def run_line(run: RunRecord, totals: RunTotals, now: datetime) -> str:
     """One run."""
     state = run.state.value
     if run.state is RunState.RUNNING and not has_live_owner(run, now.timestamp()):
@@ -57,13 +58,15 @@ def run_line(run: RunRecord, now: datetime) -> str:
         waits = ", waits for you" if step in run.why else f", waits for you ({step})"
     began = moment_in_words(datetime.fromtimestamp(round(run.created_at), now.tzinfo), now)
     why = f": {run.why}" if run.why else ""
-    sums = f"{run.tokens:,} tokens, ${run.cost:,.2f}"
+    sums = f"{totals.in_words(run.state)}; {totals.paid}"
+    if limits := _limits(run):
+        sums += f"; may use {limits}"
     foreign = "" if run.trusted else f"  {NOT_OURS}"
     line = f"{run.run_id}  {run.flow}  {state}{waits}{why}  (began {began}; {sums}){foreign}"
     return printable(line)
 
 
-def run_json(run: RunRecord) -> dict[str, Any]:
+def run_json(run: RunRecord, totals: RunTotals) -> dict[str, Any]:
     """One run as a document."""
     return {
         "run": run.run_id,
@@ -74,12 +77,35 @@ def run_json(run: RunRecord) -> dict[str, Any]:
         "created_at": moment_json(run.created_at),
         "updated_at": moment_json(run.updated_at),
         "wake_at": None if run.wake_at is None else moment_json(whole_second(run.wake_at)),
-        "tokens": run.tokens,
-        "cost": run.cost,
+        **totals.to_json(),
+        "may_use": _limits(run) or None,
         "forked_from": run.forked_from,
-        "outcome": saved_json(run.outcome),
+        "outcome": _outcome_without_answer(run.outcome),
         "trusted": run.trusted,
     }
+
+
+def _limits(run: RunRecord) -> str:
+    try:
+        return limits_in_words(decode_settings(run.settings).budgets)
+    except JournalError:
+        return ""  # an older version's, or somebody else's
+
+
+def public_outcome(data: bytes | None) -> dict[str, Any]:
+    """A saved outcome without what code of users said; empty when nothing is saved."""
+    found = saved_json(data)
+    if not isinstance(found, dict):
+        return {}
+    if isinstance(evidence := found.get("evidence"), dict):
+        evidence.pop("private", None)
+    return found
+
+
+def _outcome_without_answer(data: bytes | None) -> dict[str, Any] | None:
+    """A saved outcome for lists: `jackline show ID --json` has all of it."""
+    found = public_outcome(data)
+    return {name: each for name, each in found.items() if name not in ("value", "text")} or None
 
 
 def saved_json(data: bytes | None) -> Any:
@@ -147,7 +173,8 @@ def call_lines(calls: Sequence[CallRecord], now: datetime) -> Iterator[str]:
         elif call.state is not CallState.DONE and call.outcome is not None:
             evidence = decode_outcome(call.outcome).evidence
             resets = None if evidence.resets_at is None else evidence.resets_at.timestamp()
-            why = f"{evidence.says}{until_text(resets, now)}"
+            said = f" It said: {evidence.private}" if evidence.private else ""
+            why = f"{evidence.says}{until_text(resets, now)}{said}"
             end = f"  {call.terminated_by}: {why}{end}, task {call.task_id}"
         yield printable(f"  {call.state.glyph} {call.label}{end}")
 
@@ -189,7 +216,9 @@ def resource_line(resource: ResourceRecord, now: datetime) -> str:
     if resource.lease_until is not None:
         ends = datetime.fromtimestamp(round(resource.lease_until), now.tzinfo)
         lease = f", lease ends {moment_in_words(ends, now)}"
-    trouble = f"; its release failed: {resource.trouble}" if resource.trouble else ""
+    trouble = ""
+    if resource.trouble:
+        trouble = f"; its release failed: {resource.trouble} (jackline logs {resource.run_id})"
     if not resource.trusted:
         trouble = f"; {NOT_OURS}; {how_to_accept(resource.run_id)}"
     return printable(
@@ -230,7 +259,7 @@ def code_of_run_lines(
             raise UsageError(
                 f"agent {use.task_id} would call {use.name} with {len(use.arguments):,} characters,"
                 " more than a person can check; nothing was accepted",
-                hint="delete the run (jackline rm ID --force) and begin it anew",
+                hint=f"delete the run (jackline rm {run.run_id} --force) and start it again",
             )
         lines.append(f"  calls   {use.name} {use.arguments}   (agent {use.task_id})")
     for call in calls:

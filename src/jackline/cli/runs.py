@@ -20,6 +20,7 @@ from typing import TypeVar
 import click
 
 from jackline import event_loop
+from jackline.agents.prices import known_cost
 from jackline.assembly import StateDir
 from jackline.assembly.saved_runs import open_quiet_host
 from jackline.cli.arguments import run_ids
@@ -48,6 +49,7 @@ from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import cancel_agents, cancel_run, claim_run, known_run, module_of
 from jackline.flows.records import ENDED, ResourceRecord, RunRecord, RunState, decode_outcome
 from jackline.flows.run_events import WARNING
+from jackline.flows.run_totals import RunTotals, totals_of
 from jackline.flows.store import run_store_exists, run_store_url
 from jackline.flows.store.agent_log import pending_calls
 from jackline.flows.store.run_store import RunStore, how_to_accept
@@ -61,25 +63,34 @@ _MOST_WARNINGS = 5
 
 @click.command(name="ls")
 @click.option(
-    "--parked", is_flag=True, help="Only parked runs: what would wake, when, at what cost."
+    "--parked", is_flag=True, help="List only parked runs: when each would wake, and its cost."
 )
-@click.option("-n", "--limit", type=click.IntRange(1), default=30, help="So many at most (30).")
+@click.option(
+    "-n", "--limit", type=click.IntRange(1), default=30, help="List at most this many (30)."
+)
 @AS_JSON
 @STATE
 def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
     """List runs, the newest first."""
     now = SystemClock().now()
 
-    async def look(host: FlowHost) -> list[tuple[RunRecord, WakePlan | None]] | None:
+    async def look(host: FlowHost) -> list[tuple[RunRecord, RunTotals, WakePlan | None]] | None:
         states = (RunState.PARKED,) if parked else None
         runs = await host.engine.runs(states=states, limit=limit)
-        return [(run, await _wake_plan(host, run, now) if parked else None) for run in runs]
+        return [
+            (
+                run,
+                await totals_of(host.engine, run),
+                await _wake_plan(host, run, now) if parked else None,
+            )
+            for run in runs
+        ]
 
     found = _with_store(state, look, lambda: None)
     if as_json:
         listed = []
-        for run, plan in found or ():
-            document = run_json(run)
+        for run, totals, plan in found or ():
+            document = run_json(run, totals)
             if plan is not None:
                 at = None if plan.at is None else moment_json(whole_second(plan.at.timestamp()))
                 document |= {
@@ -92,8 +103,8 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
             listed.append(document)
         click.echo(json.dumps({"schema": "jackline.runs/1", "runs": listed}, indent=2))
         return 0
-    for run, plan in found or ():
-        click.echo(run_line(run, now))
+    for run, totals, plan in found or ():
+        click.echo(run_line(run, totals, now))
         if plan is not None:
             click.echo(f"    {plan.line(run, now)}")
     if not found:
@@ -106,17 +117,17 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
 @click.option(
     "--trust",
     is_flag=True,
-    help="Show what it would load and run, and accept it though it was written elsewhere.",
+    help="Show what the run would load and run, and accept a run from elsewhere.",
 )
-@click.option("--yes", is_flag=True, help="With --trust: accept without being asked.")
+@click.option("--yes", is_flag=True, help="With --trust: accept without asking.")
 @AS_JSON
 @STATE
 def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) -> int:
-    """Show one run: its state, each agent's end, what it cost, what is still held.
+    """Show one run: its state, how each agent ended, its cost, the resources it still holds.
 
-    A run that this installation did not write, or that an older version wrote, is listed and not
-    run: no flow file of it is loaded, no command of it is run, and it does not wake. --trust shows
-    the flow file and every command that it brings, and asks whether it is yours.
+    A run that another installation or an older version wrote is listed but not run: its flow file
+    is not loaded, its commands do not run, and it does not wake. --trust shows its flow file and
+    every command of it, and asks whether it is yours.
     """
 
     async def look(host: FlowHost) -> int:
@@ -124,6 +135,7 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
         if trust:
             return await _accept(host.engine, run, yes=yes, as_json=as_json)
         calls = await host.engine.calls(run.run_id)
+        totals = await totals_of(host.engine, run)
         held = [each for each in await host.engine.resources() if each.run_id == run.run_id]
         notes = await host.engine.notes(run.run_id)
         texts = [str(note.detail.get("says", "")) for note in notes if note.what == WARNING]
@@ -131,7 +143,8 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
         if as_json:
             document = {
                 "schema": "jackline.run-shown/1",
-                **run_json(run),
+                **run_json(run, totals),
+                "outcome": saved_json(run.outcome),
                 "calls": [
                     {
                         "kind": call.kind.value,
@@ -142,7 +155,8 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
                         "terminated_by": call.terminated_by or None,
                         "attempts": call.attempts,
                         "tokens": call.tokens,
-                        "cost": call.cost,
+                        "cost": known_cost(call.cost, call.unpriced),
+                        "unpriced_tokens": call.unpriced,
                         "outcome": saved_json(call.outcome),
                     }
                     for call in calls
@@ -153,13 +167,14 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
             click.echo(json.dumps(document, indent=2))
             return 0
         now = SystemClock().now()
-        click.echo(run_line(run, now))
+        click.echo(run_line(run, totals, now))
         for says in warnings:
             click.echo(printable(f"warning: {says}"))
         if run.state is RunState.PARKED:
             click.echo(f"    {(await _wake_plan(host, run, now)).line(run, now)}")
         if run.outcome is not None:
-            for line in summary(decode_outcome(run.outcome), run).splitlines():
+            lines = summary(decode_outcome(run.outcome), run, totals, words=True)
+            for line in lines.splitlines():
                 click.echo(printable(line))
         if not run.trusted:
             click.echo(printable(f"next:  {how_to_accept(run.run_id)}"))
@@ -203,9 +218,15 @@ async def _accept(engine: RunStore, run: RunRecord, *, yes: bool, as_json: bool)
 
 @click.command()
 @click.argument("run_id", metavar="[ID]", required=False, shell_complete=run_ids)
-@click.option("-f", "--follow", is_flag=True, help="Go on: until the run has ended, or Ctrl-C.")
 @click.option(
-    "-n", "--limit", type=click.IntRange(1), default=200, help="Of the service: so many (200)."
+    "-f", "--follow", is_flag=True, help="Print new events, too, until the run ends or Ctrl-C."
+)
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=200,
+    help="Print at most this many events of the service (200).",
 )
 @AS_JSON
 @STATE
@@ -250,19 +271,19 @@ def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str
 @click.command()
 @click.argument("run_id", metavar="ID", shell_complete=run_ids)
 @click.option(
-    "--only", metavar="LABEL", help="Only the agents with this label, or this task id; no others."
+    "--only", metavar="LABEL", help="Cancel only the agents with this label, or this task id."
 )
 @click.option(
-    "--ahead", is_flag=True, help="With --only: also if the flow has not come to such an agent yet."
+    "--ahead", is_flag=True, help="With --only: also agents that the flow has not reached yet."
 )
 @AS_JSON
 @STATE
 def cancel(run_id: str, only: str | None, ahead: bool, as_json: bool, state: str | None) -> int:
-    """End a run for good, with its clean-up; what is finished stays to be read.
+    """Cancel a run for good, with its clean-up; finished results stay readable.
 
-    With --only LABEL just these agents end, as `cancelled`, with their clean-up. Their siblings go
-    on, the flow gets them as failed, and a parked run stays parked. A resume does not begin them
-    again; `jackline resume ID --only LABEL` does.
+    With --only LABEL, only these agents end, as `cancelled`, with their clean-up. Their siblings go
+    on, the flow gets them as failed, and a parked run stays parked. `jackline resume ID` does not
+    start them again; `jackline resume ID --only LABEL` does.
 
     \b
     Examples:
@@ -299,15 +320,13 @@ def cancel(run_id: str, only: str | None, ahead: bool, as_json: bool, state: str
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Also what was given back.")
-@click.option(
-    "--retry", is_flag=True, help="Give back what is left over: try failed releases again."
-)
+@click.option("--all", "everything", is_flag=True, help="Also list released resources.")
+@click.option("--retry", is_flag=True, help="Release what is left over: try failed releases again.")
 @click.option("--woken", is_flag=True, hidden=True, help="Started by the service, not by a person.")
 @AS_JSON
 @STATE
 def resources(everything: bool, retry: bool, woken: bool, as_json: bool, state: str | None) -> int:
-    """List what runs have rented and still hold, and by whom.
+    """List the resources that runs still hold, and who holds them.
 
     Exit codes: 0 nothing needs you, 1 a release failed.
     """

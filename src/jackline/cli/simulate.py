@@ -20,19 +20,24 @@ from jackline.simulator.server import SimulatorServer
 
 @click.command()
 @click.argument("scenario", default="healthy")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0 takes a free one.")
-@click.option("--seed", type=int, default=0, help="The same seed draws the same lots.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Port to listen on; 0 takes a free one.",
+)
+@click.option("--seed", type=int, default=0, help="The same seed gives the same random faults.")
 @click.option(
     "--speed",
     type=click.FloatRange(min=0.001),
     default=1.0,
-    help="How many seconds of the scenario pass in one.",
+    help="Seconds of the scenario per real second.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON documents, one per line.")
 def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -> int:
     """Simulate an LLM provider with limits, quotas and faults on a loopback port.
 
-    SCENARIO is a TOML file, or one of the packaged: healthy, outage, quota-wall, throttle-storm.
+    SCENARIO is a TOML file, or a packaged scenario: healthy, outage, quota-wall, throttle-storm.
 
     \b
     Examples:

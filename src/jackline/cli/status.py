@@ -188,8 +188,8 @@ def _print_session(running: RunningGateway, session: str, *, as_json: bool) -> N
 
 @click.command()
 @gateway_flags
-@click.option("--once", is_flag=True, help="Draw it once, and leave.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, and leave.")
+@click.option("--once", is_flag=True, help="Draw it once, and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, and exit.")
 @click.option(
     "--every",
     type=click.FloatRange(0.2, 3600),
@@ -197,9 +197,9 @@ def _print_session(running: RunningGateway, session: str, *, as_json: bool) -> N
     help="Seconds between two updates (1).",
 )
 def top(flags: Mapping[str, object], once: bool, as_json: bool, every: float) -> int:
-    """Watch the fleet: lanes, agents with what they wait for, burn, runs and forecast.
+    """Watch the fleet: lanes, agents with what they wait for, use, runs and forecast.
 
-    `q` or Ctrl-C leaves. Off a terminal one picture is printed.
+    `q` or Ctrl-C ends it. Without a terminal, it is printed once.
 
     Exit codes: 0 shown, 5 no gateway runs.
     """

@@ -142,8 +142,7 @@ def _runs(fleet: Mapping[str, Any], now: datetime) -> Iterator[Text]:
         line = _state(str(run["state"]), f"{run['run']}  {run['flow']}  ")
         if run["state"] == RunState.PARKED:
             line.append(_until(run["wake_at"], now) or ", until you resume it", style="bold")
-        failed = f", {run['failed']} failed" if run["failed"] else ""
-        line.append(f"  {run['done']} done{failed}, ${run['cost']:,.2f}")
+        line.append(f"  {run['counts']}; ${run['cost']:,.2f}")
         if run["why"]:
             line.append(f"; {run['why']}", style="dim")
         yield line

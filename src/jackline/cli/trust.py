@@ -64,7 +64,7 @@ _CREDENTIALS = {
 
 @click.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Agree without being asked.")
+@click.option("--yes", is_flag=True, help="Agree without asking.")
 @click.option("--dry-run", is_flag=True, help="Only show what the file would change.")
 @click.option("--list", "listing", is_flag=True, help="List the files that you agreed to.")
 @click.option("--revoke", is_flag=True, help="Withdraw an agreement.")
@@ -348,7 +348,7 @@ def _document(file: FileText, shown: Preview, *, agreed: bool) -> dict[str, obje
         "schema": "jackline.trust/1",
         "path": str(file.path),
         "sha256": file.digest,
-        "standing": "agreed" if agreed else shown.consent.value,
+        "consent": "agreed" if agreed else shown.consent.value,
         "upstreams": [
             {
                 "name": each.name,

@@ -90,11 +90,11 @@ def add(
     dry_run: bool,
     **options: str | None,
 ) -> None:
-    """Add an upstream to the configuration, the last of them.
+    """Add an upstream to the configuration, after all others.
 
-    Your own file is edited, or the one that JACKLINE_CONFIG names; a project's file only with
-    --file, and it counts after `jackline trust`. Comments and order stay. Where none was listed,
-    Anthropic is added as the first, as it was by default.
+    The command edits your own file, or the one that JACKLINE_CONFIG names. It edits a project's
+    file only with --file, and that counts after `jackline trust`. Comments and order stay. If no
+    upstream was listed, Anthropic is added first, because it was the default.
 
     \b
     Examples:
@@ -102,7 +102,7 @@ def add(
       jackline upstream add aws --preset bedrock --region us-east-1
       jackline upstream add team --url https://llm.example.com --credential env:TEAM_KEY
 
-    Exit codes: 0 added, 2 it cannot work as described, and nothing is changed.
+    Exit codes: 0 added, 2 it cannot work like this, and nothing is changed.
     """
     from jackline.cli.upstream_file import EditedConfigFile  # noqa: PLC0415 -- loads the validator
     from jackline.config.toml_writer import with_upstream  # noqa: PLC0415
@@ -311,7 +311,7 @@ def test(name: str, model: str | None, as_json: bool) -> int:
 @click.option("--model", help="Only for models of this pattern.")
 @click.option("--session", help="Only for this session.")
 @click.option("--agent", help="Only for this sub-agent.")
-@click.option("--for", "duration", help="For so long, such as 30m; else until `back`.")
+@click.option("--for", "duration", help="How long, such as 30m; else until `back`.")
 @click.option("--clear", is_flag=True, help="End all such orders; the same as `back`.")
 @_as_json
 def use(
@@ -358,7 +358,7 @@ def back(name: str | None, as_json: bool) -> None:
 @click.argument("lane")
 @_as_json
 def pause(lane: str, as_json: bool) -> None:
-    """Send nothing more on a lane, or on all that fit a pattern; its calls wait or go elsewhere.
+    """Send nothing more on a lane, or on all that fit a pattern; its calls wait or use other lanes.
 
     \b
     Example:
@@ -375,7 +375,7 @@ def pause(lane: str, as_json: bool) -> None:
 def drain(lane: str, as_json: bool) -> None:
     """Pause a lane, or all that fit a pattern, and wait until its last call in flight has ended.
 
-    Other calls wait or go elsewhere, until `resume`. Ctrl-C ends the waiting, not the draining.
+    Other calls wait or use other lanes, until `resume`. Ctrl-C ends the waiting, not the draining.
 
     \b
     Example:

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from jackline.errors import UnreadableError, UnsafeFileError, UsageError
+from jackline.local_address import HOSTS
 from jackline.private_files import (
     NotPrivateError,
     installation_key,
@@ -138,9 +139,7 @@ class ClaudeSettings:
             host = urlsplit(env.get(address, "")).hostname
         except ValueError:
             host = None
-        if host not in ("127.0.0.1", "::1", "localhost") or any(
-            env.get(name) != value for name, value in waiting.items()
-        ):
+        if host not in HOSTS or any(env.get(name) != value for name, value in waiting.items()):
             return {}
         written: Written = {f"env.{name}": [None, env[name]] for name in (address, *waiting)}
         line = self._settings.get("statusLine")

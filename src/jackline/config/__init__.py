@@ -1,9 +1,9 @@
 """Files, environment and flags become one frozen configuration, each value with its origin.
 
-Rules: (1) importing this package is quick: the validator is loaded by the first `load`; (2) nothing
-else reads a configuration file or a variable that sets something; (3) `Config.shown` holds secrets
-as the references that were written, so it may be printed; `Config.gateway` holds the secrets
-themselves, and hides them in `repr`.
+Rules: (1) importing this package is quick: the validator is loaded by the first source that sets
+something; (2) nothing else reads a configuration file or a variable that sets something; (3)
+`Config.shown` holds secrets as the references that were written, so it may be printed;
+`Config.gateway` holds the secrets themselves, and hides them in `repr`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def load(
     but not followed, and are in their places: enough to show settings, not to run by them.
     `in_dollars` says that there is a limit in dollars beyond the configuration.
     """
-    from jackline.config.loader import Loader  # noqa: PLC0415 -- loads pydantic
+    from jackline.config.loader import Loader  # noqa: PLC0415 -- loads every settings class
 
     loader = Loader(folders or HomeFolders.of_this_user())
     loader.read(flags or {}, environ, cwd, in_dollars=in_dollars)
@@ -118,7 +118,7 @@ def place_of_service(
     For whoever wants to end it or to get round it: a running service keeps its old configuration,
     and a slip in the new one must not stand between it and its user.
     """
-    from jackline.config.loader import Loader  # noqa: PLC0415 -- loads pydantic
+    from jackline.config.loader import Loader  # noqa: PLC0415 -- loads every settings class
 
     loader = Loader(HomeFolders.of_this_user())
     loader.read(flags or {}, environ, cwd)

@@ -69,7 +69,7 @@ class LogSettings:
     """What is written to the log."""
 
     level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "The least important thing that is written.", flag="log_level"
+        "info", "The lowest level that is written.", flag="log_level"
     )
 
 
@@ -273,6 +273,12 @@ def setting_at(key: Key) -> tuple[tuple[str, ...], Declared] | None:
         if found is not None:
             return names[:length], found
     return None
+
+
+def shown_value(key: Key, value: Any) -> object:
+    """The value of this key as one would write it in a file."""
+    one = SETTINGS.get(plain(key))
+    return value if one is None else one.written(value)
 
 
 _REFERENCES = (*HIDDEN, Form.UNRESOLVED, Form.CREDENTIAL)

@@ -13,17 +13,18 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from jackline.config import keys
 from jackline.config.declaration import FLAGS, ROOT, SETTINGS, VARIABLES, may_be_reference
-from jackline.config.document import ConfigFault, Document
+from jackline.config.faults import ConfigFault
 from jackline.config.files import FileText
 from jackline.config.keys import Key, KeyLines, dotted, plain
 from jackline.config.references import exposure, file_of, is_reference, path_from, resolve
 from jackline.settings import Form
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 # Whoever names one of these names the upstream anew.
 _NAMING = (("upstream", 0, "url"), ("upstream", 0, "preset"))
@@ -107,10 +108,8 @@ class Layer:
     @classmethod
     def _checked(cls, table: dict[str, Any], where: Callable[[Key], str], folder: Path) -> Layer:
         layer = cls()
-        try:
-            document = Document.model_validate(table).model_dump(exclude_unset=True)
-        except ValidationError as error:
-            found = error.errors(include_url=False)
+        document, found = _validated(table)
+        if found:
             layer.faults += [
                 ConfigFault.from_pydantic(each, where) for each in found[:_MOST_FAULTS]
             ]
@@ -220,10 +219,17 @@ def _what_is_right(table: dict[str, Any], wrong: list[Key]) -> dict[str, Any]:
                 holder = None
         if isinstance(holder, dict):
             holder.pop(place[-1], None)
-    try:
-        return Document.model_validate(rest).model_dump(exclude_unset=True)
-    except ValidationError:
-        return {}  # a fault that cannot be cut out: nothing of this source is judged
+    # With a fault that cannot be cut out, nothing of this source is judged.
+    return _validated(rest)[0]
+
+
+def _validated(table: dict[str, Any]) -> tuple[dict[str, Any], list[ErrorDetails]]:
+    """The values that this source sets, or all that is wrong with them."""
+    if not table:
+        return {}, []
+    from jackline.config.document import validate  # noqa: PLC0415 -- loads pydantic
+
+    return validate(table)
 
 
 def _in_first(key: tuple[str, ...]) -> Key:

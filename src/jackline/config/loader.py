@@ -18,7 +18,7 @@ from jackline.agents.prices import Price
 from jackline.budgets.budget import Budget
 from jackline.config import Config, HomeFolders, ServicePlace, keys, references
 from jackline.config.declaration import DEFAULTS, may_be_reference
-from jackline.config.document import ConfigFault, config_error
+from jackline.config.faults import ConfigFault, config_error
 from jackline.config.files import (
     FILE_NAME,
     FileText,
@@ -37,10 +37,11 @@ from jackline.config.project import (
     IgnoredSettings,
     restrict,
 )
-from jackline.config.upstreams import Upstreams, is_loopback
+from jackline.config.upstreams import Upstreams
 from jackline.flows.settings import Reserve, RunSettings, WakeSettings
 from jackline.gateway.settings import GatewaySettings, ListenSettings
 from jackline.journal.store import JournalSettings
+from jackline.local_address import is_loopback
 from jackline.mcp_server.permissions import ToolSettings
 from jackline.notifications.settings import NotifySettings
 from jackline.providers.settings import UpstreamSettings

@@ -22,7 +22,7 @@ from typing import Any
 
 from jackline.agents.prices import price_of
 from jackline.config.declaration import DEFAULTS, may_be_reference, setting_at
-from jackline.config.document import ConfigFault
+from jackline.config.faults import ConfigFault
 from jackline.config.files import FileText
 from jackline.config.keys import Key, dotted, plain
 from jackline.config.layers import Layer

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jackline.config import Config
-from jackline.config.declaration import ROOT, SETTINGS
-from jackline.config.document import Document, shown_value
+from jackline.config.declaration import ROOT, SETTINGS, shown_value
+from jackline.config.document import document_schema
 from jackline.config.keys import Key, KeyLines, dotted, plain, quoted
 from jackline.errors import UsageError
 from jackline.outside_names import printable
@@ -68,7 +68,7 @@ def literal(value: object) -> str:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of the document."""
-    schema = Document.model_json_schema()
+    schema = document_schema()
     for table in (schema, *schema["$defs"].values()):
         for part in table["properties"].values():
             part.pop("title", None)

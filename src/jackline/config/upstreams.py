@@ -9,7 +9,6 @@ user wrote on purpose is not warned of, except in a project's file.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -20,12 +19,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from jackline.config.declaration import DEFAULTS
-from jackline.config.document import ConfigFault, config_error
+from jackline.config.faults import ConfigFault, config_error
 from jackline.config.files import is_file
 from jackline.config.keys import dotted
 from jackline.config.layers import Layer
 from jackline.config.references import is_reference, resolve
 from jackline.lanes import CacheTtl
+from jackline.local_address import is_loopback
 from jackline.providers.settings import (
     ANTHROPIC_HOST,
     KIND_FACTS,
@@ -39,16 +39,6 @@ from jackline.providers.settings import (
 
 # A pattern that is for Claude fits one of these names.
 _CLAUDES = ("claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on this host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 _PLAIN = {key[1:]: value for key, value in DEFAULTS.items() if key[0] == "upstream"}

@@ -4,6 +4,7 @@ Rules: (1) plain values in, plain values and sentences out; (2) the same sentenc
 the dashboard and in notifications.
 """
 
-from jackline.control.status import CallStatus, GatewayStatus, LaneStatus, LimitStatus, TurnStatus
+from jackline.control.lane_status import LaneStatus, LimitStatus
+from jackline.control.status import CallStatus, GatewayStatus, TurnStatus
 
 __all__ = ["CallStatus", "GatewayStatus", "LaneStatus", "LimitStatus", "TurnStatus"]

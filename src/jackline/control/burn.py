@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from jackline.agents.outcome import TokenUsage
+from jackline.dialects import TokenUsage
 from jackline.events import CallEnded
 from jackline.lane_id import LaneId
 

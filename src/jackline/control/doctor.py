@@ -18,13 +18,13 @@ from jackline.failures import Failure, Kind, classify
 from jackline.failures.observation import Observation
 from jackline.failures.sentences import duration_in_words
 from jackline.failures.wording import redact
+from jackline.local_address import HOSTS
 
 _NETWORK = "check this machine's network, VPN and firewall"
 _BUSY = frozenset({Kind.SERVER_THROTTLE, Kind.RATE_LIMIT, Kind.ACCOUNT_QUOTA, Kind.BILLING})
 _DOWN = frozenset({Kind.OVERLOADED, Kind.UPSTREAM_5XX, Kind.NETWORK_EDGE, Kind.TIMEOUT})
 _BASE_URL = "ANTHROPIC_BASE_URL"
 _KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-_HERE = ("127.0.0.1", "localhost", "::1")
 _APPLY = 'eval "$(jackline env)", or start clients with: jackline claude'
 _MEGABYTE = 1024 * 1024
 
@@ -283,7 +283,7 @@ def proxy_finding(environ: Mapping[str, str]) -> Finding:
         return Finding("proxy", OK, "none in the environment")
     where = _host_and_port(_value(environ, named))
     exempt = {part.strip().lower() for part in _value(environ, "NO_PROXY").split(",")}
-    if not exempt & {*_HERE, "*"}:
+    if not exempt & {*HOSTS, "*"}:
         says = f"{named} ({where}) would also take calls to the gateway on this machine"
         return Finding("proxy", WARN, says, "add 127.0.0.1,localhost to NO_PROXY")
     return Finding("proxy", OK, f"{where}, by {named}")
@@ -360,5 +360,5 @@ def _same_place(one: str, other: str) -> bool:
         ports = (first.port or 80, second.port or 80)
     except ValueError:
         return False
-    hosts = {"here" if p.hostname in _HERE else p.hostname for p in (first, second)}
+    hosts = {"here" if p.hostname in HOSTS else p.hostname for p in (first, second)}
     return ports[0] == ports[1] and len(hosts) == 1

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from jackline.control.text import until_text
-from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
+from jackline.events import AttemptFailed, CallEnded, ClockMoved, LaneChanged, ServiceNoted
 from jackline.failures.sentences import duration_in_words
 from jackline.lane_id import LaneId
 
@@ -25,6 +25,7 @@ _KINDS: Mapping[str, type[LoggedEvent]] = {
     "lane_changed": LaneChanged,
     "service_noted": ServiceNoted,
 }
+_NEWS_OF_CLOCK = 5.0
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -74,6 +75,24 @@ def event_text(event: LoggedEvent, now: datetime) -> str:
     if isinstance(event, AttemptFailed):
         return f"{hour} {event.lane}: attempt failed, {event.why}{until} ({event.call})"
     return f"{hour} {event.lane} is {event.state}{until}{f'. {event.why}' if event.why else ''}"
+
+
+def clock_notes(event: ClockMoved) -> list[ServiceNoted]:
+    """What to note when the clock was set or the machine slept; corrections are no news."""
+    notes = []
+    if event.slept >= _NEWS_OF_CLOCK:
+        text = f"the machine slept for {_whole_seconds(event.slept)}"
+        notes.append(ServiceNoted(event.at, "woke up", text))
+    if abs(event.set_by) >= _NEWS_OF_CLOCK:
+        where = "forward" if event.set_by > 0 else "back"
+        by = _whole_seconds(abs(event.set_by))
+        text = f"the clock was set {where} by {by}: resets follow it"
+        notes.append(ServiceNoted(event.at, "clock set", text))
+    return notes
+
+
+def _whole_seconds(seconds: float) -> str:
+    return duration_in_words(timedelta(seconds=round(seconds)))
 
 
 def _seconds(seconds: float) -> str:

@@ -132,6 +132,19 @@ class LiveCall(NamedTuple):
     until: float | None
     waited: tuple[float, AgentState] | None = None
     """Since when it waited before, and for what, if it did."""
+    task: str = ""
+    """The agent of a flow that it is made for."""
+    failing_since: float | None = None
+    """Since when it meets errors, cuts or silence, if its latest attempt or its lane does."""
+
+
+def calls_by_task(live: Iterable[LiveCall]) -> dict[str, LiveCall]:
+    """One call per agent of a flow: of several one that is answered, since its work goes on."""
+    found: dict[str, LiveCall] = {}
+    for call in live:
+        if call.task and (call.task not in found or call.state is AgentState.ANSWERING):
+            found[call.task] = call
+    return found
 
 
 def calls_by_agent(live: Iterable[LiveCall]) -> dict[Key, LiveCall]:

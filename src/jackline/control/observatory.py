@@ -36,6 +36,8 @@ from jackline.lane_id import LaneId
 from jackline.lanes.rate_limits import SeenWindow
 
 _MAX_QUEUED = 100_000
+# Failures of attempts that say something about the upstream.
+_FAULTS = frozenset(("upstream_5xx", "network_edge", "timeout", "truncated_stream", "overloaded"))
 _SETTLE_SECONDS = 2.0
 _MAX_NEWS = 500
 _MAX_RECALLED = 20_000
@@ -170,6 +172,10 @@ class Observatory:
         """Events worth showing to a person, the latest last."""
         self.refused: dict[str, float] = {}
         """When each upstream last refused a key or login, and has answered no call since."""
+        self.answered_at: dict[str, float] = {}
+        """When each upstream answered a call last."""
+        self.failed_at: dict[str, float] = {}
+        """When an attempt on each upstream last failed by its fault, without an answer since."""
         self.spent_before: dict[LaneId, tuple[float, int]] = {}
         """Dollars and unpriced tokens by lane that an earlier service has counted already."""
         self.also: Callable[[Event], None] | None = None
@@ -233,22 +239,22 @@ class Observatory:
             if isinstance(event, CallEnded):
                 ended.append(event)
                 tally.call_ended(event)
-                if self.refused and event.lane and event.outcome in ("answered", "shortened"):
-                    self.refused.pop(event.lane.upstream, None)
+                if event.lane and event.outcome in ("answered", "shortened"):
+                    self._upstream_answered(event.lane.upstream, event.at)
                 if event.session or event.agent:
                     fleet.call_ended(event)
             elif isinstance(event, AttemptFailed):
                 fleet.attempt_failed(event)
                 tally.attempt_failed(event)
-                if event.kind == "auth":
-                    self.refused[event.lane.upstream] = event.at
+                self._upstream_failed(event)
             elif isinstance(event, ClockMoved):
                 burn.calls_ended(ended)
                 ended = []
                 fleet.follow_clock(event.set_by)
                 burn.follow_clock(event.set_by)
                 self._windows.follow_clock(event.set_by)
-                self.refused = {name: at + event.set_by for name, at in self.refused.items()}
+                for moments in (self.refused, self.answered_at, self.failed_at):
+                    moments.update({name: at + event.set_by for name, at in moments.items()})
             elif isinstance(event, WindowsReported):
                 windows = (SeenWindow(*each) for each in event.windows)
                 self._windows.add(event.at, event.lane.payer, windows)
@@ -257,6 +263,17 @@ class Observatory:
                 if isinstance(event, LaneChanged):
                     fleet.lane_changed(event)
         burn.calls_ended(ended)
+
+    def _upstream_failed(self, event: AttemptFailed) -> None:
+        if event.kind == "auth":
+            self.refused[event.lane.upstream] = event.at
+        elif event.kind in _FAULTS:
+            self.failed_at[event.lane.upstream] = event.at
+
+    def _upstream_answered(self, upstream: str, at: float) -> None:
+        self.answered_at[upstream] = at
+        self.refused.pop(upstream, None)
+        self.failed_at.pop(upstream, None)
 
 
 async def recall_past(journal: Path, announce: Announce, clock: Clock) -> None:

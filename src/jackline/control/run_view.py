@@ -1,14 +1,23 @@
-"""The view of a running flow: phases, agents, waits and sums, folded from its events.
+"""The view of a running flow: phases, agents, waits and sums, from its events and its gateway.
 
-Rules: (1) pure: events in, a view out; (2) everything that waits has its reason and its time.
+Rules: (1) pure: events and the gateway's documents in, a view out; (2) everything that waits has
+its reason and its time; (3) an agent has the state that `jackline status` shows of it; where the
+gateway says nothing it is "under way", never "working"; (4) a line about a wait is written when it
+begins and when it is over, once each.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
 
 from jackline.agents.outcome import Ending
+from jackline.control.fleet import WAITS
 from jackline.control.text import counted, until_text
 from jackline.flows.run_events import (
     AT_WALL,
@@ -31,9 +40,51 @@ from jackline.flows.run_events import (
     StepEnded,
     Warned,
 )
-from jackline.states import RunState
+from jackline.states import AgentState, RunState
 
 _MAX_WARNINGS = 5
+WAITING = "waiting"
+"""For what the run itself knows of: a budget, a free process."""
+UNDER_WAY = "under way"
+"""Of an agent of which no gateway says what it does."""
+_ORDER = (AgentState.ANSWERING, UNDER_WAY, *WAITS, WAITING, AgentState.BETWEEN)
+# A throttle comes and goes; what comes back sooner is the same wait.
+_OVER_AFTER, _THROTTLE_OVER_AFTER = 10.0, 60.0
+
+
+class AgentStand(NamedTuple):
+    """What an agent does or waits for, and until when if that is known."""
+
+    state: str
+    lane: str = ""
+    why: str = ""
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayWaits:
+    """What a gateway says: of each agent with a call under way, and of what needs a person."""
+
+    agents: Mapping[str, AgentStand] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, object] | None) -> GatewayWaits | None:
+        """The waits in the gateway's document; None where it is none."""
+        try:
+            found = msgspec.convert(data, _WaitsFields)
+            agents = {
+                task: AgentStand(AgentState(state), lane, why, until)
+                for task, (state, lane, why, until) in found.agents.items()
+            }
+        except ValueError:
+            return None  # it does not answer, or is of another version
+        return cls(agents, tuple(found.needs))
+
+
+class _WaitsFields(msgspec.Struct):
+    agents: dict[str, tuple[str, str, str, float | None]]
+    needs: list[str]
 
 
 @dataclass(slots=True)
@@ -47,11 +98,6 @@ class AgentView:
     until: float | None = None
     turns: int = 0
     tokens: int = 0
-
-    @property
-    def state(self) -> str:
-        """Whether it waits or works."""
-        return "waiting" if self.why else "working"
 
 
 @dataclass(slots=True)
@@ -81,13 +127,43 @@ class RunView:
     """Of those that are ok, how many were answered from the store."""
     tokens: int = 0
     cost: float = 0.0
+    unpriced: int = 0
     warnings: list[str] = field(default_factory=list)
+    gateway: GatewayWaits | None = None
+    """As it was read last; None before that."""
+    is_gateway_gone: bool = False
+
+    def observe(self, found: GatewayWaits | None) -> None:
+        """Take what the gateway says now; None when it does not answer."""
+        self.is_gateway_gone = found is None and (self.gateway is not None or self.is_gateway_gone)
+        self.gateway = found
+
+    def stand(self, task_id: str) -> AgentStand:
+        """What this agent, which has not ended, does or waits for."""
+        agent = self.agents[task_id]
+        if agent.why:
+            state = AgentState.PARKED.value if agent.why == AT_WALL else WAITING
+            return AgentStand(state, "", agent.why, agent.until)
+        if self.gateway is None:
+            return AgentStand(UNDER_WAY)
+        return self.gateway.agents.get(task_id, AgentStand(AgentState.BETWEEN.value))
+
+    def held(self) -> list[tuple[AgentStand, int]]:
+        """What agents wait for in the gateway, and how many; not those that wait for a slot."""
+        groups: dict[tuple[str, str], tuple[AgentStand, int]] = {}
+        for task in self.agents:
+            stand = self.stand(task)
+            if stand.lane and stand.state in WAITS and stand.state != AgentState.QUEUED:
+                known, count = groups.get((stand.state, stand.lane), (stand, 0))
+                groups[stand.state, stand.lane] = (known, count + 1)
+        return sorted(groups.values(), key=lambda each: WAITS.index(AgentState(each[0].state)))
 
     def apply(self, event: FlowEvent) -> None:  # noqa: C901, PLR0912 -- one case an event
         """Update the view with one event."""
         match event:
             case RunStarted():
                 self.run_id, self.flow = event.run_id, event.flow
+                self.tokens, self.cost = event.tokens, event.cost
                 self.state = RunState.RUNNING.value
             case RunParked():
                 self.state, self.why, self.until = RunState.PARKED.value, event.why, event.wake_at
@@ -109,6 +185,7 @@ class RunView:
                     agent.why, agent.until = event.why, event.until
             case AgentAnswered():
                 self.tokens, self.cost = event.run_tokens, event.run_cost
+                self.unpriced = event.run_unpriced
                 if agent := self.agents.get(event.task_id):
                     agent.turns += 1
                     agent.tokens += event.tokens
@@ -141,10 +218,10 @@ class RunView:
 
     def sentence(self, now: datetime) -> str:
         """The run in one sentence."""
-        working = sum(not agent.why for agent in self.agents.values())
-        waiting = len(self.agents) - working
-        parts = [f"{working} working"] if working or not waiting else []
-        parts += [f"{waiting} waiting"] if waiting else []
+        states = Counter(self.stand(task).state for task in self.agents)
+        parts = [f"{states[state]} {state}" for state in _ORDER if states[state]]
+        if self.gateway is not None and self.agents and not states[AgentState.ANSWERING]:
+            parts.insert(0, f"0 {AgentState.ANSWERING}")
         parts.append(f"{self.ok} ok" + (f" ({self.replayed} kept)" if self.replayed else ""))
         parts += [f"{self.failed} failed"] if self.failed else []
         if self.state == RunState.PARKED.value:
@@ -152,11 +229,54 @@ class RunView:
         return f"{self.state.capitalize()}: {', '.join(parts)}."
 
 
+def wait_line(stand: AgentStand, count: int, now: datetime) -> str:
+    """For example "4 agents wait, parked until 22:10 UTC: anthropic/opus is parked: …"."""
+    verb = "waits" if count == 1 else "wait"
+    until = until_text(stand.until, now) if (stand.until or 0.0) > now.timestamp() else ""
+    why = stand.why or AgentState(stand.state).meaning
+    return f"{counted(count, 'agent')} {verb}, {stand.state}{until}: {why}"
+
+
+GATEWAY_GONE = "the gateway does not answer: calls wait until it is back"
+
+
+class WaitLines:
+    """The lines about what the agents of a run wait for in the gateway."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str], float] = {}
+        self._needs: tuple[str, ...] = ()
+        self._gone = False
+
+    def of(self, view: RunView, now: datetime) -> list[str]:
+        """The lines that are due, after the view has observed the gateway."""
+        at, lines = now.timestamp(), []
+        if view.is_gateway_gone != self._gone:
+            self._gone = view.is_gateway_gone
+            lines.append(GATEWAY_GONE if self._gone else "the gateway answers again")
+        for stand, count in view.held():
+            key = (stand.state, stand.lane)
+            if key not in self._open:
+                lines.append(wait_line(stand, count, now))
+            self._open[key] = at
+        for key, seen in list(self._open.items()):
+            state, lane = key
+            calm = _THROTTLE_OVER_AFTER if state == AgentState.THROTTLED else _OVER_AFTER
+            if at - seen > calm or not view.agents:
+                del self._open[key]
+                if view.agents and not self._gone:
+                    lines.append(f"no agent waits for {lane} any more ({state} before)")
+        needs = () if view.gateway is None else view.gateway.needs
+        lines += [f"needs you: {need}" for need in needs if need not in self._needs]
+        self._needs = self._needs if view.gateway is None else needs
+        return lines
+
+
 def event_line(event: FlowEvent, now: datetime) -> str:  # noqa: C901, PLR0911, PLR0912 -- each its line
     """The event as one line of a terminal's log; empty for unimportant ones."""
     match event:
         case RunStarted():
-            kept = f", {counted(event.kept, 'call')} kept" if event.kept else ""
+            kept = f", {counted(event.kept, 'agent')} kept" if event.kept else ""
             verb = "resumed" if event.resumed else "started"
             return f"{event.flow} {verb} as {event.run_id}{kept}"
         case RunParked():

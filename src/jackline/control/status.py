@@ -17,69 +17,24 @@ from datetime import datetime, timedelta
 
 from jackline.control.fleet import WAITS, Fleet, LiveCall, calls_by_agent
 from jackline.control.forecast import Forecast
+from jackline.control.lane_status import LaneStatus, own_network, until_and_left
+from jackline.control.needs import (
+    RECENT_REFUSAL,
+    REPEATED_WITHIN,
+    Need,
+    need_you,
+    needs_sentence,
+)
 from jackline.control.text import counted, moment_text, whole_second
 from jackline.failures.sentences import duration_in_words
-from jackline.flows.records import ENDED
 from jackline.lanes.queue import Rank
 from jackline.lanes.queue_positions import QueuePosition
-from jackline.states import AgentState, DerivedState, LaneState, RunState
+from jackline.states import AgentState, LaneState
 
 SCHEMA = "jackline.status/1"
 _WORST_FIRST = (LaneState.PARKED, LaneState.DOWN, LaneState.RECOVERING, LaneState.THROTTLED)
-_CONNECTION = "network_edge"
-_MAX_NEEDS = 3
-# A refused key needs a person until a call succeeds, and is forgotten after so many seconds.
-_RECENT_REFUSAL = 900.0
 # Resets that are at most so many seconds apart are one to a person.
 _SAME_RESET = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class LimitStatus:
-    """A limit per minute, its origin (lanes/settings.py), and when the vendor reported it."""
-
-    per_minute: float
-    origin: str
-    read_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LaneStatus:
-    """One lane; `limits` are the shares left of `known_limits`."""
-
-    name: str
-    state: str
-    why: str
-    until: float | None
-    in_flight: int
-    window: int
-    waiting: int
-    limits: Mapping[str, float]
-    cause: tuple[str, str | None] | None = None
-    """The kind of failure that closed it, and its variety, if a failure did."""
-    paused: bool = False
-    """By an operator."""
-    known_limits: Mapping[str, LimitStatus] = field(default_factory=dict)
-    upstream: str = ""
-
-    def text(self, now: datetime) -> str:
-        """A sentence about a closed lane."""
-        if self.paused:
-            return f"{self.name} is paused by hand."
-        if self.state == LaneState.PARKED:
-            text = "is parked"
-        elif self.cause is None:
-            text = "is silent"
-        else:
-            text = "cannot be reached" if self.cause[0] == _CONNECTION else "is down"
-        if self.until is None:
-            return f"{self.name} {text}; when it comes back is not known."
-        until = datetime.fromtimestamp(self.until, now.tzinfo)
-        if until <= now:
-            return f"{self.name} {text}; it is tried again with the next call."
-        if self.state == LaneState.PARKED:
-            return f"{self.name} {text} {_until_and_left(self.until, now)}."
-        return f"{self.name} {text}; it is tried again in {duration_in_words(until - now)}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +121,8 @@ class AgentCounts:
     failed: int = 0
     between: int = 0
     quiet: int = 0
+    lost: int = 0
+    """Of those that failed, how many are of no run and have not come back; see needs.py."""
 
     @property
     def held(self) -> int:
@@ -194,12 +151,20 @@ class AgentCounts:
         """The present agents; for the mappings by task see `board.FlowFacts`."""
         calls = calls_by_agent(live)
         found = [(call.state, call.until) for call in calls.values()]
+        lost = 0
         for key in fleet.known():
             member = fleet.member(key)
             if key in calls or member is None:
                 continue
             state = agent_states.get(member.agent) or member.resting_state(now)
-            if state is not AgentState.FAILED or now - member.last_end < _RECENT_REFUSAL:
+            since = now - member.last_end
+            is_of_run = member.agent in agent_states
+            lost += (
+                state is AgentState.FAILED
+                and not is_of_run
+                and REPEATED_WITHIN <= since < RECENT_REFUSAL
+            )
+            if state is not AgentState.FAILED or since < RECENT_REFUSAL:
                 found.append((state, (wait_reasons or {}).get(member.agent, ("", None))[1]))
         counts = Counter(state for state, _ in found)
         ends: dict[AgentState, tuple[float, float]] = {}
@@ -214,6 +179,7 @@ class AgentCounts:
             counts[AgentState.FAILED],
             counts[AgentState.BETWEEN],
             counts[AgentState.QUIET],
+            lost,
         )
 
     def text(self, status: GatewayStatus, now: datetime) -> str:
@@ -236,7 +202,7 @@ class AgentCounts:
                 first, last = self.until[state]
                 some = ", the first" if last - first > _SAME_RESET else ""
                 is_due = first <= now.timestamp()
-                until = ", about to go on" if is_due else f"{some} {_until_and_left(first, now)}"
+                until = ", about to go on" if is_due else f"{some} {until_and_left(first, now)}"
             parts.append(f"{count:,} {state}{until}")
         return f"{', '.join(parts)}."
 
@@ -270,32 +236,36 @@ class GatewayStatus:
     journal_gap: str = ""
     """How many those are, since when and why; empty without any."""
     notes: tuple[str, ...] = ()
+    calls_survived: int = 0
+    """Passed on as failed; then their agents were answered, or wait again, or their run goes on."""
+    answered_instead: str = ""
+    """A sentence, while another upstream answers because the first is closed."""
 
     def to_json(self, sentence: str) -> dict[str, object]:
         """One JSON document, the verdict first."""
         return {"schema": SCHEMA, "verdict": sentence, **asdict(self)}
 
     def verdict(
-        self, now: datetime, agents: AgentCounts = NO_AGENTS, needs: Sequence[str] = ()
+        self, now: datetime, agents: AgentCounts = NO_AGENTS, needs: Sequence[Need] = ()
     ) -> str:
         """The sentences that every interface begins with; `needs` is what waits for a person."""
-        parts = [agents.text(self, now), "Nothing needs you."]
-        if needs:
-            more = len(needs) - _MAX_NEEDS
-            rest = f"; and {more} more" if more > 0 else ""
-            parts[1] = f"{_need_you(needs)}: {'; '.join(needs[:_MAX_NEEDS])}{rest}."
+        parts = [agents.text(self, now), needs_sentence(needs)]
         network = own_network(self.lanes)
         if network is not None:
             parts.append(network)
         closed = (LaneState.PARKED, LaneState.DOWN)
         parts += [lane.text(now) for lane in self.lanes if lane.state in closed]
+        if self.answered_instead:
+            parts.append(self.answered_instead)
         slowed = [e.name for e in self.lanes if e.state == LaneState.THROTTLED and e.waiting]
         if slowed:
             parts.append(f"{', '.join(slowed)} asked to slow down.")
         delivered = self.held_and_delivered
-        lost = self.outcomes.get("refused", 0) + self.outcomes.get("broken", 0)
+        survived = self.calls_survived
+        lost = self.outcomes.get("refused", 0) + self.outcomes.get("broken", 0) - survived
+        again = f" {survived:,} refused and survived," if survived else ""
         parts.append(
-            f"{counted(delivered, 'call')} held and delivered, {lost} passed on as failed."
+            f"{counted(delivered, 'call')} held and delivered,{again} {lost:,} passed on as failed."
         )
         if not self.journal_ok:
             parts.append(f"The journal is not written: {self.journal_problem}.")
@@ -308,7 +278,7 @@ class GatewayStatus:
         forecasts: Sequence[Forecast],
         now: datetime,
         agents: AgentCounts = NO_AGENTS,
-        needs: Sequence[str] = (),
+        needs: Sequence[Need] = (),
     ) -> str:
         """One line for a terminal's status bar: the worst lane, agents, and the fullest window."""
 
@@ -328,7 +298,7 @@ class GatewayStatus:
         else:
             parts = [f"{LaneState.OPEN.glyph} {LaneState.OPEN}"]
         if needs:
-            parts.append(_need_you(needs))
+            parts.append(need_you(needs))
         if agents.held:
             parts.append(f"{agents.answering} of {agents.total} {AgentState.ANSWERING}")
         elif self.calls_waiting:
@@ -340,82 +310,3 @@ class GatewayStatus:
                 ends = f", ends {clock(fullest.ends_at)}"
             parts.append(f"{fullest.window} window {fullest.used:.0%}{ends}")
         return "jackline " + " · ".join(parts)
-
-
-def find_needs(
-    runs: Mapping[str, object],
-    lanes: Iterable[LaneStatus],
-    refused: Mapping[str, float],
-    now: float,
-) -> tuple[str, ...]:
-    """What waits for a person, in a few words each.
-
-    `runs` are documents of the store of runs; `refused` is when each upstream last refused a key
-    and has answered no call since.
-    """
-    found = []
-    for run in runs.values():
-        if not isinstance(run, Mapping):
-            continue
-        state, name = run.get("state"), f"{run.get('flow')} ({run.get('run')})"
-        resume = f"jackline resume {run.get('run')}"
-        if run.get("trusted") is False:
-            if state not in ENDED:
-                accept = f"not written by this installation: jackline show {run.get('run')} --trust"
-                found.append(f"{name} is not run, {accept}")
-        elif state == DerivedState.CUT_OFF:
-            found.append(f"{name} was cut off: {resume}")
-        elif state == RunState.PARKED and run.get("wake_at") is None:
-            why = str(run.get("why") or "")
-            reason = f": {why}" if resume in why else f" until you say so: {resume}"
-            found.append(f"{name} is parked{reason}")
-    for lane in lanes:
-        if lane.paused and lane.waiting:
-            held = counted(lane.waiting, "call")
-            found.append(
-                f"{lane.name} is paused by hand, {held} held: jackline upstream resume {lane.name}"
-            )
-        if lane.state == LaneState.PARKED and lane.cause is not None and lane.cause[0] == "billing":
-            found.append(
-                f"{lane.upstream} takes no more calls: its credit is used up or its bill unpaid"
-            )
-    found += [
-        f"{upstream} refuses the key or login: sign in again"
-        for upstream, at in refused.items()
-        if now - at < _RECENT_REFUSAL
-    ]
-    return tuple(dict.fromkeys(found))
-
-
-def own_network(lanes: Sequence[LaneStatus]) -> str | None:
-    """A sentence if the fault is the user's own network; None if it is not.
-
-    A lane that works proves that the network does. Where none does, and nothing but connections
-    failed, it is the network: at once if something is in between (a log-in page, a changed
-    certificate) or no name can be looked up, else only if several upstreams are out of reach.
-    """
-    used = [lane for lane in lanes if lane.state != LaneState.OPEN or lane.in_flight]
-    down = [lane for lane in used if lane.state == LaneState.DOWN]
-    if not down or len(down) < len(used):
-        return None
-    causes = {lane.cause for lane in down if lane.cause is not None}
-    if not causes or any(kind != _CONNECTION for kind, _ in causes):
-        return None
-    varieties = sorted({sub for _, sub in causes if sub})
-    upstreams = {lane.upstream for lane in down}
-    if len(upstreams) < 2 and not {"captive_portal", "dns", "tls", "proxy"} & set(varieties):
-        return None
-    seen = f" ({', '.join(varieties)})" if varieties else ""
-    return (
-        f"Your own network is the likely cause{seen}: nothing else has failed. It is tried gently; "
-        "calls go on by themselves when it is back."
-    )
-
-
-def _need_you(needs: Sequence[str]) -> str:
-    return f"{len(needs)} {'needs' if len(needs) == 1 else 'need'} you"
-
-
-def _until_and_left(moment: float, now: datetime) -> str:
-    left = timedelta(seconds=max(0, whole_second(moment) - int(now.timestamp())))
-    return f"until {moment_text(moment, now)} (in {duration_in_words(left)})"

@@ -1,20 +1,21 @@
 """Read the runs of the store for the page, off the event loop, only when their file has changed.
 
-Rules: (1) nothing is written, and without a store nothing is created; (2) bounded: the newest runs,
-and of a large run the calls that matter; (3) no argument, prompt or answer: of an outcome only the
-ending, the evidence and the sums; (4) when a store cannot be read, the last known state remains.
+Rules: (1) nothing is written, and without a store nothing is created; (2) bounded: the newest runs
+and those that have not ended, and of a large run the calls that matter; (3) no argument, prompt or
+answer: of an outcome only the ending, the evidence and the sums; (4) when a store cannot be read,
+the last known state remains.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 
 from jackline.clock import Clock
 from jackline.control.board import NO_FLOW_FACTS, FlowFacts, WaitReason
+from jackline.control.next_step import step_after_end
 from jackline.control.text import whole_second
 from jackline.errors import JacklineError, JournalError
 from jackline.flows.execution.agent_cancellation import is_cancelled_by_person
@@ -30,24 +31,34 @@ from jackline.flows.records import (
     RunState,
     decode_outcome,
 )
+from jackline.flows.run_owner import is_dead
+from jackline.flows.run_totals import RunTotals, fold, used_by_run
 from jackline.flows.settings import decode_settings
 from jackline.flows.store import open_run_store, run_store_exists
 from jackline.flows.store.run_store import RunStore
 from jackline.states import AgentState, DerivedState, State
 
 
-def run_document(run: RunRecord, calls: Sequence[CallRecord], now: float) -> dict[str, object]:
+def run_document(run: RunRecord, totals: RunTotals, now: float) -> dict[str, object]:
     """One run, without its calls."""
-    states = Counter(call.state for call in calls)
-    is_cut_off = run.state is RunState.RUNNING and run.lease_until < now
+    agents = totals.agents
+    is_cut_off = run.state is RunState.RUNNING and _is_left(run, now)
     state: State = DerivedState.CUT_OFF if is_cut_off else run.state
     can = []
     if state in _RESUMABLE and run.source and run.trusted:
         can.append("resume")
-    if run.state in ENDED and states[CallState.FAILED] and run.source and run.trusted:
+    if run.state in ENDED and (agents.failed or totals.steps_failed) and run.source and run.trusted:
         can.append("retry")
     if run.state not in ENDED:
         can.append("cancel")
+    step = None
+    try:
+        outcome = run.decoded_outcome() if run.state in ENDED else None
+        step = None if outcome is None else step_after_end(run, outcome)
+    except JournalError:
+        pass  # an older version's
+    if step is not None and " --" in step.command:
+        can = []  # an order without these words would end alike
     budget = None
     try:
         budgets = [each for each in decode_settings(run.settings).budgets if not each.window]
@@ -65,17 +76,30 @@ def run_document(run: RunRecord, calls: Sequence[CallRecord], now: float) -> dic
         "wake_at": None if run.wake_at is None else whole_second(run.wake_at),
         "created_at": round(run.created_at, 1),
         "ended_at": run.ended_at,
-        # The run's own sums are written now and then, those of its calls when they end.
-        "tokens": max(run.tokens, sum(call.tokens for call in calls)),
-        "cost": round(max(run.cost, sum(call.cost for call in calls)), 4),
-        "done": states[CallState.DONE],
-        "failed": states[CallState.FAILED],
-        "running": states[CallState.RUNNING],
+        "tokens": totals.tokens,
+        "cost": round(totals.cost, 4),
+        "unpriced": totals.unpriced,
+        "counts": totals.in_words(run.state),
+        "done": agents.ok,
+        "failed": agents.failed,
+        "running": agents.unfinished,
+        "steps_done": totals.steps_done,
+        "steps_failed": totals.steps_failed,
+        "steps_running": totals.steps_running,
         "forked_from": run.forked_from,
         "budget": budget,
         "can": can,
+        "next": "" if step is None else step.command,
         "trusted": run.trusted,
     }
+
+
+def _is_left(run: RunRecord, now: float) -> bool:
+    """Whether nobody runs it any more: its lease is over, or its process was one of ours and died.
+
+    A process that dies because it can write nothing cannot give its lease back.
+    """
+    return run.lease_until < now or is_dead(run.owner)
 
 
 def call_document(call: CallRecord, run: RunRecord, now: float) -> dict[str, object]:
@@ -99,6 +123,7 @@ def call_document(call: CallRecord, run: RunRecord, now: float) -> dict[str, obj
         "ended": call.ended_at,
         "tokens": call.tokens,
         "cost": round(call.cost, 4),
+        "unpriced": call.unpriced,
         "can": can,
     }
     if call.outcome is None or call.state is CallState.DONE:
@@ -145,6 +170,7 @@ _RESUMABLE = (RunState.PARKED, RunState.STOPPED, RunState.FAILED, DerivedState.C
 _log = logging.getLogger(__name__)
 _ENDED_AS = {CallState.DONE: AgentState.FINISHED, CallState.FAILED: AgentState.FAILED}
 _MAX_RUNS = 30
+_MAX_OPEN_RUNS = 100
 _MAX_DONE = 40
 _MAX_CALLS = 400
 _MAX_NOTES = 60
@@ -215,9 +241,9 @@ class StoredRuns:
             return self._flows
         seen = await self._engine.change_mark()
         wall = self._clock.wall()
-        # Nobody writes down that a lease has ended.
+        # Nobody writes down that a lease has ended, or a process.
         cut_off = any(
-            run.document["state"] == RunState.RUNNING and run.record.lease_until < wall
+            run.document["state"] == RunState.RUNNING and _is_left(run.record, wall)
             for run in self._runs.values()
         )
         if seen is None or (seen == self._seen and not cut_off):
@@ -252,7 +278,11 @@ class StoredRuns:
         if engine is None:
             return NO_FLOW_FACTS
         self.reads += 1
-        records = await engine.runs(limit=_MAX_RUNS)
+        records = [*await engine.runs(limit=_MAX_RUNS)]
+        # An older one may wait for a person.
+        seen = {each.run_id for each in records}
+        open_ = await engine.runs(states=(RunState.RUNNING, RunState.PARKED), limit=_MAX_OPEN_RUNS)
+        records += [each for each in open_ if each.run_id not in seen]
         held = await engine.resources()
         self._runs = {each.run_id: await self._run(engine, each) for each in records}
         by_id = {each.run_id: each for each in records}
@@ -289,7 +319,8 @@ class StoredRuns:
                 notes.append(note)
         notes = notes[-_MAX_NOTES:]
         now = self._clock.wall()
-        document = run_document(record, calls, now)
+        totals = fold(record, calls, await used_by_run(engine, record.run_id, calls))
+        document = run_document(record, totals, now)
         # What fails or is under way, and the latest of what is done; in the order of the run.
         done = [call for call in calls if call.state is CallState.DONE]
         latest = {id(call) for call in done[-_MAX_DONE:]}

@@ -1,15 +1,15 @@
 """Send every open page what has changed, about once a second, over one event stream each.
 
 Rules: (1) a stream begins with everything, then come changes; (2) while nobody watches nothing is
-gathered; the work of a second is done once, however many watch; (3) a watcher that is behind misses
-changes, and gets everything again when it has caught up; (4) the number of watchers is bounded; (5)
-no open page prevents a service from stopping.
+gathered; the work of a second is done once, however many watch or come; (3) a watcher that is
+behind misses changes, and gets everything again when it has caught up; (4) the number of watchers
+is bounded; (5) no open page prevents a service from stopping.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
@@ -32,11 +32,10 @@ _HEAD = [
 
 
 class _Watcher:
-    """One open page; `pieces` is what it needs before it may get changes."""
+    """One open page; a `new` one needs everything before it may get changes."""
 
     def __init__(self, request: ServiceRequest) -> None:
         self.request = request
-        self.pieces: Iterator[dict[str, object]] | None = None
         self.new = True
 
 
@@ -102,8 +101,10 @@ class Feed:
                 await self._somebody.wait()
                 if self._stopping():
                     self._end_all()
-                else:
-                    await self._update()
+                elif await self._update():
+                    # Whoever comes and goes and comes again gets everything once a second at most.
+                    await self._clock.sleep(_EVERY)
+                    continue
                 await self._pause()
         finally:
             self._end_all()
@@ -130,7 +131,8 @@ class Feed:
             new.cancel()
             await asyncio.gather(due, new, return_exceptions=True)
 
-    async def _update(self) -> None:
+    async def _update(self) -> bool:
+        """Send what is new; whether that was everything for somebody."""
         flows = await self._flows.look()
         facts = self._facts(flows)
         change = self._board.update(facts)
@@ -149,23 +151,26 @@ class Feed:
         quiet = len(change) == 1 and not leaps
         self._quiet = self._quiet + 1 if quiet else 0
         news = b"".join(changes) if self._quiet % _KEEP_ALIVE == 0 else b""
+        beginners: list[_Watcher] = []
         for watcher in list(self._watchers.values()):
             if watcher.request.paused:
                 watcher.new = True
             elif watcher.new:
                 watcher.new = False
-                watcher.pieces = self._board.pieces()
+                beginners.append(watcher)
             elif news:
                 watcher.request.send(news)
+        has_made_all = bool(beginners)
         # New watchers get everything, a piece each turn, so that no call waits for it.
-        while beginners := [each for each in self._watchers.values() if each.pieces is not None]:
+        for piece in self._board.pieces() if beginners else ():
+            beginners = [each for each in beginners if not each.request.gone]
+            if not beginners:
+                break
+            data = message(piece)
             for watcher in beginners:
-                piece = None if watcher.pieces is None else next(watcher.pieces, None)
-                if piece is None:
-                    watcher.pieces = None
-                else:
-                    watcher.request.send(message(piece))
+                watcher.request.send(data)
             await asyncio.sleep(0)
+        return has_made_all
 
 
 def message(data: object) -> bytes:

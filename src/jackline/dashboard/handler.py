@@ -4,8 +4,8 @@ Rules: (1) browsers get the page at `/`, other clients do not; (2) only the file
 page are served, by their exact names; nothing is loaded from another address, no script but ours
 runs, and no other site may frame the page; (3) every client that passed the access check may read,
 orders need the control token; a read-only service takes no order from a page; (4) details are
-bounded and hold no prompt, answer, key or token; (5) the journal is read, and an agent's document
-made, off the event loop, few at once (shared_reads.py).
+bounded and hold no prompt, answer, key or token; (5) the journal is read, and the documents of a
+run and an agent are made, off the event loop (control/open_documents.py asks for them).
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import parse_qs
 
-from jackline.agents.outcome import TokenUsage
 from jackline.agents.prices import cache_prices, dollars
 from jackline.autopsy.lapsed_caches import lapsed_waits, waits_sentence
 from jackline.clock import Clock
 from jackline.control.http_handler import ServiceRequest
+from jackline.control.open_documents import IsWanted, NotWantedError, OpenDocument, Parameters
 from jackline.control.stored_runs import StoredRuns, call_document, resource_document, run_document
 from jackline.dashboard.feed import Feed
-from jackline.dashboard.shared_reads import IsWanted, NotWantedError, SharedReads
+from jackline.dialects import TokenUsage
 from jackline.errors import BadArgumentError, JacklineError, UnreadableError
 from jackline.events import AttemptFailed, CallEnded
+from jackline.flows.records import CallRecord, NoteRecord, ResourceRecord, RunRecord
+from jackline.flows.run_totals import RunTotals, fold, used_by_run
 from jackline.flows.store.run_store import RunStore
 from jackline.journal import JournalReader
 
@@ -116,28 +117,33 @@ class Details:
         self._journal = journal
         self._clock = clock
 
-    async def run(self, run_id: str) -> dict[str, object]:
-        """Everything about one run; UnreadableError when there is none."""
+    @property
+    def documents(self) -> dict[bytes, OpenDocument]:
+        """What is read on which path."""
+        return {
+            RUN: OpenDocument(self.run, ("id",)),
+            AGENT: OpenDocument(self.agent, ("session", "agent")),
+        }
+
+    async def run(self, names: Parameters, is_wanted: IsWanted) -> bytes:
+        """Everything about one run, by its id; UnreadableError when there is none."""
+        (run_id,) = names
         engine = self._flows.engine()
         record = None if engine is None or not run_id else await engine.run(run_id)
         if engine is None or record is None:
             raise UnreadableError(f"There is no run {run_id}.", hint="`jackline ls` lists them.")
         now = self._clock.wall()
+        _check(is_wanted)
         calls = await engine.calls(record.run_id)
+        totals = fold(record, calls, await used_by_run(engine, record.run_id, calls))
+        _check(is_wanted)
         notes = await engine.notes(record.run_id)
+        _check(is_wanted)
         held = [each for each in await engine.resources() if each.run_id == record.run_id]
-        return {
-            **run_document(record, calls, now),
-            "calls": [call_document(call, record, now) for call in calls],
-            "notes": [
-                {"at": note.at, "what": note.what, "label": note.label, **note.detail}
-                for note in notes[-_MAX_NOTES:]
-            ],
-            "resources": [resource_document(each, record, now) for each in held],
-            "more_notes": max(0, len(notes) - _MAX_NOTES),
-        }
+        _check(is_wanted)
+        return await asyncio.to_thread(whole_run_document, record, totals, calls, notes, held, now)
 
-    async def agent(self, names: tuple[str, str], is_wanted: IsWanted) -> bytes:
+    async def agent(self, names: Parameters, is_wanted: IsWanted) -> bytes:
         """Everything about one agent, by session and id: calls, failed attempts, its run."""
         session, agent = names
         read = await asyncio.to_thread(self._read, session, agent, is_wanted)
@@ -176,8 +182,30 @@ def _check(is_wanted: IsWanted) -> None:
         raise NotWantedError
 
 
+def whole_run_document(
+    record: RunRecord,
+    totals: RunTotals,
+    calls: Sequence[CallRecord],
+    notes: Sequence[NoteRecord],
+    held: Sequence[ResourceRecord],
+    now: float,
+) -> bytes:
+    """The document of one run; takes long where there are many calls."""
+    document = {
+        **run_document(record, totals, now),
+        "calls": [call_document(call, record, now) for call in calls],
+        "notes": [
+            {"at": note.at, "what": note.what, "label": note.label, **note.detail}
+            for note in notes[-_MAX_NOTES:]
+        ],
+        "resources": [resource_document(each, record, now) for each in held],
+        "more_notes": max(0, len(notes) - _MAX_NOTES),
+    }
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
 def agent_document(
-    names: tuple[str, str],
+    names: Parameters,
     calls: Sequence[CallEnded],
     failed: Sequence[AttemptFailed],
     flow: Mapping[str, object] | None,
@@ -254,7 +282,6 @@ class DashboardHandler:
         self,
         feed: Feed,
         flows: StoredRuns,
-        details: Details,
         *,
         trusts: Callable[[ServiceRequest], bool],
         read_only: Callable[[], bool],
@@ -263,11 +290,9 @@ class DashboardHandler:
         """`trusts` says whose orders are accepted, `carry_out` executes them."""
         self._feed = feed
         self._flows = flows
-        self._details = details
         self._trusts = trusts
         self._read_only = read_only
         self._carry_out = carry_out
-        self._agents = SharedReads(details.agent)
         self._files = PageFiles()
         self._answers: set[asyncio.Task[None]] = set()
 
@@ -278,10 +303,7 @@ class DashboardHandler:
             wanted = request.header(b"accept") or b""
             return request.method in (b"GET", b"HEAD") and b"text/html" in wanted
         return (
-            path in (FEED, RUN, AGENT)
-            or path in _ORDERS
-            or path.startswith(PREFIX)
-            or self._is_refused(request)
+            path == FEED or path in _ORDERS or path.startswith(PREFIX) or self._is_refused(request)
         )
 
     def answer(self, request: ServiceRequest) -> None:
@@ -297,14 +319,8 @@ class DashboardHandler:
             self._files.answer(request, FIRST)
         elif path == FEED:
             self._feed.open(request)
-        elif path.startswith(PREFIX):
-            self._files.answer(request, path.removeprefix(PREFIX).decode("latin-1"))
         else:
-            query = {name: values[0] for name, values in parse_qs(request.query.decode()).items()}
-            if path == RUN:
-                self._answer_later(request, self._details.run(query.get("id", "")))
-            else:
-                self._agents.answer(request, (query.get("session", ""), query.get("agent", "")))
+            self._files.answer(request, path.removeprefix(PREFIX).decode("latin-1"))
 
     async def serve(self) -> None:
         """Update open pages until the service ends."""
@@ -313,7 +329,7 @@ class DashboardHandler:
         finally:
             for task in self._answers:
                 task.cancel()
-            await asyncio.gather(*self._answers, self._agents.close(), return_exceptions=True)
+            await asyncio.gather(*self._answers, return_exceptions=True)
 
     def _is_refused(self, request: ServiceRequest) -> bool:
         """Whether this is an order from a browser to a read-only service."""

@@ -23,7 +23,7 @@ from jackline.dialects.request_facts import (
     request_messages,
 )
 from jackline.dialects.sse import EventSplitter, data_of, event_of, name_and_data
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 
 __all__ = [
     "HOLD_ID",
@@ -33,7 +33,7 @@ __all__ = [
     "EventSplitter",
     "RequestFacts",
     "StreamBlock",
-    "TokensUsed",
+    "TokenUsage",
     "account_of",
     "block_stop",
     "closing_events",

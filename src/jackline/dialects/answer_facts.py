@@ -22,19 +22,19 @@ from jackline.dialects.anthropic_stream import (
 )
 from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.sse import event_of, json_event
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 
 HOLD_ID = "msg_jackline_hold"
 PING = event_of(b"ping", b'{"type": "ping"}')
 _LONGEST_TEXT = 300
-_NO_TOKENS = TokensUsed()
+_NO_TOKENS = TokenUsage()
 _T = TypeVar("_T")
 
 
 class AnswerFacts(msgspec.Struct, frozen=True):
     """What is known about a whole answer."""
 
-    usage: TokensUsed
+    usage: TokenUsage
     stop_reason: str | None = None
 
 
@@ -75,7 +75,14 @@ class _Response(msgspec.Struct):
     error: None = None
 
 
+class _Counted(msgspec.Struct):
+    """Any document; nothing but its usage is decoded."""
+
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
 _answer = msgspec.json.Decoder(_Answer)
+_counted = msgspec.json.Decoder(_Counted)
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _chat = msgspec.json.Decoder(_Chat)
 _response = msgspec.json.Decoder(_Response)
@@ -98,6 +105,15 @@ def is_openai_answer(body: bytes, *, responses: bool) -> bool:
     except UNREADABLE:
         return False
     return True
+
+
+def reported_usage(body: bytes, *, openai: bool) -> TokenUsage:
+    """What a document that came instead of a stream or a message says that it has used."""
+    try:
+        usage = _counted.decode(body).usage
+    except UNREADABLE:
+        return _NO_TOKENS
+    return _NO_TOKENS.updated_from_openai(usage) if openai else _NO_TOKENS.updated(usage)
 
 
 def message_document(

@@ -18,7 +18,7 @@ import msgspec
 
 from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.sse import name_and_data
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 
 MESSAGE_START = b"message_start"
 BLOCK_START = b"content_block_start"
@@ -33,7 +33,7 @@ _DECODED = frozenset(
 # Answers with many server tools have some hundreds.
 _MOST_BLOCKS = 10_000
 _LONGEST_TYPE = 64
-_NO_TOKENS = TokensUsed()
+_NO_TOKENS = TokenUsage()
 
 
 class Typed(msgspec.Struct):
@@ -82,7 +82,7 @@ class StreamReader(ABC):
     """
 
     started: bool = False
-    usage: TokensUsed = _NO_TOKENS
+    usage: TokenUsage = _NO_TOKENS
     stop_reason: str | None = None
     whole: bool = False
     error_event: bytes | None = None
@@ -176,7 +176,7 @@ _ONE_BLOCK = re.compile(
 )
 
 
-def read_whole_stream(data: bytes) -> TokensUsed | None:
+def read_whole_stream(data: bytes) -> TokenUsage | None:
     """What the answer cost whose whole stream `data` is; None if it is not, or may not be."""
     if not data.endswith(b"\n\n") or len(data) > _LONGEST or b"\r" in data:
         return None

@@ -12,7 +12,7 @@ passed on is whole only when every choice has its finish reason and `[DONE]` has
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -26,7 +26,6 @@ from jackline.dialects.neutral.answer import (
     read_whole_answer,
 )
 from jackline.dialects.neutral.conversation import (
-    FAILED,
     ConversationTurn,
     DocumentPart,
     ImagePart,
@@ -45,12 +44,17 @@ from jackline.dialects.neutral.fields import (
     read_items,
     read_text,
 )
-from jackline.dialects.neutral.options import VENDOR, AnswerOptions, RequestWriter, TargetOptions
+from jackline.dialects.neutral.options import (
+    VENDOR,
+    AnswerOptions,
+    RequestWriter,
+    TargetOptions,
+    joined_text,
+)
 from jackline.dialects.neutral.stream import StreamTranslator, UnreadableStreamError
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 
 _MOST_STOPS = 4
-_BETWEEN = "\n\n"
 _IMAGE_FOLLOWS = "The result holds what only a user can show here; it follows as a message."
 
 
@@ -74,14 +78,14 @@ class _ChatWriter(RequestWriter):
     def write(self, model: str) -> TranslatedDocument:
         request = self.request
         if request.system:
-            content = _joined_text(request.system)
+            content = joined_text(request.system)
             self._add({"role": "system", "content": content}, "system")
         for turn in request.turns:
             match turn.role:
                 case "assistant":
                     self._write_assistant(turn)
                 case "system":
-                    text = _joined_text(turn.parts)
+                    text = joined_text(turn.parts)
                     self._add({"role": self.role(turn), "content": text}, turn.at)
                 case "user":
                     self._write_user(turn)
@@ -96,8 +100,8 @@ class _ChatWriter(RequestWriter):
         effort = self.effort()
         if effort is not None:
             fields["reasoning_effort"] = effort
-        if request.schema is not None:
-            schema = {"name": "answer", "schema": request.schema, "strict": True}
+        schema = self.schema()
+        if schema is not None:
             fields["response_format"] = {"type": "json_schema", "json_schema": schema}
         if request.stream:
             fields["stream_options"] = {"include_usage": True}
@@ -105,12 +109,12 @@ class _ChatWriter(RequestWriter):
 
     def _write_assistant(self, turn: ConversationTurn) -> None:
         self._end_waiting()
-        text = _joined_text(turn.parts)
+        text = joined_text(turn.parts)
         calls = [part for part in turn.parts if isinstance(part, ToolCallPart)]
         message: dict[str, object] = {"role": "assistant", "content": text or None}
         for part in turn.parts:
             if isinstance(part, ThinkingPart):
-                self.notes.add(part.at, "thinking of another model is not sent")
+                self.leave_out(part)
         if calls:
             for late in turn.parts[turn.parts.index(calls[0]) :]:
                 if isinstance(late, TextPart):
@@ -147,23 +151,19 @@ class _ChatWriter(RequestWriter):
             self._end_waiting()
         parts = [*moved, *visible]
         if parts and all(isinstance(part, TextPart) for part in parts):
-            self._add({"role": "user", "content": _joined_text(parts)}, turn.at)
+            self._add({"role": "user", "content": joined_text(parts)}, turn.at)
         elif parts:
             self._add({"role": "user", "content": [self._content(part) for part in parts]}, turn.at)
 
     def _write_result(self, result: ToolResultPart) -> Sequence[VisiblePart]:
         """Write the text of a result, and return the parts that are not text."""
-        others = [part for part in result.parts if not isinstance(part, TextPart)]
-        texts = [part.text for part in result.parts if isinstance(part, TextPart)]
-        if result.failed:
-            self.notes.add(f"{result.at}.is_error", "sent as text before the result")
-            texts.insert(0, FAILED)
-        sent = self.call_id(result.id, f"{result.at}.tool_use_id")
+        sent, parts = self.result(result)
+        others = [part for part in parts if not isinstance(part, TextPart)]
         if others:
-            texts.append(_IMAGE_FOLLOWS)
+            parts.append(TextPart(result.at, _IMAGE_FOLLOWS))
         for part in others:
             self.notes.add(part.at, "a tool cannot return it here; the user shows it instead")
-        content = _BETWEEN.join(texts)
+        content = joined_text(parts)
         self._messages.append({"role": "tool", "tool_call_id": sent, "content": content})
         self._open_calls.discard(sent)
         if not others:
@@ -205,10 +205,6 @@ class _ChatWriter(RequestWriter):
     def _tool_choice(self, name: str) -> dict[str, object]:
         function = {"name": self.tool_name(name, "tool_choice.name")}
         return {"type": "function", "function": function}
-
-
-def _joined_text(parts: Iterable[object]) -> str:
-    return _BETWEEN.join(part.text for part in parts if isinstance(part, TextPart))
 
 
 # Fields that a client of Anthropic could not use.
@@ -269,7 +265,7 @@ def _read(top: Fields, body: bytes, options: AnswerOptions) -> TranslatedDocumen
     message.note_rest(NO_COUNTERPART)
     stop = _matched_stop(choice, options)
     ended = choice.text("finish_reason")
-    usage = TokensUsed().updated_from_openai(top.raw("usage"))
+    usage = TokenUsage().updated_from_openai(top.raw("usage"))
     choice.note_rest(NO_COUNTERPART)
     top.note_rest(NO_COUNTERPART)
     return builder.done(ended, stop, usage)
@@ -473,11 +469,11 @@ class ChatStreamReader(StreamReader):
             self.broken = True
             return
         chunk = _chunk.decode(data)
+        self.usage = self.usage.updated_from_openai(chunk.usage)
         if name == b"error" or bytes(chunk.error) != b"null" or chunk.object == "error":
             self.error_event = data
             self.broken = True
             return
-        self.usage = self.usage.updated_from_openai(chunk.usage)
         for choice in chunk.choices or ():
             self.started = True
             self._seen.add(choice.index)

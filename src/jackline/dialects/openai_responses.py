@@ -22,7 +22,6 @@ from jackline.dialects.anthropic_stream import StreamReader, Typed
 from jackline.dialects.json_bounds import UNREADABLE
 from jackline.dialects.neutral.answer import NO_COUNTERPART, MessageBuilder, read_whole_answer
 from jackline.dialects.neutral.conversation import (
-    FAILED,
     ContentPart,
     ConversationTurn,
     DocumentPart,
@@ -48,10 +47,11 @@ from jackline.dialects.neutral.options import (
     ReasoningBinder,
     RequestWriter,
     TargetOptions,
+    joined_text,
 )
 from jackline.dialects.neutral.stream import StreamTranslator, UnreadableStreamError
 from jackline.dialects.sse import name_and_data
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 
 
 def to_responses(
@@ -78,14 +78,14 @@ class _ResponsesWriter(RequestWriter):
             **self.shared_fields(model, "max_output_tokens"),
         }
         if request.system:
-            fields["instructions"] = "\n\n".join(part.text for part in request.system)
+            fields["instructions"] = joined_text(request.system)
         if request.stops:
             raise UntranslatableError("stop_sequences", "OpenAI's Responses have none")
         effort = self.effort()
         if effort is not None:
             fields["reasoning"] = {"effort": effort}
-        if request.schema is not None:
-            schema = {"name": "answer", "schema": request.schema, "strict": True}
+        schema = self.schema()
+        if schema is not None:
             fields["text"] = {"format": {"type": "json_schema", **schema}}
         if self.target.recall is not None:
             fields["include"] = ["reasoning.encrypted_content"]
@@ -137,21 +137,16 @@ class _ResponsesWriter(RequestWriter):
                     }
                 )
             case ToolResultPart():
-                parts = part.parts
-                if part.failed:
-                    self.notes.add(f"{part.at}.is_error", "sent as text before the result")
-                    parts = (TextPart(part.at, FAILED), *parts)
-                texts = [each.text for each in parts if isinstance(each, TextPart)]
-                output: object = "\n\n".join(texts)
-                if len(texts) < len(parts):
+                sent, parts = self.result(part)
+                output: object = joined_text(parts)
+                if not all(isinstance(each, TextPart) for each in parts):
                     # Not all servers read a list here, so it is written only when it is needed.
                     output = [self._content(each) for each in parts]
-                sent = self.call_id(part.id, f"{part.at}.tool_use_id")
                 self._items.append(
                     {"type": "function_call_output", "call_id": sent, "output": output}
                 )
             case ThinkingPart():
-                self.notes.add(part.at, "thinking of another model is not sent")
+                self.leave_out(part)
             case _:
                 raise UntranslatableError(
                     part.at, "the assistant can only write text and call tools"
@@ -237,7 +232,7 @@ def _read(top: Fields, body: bytes, options: AnswerOptions) -> TranslatedDocumen
     details = top.inner("incomplete_details")
     ended = (details.text("reason") if details else None) or status
     # All other fields repeat the request, or frame the answer.
-    return builder.done(ended, None, TokensUsed().updated_from_openai(top.raw("usage")))
+    return builder.done(ended, None, TokenUsage().updated_from_openai(top.raw("usage")))
 
 
 def _read_item(item: Fields, builder: MessageBuilder) -> None:
@@ -496,3 +491,6 @@ class ResponsesStreamReader(StreamReader):
         elif name in (b"response.failed", b"error"):
             self.error_event = data
             self.broken = True
+            response = _event.decode(data).response
+            if response is not None:
+                self.usage = self.usage.updated_from_openai(response.usage)

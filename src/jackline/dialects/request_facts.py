@@ -15,7 +15,7 @@ from itertools import chain, islice
 import msgspec
 
 from jackline.dialects.json_bounds import UNREADABLE, last_items
-from jackline.dialects.tokens_used import bounded_count
+from jackline.dialects.token_usage import bounded_count
 
 _BYTES_PER_TOKEN = 4
 _WINDOW = 1024

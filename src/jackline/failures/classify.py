@@ -19,8 +19,8 @@ from jackline.failures.evidence import FailureSignals
 from jackline.failures.failure import Failure, Kind, Scope
 from jackline.failures.observation import Observation, Where
 from jackline.failures.resets import find_reset, find_wait
-from jackline.failures.rules import agents, hints, limits, outages, refusals
-from jackline.failures.rules.rule import KIND_DEFAULTS, FailureRule, Verdict
+from jackline.failures.rules import agents, limits, outages, refusals
+from jackline.failures.rules.rule import KIND_DEFAULTS, FailureRule, Verdict, when
 from jackline.failures.waits import (
     LONGEST,
     SPEND_CAP_REASONS,
@@ -31,6 +31,21 @@ from jackline.failures.waits import (
     header_wait,
     span,
 )
+
+# Guesses from single words, when nothing more specific was found; they err towards not retrying.
+LAST_RESORT = (
+    when(
+        text=(r"rate[-_ ]?limit", r"too many requests", r"throttl"),
+        then=Verdict(Kind.SERVER_THROTTLE),
+    ),
+    when(text=(r"quota", r"usage limit"), then=Verdict(Kind.ACCOUNT_QUOTA, "unknown_window")),
+    when(
+        text=(r"have permission", r"not authori[sz]ed", r"access denied", r"permission_denied"),
+        then=Verdict(Kind.AUTH, "forbidden"),
+    ),
+    when(text=r"server error", then=Verdict(Kind.UPSTREAM_5XX)),
+)
+
 
 _TROUBLE = re.compile(
     r"elevated|error|outage|degraded|unavailable|failing|failures?|latency|slow|disruption|down\b|timeouts?"
@@ -180,7 +195,7 @@ def _decide(observation: Observation, signals: FailureSignals, now: datetime) ->
     if decision is not None:
         return decision
     # The last resort: single words, the status alone, or the mere fact that it was an error.
-    decision = _by_rules((hints.LAST_RESORT,), signals)
+    decision = _by_rules((LAST_RESORT,), signals)
     if decision is None:
         status = signals.status
         evidence = "nothing recognised" if status is None else f"status {status}"

@@ -61,6 +61,8 @@ _NAMES_BY_SUB = {
     (Kind.NETWORK_EDGE, "malformed_200"): "an answer that is not the API's",
     (Kind.NETWORK_EDGE, "egress_policy"): "a sandbox that does not let this host through",
     (Kind.NETWORK_EDGE, "answer_too_large"): "an answer larger than limits.answer allows",
+    (Kind.NETWORK_EDGE, "answers_too_large"): "the largest of answers that together hold more than"
+    " limits.held_answers allows",
     (Kind.NETWORK_EDGE, "answer_too_long"): "an answer that goes on for longer than"
     " limits.answer_time allows",
     (Kind.AUTH, "expired"): "an expired login",
@@ -94,7 +96,7 @@ _CAUSES = {
     Kind.NOT_A_FAILURE: "the request was served, or this is only a notice",
 }
 _LOCAL_EDGES = frozenset({"tls", "no_route", "proxy", "captive_portal", "egress_policy"})
-_BEYOND_LIMITS = frozenset({"answer_too_large", "answer_too_long"})
+_BEYOND_LIMITS = frozenset({"answer_too_large", "answers_too_large", "answer_too_long"})
 _HUMAN_ADVICE = {
     Kind.BILLING: "Someone has to add credits or raise the limit",
     Kind.AUTH: "Someone has to log in again or fix the key",

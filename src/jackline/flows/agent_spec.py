@@ -110,7 +110,7 @@ class AgentSpec:
         if budget is not None and not isinstance(budget, Budget):
             raise BadArgumentError(
                 f"agent(budget=…) must be a Budget, not {type(budget).__name__}.",
-                hint="Write it so: budget=Budget(turns=20, dollars=0.5).",
+                hint="Write it like this: budget=Budget(turns=20, dollars=0.5).",
             )
         if self.max_tokens is not None:
             check_count("agent", "max_tokens", self.max_tokens, least=1)

@@ -13,15 +13,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import traceback
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.clock import ClockWatch
-from jackline.errors import InternalError, JacklineError, JournalError, LeaseLostError
+from jackline.errors import InternalError, JournalError, LeaseLostError
 from jackline.flows.authoring.calls import AgentFailedError
 from jackline.flows.authoring.flow_definition import Flow
 from jackline.flows.execution.execution import (
@@ -33,17 +31,23 @@ from jackline.flows.execution.execution import (
 )
 from jackline.flows.execution.gate import GateState
 from jackline.flows.flow_sources import ExecutedSources, to_look_at
-from jackline.flows.records import ENDED, CallState, RunRecord, RunState, encode_outcome
+from jackline.flows.records import (
+    ENDED,
+    CallKind,
+    CallState,
+    RunRecord,
+    RunState,
+    encode_outcome,
+)
 from jackline.flows.run_events import RunEnded, RunParked, RunStarted, RunStopping, RunWoke, Warned
 from jackline.flows.settings import may_wake
 from jackline.flows.values import UnfitValueError, decode_arguments
+from jackline.user_errors import error_texts
 
-LOCKED = "Another program holds the file of runs locked; the run waits for it."
 # Within a lease it is renewed so often.
 _RENEWALS = 3
 _REAPING = 30.0
 _LAST_WAIT = 5.0
-_LONGEST_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +61,6 @@ class RunResult:
     data: bytes | None = None
     text: str = ""
     error: BaseException | None = None
-
-    @property
-    def brief(self) -> str:
-        """Why, for a log: without the text of a user's exception, which may contain anything."""
-        if self.error is None or isinstance(self.error, JacklineError):
-            return self.evidence.says
-        return f"{type(self.error).__name__}{_place(self.error)}"
 
 
 def run_result_of(
@@ -105,30 +102,21 @@ def run_result_of(
         if value is None:
             promised = getattr(flow.promises, "__name__", str(flow.promises))
             says = f"The flow returned nothing, though it promises {promised}."
-        return RunResult(RunState.FAILED, Ending.SCHEMA, Evidence(says=says), error=unfit)
+        evidence = Evidence(says=says, private=unfit.private)
+        return RunResult(RunState.FAILED, Ending.SCHEMA, evidence, error=unfit)
     return RunResult(RunState.FINISHED, Ending.COMPLETION, Evidence(), decoded, data)
 
 
 def _raised(error: BaseException) -> RunResult:
+    texts = error_texts(error)
     if isinstance(error, AgentFailedError):
         outcome = error.outcome
-        evidence = replace(outcome.evidence, says=error.message)
+        evidence = replace(outcome.evidence, says=texts.brief, private=texts.private)
         return RunResult(
             RunState.FAILED, outcome.terminated_by, evidence, text=outcome.text, error=error
         )
-    if isinstance(error, JacklineError):
-        says = " ".join(part for part in (error.message, error.hint) if part)
-    else:
-        text = str(error)[:_LONGEST_TEXT]
-        says = f"{type(error).__name__}{': ' + text if text else ''}{_place(error)}"
-    return RunResult(RunState.FAILED, Ending.CRASH, Evidence(says=says), error=error)
-
-
-def _place(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
-        return ""
-    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+    evidence = Evidence(says=texts.brief, private=texts.private)
+    return RunResult(RunState.FAILED, Ending.CRASH, evidence, error=error)
 
 
 T = TypeVar("T")
@@ -223,14 +211,28 @@ class FlowRun(Generic[T]):
         Raises only LeaseLostError and JournalError: then nothing more could be saved.
         """
         x = self._x
-        done = sum(call.state is CallState.DONE for call in x.calls.values())
-        x.emit(RunStarted(x.clock.wall(), x.run_id, x.record.flow, self._resumed, done))
+        kept = sum(
+            call.state is CallState.DONE and call.kind is CallKind.AGENT
+            for call in x.calls.values()
+        )
+        used = x.accounting.account
+        x.emit(
+            RunStarted(
+                x.clock.wall(),
+                x.run_id,
+                x.record.flow,
+                self._resumed,
+                kept,
+                used.tokens,
+                used.dollars,
+            )
+        )
         if self._probe_first:
             x.wake_ups.now = x.wake_ups.now.woke(by_person=x.record.confirmed)
             x.gate.probe()
         scope = FlowScope(x, x.accounting.account)
         CURRENT.set(scope)
-        forget_locks = x.engine.on_lock_wait(self._locked)
+        forget_waits = x.engine.on_wait(self._waits_for_store)
         main = asyncio.create_task(self._main(), name=f"flow {x.run_id}")
         around = [
             asyncio.create_task(self._keep(), name=f"keeper of {x.run_id}"),
@@ -249,7 +251,7 @@ class FlowRun(Generic[T]):
         try:
             outcome = await self._finish(main)
         finally:
-            forget_locks()
+            forget_waits()
             for task in around:
                 task.cancel()
             await asyncio.gather(*around, return_exceptions=True)
@@ -257,11 +259,11 @@ class FlowRun(Generic[T]):
             raise cancelled
         return outcome
 
-    def _locked(self) -> None:
-        """Another program holds the store locked; called in the thread that met that."""
+    def _waits_for_store(self, says: str) -> None:
+        """Nothing can be saved for now; called in the thread that met that."""
         x = self._x
         with contextlib.suppress(RuntimeError):  # the loop is closed: there is no listener left
-            x.loop.call_soon_threadsafe(lambda: x.emit(Warned(x.clock.wall(), LOCKED)))
+            x.loop.call_soon_threadsafe(lambda: x.emit(Warned(x.clock.wall(), says)))
 
     async def _main(self) -> T:
         x = self._x
@@ -336,7 +338,9 @@ class FlowRun(Generic[T]):
             if not self._has_ended:
                 await x.accounting.save()
                 is_parked = x.gate.state is GateState.PARKED
-                if not is_parked or x.record.tokens != x.accounting.account.tokens:
+                # After the clock was set, the record's own date has to follow (`may_wake`).
+                is_due = moved is not None or x.record.tokens != x.accounting.account.tokens
+                if not is_parked or is_due:
                     await self._change(x.record.state, x.record.why, x.record.wake_at)
         if now - self._reaped_at >= _REAPING:
             self._reaped_at = now
@@ -415,7 +419,7 @@ class FlowRun(Generic[T]):
         outcome = replace(outcome, tally=x.tally(), value=ended.value)
         record = self._ended_record(ended, outcome)
         shown = replace(outcome, value=None)
-        x.emit(RunEnded(record.updated_at, ended.state, ended.brief, shown))
+        x.emit(RunEnded(record.updated_at, ended.state, ended.evidence.says, shown))
         await x.events.settle()
         await x.engine.let_go(x.claim, record)
         x.record = record

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from jackline.agents.prices import Price
 from jackline.agents.runner import Runner
+from jackline.agents.task_readings import ReadTask
 from jackline.clock import Clock, SystemClock
 from jackline.flows.run_events import Listener, ignore_event
 from jackline.flows.settings import AllowPatterns, RunSettings
@@ -22,11 +23,11 @@ from jackline.flows.store.run_store import RunStore
 WindowUsed: TypeAlias = Callable[[], Awaitable[tuple[float, float] | None]]
 """Gives the used share and the time of the reset; None when no window is known."""
 
-HeldTime: TypeAlias = Callable[[str], Awaitable[float | None]]
-"""Gives for how many seconds the gateway has held the calls of this task; None: unknown."""
+ReadWaits: TypeAlias = Callable[[], Awaitable[Mapping[str, object] | None]]
+"""Gives the gateway's document of the waits of agents; None when it does not answer."""
 
 
-async def _unknown(*_arguments: object) -> None:
+async def _unknown(*_arguments: object, **_options: object) -> None:
     """Nothing is known."""
 
 
@@ -93,8 +94,10 @@ class FlowHost:
     listener: Listener = ignore_event
     window_used: WindowUsed = _unknown
     """How full the account's fullest window is."""
-    held_time: HeldTime = _unknown
-    """For how long an agent's calls were held instead of being answered."""
+    read_task: ReadTask = _unknown
+    """What the gateway has counted for an agent."""
+    read_waits: ReadWaits = _unknown
+    """What the gateway says that agents do or wait for there."""
     processes: ProcessSlots = field(default_factory=ProcessSlots)
     """How many client processes live at once, over all runs of this host."""
     allow: AllowPatterns = tuple

@@ -56,7 +56,13 @@ from jackline.flows.records import (
 )
 from jackline.flows.run_events import Listener
 from jackline.flows.run_owner import is_dead, new_owner, process_here
-from jackline.flows.settings import NOT_WOKEN, RunSettings, decode_settings, encode_settings
+from jackline.flows.settings import (
+    NOT_WOKEN,
+    RunSettings,
+    decode_settings,
+    encode_settings,
+    limits_in_words,
+)
 from jackline.flows.store.run_store import Claim, must_be_trusted, must_be_trusted_wholly
 from jackline.flows.store.store_rules import lease_holds
 from jackline.flows.values import decode_arguments
@@ -163,7 +169,7 @@ async def _agents_to_resume(host: FlowHost, record: RunRecord, name: str) -> lis
     if named:
         raise BadArgumentError(
             f"The agent {name} of {record.run_id} has finished: there is nothing to go on with.",
-            hint="`jackline fork` runs finished ones again, in a new run.",
+            hint=_fork(record, named[0]),
         )
     raise unknown_agent(record.run_id, calls, name)
 
@@ -201,9 +207,14 @@ async def begin_retry(
         labels = ", ".join(sorted({call.label for call in failed})[:MOST_LABELS]) or "none"
         raise BadArgumentError(
             f"Nothing failed in {record.run_id}" + (f" under {only!r}." if only else "."),
-            hint=f"Failed calls: {labels}. `jackline fork` runs finished ones again.",
+            hint=f"Failed calls: {labels}." + (f" {_fork(record, calls[0])}" if calls else ""),
         )
     return await _claim_and_load(host, record, flow, listener, chosen=chosen, settings=settings)
+
+
+def _fork(record: RunRecord, call: CallRecord) -> str:
+    command = f"jackline fork {record.run_id} --from {shlex.quote(call.label)}"
+    return f"`{command}` runs finished ones again, in a new run."
 
 
 async def begin_fork(
@@ -373,6 +384,10 @@ async def _claim_and_load(
     parked = record.state is RunState.PARKED
     ended = record.decoded_outcome() if record.state in ENDED else None
     record = replace(record, state=RunState.RUNNING, why="", wake_at=None, ended_at=None)
+    limits = limits_in_words(settings.budgets)
+    if limits != limits_in_words(decode_settings(record.settings).budgets):
+        says = f"the run may use {limits} from now on"
+        await host.engine.note(record.run_id, host.clock.wall(), "note", "", {"says": says})
     record = replace(record, settings=encode_settings(settings))
     await host.engine.change(claim, replace(record, updated_at=host.clock.wall()))
     execution = await _load(host, claim, record, flow, listener, settings)
@@ -491,7 +506,8 @@ async def cancel_agents(
             hint=f"`jackline show {run.run_id}` shows how each of them ended.",
         )
     # Their clean-up may be functions of the flow's file.
-    check_user_code(f"the agent {name}", next_step=f"jackline cancel {run.run_id} --only …")
+    step = f"jackline cancel {run.run_id} --only {shlex.quote(name)}"
+    check_user_code(f"the agent {name}", next_step=step)
     order = AgentOrder(run.run_id, name, host.clock.wall())
     await host.engine.order_end(order)
     claim = await claim_run(host, run)

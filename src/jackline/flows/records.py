@@ -28,6 +28,7 @@ from jackline.errors import BadArgumentError, JournalError
 from jackline.states import CallState as CallState  # noqa: PLC0414 -- imported from here by many
 from jackline.states import ResourceState as ResourceState  # noqa: PLC0414
 from jackline.states import RunState as RunState  # noqa: PLC0414
+from jackline.user_errors import error_texts
 
 ENDED = frozenset({RunState.FINISHED, RunState.FAILED, RunState.CANCELLED})
 
@@ -71,6 +72,11 @@ class RunRecord:
         """How it ended, or how far it has come; None when nothing is saved of that."""
         return None if self.outcome is None else decode_outcome(self.outcome)
 
+    @property
+    def unpriced(self) -> int:
+        """Tokens that `cost` is without, since their price is not known."""
+        return _unpriced(self.outcome)
+
 
 class CallKind(StrEnum):
     """What a keyed call is."""
@@ -103,6 +109,11 @@ class CallRecord:
     cost: float = 0.0
     terminated_by: str = ""
     trusted: bool = True
+
+    @property
+    def unpriced(self) -> int:
+        """Tokens that `cost` is without, since their price is not known."""
+        return _unpriced(self.outcome)
 
     def decoded_outcome(self) -> Outcome[Any]:
         """How the agent of an ended call ended, without its value; its text is there again."""
@@ -264,10 +275,11 @@ def canonical_json(value: object) -> bytes:
         return text.encode("utf-8", "surrogatepass")
     except BadArgumentError:
         raise
-    except (TypeError, ValueError, RecursionError) as error:
+    except Exception as error:
         raise BadArgumentError(
-            f"A call's arguments cannot be written as JSON: {error}.",
+            "A call's arguments cannot be written as JSON.",
             hint="Pass text, numbers, lists, dicts with text keys, dataclasses or pydantic models.",
+            private=error_texts(error).private,
         ) from error
 
 
@@ -297,6 +309,13 @@ def _plain(value: object) -> object:
 
 
 _DECODER = msgspec.json.Decoder(Outcome[Any])
+
+
+def _unpriced(outcome: bytes | None) -> int:
+    try:
+        return 0 if outcome is None else decode_outcome(outcome).unpriced
+    except JournalError:
+        return 0  # an older version's, or somebody else's
 
 
 def encode_outcome(outcome: Outcome[Any], *, plain_value: object = None) -> bytes:

@@ -1,10 +1,11 @@
 """The events of a run: what a listener gets, and which of them go into the run's log.
 
-Rules: (1) an event is an immutable fact in the past tense, without a prompt, an answer or a
-secret; (2) a listener returns at once and raises nothing: it is called where the work is done;
-(3) emitting never waits: log lines are written later, in order, and all of them before the run is
-released; (4) equal lines are written once: ten thousand replays, or agents that wait for the same
-reset; (5) a log that cannot be written stops nothing: the run's own record would fail first.
+Rules: (1) an event is an immutable fact in the past tense, without a prompt, an answer or a secret;
+`private` may quote one, and goes into the run's log alone; (2) a listener returns at once and
+raises nothing: it is called where the work is done; (3) emitting never waits: log lines are written
+later, in order, and all of them before the run is released; (4) equal lines are written once: ten
+thousand replays, or agents that wait for the same reset; (5) a log that cannot be written stops
+nothing: the run's own record would fail first.
 """
 
 from __future__ import annotations
@@ -23,13 +24,18 @@ from jackline.flows.store.run_store import RunStore
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A process runs the flow now; `kept` calls are answered from the store."""
+    """A process runs the flow now; `kept` agents are answered from the store.
+
+    `tokens` and `cost` are what the run has used before.
+    """
 
     at: float
     run_id: str
     flow: str
     resumed: bool
     kept: int
+    tokens: int = 0
+    cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +49,14 @@ class RunParked:
 
 @dataclass(frozen=True, slots=True)
 class RunWoke:
-    """It is time: one agent goes first, the others follow when its call was answered."""
+    """The run wakes: one agent goes first, the others follow when its call is answered."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class RunStopping:
-    """It is to stop: nothing new starts, and agents end their turns."""
+    """The run was asked to stop: nothing new starts, and agents end their turns."""
 
     at: float
     why: str
@@ -133,11 +139,13 @@ class AgentAnswered:
     cost: float | None
     run_tokens: int
     run_cost: float
+    run_unpriced: int = 0
+    """Tokens that `run_cost` is without, since their price is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentEnded:
-    """An agent is through, its clean-up included."""
+    """An agent has ended, its clean-up included."""
 
     at: float
     task_id: str
@@ -149,6 +157,7 @@ class AgentEnded:
     cost: float | None
     turns: int
     duration: float
+    private: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +171,7 @@ class StepBegan:
 
 @dataclass(frozen=True, slots=True)
 class StepEnded:
-    """A step is through; `trouble` is what it raised, if it did."""
+    """A step has ended; `trouble` is the error that it raised, if any."""
 
     at: float
     label: str
@@ -195,6 +204,7 @@ class CleanupEnded:
     what: str
     label: str
     trouble: str
+    private: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,6 +321,8 @@ class RunEventLog:
             counts: dict[str, object] = {"agents": tally.agents, "ok": tally.ok}
             counts |= {"failed": tally.failed, "replayed": tally.replayed, "why": event.why}
             counts["tokens"] = event.outcome.usage.total
+            more = {"private": event.outcome.evidence.private, "unpriced": event.outcome.unpriced}
+            counts |= {name: value for name, value in more.items() if value}
             return event.state.value, "", counts | {"cost": event.outcome.cost}
         detail: dict[str, object] = {}
         for name, value in asdict(event).items():

@@ -22,7 +22,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from jackline.agents.outcome import RUNNERS
-from jackline.budgets.budget import Budget
+from jackline.agents.prices import in_dollars
+from jackline.budgets.budget import ROLLING, Budget, Unit
+from jackline.clock import CORRECTED
 from jackline.errors import BadArgumentError, JournalError
 from jackline.flows.records import RunRecord
 from jackline.settings import Form, InProject, setting
@@ -38,19 +40,19 @@ class WakeSettings:
 
     hours: str | None = setting(
         None,
-        'Wake only then, such as "22:00-07:00" or "22:00-07:00 Europe/Kiev".',
+        'Wake only at these hours, such as "22:00-07:00" or "22:00-07:00 Europe/Kiev".',
         Form.HOURS,
     )
     spend: float | None = setting(
         None,
-        "A run that has cost so many dollars waits for a person.",
+        "A run that has cost this many dollars waits for a person.",
         least=0,
         in_project=InProject.LOWER,
     )
     confirm: bool = setting(False, "Wake only after a person said yes (`jackline resume ID`).")
     max_wakes: int = setting(
         8,
-        "So many wake-ups in a row may meet a quota limit before any call is answered, each after a"
+        "This many wake-ups in a row may meet a quota limit before a call is answered, each after a"
         " longer pause (5 minutes, doubled up to 4 hours). Then the run waits for a person"
         " (`jackline resume ID`). 0: no limit.",
         least=0,
@@ -63,7 +65,7 @@ class Reserve:
 
     share: float = setting(
         MISSING,
-        "From this used share of the fullest window on, no agent of these classes is started; not"
+        "When this share of the fullest window is used, no agent of these classes starts; not"
         " set: never.",
         above=0,
         most=1,
@@ -71,14 +73,14 @@ class Reserve:
     )
     classes: tuple[str, ...] = setting(
         ("low",),
-        "The classes (`agent(class_=…)`) that then wait; they start after the reset.",
+        "The classes (`agent(class_=…)`) that wait then; they start after the reset.",
         in_project=InProject.MORE,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How flows run that say nothing else."""
+    """Defaults for the runs of flows."""
 
     budgets: tuple[Budget, ...] = ()
     """All of them hold."""
@@ -97,12 +99,12 @@ class RunSettings:
     reserve: Reserve | None = None
     at_once: int = setting(
         500,
-        "So many agents at a time; the others wait their turn.",
+        "How many agents run at the same time; the others wait.",
         least=1,
         in_project=InProject.LOWER,
     )
     guard: int = setting(
-        3, "So many agents in a row that fail the same way stop the run; 0: never.", least=0
+        3, "The run stops after this many agents in a row fail in the same way; 0: never.", least=0
     )
     processes_at_once: int = 32
     """So many of them at a time that are processes of their own: Claude Code, Codex. The same bound
@@ -128,6 +130,20 @@ def decode_settings(data: bytes) -> RunSettings:
         return msgspec.json.decode(data, type=RunSettings)
     except msgspec.MsgspecError as error:
         raise JournalError(f"The settings saved with this run cannot be read: {error}.") from error
+
+
+def limits_in_words(budgets: Sequence[Budget]) -> str:
+    """What a run may use: "$10.00, 50 agents"; empty without a limit."""
+    words = []
+    for budget in budgets:
+        for unit in Unit:
+            if (limit := getattr(budget, unit)) is not None:
+                dollars = unit is Unit.DOLLARS
+                noun = unit.removesuffix("s") if limit == 1 else unit
+                amount = in_dollars(limit) if dollars else f"{limit:,.10g} {noun}"
+                rolls = budget.window is not None and unit in ROLLING
+                words.append(f"{amount} in {budget.window}" if rolls else amount)
+    return ", ".join(words)
 
 
 NOT_WOKEN = "not woken"
@@ -189,9 +205,14 @@ def may_wake(now: datetime, run: RunRecord, settings: WakeSettings) -> WakeDecis
     if settings.spend is not None and run.cost >= settings.spend and not run.confirmed:
         spent = f"it has cost ${run.cost:,.2f}, and wakes by itself below ${settings.spend:,.2f}"
         return WakeDecision(now=False, at=None, why=spent)
+    if settings.spend is not None and run.unpriced and not run.confirmed:
+        unknown = f"its cost is not known, and it wakes by itself below ${settings.spend:,.2f}"
+        return WakeDecision(now=False, at=None, why=unknown)
     if settings.confirm and not run.confirmed:
         return WakeDecision(now=False, at=None, why="it wakes only after a person confirms")
     at = now if run.wake_at is None else datetime.fromtimestamp(run.wake_at, now.tzinfo)
+    if run.updated_at - now.timestamp() > CORRECTED:
+        at = now  # saved by a clock that was ahead: the date says nothing, and one agent finds out
     why = "its limit resets then"
     if settings.hours is not None:
         within = parse_hours(settings.hours).next_from(max(at, now))
@@ -202,6 +223,6 @@ def may_wake(now: datetime, run: RunRecord, settings: WakeSettings) -> WakeDecis
 
 def expected_cost(run: RunRecord, *, done: int, known: int) -> float | None:
     """A guess at what the rest will cost, from what the finished calls did; None without any."""
-    if not done or known <= done:
+    if not done or known <= done or run.unpriced:
         return None
     return run.cost / done * (known - done)

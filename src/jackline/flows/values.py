@@ -1,22 +1,24 @@
 """Turn a flow's results and arguments into JSON and back, checked against their annotations.
 
-Rules: (1) whatever a flow sees was decoded from the bytes that are saved, the first time too; (2)
-a value that does not survive the way to JSON and back is refused at once, not at a replay; (3)
-every fault names its parameter, what it takes and how to write it, and never repeats the value,
-which may be a prompt; (4) unknown and missing names are reported all at once; (5) pydantic is
-imported when a type is first needed.
+Rules: (1) whatever a flow sees was decoded from the bytes that are saved, the first time too; (2) a
+value that does not survive the way to JSON and back is refused at once, not at a replay; (3) every
+fault names its parameter, what it takes and how to write it, and never repeats the value, which may
+be a prompt: the words of validators, which may, are private; (4) unknown and missing names are
+reported all at once; (5) pydantic is imported when a type is first needed.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_type_hints
 
+from jackline.agents.structured_answer import property_names
 from jackline.errors import BadArgumentError, UsageError
+from jackline.user_errors import error_texts
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -42,8 +44,9 @@ class Shape:
                 json.dumps(self._schema, allow_nan=False)
             except (TypeError, ValueError) as error:
                 raise BadArgumentError(
-                    f"This JSON Schema is no plain JSON: {error}.",
+                    "This JSON Schema is no plain JSON.",
                     hint="Pass a dict of plain data.",
+                    private=error_texts(error).private,
                 ) from error
         elif inspect.isroutine(shape):
             raise _no_shape(shape)
@@ -69,14 +72,13 @@ class Shape:
         """A Python value as JSON; UnfitValueError when it does not fit or cannot be saved."""
         if self._adapter is None:
             return plain_json(value)
-        from pydantic_core import PydanticSerializationError  # noqa: PLC0415
-
         try:
             return self._adapter.dump_json(value, warnings="error")
-        except (PydanticSerializationError, ValueError) as error:
+        except Exception as error:
             raise UnfitValueError(
                 f"The result, a {type(value).__name__}, is not what was promised.",
                 hint="Return what the annotation says, or change the annotation.",
+                private=error_texts(error).private,
             ) from error
 
     def faults(self, value: object) -> list[tuple[str, str]]:
@@ -88,7 +90,7 @@ class Shape:
         try:
             self._adapter.validate_json(plain_json(value))
         except ValidationError as error:
-            return _places(error)
+            return [(fault.place, fault.words) for fault in _faults(error)]
         return []
 
     @property
@@ -113,12 +115,18 @@ class Shape:
         try:
             return self._adapter.validate_json(data)
         except ValidationError as error:
-            found = _places(error)
-            faults = "; ".join(f"{place}: {words}" for place, words in found[:_MOST_FAULTS])
+            found = _faults(error)
+            known = set(property_names(self.json_schema))
+            faults = "; ".join(fault.brief(known) for fault in found[:_MOST_FAULTS])
             more = f" and {len(found) - _MOST_FAULTS} more" if len(found) > _MOST_FAULTS else ""
             raise UnfitValueError(
-                f"The result does not fit {error.title}: {faults}{more}."
+                f"The result does not fit {error.title}: {faults}{more}.",
+                private="; ".join(f"{each.place}: {each.words}" for each in found[:_MOST_FAULTS]),
             ) from error
+        except Exception as error:
+            brief, private = error_texts(error)
+            says = f"The result cannot be read by the code of its type: {brief}."
+            raise UnfitValueError(says, private=private) from error
 
     def _resolved(self, schema: Any) -> Mapping[str, Any]:
         if isinstance(schema, dict) and "$ref" in schema:
@@ -164,14 +172,24 @@ class Shape:
 def plain_json(value: object) -> bytes:
     """Plain data as JSON; UnfitValueError for anything that would come back as something else."""
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
-            "utf-8", "surrogatepass"
-        )
-    except (TypeError, ValueError, RecursionError) as error:
+        return json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_refuse
+        ).encode("utf-8", "surrogatepass")
+    except Exception as error:
+        holds = f"a {error}" if isinstance(error, _NoJsonError) else "what JSON cannot hold"
         raise UnfitValueError(
-            f"The result cannot be saved as JSON: {error}.",
+            f"The result cannot be saved as JSON: it holds {holds}.",
             hint="Annotate what the function returns, or return text, numbers, lists and dicts.",
+            private=error_texts(error).private,
         ) from error
+
+
+class _NoJsonError(TypeError):
+    """Its text is the name of a type that JSON does not have."""
+
+
+def _refuse(value: object) -> object:
+    raise _NoJsonError(type(value).__name__)
 
 
 def returned_type(function: Callable[..., object]) -> object:
@@ -198,10 +216,42 @@ def _no_shape(shape: object) -> BadArgumentError:
     )
 
 
-def _places(error: Any) -> list[tuple[str, str]]:
-    # Where and what, never the value itself: that may be an answer.
-    found = error.errors(include_input=False, include_context=False, include_url=False)
-    return [(".".join(map(str, fault["loc"])) or "it", fault["msg"]) for fault in found]
+class _Fault(NamedTuple):
+    """One fault that a validator has found; `words` are the validator's and may quote the value."""
+
+    steps: tuple[int | str, ...]
+    words: str
+    kind: str
+    quotes: bool
+
+    @property
+    def place(self) -> str:
+        """Where it is; keys of a mapping are part of the value."""
+        return ".".join(map(str, self.steps)) or "it"
+
+    def brief(self, known: Container[str]) -> str:
+        """Where it is, by names that the type knows, and what is wrong, without the value."""
+        steps = [str(s) if isinstance(s, int) or s in known else "…" for s in self.steps]
+        words = f"it breaks a rule ({self.kind})" if self.quotes else self.words
+        return f"{'.'.join(steps) or 'it'}: {words}"
+
+
+# What pydantic's own words repeat of a value, or of what code of users said.
+_QUOTING = ("error", "tag")
+
+
+def _faults(error: Any) -> list[_Fault]:
+    from pydantic_core import core_schema  # noqa: PLC0415
+
+    built_in = get_args(core_schema.ErrorType)
+    found = []
+    for fault in error.errors(include_input=False, include_url=False):
+        kind, context = fault["type"], fault.get("ctx", {})
+        is_own = kind not in built_in
+        quotes = is_own or any(name in context for name in _QUOTING)
+        shown = "a rule of its type" if is_own else kind
+        found.append(_Fault(fault["loc"], fault["msg"], shown, quotes))
+    return found
 
 
 _MOST_FAULTS = 3
@@ -291,13 +341,14 @@ def decode_arguments(function: Callable[..., object], data: bytes) -> dict[str, 
         try:
             decoded[name] = shape.decode(json.dumps(value).encode())
         except UnfitValueError as error:
-            faults = shape.faults(value)
-            places = [f"{place}: {words}" for place, words in faults if place != "it"]
-            where = f" ({'; '.join(places[:_MOST_FAULTS])})" if places else ""
+            # Where it is wrong inside; the whole is named by the sentence itself.
+            inside = error.message.partition(": ")[2]
+            where = f" ({inside[:-1]})" if inside and not inside.startswith("it: ") else ""
             raise BadArgumentError(
                 f"The argument {name} of {function.__name__}() takes {shape.in_words}, and "
                 f"{_kind_of(value)} was given{where}.",
                 hint=f"Write it like this: {shape.as_option(name)}",
+                private=error.private,
             ) from error
     return decoded
 
@@ -350,6 +401,6 @@ def _hints(function: Callable[..., object]) -> dict[str, object]:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
         raise BadArgumentError(
-            f"An annotation of {function.__name__}() names something unknown: {error}.",
+            f"An annotation of {function.__name__}() names something unknown: {error.name}.",
             hint="Import the name at the top of the file, not only for type checking.",
         ) from error

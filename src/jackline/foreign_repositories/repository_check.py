@@ -193,7 +193,7 @@ class _Repository:
             return False  # git sees no repository, and the git that runs will report that
         lines = os.fsdecode(output).split("\n")
         if code or len(lines) != 3:
-            why = f"git cannot tell where the repository is ({self._first_line(output)})"
+            why = f"git cannot say where the repository is ({self._first_line(output)})"
             raise ForeignRepositoryError(why)
         git_folder = Path(lines[0])
         self.folders = GitFolders(git_folder, self._wanted.cwd / lines[1])
@@ -274,7 +274,7 @@ class _Repository:
     async def check_hooks(self, which: frozenset[str] | None = None) -> None:
         """ForeignRepositoryError if the repository brings a hook, one of these or any."""
         output = await self._ask_or_refuse(
-            "git cannot tell where its hooks are",
+            "git cannot say where its hooks are",
             *("rev-parse", "--git-path", "hooks"),
             guard=GitGuard(hooks=None),
         )

@@ -15,11 +15,10 @@ from ipaddress import ip_address
 
 from jackline.gateway.settings import ListenSettings
 from jackline.http1.headers import Headers
+from jackline.local_address import EVERYWHERE, HOSTS
 
 TOKEN_HEADER = b"x-jackline-token"
 
-_LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
-_EVERYWHERE = frozenset(("0.0.0.0", "::"))  # noqa: S104 -- compared with, not bound
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]{1,64})\]|([0-9a-z._-]{1,253}))(?::([0-9]{1,5}))?\Z")
 # `none` is what a browser says when its user typed the address or opened a bookmark.
 _OWN_SITES = frozenset((b"same-origin", b"none"))
@@ -42,8 +41,8 @@ def foreign(headers: Headers, listen: ListenSettings) -> str | None:
     own_names = {own_host, *(name.lower().strip("[]") for name in listen.names)}
     # Where it listens on every address, any of them may be named, but no name: only names can be
     # bound anew by a stranger.
-    is_any_address = own_host in _EVERYWHERE and _is_address(host)
-    if host not in _LOOPBACK and host not in own_names and not is_any_address:
+    is_any_address = own_host in EVERYWHERE and _is_address(host)
+    if host not in HOSTS and host not in own_names and not is_any_address:
         return (
             f"{host} is not a name of this gateway, so requests for it are refused: a web page"
             " could have sent them. Use 127.0.0.1 in the client's base URL; or, if"

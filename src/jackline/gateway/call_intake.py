@@ -28,7 +28,7 @@ from jackline.calls import (
     takes_prefill,
 )
 from jackline.clock import Clock
-from jackline.dialects import RequestFacts, read_request
+from jackline.dialects import RequestFacts, TokenUsage, read_request
 from jackline.dialects.json_bounds import MOST_VALUES, has_too_many_values
 from jackline.dialects.request_facts import read_openai_request
 from jackline.events import Announce, CallEnded
@@ -37,16 +37,18 @@ from jackline.gateway.caller import (
     GatewayCaller,
     Identity,
     Prefix,
+    TaskIn,
     Who,
     begins_conversation,
     caller_of,
     conversation_of,
     credential_of,
     identify,
+    no_task,
     openai_caller,
     prefix_of,
 )
-from jackline.gateway.client_call import CallCounts, ClientCall, HeldTime
+from jackline.gateway.client_call import ANSWERED, CallCounts, ClientCall
 from jackline.gateway.client_retries import ClientRetries, OpenCalls
 from jackline.gateway.connection import Exchange
 from jackline.gateway.lane_registry import LaneRegistry, TooManyLanesError
@@ -59,6 +61,7 @@ from jackline.gateway.own_answers import (
 )
 from jackline.gateway.placement import ModelSubstitution, Placement, RouteChooser, upstream_for
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
+from jackline.gateway.task_meter import TaskMeters
 from jackline.gateway.vendor_limits import LimitReading
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, RemainingWork
@@ -73,7 +76,6 @@ NativeError: TypeAlias = Callable[[LaneId, int, bytes], bytes]
 _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
 # The agent that a session's own calls belong to.
 _MAIN = ""
-_ANSWERED = frozenset(("answered", "shortened"))
 # The paths of vendors' APIs. On another path a vendor may answer before it checks the key, or read
 # another one than the one that is checked here.
 _API_PATHS = frozenset(
@@ -143,7 +145,8 @@ class CallIntake:
         self._announce = announce
         self._returning = ClientRetries()
         self._work = RemainingWork()
-        self.held_time = HeldTime()
+        self.task_meters = TaskMeters()
+        self.task_in: TaskIn = no_task
         self._placing = Placement(self.chooser, lanes, carrier.controller)
         self._open: dict[str, ClientCall] = {}
         self._turns = OpenCalls()
@@ -191,7 +194,7 @@ class CallIntake:
         readable: bytes | bytearray | None,
     ) -> None:
         """Submit a model call; `readable` is its body, decompressed, or None if that failed."""
-        caller = caller_of(exchange, tag)
+        caller = caller_of(exchange, tag, self.task_in)
         identity, who, body = caller.identity, caller.who, exchange.body
         if readable is not None and has_too_many_values(readable):
             self._turn_away(exchange, _too_many_values(), identity, _UNREAD, new_call_id())
@@ -309,7 +312,7 @@ class CallIntake:
 
     def no_room(self) -> RefusalAnswer:
         """The answer where there is no room for a body."""
-        return _come_back("the calls under way hold as much as limits.held_bodies allows")
+        return _retry_later("the calls under way hold as much as limits.held_bodies allows")
 
     def hold_more(self, size: int) -> None:
         """Count so many bytes more as held, or less."""
@@ -321,7 +324,9 @@ class CallIntake:
         # Those that wait are some of those that are open.
         most = limits.waiting_calls
         if len(self._open) >= most and self.carrier.calls_waiting >= most:
-            return _come_back(f"{most} calls wait already, as many as limits.waiting_calls allows")
+            return _retry_later(
+                f"{most} calls wait already, as many as limits.waiting_calls allows"
+            )
         return None if self._has_room(len(body), 0) else self.no_room()
 
     def take_foreign(
@@ -333,7 +338,7 @@ class CallIntake:
         readable: bytes | bytearray | None,
     ) -> None:
         """Submit a model call of a client that speaks one of OpenAI's dialects."""
-        caller = openai_caller(exchange, tag)
+        caller = openai_caller(exchange, tag, self.task_in)
         call_id, now = new_call_id(), self.now()
         if readable is not None and has_too_many_values(readable):
             self._turn_away(exchange, _too_many_values(), caller.identity, _UNREAD, call_id)
@@ -389,7 +394,7 @@ class CallIntake:
     ) -> None:
         """Submit a call that is no turn of an agent: counting tokens, listing models."""
         now = self.now()
-        caller = caller_of(exchange, tag)
+        caller = caller_of(exchange, tag, self.task_in)
         if readable is not None and has_too_many_values(readable):
             no: RefusalAnswer | None = _too_many_values()
         else:
@@ -453,7 +458,11 @@ class CallIntake:
     ) -> None:
         dialect, tag = call.request.dialect, call.identity.tag
         native = dialect == "anthropic"
-        caller = caller_of(exchange, tag) if native else openai_caller(exchange, tag)
+        caller = (
+            caller_of(exchange, tag, self.task_in)
+            if native
+            else openai_caller(exchange, tag, self.task_in)
+        )
         if not sticks:
             caller = caller._replace(who=None)
         body = call.request.message.body
@@ -481,7 +490,7 @@ class CallIntake:
             now = clock.steady()
             calls = self.calls
             tasks = ((call.identity.task, call) for call in calls)
-            self.held_time.look(
+            self.task_meters.look(
                 [(task, call.waiting) for task, call in tasks if task is not None], now
             )
             for call in calls:
@@ -503,8 +512,14 @@ class CallIntake:
         self._forget(call)
         self.counts.count(event)
         request, who = call.request, call.identity.who
-        is_answered, now = event.outcome in _ANSWERED, self.now()
+        is_answered, now = event.outcome in ANSWERED, self.now()
         is_turn = request.hold is not _SIDE_CALL_HOLD
+        if call.spent is not None and call.identity.task is not None and is_turn:
+            last = call.lane.model
+            for model, used in {last: TokenUsage(), **call.spent}.items():
+                self.task_meters.count_call(
+                    call.identity.task, model, used, answered=is_answered and model == last
+                )
         if is_turn and (request.call.login or len(self.settings.upstreams) > 1):
             # Which lane has refused the call's client, and which has answered it.
             credential, carried = credential_of(request.message.headers), call.carried
@@ -663,7 +678,7 @@ def _message(
     return UpstreamRequest(exchange.method, target, caller.headers, body, caller.lines, plain)
 
 
-def _come_back(words: str) -> RefusalAnswer:
+def _retry_later(words: str) -> RefusalAnswer:
     return gateway_refusal(503, f"Jackline: {words}.", [(b"retry-after", b"30")])
 
 

@@ -25,11 +25,15 @@ from jackline.lane_id import LaneId
 from jackline.lanes.prompt_caches import SMALLEST_PREFIX
 from jackline.outside_names import cut_name
 from jackline.providers.settings import UpstreamSettings
+from jackline.task_proof import HEADER
 
 _CLAUDE_CODE = re.compile(rb"claude-cli/(\d{1,6})\.(\d{1,6})\.(\d{1,6})(?: \(([^)]*)\))?")
 _LONGEST_USER_AGENT = 512
 _TAGGED = re.compile(rb"/t/([A-Za-z0-9._~-]{1,64})(/.*)", re.DOTALL)
+TASK_HEADER = HEADER.encode()
 Who: TypeAlias = tuple[str, str | None]
+TaskIn: TypeAlias = Callable[[bytes], str | None]
+"""Gives the agent that a header names, if this user's installation has named it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,16 @@ def client_of(user_agent: bytes) -> Client:
     return Client(True, b"cli" not in parts, (int(major), int(minor), int(patch)))
 
 
-def identify(header: Callable[[bytes], bytes | None], tag: str | None) -> Identity:
-    """Whose call it is, by its headers."""
+def no_task(_value: bytes) -> str | None:
+    """Believes no name of an agent."""
+    return None
+
+
+def identify(
+    header: Callable[[bytes], bytes | None], tag: str | None, task_in: TaskIn = no_task
+) -> Identity:
+    """Whose call it is, by its headers; `task_in` gives the agent of a flow that one names."""
+    task = header(TASK_HEADER)
     return Identity(
         named(header(b"x-claude-code-session-id")),
         named(header(b"x-claude-code-agent-id")),
@@ -92,7 +104,7 @@ def identify(header: Callable[[bytes], bytes | None], tag: str | None) -> Identi
         tag,
         client_of((header(b"user-agent") or b"")[:_LONGEST_USER_AGENT]),
         named(header(b"x-jackline-class")),
-        named(header(b"x-jackline-task")),
+        None if task is None else task_in(task),
     )
 
 
@@ -158,13 +170,13 @@ _PASSES = HeaderFilter((b"accept-encoding",), b"x-jackline-")
 _UNCOMPRESSED = (b"accept-encoding", b"identity")
 
 
-def caller_of(exchange: Exchange, tag: str | None) -> GatewayCaller:
+def caller_of(exchange: Exchange, tag: str | None, task_in: TaskIn) -> GatewayCaller:
     """The caller of this request."""
     known = exchange.memo.get(_MEMO)
     if isinstance(known, GatewayCaller) and known.identity.tag == tag:
         return known
     header = exchange.header
-    identity = identify(header, tag)
+    identity = identify(header, tag, task_in)
     headers = [pair for pair in exchange.headers if _PASSES[pair[0]]]
     headers.append(_UNCOMPRESSED)
     key = header(b"x-api-key")
@@ -183,9 +195,9 @@ def caller_of(exchange: Exchange, tag: str | None) -> GatewayCaller:
     return caller
 
 
-def openai_caller(exchange: Exchange, tag: str | None) -> GatewayCaller:
+def openai_caller(exchange: Exchange, tag: str | None, task_in: TaskIn) -> GatewayCaller:
     """The caller of a request in one of OpenAI's dialects; Codex names its session and thread."""
-    caller = caller_of(exchange, tag)
+    caller = caller_of(exchange, tag, task_in)
     session, thread = named(exchange.header(b"session-id")), named(exchange.header(b"thread-id"))
     if session is None:
         return caller

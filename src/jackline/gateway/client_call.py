@@ -6,8 +6,7 @@ the call that waits; (4) a client that leaves frees everything at once; (5) a si
 nothing that a model could have written, and an error inside a stream has the shape that its dialect
 defines; (6) a client without a stream is answered a little before it leaves, by the time limit in
 its headers; one that will not retry is urgent from the beginning, any other in the last part of its
-time; (7) every ended call is counted once; a task counts as held while all of its calls wait, to
-about a second, and a restart forgets that.
+time; (7) every ended call is counted once.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -27,7 +26,7 @@ from jackline.calls import (
     Dialect,
     PendingCall,
 )
-from jackline.dialects import PING, TokensUsed, error_event, placeholder_start
+from jackline.dialects import PING, TokenUsage, error_event, placeholder_start
 from jackline.events import CallEnded
 from jackline.gateway.caller import Client, Identity
 from jackline.gateway.connection import Exchange
@@ -46,6 +45,11 @@ from jackline.lane_id import LaneId
 
 # A call that waited for less has not been held, only passed through.
 HELD_FROM = 1.0
+# The outcomes of calls whose clients got an answer.
+ANSWERED = frozenset(("answered", "shortened"))
+# Those of calls that were passed on as failed.
+FAILED = frozenset(("refused", "broken"))
+_MOST_FAILED = 5000
 
 
 @dataclass(slots=True)
@@ -58,6 +62,10 @@ class CallCounts:
     attempts: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    survived: int = 0
+    """Calls that were passed on as failed, and whose agents were answered later."""
+    failed: OrderedDict[tuple[str, str], int] = field(default_factory=OrderedDict)
+    """How many were not survived so far, by session and agent; calls without names not."""
 
     def count(self, event: CallEnded) -> None:
         """One more call is over."""
@@ -65,38 +73,16 @@ class CallCounts:
         self.attempts += event.attempts
         self.input_tokens += event.input_tokens
         self.output_tokens += event.output_tokens
-        if event.waited >= HELD_FROM and event.outcome in ("answered", "shortened"):
+        if event.waited >= HELD_FROM and event.outcome in ANSWERED:
             self.held_and_delivered += 1
-
-
-MOST_TASKS = 4096
-
-
-class HeldTime:
-    """Seconds by task, for tasks that name themselves in `x-jackline-task`."""
-
-    def __init__(self) -> None:
-        self._seconds: OrderedDict[str, float] = OrderedDict()
-        self._looked_at: float | None = None
-
-    @property
-    def by_task(self) -> Mapping[str, float]:
-        """For how long each task was held so far."""
-        return self._seconds
-
-    def look(self, calls: Iterable[tuple[str, bool]], now: float) -> None:
-        """Count the time since the last look; `calls` are their tasks, and whether each waits."""
-        passed = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at)
-        self._looked_at = now
-        held: set[str] = set()
-        works: set[str] = set()
-        for task, waits in calls:
-            (held if waits else works).add(task)
-        for task in held - works:
-            self._seconds[task] = self._seconds.get(task, 0.0) + passed
-            self._seconds.move_to_end(task)
-        while len(self._seconds) > MOST_TASKS:
-            self._seconds.popitem(last=False)
+        who = (event.session or "", event.agent or "")
+        if event.outcome in ANSWERED and who in self.failed:
+            self.survived += self.failed.pop(who)
+        elif event.outcome in FAILED and who != ("", ""):
+            self.failed[who] = self.failed.get(who, 0) + 1
+            self.failed.move_to_end(who)
+            if len(self.failed) > _MOST_FAILED:
+                self.failed.popitem(last=False)
 
 
 # Claude Code's time limit of a call without a stream; the SDKs have 600.
@@ -177,7 +163,7 @@ CLIENT_FORMATS: Mapping[Dialect, ClientFormat] = {
         _responses_error_event,
     ),
 }
-_NOTHING_USED = TokensUsed()
+_NOTHING_USED = TokenUsage()
 _STREAM_HEAD = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
@@ -239,6 +225,7 @@ class ClientCall:
         "over",
         "request",
         "since",
+        "spent",
     )
 
     def __init__(
@@ -256,6 +243,7 @@ class ClientCall:
         self.identity = identity
         self.model = model
         self.request = request
+        request.is_metered = identity.task is not None
         self._format = CLIENT_FORMATS[request.dialect]
         self.lane = request.call.lanes[0]
         # The message may grow, when the rest of an answer is requested.
@@ -267,6 +255,8 @@ class ClientCall:
         self.carried: PendingCall | None = None
         self.committed = False
         self.over = False
+        # What all its attempts used, by model, for calls of a task that are over.
+        self.spent: Mapping[str, TokenUsage] | None = None
         self._stays = len(request.call.lanes) == 1
         self._head: tuple[int, Headers] | None = None
         self._headers: Headers = ()
@@ -342,7 +332,7 @@ class ClientCall:
         for exchange in self._exchanges:
             exchange.begin(status, without_note_headers(headers), notes)
 
-    def answer_heard(self, data: bytes) -> None:
+    def answer_received(self, data: bytes) -> None:
         """Bytes of the answer."""
         if self._head is None:
             for exchange in self._exchanges:
@@ -426,16 +416,17 @@ class ClientCall:
             return
         waiting = None if self.carried is None else self._intake.carrier.waiting(self.carried)
         why = "the upstream is not ready" if waiting is None else waiting.why
-        come_back = [(b"retry-after", b"1"), (b"x-should-retry", b"true"), ASK_AGAIN]
-        no = gateway_refusal(503, f"Jackline holds this call: {why}. Ask again.", come_back)
+        retry_later = [(b"retry-after", b"1"), (b"x-should-retry", b"true"), ASK_AGAIN]
+        no = gateway_refusal(503, f"Jackline holds this call: {why}. Ask again.", retry_later)
         self._refuse_all(no)
         self._intake.keep_place(self, now)
-        self._leave("come_back", 503)
+        self._leave("retry_later", 503)
 
     def _leave(self, outcome: str, status: int | None) -> None:
         attempts = 0
         if self.carried is not None:
             attempts = self.carried.tries
+            self._meter()  # while the attempts are there
             self._intake.carrier.leave(self.carried)
         self._end(outcome, status, attempts)
 
@@ -444,10 +435,10 @@ class ClientCall:
         if self.over or not self.waiting:
             return
         words = "Jackline is being stopped while this call waits. Ask again."
-        come_back = [(b"retry-after", b"5"), (b"x-should-retry", b"true"), ASK_AGAIN]
-        no = gateway_refusal(503, words, come_back)
+        retry_later = [(b"retry-after", b"5"), (b"x-should-retry", b"true"), ASK_AGAIN]
+        no = gateway_refusal(503, words, retry_later)
         self._refuse_all(no)
-        self._leave("come_back", no.status)
+        self._leave("retry_later", no.status)
 
     def _refuse_all(self, no: RefusalAnswer) -> None:
         for exchange in self._exchanges:
@@ -469,7 +460,7 @@ class ClientCall:
             return
         if self.waiting:
             self._intake.keep_place(self, self._intake.now())
-        self._leave("left", None)
+        self._leave("client_left", None)
 
     def _slow_client(self) -> None:
         if self.carried is not None:
@@ -480,6 +471,10 @@ class ClientCall:
             self._intake.carrier.resume(self.carried)
 
     # --- reporting ---
+
+    def _meter(self) -> None:
+        if self.identity.task is not None and self.carried is not None:
+            self.spent = self.carried.spent()
 
     def _notes(self, headers: Headers) -> bytes:
         """The lines to put behind these headers."""
@@ -494,12 +489,14 @@ class ClientCall:
         return note_lines(call, self.lane.label, attempts, waited, names_it=vendors_id is None)
 
     def _end(
-        self, outcome: str, status: int | None, attempts: int, usage: TokensUsed = _NOTHING_USED
+        self, outcome: str, status: int | None, attempts: int, usage: TokenUsage = _NOTHING_USED
     ) -> None:
         if self.over:
             return
         self.over = True
         identity = self.identity
+        if self.spent is None:
+            self._meter()
         took = self._intake.now() - self.since
         carried = self.carried
         waited = carried.waited if carried is not None and carried.sent else took
@@ -526,13 +523,13 @@ class ClientCall:
                     waited,
                     took,
                     self._request_id,
-                    usage.input,
-                    usage.output,
-                    usage.cache_read,
-                    usage.cache_creation,
-                    wasted.input + wasted.cache_read + wasted.cache_creation,
-                    wasted.output,
-                    usage.cache_creation_1h,
+                    usage.input_tokens,
+                    usage.output_tokens,
+                    usage.cache_read_tokens,
+                    usage.cache_write_tokens,
+                    wasted.input_tokens + wasted.cache_read_tokens + wasted.cache_write_tokens,
+                    wasted.output_tokens,
+                    usage.cache_write_1h_tokens,
                 ),
             ),
         )

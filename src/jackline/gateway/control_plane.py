@@ -1,12 +1,12 @@
 """Answer the paths about the gateway itself, and carry out the orders that people send there.
 
-Rules: (1) reading is open to everybody with access; orders need the control token, which is in a
-file that only the user can read; (2) the cookie of a page allows reading, but no orders, and is no
-token; (3) every answer is JSON, except the proof, which is one line; (4) a proof needs no token: a
-client requests it before it shows its own; (5) an order (use an upstream, go back, pause, resume,
-probe) counts from the next attempt on, also for waiting calls; (6) it survives a restart (a probe
-is over with its one call), and ends at its time; (7) an order that makes no sense changes nothing,
-and the answer says why.
+Rules: (1) reading is open to everybody with access, except what names agents; that and orders need
+the control token, which is in a file that only the user can read; (2) the cookie of a page allows
+reading, but no orders, and is no token; (3) every answer is JSON, except the proof, which is one
+line; (4) a proof needs no token: a client requests it before it shows its own; (5) an order (use an
+upstream, go back, pause, resume, probe) counts from the next attempt on, also for waiting calls;
+(6) it survives a restart (a probe is over with its one call), and ends at its time; (7) an order
+that makes no sense changes nothing, and the answer says why.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ from jackline.lanes.breaker import FLOWING
 PREFIX = b"/_jackline/"
 TOKEN_HEADER = b"x-jackline-control"
 Json: TypeAlias = Mapping[str, object]
-Reading: TypeAlias = Callable[[], Json | bytes]
-"""A document, or its JSON."""
+Reading: TypeAlias = Callable[[], Json]
 Order: TypeAlias = Callable[[Json], Json]
 Prove: TypeAlias = Callable[[str, str], str]
 """The proof for this nonce, requested at this socket address; OSError when there is no key."""
 
 _HERE = (b"/", b"/healthz", b"/readyz")
 _PAGE = b"/_jackline/page/"
+TASKS = b"/_jackline/tasks"
+WAITS = b"/_jackline/waits"
+_FOR_OWN_COMMANDS = (TASKS, WAITS)
 PROOF = PROOF_PATH.encode()
 VIEW = b"/_jackline/view"
 _READS = (b"GET", b"HEAD")
@@ -134,6 +136,9 @@ class ControlPaths:
             return
         reading = self._readings.get(path)
         if reading is not None and method in _READS:
+            if path in _FOR_OWN_COMMANDS and not self.trusts(exchange):
+                self._refuse(exchange, 401, "this needs the control token")
+                return
             self._answer_json(exchange, reading())
             return
         order = self._orders.get(path)
@@ -157,12 +162,9 @@ class ControlPaths:
                 body = json.dumps({"error": error.to_json()}, ensure_ascii=False).encode()
                 exchange.respond(error.http_status, [(b"content-type", b"application/json")], body)
 
-    def _answer_json(self, exchange: ServiceRequest, document: Json | bytes) -> None:
-        if isinstance(document, bytes):
-            status, body = 200, document
-        else:
-            status = 503 if document.get("ok") is False else 200
-            body = json.dumps(document, ensure_ascii=False).encode()
+    def _answer_json(self, exchange: ServiceRequest, document: Json) -> None:
+        status = 503 if document.get("ok") is False else 200
+        body = json.dumps(document, ensure_ascii=False).encode()
         exchange.respond(status, _JSON_HEADERS, body)
 
     def _refuse(self, exchange: ServiceRequest, status: int, words: str) -> None:

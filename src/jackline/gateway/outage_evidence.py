@@ -63,13 +63,15 @@ class _Probed:
 class _Head:
     """Handles the answer to a probe up to its status, or the error that came instead of one."""
 
+    held = 0
+
     def __init__(self) -> None:
         self.status: asyncio.Future[int | OSError] = asyncio.get_running_loop().create_future()
 
     def began(self, status: int, headers: Headers) -> None:  # noqa: ARG002 -- the protocol
         self._set(status)
 
-    def heard(self, data: bytes) -> None: ...
+    def received(self, data: bytes) -> None: ...
 
     def ended(self) -> None: ...
 

@@ -94,6 +94,7 @@ _ERROR_TYPES = {
     405: "invalid_request_error",
     408: "timeout_error",
     413: "request_too_large",
+    414: "invalid_request_error",
     429: "rate_limit_error",
     431: "invalid_request_error",
     501: "invalid_request_error",

@@ -81,10 +81,13 @@ class _Relay:
         if release is not None:
             release()
 
+    # What is relayed is passed on as it comes.
+    held = 0
+
     def began(self, status: int, headers: Headers) -> None:
         self._exchange.begin(status, without_note_headers(headers), self._notes(headers))
 
-    def heard(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         self._exchange.send(data)
 
     def ended(self) -> None:
@@ -201,8 +204,8 @@ class Router:
                 handler.answer(exchange)
             return
         if stops:
-            come_back = [(b"retry-after", b"5")]
-            _refuse(exchange, gateway_refusal(503, "Jackline is being stopped.", come_back))
+            retry_later = [(b"retry-after", b"5")]
+            _refuse(exchange, gateway_refusal(503, "Jackline is being stopped.", retry_later))
             return
         self._forward(exchange, path)
 

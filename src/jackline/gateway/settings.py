@@ -124,7 +124,7 @@ class CapSettings:
 
 @dataclass(frozen=True, slots=True)
 class CacheSettings:
-    """How long vendors that serve Claude shall cache what clients mark for it."""
+    """How long vendors that serve Claude cache the parts of prompts that clients mark."""
 
     ttl: CacheTtl = setting(
         CacheTtl.CLIENT,
@@ -148,13 +148,13 @@ class LimitSettings:
     headers: int = setting(64 * 1024, "Size of a request's headers.", Form.SIZE)
     body: int = setting(64 * 1024 * 1024, "Size of a request's body.", Form.SIZE)
     unfinished_bodies: int = setting(
-        1024 * 1024 * 1024,
+        256 * 1024 * 1024,
         "Size of all requests together that have begun to arrive and are not complete. Above it,"
         " the one that has used most for longest is refused with status 503.",
         Form.SIZE,
     )
     held_bodies: int = setting(
-        4 * 1024 * 1024 * 1024,
+        1024 * 1024 * 1024,
         "Size of the bodies of all calls together that are running or waiting.",
         Form.SIZE,
     )
@@ -163,6 +163,13 @@ class LimitSettings:
         64 * 1024 * 1024,
         "Size of an upstream's answer to a model call, unpacked. A larger one is cut off, and not"
         " requested again there.",
+        Form.SIZE,
+    )
+    held_answers: int = setting(
+        512 * 1024 * 1024,
+        "Size of what the gateway holds of all unfinished answers together, unpacked. Above it, the"
+        " answer that holds most is cut off, and not requested again there; an answer that alone"
+        " holds anything is not.",
         Form.SIZE,
     )
     answer_time: float = setting(

@@ -3,14 +3,13 @@
 Rules: (1) looking changes nothing; (2) the verdict is made here once, for every interface; (3) no
 prompt, answer, key or token: an account is shown by its salted fingerprint, a lane by its public
 name; (4) long lists are cut, with their true length beside them, and waiting calls are in the order
-in which they would be sent; (5) lanes on which nothing is cached cost nothing; (6) the document of
-a large service is made twice a second at most. The sentences are made in control/.
+in which they would be sent; (5) lanes on which nothing is cached cost nothing. The sentences are
+made in control/.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -23,15 +22,16 @@ from jackline import __version__
 from jackline.clock import Clock
 from jackline.control import CallStatus, GatewayStatus, LaneStatus, LimitStatus
 from jackline.control.board import Facts, FlowFacts, waiting_rows
-from jackline.control.fleet import LiveCall, waited_for
+from jackline.control.fleet import LiveCall, calls_by_agent, calls_by_task, waited_for
 from jackline.control.forecast import (
     CacheAdvice,
     CacheRewriteCost,
     Forecast,
     forecast_sentence,
 )
+from jackline.control.needs import Need, NeedFacts, find_needs
 from jackline.control.observatory import Observatory
-from jackline.control.status import NO_AGENTS, AgentCounts, TurnStatus, find_needs
+from jackline.control.status import NO_AGENTS, AgentCounts, TurnStatus
 from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import limit_text, whole_second
 from jackline.failures.sentences import duration_in_words
@@ -47,6 +47,7 @@ from jackline.lanes.lane import Lane
 from jackline.lanes.queue_positions import QueuePosition
 from jackline.states import AgentState, LaneState
 
+STATUS = b"/_jackline/status"
 _MOST_CALLS = 200
 _ANY_CALL = Call(0, ())
 
@@ -116,7 +117,7 @@ def _order_notes(desk: CallIntake, now: float) -> Iterator[str]:
             continue
         named = (("models", order.model), ("session", order.session), ("agent", order.agent))
         about = ", ".join(f"{what} {name}" for what, name in named if name)
-        end = "until told otherwise" if order.until is None else f"for {_left(order.until - now)}"
+        end = "until changed" if order.until is None else f"for {_left(order.until - now)}"
         yield f"by hand, {end}: {about or 'all calls'} to {order.upstream}"
 
 
@@ -132,7 +133,7 @@ def _lane(desk: CallIntake, lane: Lane, waiting: int, now: float) -> LaneStatus:
     return LaneStatus(
         name=lane.label,
         upstream=lane.id.upstream,
-        state=lane.state.value,
+        state=lane.shown_state.value,
         why="" if reason is None else reason.why,
         until=None if reason is None else desk.carrier.controller.date_of(reason.until),
         in_flight=len(lane.attempts),
@@ -186,6 +187,9 @@ _CLOSED = {
     LaneState.THROTTLED: AgentState.THROTTLED,
     LaneState.RECOVERING: AgentState.QUEUED,
 }
+_ANSWERS_ELSEWHERE = ("parked", "down", "recovering")
+# Calls that were answered by another upstream so recently still are.
+_ANSWERED_LATELY = 120.0
 
 
 class LiveCalls:
@@ -208,30 +212,47 @@ class LiveCalls:
         self._seen = None
 
     def _live(self, call: ClientCall, since: float) -> LiveCall:
-        who, carried = call.identity, call.carried
+        who, carried, ahead = call.identity, call.carried, self._desk.wall() - self._desk.now()
         state, why, until, waited = AgentState.ANSWERING, "", None, None
+        failing_since = None
+        attempt = None if carried is None else carried.attempt
+        name = call.lane if attempt is None else attempt.lane
+        lane = self._desk.carrier.controller.lanes.get(name)
         if carried is not None and call.waiting:
-            lane = self._desk.carrier.controller.lanes.get(call.lane)
-            closed = None if lane is None else _CLOSED.get(lane.state)
+            closed = None if lane is None else _CLOSED.get(lane.shown_state)
             state = self._waited_for(call) if closed is None else closed
+            failing_since = since if state is AgentState.DOWN else None
             reason = self._desk.carrier.waiting(carried)
             if reason is not None:
                 why = reason.why
                 until = None if reason.until is None else float(whole_second(reason.until))
+        elif attempt is not None and lane is not None and lane.doubts(attempt.permit):
+            # It met silence: nobody answers it.
+            state, why = AgentState.DOWN, lane.waiting(_ANY_CALL, self._desk.now()).why
+            failing_since = since
         elif carried is not None and carried.waited >= 1.0:
             waited = (since, self._waited_for(call))
             since += carried.waited
+        if (
+            carried is not None
+            and not carried.delivered
+            and self._waited_for(call) is AgentState.DOWN
+        ):
+            # From its first attempt on: what fails, is tried, and fails again has not recovered.
+            failing_since = carried.story[0].began + ahead
         return LiveCall(
             who.session or "",
             who.agent or "",
             who.tag or "",
             call.model,
-            call.lane,
+            name,
             since,
             state,
             why,
             until,
             waited,
+            who.task or "",
+            failing_since,
         )
 
     def _waited_for(self, call: ClientCall) -> AgentState:
@@ -245,9 +266,6 @@ _FLOWS_EVERY = 2.0
 # Counting takes a few microseconds an agent: of a large fleet it is done this often at most.
 _FEW = 100
 _AGENTS_A_SECOND = 1000.0
-# Each lane and each call of a status costs some 10 microseconds, and anybody may request it.
-_FEW_ROWS = 40
-_STATUS_SECONDS = 0.5
 
 
 def in_trouble(desk: CallIntake, upstream: str) -> bool:
@@ -285,8 +303,6 @@ class StatusReport:
         self._agent_counts = NO_AGENTS
         self._counted_at = float("-inf")
         self._started = clock.steady()
-        self._document = b""
-        self._rendered_at = float("-inf")
 
     @property
     def started(self) -> float:
@@ -306,11 +322,14 @@ class StatusReport:
         agents = self._agents()
         costs = self._cache_costs(forecasts)
         forecast = forecast_sentence(forecasts, agents.present or drawn.calls_in_flight, now, costs)
-        sentence = drawn.verdict(now, agents, self._needs(drawn))
+        needs = self._needs(drawn, agents)
+        sentence = drawn.verdict(now, agents, needs)
         advice = self._cache_advice()
         drawn = replace(drawn, notes=(*drawn.notes, *(each.sentence(now) for each in advice)))
         return {
             **drawn.to_json(f"{sentence} {forecast}" if forecast else sentence),
+            "believed_at": self._from.journal.believed_at,
+            "needs": [asdict(need) for need in needs],
             "upstreams": [each.url for each in self._from.desk.settings.upstreams],
             "forecast": [
                 each.to_json() | {"caches": asdict(costs[each.payer])}
@@ -321,20 +340,23 @@ class StatusReport:
             "cache_advice": [each.to_json(now) for each in advice],
         }
 
-    def document(self) -> bytes:
-        """The status as JSON; of a large service, that of a moment ago."""
-        parts, now = self._from, self._clock.monotonic()
-        rows = len(parts.desk.carrier.controller.lanes) + parts.listener.connections
-        if rows <= _FEW_ROWS or now - self._rendered_at >= _STATUS_SECONDS:
-            self._document = json.dumps(self.status(), ensure_ascii=False).encode()
-            self._rendered_at = now
-        return self._document
-
     def line(self, _session: str) -> str:
         """The short form, for a client's status line."""
         drawn, now = self._picture(), self._clock.now()
         forecasts = self._from.observatory.windows.forecasts(now.timestamp())
-        return drawn.status_line(forecasts, now, self._agents(), self._needs(drawn))
+        agents = self._agents()
+        return drawn.status_line(forecasts, now, agents, self._needs(drawn, agents))
+
+    def waits(self) -> dict[str, object]:
+        """What the agents of flows do or wait for here, by task id; and what needs a person."""
+        needs = self._needs(self._picture(), self._agents())
+        return {
+            "agents": {
+                task: [call.state.value, call.lane.label, call.why, call.until]
+                for task, call in calls_by_task(self._from.live.look()).items()
+            },
+            "needs": [need.text for need in needs if need.about.is_of_gateway],
+        }
 
     def hello(self, state: Path, *, stopping: bool) -> dict[str, object]:
         """The service at this port, for whoever finds it."""
@@ -366,9 +388,20 @@ class StatusReport:
             self._counted_at = now
         return self._agent_counts
 
-    def _needs(self, drawn: GatewayStatus) -> tuple[str, ...]:
-        runs, refused = self._from.book.known.runs, self._from.observatory.refused
-        return find_needs(runs, drawn.lanes, refused, drawn.at)
+    def _needs(self, drawn: GatewayStatus, agents: AgentCounts) -> tuple[Need, ...]:
+        parts = self._from
+        flows = parts.book.known
+        return find_needs(
+            NeedFacts(
+                drawn.at,
+                drawn.lanes,
+                flows.runs,
+                flows.resources,
+                parts.live.look(),
+                parts.observatory.refused,
+                agents.lost,
+            )
+        )
 
     def _picture(self) -> GatewayStatus:
         parts = self._from
@@ -381,6 +414,9 @@ class StatusReport:
             at=self._clock.now(),
             notes=(*parts.notes.values(), *self._reported()),
         )
+        drawn = replace(
+            drawn, calls_survived=self._survived(), answered_instead=self._answered_instead(drawn)
+        )
         labels = self._from.book.known.labels
         if not labels or not drawn.waiting:
             return drawn
@@ -388,6 +424,37 @@ class StatusReport:
             replace(call, label=str(labels.get(call.agent or "", ""))) for call in drawn.waiting
         )
         return replace(drawn, waiting=tuple(named))
+
+    def _survived(self) -> int:
+        """Of the calls that were passed on as failed: after how many their agents go on."""
+        counts, states = self._from.desk.counts, self._from.book.known.agent_states
+        back = calls_by_agent(self._from.live.look())
+        waiting = (
+            count
+            for who, count in counts.failed.items()
+            if who in back or states.get(who[1], AgentState.FAILED) is not AgentState.FAILED
+        )
+        return counts.survived + sum(waiting)
+
+    def _answered_instead(self, drawn: GatewayStatus) -> str:
+        """Which upstreams answer while the first one is closed."""
+        first = self._from.desk.settings.upstreams[0].name
+        closed = [
+            lane.state
+            for lane in drawn.lanes
+            if lane.upstream == first and lane.state in _ANSWERS_ELSEWHERE
+        ]
+        answered, failed = self._from.observatory.answered_at, self._from.observatory.failed_at
+        others = [
+            each.name
+            for each in self._from.desk.settings.upstreams[1:]
+            if drawn.at - answered.get(each.name, float("-inf")) < _ANSWERED_LATELY
+        ]
+        fails = drawn.at - failed.get(first, float("-inf")) < _ANSWERED_LATELY
+        if not others or not (closed or fails):
+            return ""
+        why = f"is {min(closed, key=_ANSWERS_ELSEWHERE.index)}" if closed else "fails"
+        return f"Calls are answered by {', '.join(others)}, because {first} {why}."
 
     def _reported(self) -> list[str]:
         """What vendors report about the lanes that are in trouble."""
@@ -410,6 +477,7 @@ class StatusReport:
                 "upstreams": [each.name for each in desk.settings.upstreams],
                 "orders": [asdict(order.moved(ahead)) for order in desk.chooser.orders],
                 "read_only": desk.settings.listen.read_only,
+                "utc_offset": (now.utcoffset() or timedelta()).total_seconds(),
             },
             lanes=dict(self._lane_rows(status)),
             live=parts.live.look(),

@@ -191,7 +191,7 @@ class VendorLimits:
         pause = min(_LONGEST_RETRY, _FIRST_RETRY * 2.0 ** min(watched.failures, 10))
         watched.failures += 1
         watched.due = self._clock.steady() + self._pause(pause)
-        instead = "what was read before holds" if name in self.readings else "headers tell them"
+        instead = "what was read before holds" if name in self.readings else "headers report them"
         words = f"limits of {name} cannot be read from its vendor: {error}; {instead}; {error.fix}"
         if self._notes.get(_note_of(name)) != words:
             _log.warning("%s", words)

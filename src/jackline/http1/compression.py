@@ -37,7 +37,7 @@ def decompressors_for(content_encoding: str) -> list[Decompressor]:
 class Decompressor:
     """One compressed body."""
 
-    __slots__ = ("_input", "_is_full", "_member", "_members", "_waiting", "_window")
+    __slots__ = ("_input", "_is_full", "_member", "_members", "_waiting", "_window", "held")
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -45,12 +45,15 @@ class Decompressor:
         self._members = 1
         self._input = b""
         self._waiting: deque[bytes] = deque()
+        # How many bytes were fed and are not looked at yet.
+        self.held = 0
         # The last slice was cut off by its size: there may be more without any further input.
         self._is_full = False
 
     def feed(self, data: bytes) -> None:
         """Add compressed bytes; `next_slice` returns what they hold."""
         self._waiting.append(data)
+        self.held += len(data)
 
     @property
     def may_have_more(self) -> bool:
@@ -63,6 +66,7 @@ class Decompressor:
             while self._input or self._waiting or self._is_full:
                 if not self._input and not self._is_full:
                     self._input = self._waiting.popleft()
+                    self.held -= len(self._input)
                 if self._member.eof:
                     self._members += 1
                     if self._members > _MOST_MEMBERS:

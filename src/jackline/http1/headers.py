@@ -3,7 +3,7 @@
 Rules: (1) order and spelling of headers stay as they were; headers of one connection, and all that
 `Connection` names, are dropped (RFC 9110, 7.6.1); (2) no header can start a line of its own: CR, LF
 and NUL are refused; (3) only the caller decides how a message is framed: headers about that are
-dropped; (4) what an upstream tells browsers about its own site is dropped from responses.
+dropped; (4) what an upstream asks of browsers about its own site is dropped from responses.
 """
 
 from __future__ import annotations
@@ -60,20 +60,34 @@ HOP_BY_HOP = frozenset(
     (b"connection", b"keep-alive", b"te", b"trailer", b"transfer-encoding", b"upgrade")
 )
 # A browser would take these for the gateway's own word: who may read it, which cookies it sets for
-# every port of this machine, where else it can be reached, what to delete.
+# every port of this machine, where else it can be reached, what to load, ask for, or delete.
 _FOR_BROWSERS = (
+    b"accept-ch",
     b"alt-svc",
     b"clear-site-data",
+    b"critical-ch",
+    b"large-allocation",
+    b"link",
     b"nel",
+    b"origin-agent-cluster",
+    b"origin-trial",
     b"public-key-pins",
+    b"public-key-pins-report-only",
     b"refresh",
     b"report-to",
     b"reporting-endpoints",
     b"service-worker-allowed",
     b"set-cookie",
     b"set-cookie2",
+    b"set-login",
+    b"sourcemap",
+    b"speculation-rules",
     b"strict-transport-security",
+    b"supports-loading-mode",
     b"timing-allow-origin",
+    b"use-as-dictionary",
+    b"www-authenticate",
+    b"x-sourcemap",
 )
 RESPONSE_FILTER = HeaderFilter(HOP_BY_HOP.union(_FOR_BROWSERS), b"proxy-", b"access-control-")
 _REQUEST_FILTER = HeaderFilter(HOP_BY_HOP | {b"host", b"content-length", b"expect"}, b"proxy-")

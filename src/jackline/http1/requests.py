@@ -6,8 +6,8 @@ or by exactly `Transfer-Encoding: chunked`; every line of a chunked body ends wi
 plain hexadecimal, trailers are checked and dropped; (3) names, values and order of headers stay as
 the client wrote them; (4) a large body is in memory once, in the buffer that it is handed over in;
 (5) memory is bounded by the limits, and for a body by about twice what has come, whatever length
-was announced; (6) a refusal names what to change, and never has a header's value, a body or a
-token.
+was announced; so are the parts of a query and of values that are lists; (6) a
+refusal names what to change, and never has a header's value, a body or a token.
 """
 
 from __future__ import annotations
@@ -40,6 +40,12 @@ _REQUEST_LINE = re.compile(rb"([A-Z]+) (/[!\"$-~]*) HTTP/1\.([01])\r\n")
 _VERSION = re.compile(rb"[A-Z]+/[0-9]\.[0-9]\Z")
 # Each takes many times its bytes once it is parsed; clients send some thirty.
 _MOST_HEADERS = 256
+# These are taken apart on the loop, often before it is known who asks. The length is what RFC 9110
+# wants supported; browsers keep fewer cookies of one host.
+_LONGEST_TARGET = 8192
+_MOST_PARAMETERS = 128
+_MOST_COOKIES = 256
+_MOST_OF_CONNECTION = 64
 # Of a Content-Length: a petabyte has fifteen, and int() raises where there are thousands.
 _MOST_DIGITS = 15
 _ONLY_ONCE = (b"host", b"content-length", b"transfer-encoding", b"expect")
@@ -153,6 +159,7 @@ def parse_head(data: bytes) -> RequestHead:
             if names.count(name) > 1:
                 words = f"The header {name.decode()} may occur only once in a request."
                 raise RequestRefusal(400, words)
+    _check_parts(head)
     if b"host" not in by_name and not head.http_1_0:
         raise RequestRefusal(400, f"A request needs a Host header. {_HINT}")
     if b"transfer-encoding" in by_name or b"content-length" in by_name:
@@ -162,6 +169,23 @@ def parse_head(data: bytes) -> RequestHead:
     if b"expect" in by_name and not head.http_1_0:
         head.expects_continue = by_name[b"expect"].strip().lower() == b"100-continue"
     return head
+
+
+def _check_parts(head: RequestHead) -> None:
+    if len(head.target) > _LONGEST_TARGET:
+        raise RequestRefusal(
+            414,
+            f"The request's path and query are longer than {_LONGEST_TARGET} bytes together. Send"
+            " what is long in the body.",
+        )
+    if head.query.count(b"&") >= _MOST_PARAMETERS:
+        raise RequestRefusal(
+            400, f"The request's query has more than {_MOST_PARAMETERS} parameters. Send fewer."
+        )
+    if head.by_name.get(b"cookie", b"").count(b";") >= _MOST_COOKIES:
+        raise RequestRefusal(
+            431, f"The request has more than {_MOST_COOKIES} cookies. Send fewer of them."
+        )
 
 
 def _bad_request_line(line: bytes) -> RequestRefusal:
@@ -207,7 +231,12 @@ def _parse_connection(head: RequestHead) -> None:
         head.keep_alive = True
         return
     values = [value for name, value in head.headers if name.lower() == b"connection"]
-    tokens = [token.strip(b" \t") for token in b",".join(values).lower().split(b",")]
+    joined = b",".join(values).lower()
+    if joined.count(b",") >= _MOST_OF_CONNECTION:
+        raise RequestRefusal(
+            400, f"Connection names more than {_MOST_OF_CONNECTION} headers. Name fewer of them."
+        )
+    tokens = [token.strip(b" \t") for token in joined.split(b",")]
     if any(token in _NEVER_OF_CONNECTION for token in tokens):
         raise RequestRefusal(400, "Connection may not name a header that is for the upstream.")
     head.keep_alive = b"close" not in tokens and (not head.http_1_0 or b"keep-alive" in tokens)

@@ -177,7 +177,7 @@ class JournalWriter:
         self._settings = settings
         self._wall = wall
         self._elapsed = elapsed
-        self._believed: BelievedTime | None = None
+        self.believed: BelievedTime | None = None
         self._connect = connect
         self._store: JournalStore | None = None
         self._flushes: deque[Future[bool]] = deque()
@@ -248,10 +248,10 @@ class JournalWriter:
                 self._write_waiting()
                 now, every = self._elapsed(), self._settings.sweep_seconds
                 due = self._swept_at is None or now - self._swept_at >= every
-                if (due or self._more_to_sweep) and self._store and self._believed:
+                if (due or self._more_to_sweep) and self._store and self.believed:
                     self._swept_at = now
                     # A clock that was set back is followed at once: that only keeps more records.
-                    at = min(self._believed.now(), self._wall())
+                    at = min(self.believed.now(), self._wall())
                     self._more_to_sweep = self._store.sweep(at)
             except (sqlite3.Error, OSError, JournalError) as error:
                 if not self._failed(error, may_rename=tries_left > 0):
@@ -297,13 +297,13 @@ class JournalWriter:
             self._close_store()
         if self._store is None:
             self._store = JournalStore(self._path, self._settings, self._connect)
-            if self._believed is None:
+            if self.believed is None:
                 # Before anything is written: the newest record shows when the clock was last right.
                 # A time at which all records are too old is not believed at once.
                 newest, age = self._store.newest(), self._settings.keep
                 all_old = newest is not None and self._wall() - newest > age
                 last_right = newest if all_old else None
-                self._believed = BelievedTime(self._wall, self._elapsed, last_right)
+                self.believed = BelievedTime(self._wall, self._elapsed, last_right)
             if self._lost_file and self._memory:
                 # A new file does not have the lanes' state of the old one.
                 self._store.write({LANE_MEMORY: self._memory})
@@ -398,6 +398,7 @@ class Journal:
         connect: Connect = connect,
     ) -> None:
         self.path = path
+        self._wall = wall
         self._settings = settings or JournalSettings()
         self._waiting = RecordQueue(self._settings.waiting_records)
         # No method of its own, because every call of every client passes here.
@@ -455,6 +456,12 @@ class Journal:
         else:
             problem = f"{failure.cause}: {_counted(waiting)} waiting in memory since {start}"
         return JournalHealth(False, problem, lost, waiting, failure.since, writer.notice, gap)
+
+    @property
+    def believed_at(self) -> float:
+        """The time that old records are judged by: not yet that of a clock that was just set."""
+        believed = self._writer.believed
+        return self._wall() if believed is None else min(believed.now(), self._wall())
 
     @property
     def commit_times(self) -> CommitTimes:

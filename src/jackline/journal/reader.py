@@ -9,17 +9,32 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from jackline.errors import JournalError
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
-from jackline.journal.sqlite_file import cause_of, check_private, connect, harden_connection
-from jackline.journal.store import ATTEMPTS, CALLS, FILE, LANE_CHANGES, LANE_MEMORY, NOTES, Row
+from jackline.journal.sqlite_file import (
+    FORBIDDEN,
+    cause_at,
+    cause_of,
+    check_private,
+    connect,
+    harden_connection,
+)
+from jackline.journal.store import (
+    ATTEMPTS,
+    CALLS,
+    FILE,
+    LANE_CHANGES,
+    LANE_MEMORY,
+    NEWEST,
+    NOTES,
+    Row,
+)
 from jackline.private_files import NotPrivateError
-from jackline.states import lane_state_name
 
 # A call that waited for longer than this was held: a person would have noticed.
 _HELD_AFTER = 1.0
@@ -34,8 +49,8 @@ class Totals:
     shortened: int = 0
     refused: int = 0
     broken: int = 0
-    come_back: int = 0
-    left: int = 0
+    retry_later: int = 0
+    client_left: int = 0
     failed_attempts: int = 0
     held: int = 0
     attempts: int = 0
@@ -97,13 +112,16 @@ class JournalReader:
 
     def lane_changes(self, since: float) -> list[LaneChanged]:
         """The changes of lanes since then, in their order."""
-        rows = self._since(LANE_CHANGES.select, since)
-        changes: list[LaneChanged] = [LANE_CHANGES.event(row) for row in rows]
-        return [replace(each, state=lane_state_name(each.state)) for each in changes]
+        return [LANE_CHANGES.event(row) for row in self._since(LANE_CHANGES.select, since)]
 
     def notes(self, since: float) -> list[ServiceNoted]:
         """What was noted about the service since then, in its order."""
         return [ServiceNoted(*row) for row in self._since(NOTES.select, since)]
+
+    def newest(self) -> float | None:
+        """The time of the newest record; None when there is none."""
+        newest = self._rows(NEWEST)[0][0]
+        return None if newest is None else float(newest)
 
     def attempts(self, call: str) -> list[AttemptFailed]:
         """The failed attempts of one call, in their order."""
@@ -160,10 +178,11 @@ class JournalReader:
             )
 
     def _unreadable(self, error: sqlite3.Error | OSError) -> JournalError:
-        return JournalError(
-            f"The journal at {self.path} cannot be read: {cause_of(error)}.",
-            hint="A running gateway renames a damaged journal itself; else move it away.",
-        )
+        cause = cause_at(self.path, error)
+        hint = "A running gateway renames a damaged journal itself; else move it away."
+        if cause == FORBIDDEN:
+            hint = "Give yourself the right to write there: readers of SQLite need it, too."
+        return JournalError(f"The journal at {self.path} cannot be read: {cause}.", hint=hint)
 
 
 _NAMES = tuple(field.name for field in fields(Totals))

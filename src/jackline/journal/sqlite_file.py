@@ -300,6 +300,14 @@ _OF_SYSTEM = {
 }
 
 
+def cause_at(path: Path | None, error: StorageFault) -> str:
+    """The cause, as `cause_of`; of a file in a read-only folder SQLite says less."""
+    cause = cause_of(error)
+    if path is None or cause != UNREACHABLE or not path.is_file():
+        return cause
+    return cause if os.access(path.parent, os.W_OK) else FORBIDDEN
+
+
 def cause_of(error: StorageFault) -> str:
     """The cause as a clause that can follow "the journal is not written: "."""
     if isinstance(error, JournalError):

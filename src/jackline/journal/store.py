@@ -121,6 +121,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
                 WHERE instr(lane_upstream, '/')""",
         )
     ),
+    # Outcomes of calls and states of lanes by their present names.
+    (
+        "UPDATE calls SET outcome = 'retry_later' WHERE outcome = 'come_back'",
+        "UPDATE calls SET outcome = 'client_left' WHERE outcome = 'left'",
+        "UPDATE lane_changes SET state = 'throttled' WHERE state = 'limited'",
+        "UPDATE lane_changes SET state = 'down' WHERE state = 'broken'",
+        "UPDATE lane_changes SET state = 'recovering' WHERE state = 'probing'",
+    ),
 )
 # The mark is "JKLN".
 FILE = VersionedFile(application=0x4A4B4C4E, steps=MIGRATIONS, title="the journal")
@@ -186,6 +194,9 @@ NOTES = EventTable("notes", ServiceNoted)
 TABLES = (CALLS, ATTEMPTS, LANE_CHANGES, LANE_MEMORY, NOTES)
 # Those from which old records are deleted.
 GROWING = (CALLS, ATTEMPTS, LANE_CHANGES, NOTES)
+# The time of the newest record; no value when there is none.
+_EACH = " UNION ALL ".join(f"SELECT max(at) AS at FROM {table.name}" for table in GROWING)  # noqa: S608
+NEWEST = f"SELECT max(at) FROM ({_EACH})"  # noqa: S608 -- names from this file only
 
 Batch: TypeAlias = Mapping[EventTable, Sequence[Event]]
 
@@ -255,11 +266,8 @@ class JournalStore:
 
     def newest(self) -> float | None:
         """The time of the newest record; None when there is none."""
-        found = [
-            self._connection.execute(f"SELECT max(at) FROM {table.name}").fetchone()[0]  # noqa: S608
-            for table in GROWING
-        ]
-        return max((float(at) for at in found if at is not None), default=None)
+        (newest,) = self._connection.execute(NEWEST).fetchone()
+        return None if newest is None else float(newest)
 
     def is_gone(self) -> bool:
         """Whether another file, or none, has the name of the open one."""

@@ -26,7 +26,7 @@ class LaneEvent(StrEnum):
     OUTAGE = "outage"
     CLEAN = "clean for a while"
     PROBE_ACCEPTED = "probe accepted"
-    HEARD_AGAIN = "heard again"
+    ANSWERS_AGAIN = "answers again"
     RAMPED_UP = "ramped up"
 
 
@@ -51,7 +51,7 @@ TRANSITIONS: dict[tuple[LaneState, LaneEvent], LaneState] = {
     (LaneState.DOWN, LaneEvent.OUTAGE): LaneState.DOWN,
     (LaneState.DOWN, LaneEvent.QUOTA_SPENT): LaneState.PARKED,
     (LaneState.DOWN, LaneEvent.PROBE_ACCEPTED): LaneState.RECOVERING,
-    (LaneState.DOWN, LaneEvent.HEARD_AGAIN): LaneState.OPEN,
+    (LaneState.DOWN, LaneEvent.ANSWERS_AGAIN): LaneState.OPEN,
 }
 
 # In these states a lane takes traffic; in the others only a single probe.

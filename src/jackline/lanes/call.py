@@ -26,7 +26,7 @@ class Call(msgspec.Struct):
     ahead of them go first. 0 means unknown. `since` is when it was asked first, by a client that
     has come back. At `leaves_at` its client goes away without an answer; from `hurries_at` on it
     goes before those that can wait. `conversation` names what it goes on with, as prompt caches
-    tell it apart; `prefix` the beginning that it shares with other conversations and asks to have
+    distinguish it; `prefix` the beginning that it shares with other conversations and asks to have
     cached, of about `prefix_tokens`. Empty means none, or unknown. A call that `begins` a
     conversation reads nothing of it, whatever is known under its name. `cache_ttl` is what its
     tag or class says of prompt caches, before what is said of its lanes; a call of a
@@ -103,7 +103,7 @@ class LaneDecision(msgspec.Struct):
 
 
 class LaneAttempt(msgspec.Struct):
-    """One send that has not ended: when it began, when it was last heard, what was in flight then.
+    """One send that has not ended: when it began, when bytes last came, what was in flight then.
 
     `requests_before`, `input_before` and `written_before` are the lane's running totals just after
     this send, so that headers computed for it can be brought up to date with what was sent and
@@ -120,7 +120,7 @@ class LaneAttempt(msgspec.Struct):
     written_before: float
     expected_output: float
     probe: bool
-    heard_at: float
+    received_at: float
     # What it was taken to use of the input limit, and how much of its prompt to read from a cache.
     charged: float
     expected_read: float

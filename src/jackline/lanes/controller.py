@@ -15,7 +15,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 from jackline.failures import Failure
 from jackline.lane_id import LaneId
 from jackline.lanes.breaker import FLOWING
@@ -167,7 +167,7 @@ class LaneController:
                 self._dispatch(touched, now, decision)
         return self._done(decision)
 
-    def heard(
+    def received(
         self, now: float, permit: int, *, begun: bool = True, committed: bool = False
     ) -> LaneDecision | None:
         """Bytes came: of an answer that has begun, that the caller holds a part of, or not yet.
@@ -181,7 +181,7 @@ class LaneController:
         lane = self.lanes[attempt.lane]
         attempt.committed = committed
         was_doubted = attempt.doubted
-        speaks_again = lane.heard(attempt, now)
+        speaks_again = lane.received(attempt, now)
         begins = begun and attempt.confirmed and not attempt.begun
         if not (begins or was_doubted or speaks_again):
             return None
@@ -198,7 +198,7 @@ class LaneController:
         self,
         now: float,
         permit: int,
-        usage: TokensUsed,
+        usage: TokenUsage,
         headers: Mapping[str, str] = _NO_HEADERS,
     ) -> LaneDecision:
         """The call is answered; with headers, if it came whole and no first byte was reported."""
@@ -373,9 +373,9 @@ class LaneController:
         """
         now = self._clock(now)
         for lane in self.lanes.values():
-            lane.heard_at = min(now, lane.heard_at + seconds)
+            lane.received_at = min(now, lane.received_at + seconds)
         for attempt in self._attempts.values():
-            attempt.heard_at = min(now, attempt.heard_at + seconds)
+            attempt.received_at = min(now, attempt.received_at + seconds)
 
     def follow_clock(self, now: float, wall_ahead: float, slept: float = 0.0) -> LaneDecision:
         """The wall clock was set, or the machine has slept for so long: dates are elsewhere now."""
@@ -479,7 +479,7 @@ class LaneController:
             del pending[name]
             lane = self.lanes[name]
             if lane.caches.released:
-                # Whoever waited for these prefixes stands in line again.
+                # Whoever waited for these prefixes is queued again.
                 released, lane.caches.released = lane.caches.released, []
                 for prefix in released:
                     for entry in self._resting.siblings(lane.id, prefix):
@@ -495,7 +495,7 @@ class LaneController:
             if lane.state in FLOWING:
                 self._fill(lane, now, decision)
             self._wake[name] = self._wake_of(lane, now)
-            # Whoever stands first now may suit a lane that did not suit the one before.
+            # Whoever is first now may suit a lane that did not suit the one before.
             for send in decision.sends[sent_before:]:
                 for other in self._entries[send.call].lanes:
                     if other != name and other in self._roomy:
@@ -589,7 +589,7 @@ class LaneController:
         probe: bool = False,
     ) -> None:
         entry.waiting = False
-        # Who stands in line for another lane may not have rested enough for its own.
+        # Who is queued for another lane may not have rested enough for its own.
         entry.rests_until = None
         entry.attempts += 1
         permit = next(self._permits)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TypeAlias
 
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 from jackline.failures import Failure, Kind
 from jackline.failures.sentences import name_of
 from jackline.lanes.breaker import FLOWING, LaneEvent, LaneHealth, after
@@ -31,6 +31,7 @@ _RECOVERING = LaneState.RECOVERING
 _LATEST_COUNTS = 0.2
 # Whoever is overloaded may ask for any wait; after so many seconds it is asked again.
 _LONGEST_THROTTLE = 3600.0
+_THROTTLES = frozenset((Kind.SERVER_THROTTLE, Kind.RATE_LIMIT, Kind.OVERLOADED))
 # An upstream that refuses again without a wait, as by a date that has passed, names none.
 _NO_WAIT = 0.1
 # In seconds: a call that was not refused by then was taken on, whenever its answer comes.
@@ -80,13 +81,13 @@ class Lane:
         # When a call was last sent on it, or placed there.
         self.used_at = now
         # When bytes last came, on any attempt.
-        self.heard_at = now
+        self.received_at = now
         self.patience = LearnedPatience(common.patience, now, local=settings.local)
         self.is_local = settings.local
         self.hedges = HedgeBudget(common.hedges)
         self.caches = PromptCaches(reads_count=settings.cached_counts)
         self.hours = HourCaches(settings.cache_ttl)
-        # When it was last left alone because nothing was heard on it, until it is well again.
+        # When it was last left alone because nothing came on it, until it is well again.
         self._silent_since: float | None = None
         # Whether it is left alone because its answers were cut.
         self._is_cutting = False
@@ -110,9 +111,20 @@ class Lane:
         self.hours.ttl = settings.cache_ttl
 
     @property
+    def shown_state(self) -> LaneState:
+        """The state for people: whose probes are throttled is not down, but throttled."""
+        is_throttled = self.cause is not None and self.cause.kind in _THROTTLES
+        return LaneState.THROTTLED if self.state is LaneState.DOWN and is_throttled else self.state
+
+    @property
     def is_silent(self) -> bool:
-        """Whether it is left alone only because nothing was heard on it."""
+        """Whether it is left alone only because nothing came on it."""
         return self.state is LaneState.DOWN and self._silent_since is not None
+
+    def doubts(self, permit: int) -> bool:
+        """Whether this attempt has been silent for so long that no answer is expected."""
+        attempt = self.attempts.get(permit)
+        return self.is_silent and attempt is not None and attempt.doubted
 
     @property
     def busy(self) -> int:
@@ -190,10 +202,13 @@ class Lane:
             return LaneWait(f"{self.label} is paused by hand")
         if self.state is LaneState.PARKED and self._doubted is not None:
             # What was announced is in doubt, not forgotten: to call it unknown would be a lie.
-            return LaneWait(f"{self.label} is parked; the next call finds out how it stands", now)
+            return LaneWait(f"{self.label} is parked; the next call finds out its state", now)
         if self.state is LaneState.PARKED:
             unknown = "" if self.reset_at is not None else "; when it resets is not known"
             return LaneWait(f"{self.label} is parked: its limit is used up{unknown}", self.reset_at)
+        if self.shown_state is LaneState.THROTTLED and self.state is LaneState.DOWN:
+            how = f"{self.label} asked to slow down; it is tried again with one call"
+            return LaneWait(how, self.probe_at)
         if self.state is LaneState.DOWN:
             how = "is down"
             if self.is_silent:
@@ -276,11 +291,11 @@ class Lane:
             self.probe = permit
         return attempt
 
-    def heard(self, attempt: LaneAttempt, now: float) -> bool:
+    def received(self, attempt: LaneAttempt, now: float) -> bool:
         """Bytes came: whether that shows that a lane which was left alone as silent is not dead."""
-        if now - attempt.heard_at > _NOTICED or not attempt.begun:
+        if now - attempt.received_at > _NOTICED or not attempt.begun:
             self.patience.silence_ended(attempt, now)
-        attempt.heard_at = self.heard_at = now
+        attempt.received_at = self.received_at = now
         if attempt.confirmed:
             self._believe(attempt)
         if self._silent_since is None or attempt.sent_at >= self._silent_since:
@@ -325,9 +340,9 @@ class Lane:
         return True
 
     def may_be_silent(self, now: float) -> bool:
-        """Whether nothing is heard on it just now, by enough calls to be judged as a whole."""
+        """Whether nothing comes on it just now, by enough calls to be judged as a whole."""
         patience = self._settings.patience
-        is_quiet = now - self.heard_at >= patience.lane_silence
+        is_quiet = now - self.received_at >= patience.lane_silence
         return is_quiet and len(self.attempts) >= patience.lane_silence_calls
 
     def _leave_out(self, attempt: LaneAttempt) -> None:
@@ -343,7 +358,7 @@ class Lane:
     def _speaks_again(self, now: float) -> None:
         """It was slow, and not dead: all is as before."""
         if self.state is LaneState.DOWN:
-            self._move(LaneEvent.HEARD_AGAIN, now)
+            self._move(LaneEvent.ANSWERS_AGAIN, now)
         elif self.state is LaneState.RECOVERING:
             self.window.restart(self._carried, self._carried, now)
             self._move(LaneEvent.RAMPED_UP, now)
@@ -360,7 +375,7 @@ class Lane:
         if attempt.confirmed:
             return False
         self._believe(attempt)
-        speaks_again = self.heard(attempt, now)
+        speaks_again = self.received(attempt, now)
         attempt.confirmed = True
         attempt.confirmed_at = now
         self._unconfirmed -= 1
@@ -410,12 +425,12 @@ class Lane:
         self.health.woke_up()
         self.window.restart(first, self._carried, now)
 
-    def finished(self, attempt: LaneAttempt, usage: TokensUsed, now: float) -> None:
+    def finished(self, attempt: LaneAttempt, usage: TokenUsage, now: float) -> None:
         """The whole answer came."""
         self._close(attempt, now)
-        self.heard_at = now
+        self.received_at = now
         caches = self.caches
-        self.allowance.answered(attempt, caches.counted(usage), usage.output, now)
+        self.allowance.answered(attempt, caches.counted(usage), usage.output_tokens, now)
         caches.answered(attempt.call, attempt.sent_at, attempt.expected_read, usage)
         self.health.answered()
         self.hedges.answered()
@@ -468,6 +483,8 @@ class Lane:
         has_limits = self.allowance.believe(attempt, headers, now)
         if self.state not in FLOWING:
             if was_probe:
+                # It is there again, and asks to slow down.
+                self.cause = failure if self.state is LaneState.DOWN else self.cause
                 self._schedule_probe(now)
                 if failure.retry_after is not None:
                     asked = now + min(failure.retry_after.total_seconds(), _LONGEST_THROTTLE)
@@ -510,6 +527,8 @@ class Lane:
         self.health.failed(now, refused=flows)
         if not flows:
             if was_probe:
+                if self.state is LaneState.DOWN and failure is not None:
+                    self.cause = failure
                 self._schedule_probe(now)
             return
         self._pause_for_budget(now)
@@ -638,13 +657,13 @@ class Lane:
         witnesses = sum(
             each.call.stream
             and not each.doubted
-            and now - each.heard_at >= self.patience.proves_silence(each, now)
+            and now - each.received_at >= self.patience.proves_silence(each, now)
             for each in self.attempts.values()
         )
         return witnesses >= self._settings.patience.lane_silence_calls
 
     def leave_alone_as_silent(self, now: float) -> list[LaneAttempt]:
-        """Send nothing but probes until something is heard; the attempts that are doubted now."""
+        """Send nothing but probes until something comes; the attempts that are doubted now."""
         self.break_down(None, now)
         self._silent_since = now
         doubted = list(self.attempts.values())
@@ -659,5 +678,5 @@ class Lane:
         if self.state not in FLOWING or len(attempts) < enough:
             return math.inf
         last_needed = next(islice(attempts.values(), enough - 1, None))
-        due = max(self.heard_at, last_needed.sent_at) + patience.lane_silence
+        due = max(self.received_at, last_needed.sent_at) + patience.lane_silence
         return due if due > now else now + 1.0

@@ -2,7 +2,8 @@
 
 Rules: (1) plain JSON values with a version; (2) what is out of date or cannot be parsed is dropped,
 never guessed; (3) nothing about single calls is saved; (4) times are saved as wall-clock times: no
-other clock runs while no process does.
+other clock runs while no process does; (5) where the wall clock was ahead when they were saved, a
+wall lasts no longer than it did then.
 """
 
 from __future__ import annotations
@@ -84,11 +85,13 @@ def restore(controller: LaneController, memory: Json, now: float) -> list[LaneId
 def _teach(lane: Lane, saved: dict[str, Json], at: float, now: float, ahead: float) -> bool:
     remembered = False
     lane.is_proven = saved.get("proven") is True
-    parked_until = _number(saved.get("parked_until"))
-    if parked_until is not None and parked_until - ahead > now:
-        lane.park(None, parked_until - ahead, now)
-        remembered = True
     at -= ahead
+    date = _number(saved.get("parked_until"))
+    if date is not None:
+        parked_until = date - ahead - max(0.0, at - now)
+        if parked_until > now:
+            lane.park(None, parked_until, now)
+            remembered = True
     if 0 <= now - at <= OUTDATED_AFTER:
         size, peak = _number(saved.get("window")), _number(saved.get("peak"))
         if size is not None and peak is not None and size >= 1 and peak >= 0:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from jackline.dialects.tokens_used import bounded_count
+from jackline.dialects.token_usage import bounded_count
 from jackline.lanes.call import LaneAttempt
 from jackline.lanes.settings import HedgeSettings, PatienceSettings
 
@@ -58,11 +58,11 @@ class LearnedPatience:
         self._whole_at = now
 
     def silence_ended(self, attempt: LaneAttempt, now: float) -> None:
-        """An attempt is heard: how long it was silent, in its answer or before, is remembered.
+        """Bytes of an attempt came: how long it was silent, in its answer or before, is remembered.
 
         Before the answer, that is what its prompt does not explain.
         """
-        silence = now - attempt.heard_at
+        silence = now - attempt.received_at
         if not attempt.begun:
             silence -= self._reading(attempt)
             self._first_byte, self._at = max(silence, self.slowest_first_byte(now)), now

@@ -16,7 +16,7 @@ from enum import IntEnum
 
 import msgspec
 
-from jackline.dialects.tokens_used import MOST_TOKENS, TokensUsed, bounded_count
+from jackline.dialects.token_usage import MOST_TOKENS, TokenUsage, bounded_count
 from jackline.lanes.call import Call
 from jackline.lanes.settings import CacheTtl
 
@@ -82,7 +82,7 @@ class _Prefix(msgspec.Struct):
 
 
 class PromptCaches:
-    """The caches of one lane, as far as its answers tell."""
+    """The caches of one lane, as far as its answers report."""
 
     def __init__(self, *, reads_count: bool = False) -> None:
         self.reads_count = reads_count
@@ -153,10 +153,10 @@ class PromptCaches:
         is_warm = known is not None and now < known.until - _NEAR_END
         return 0.0 if is_warm else until
 
-    def counted(self, usage: TokensUsed) -> int:
+    def counted(self, usage: TokenUsage) -> int:
         """What an answer has taken of the input limit."""
-        counted = usage.input + usage.cache_creation
-        return counted + usage.cache_read if self.reads_count else counted
+        counted = usage.input_tokens + usage.cache_write_tokens
+        return counted + usage.cache_read_tokens if self.reads_count else counted
 
     # --- learning -------------------------------------------------------------------------
 
@@ -175,15 +175,17 @@ class PromptCaches:
             prefix.carrier = None
             self.released.append(call.prefix)
 
-    def answered(self, call: Call, sent_at: float, expected_read: float, usage: TokensUsed) -> None:
+    def answered(self, call: Call, sent_at: float, expected_read: float, usage: TokenUsage) -> None:
         """Learn from a whole answer."""
-        if usage.cache_read or usage.cache_creation:
+        if usage.cache_read_tokens or usage.cache_write_tokens:
             self.in_use = True
         prefix = self._prefixes.get(call.prefix) if call.prefix else None
         if prefix is not None:
             prefix.life = _life(usage, prefix.life)
             # Whatever the marks of the request say: the vendor may not cache it.
-            prefix.is_cached = usage.cache_read + usage.cache_creation >= _HIT * prefix.tokens
+            prefix.is_cached = (
+                usage.cache_read_tokens + usage.cache_write_tokens >= _HIT * prefix.tokens
+            )
             # Whoever reads or writes what comes behind it lets it live on.
             lives_until = max(prefix.until, sent_at + prefix.life)
             prefix.until = lives_until if prefix.is_cached else 0.0
@@ -193,18 +195,18 @@ class PromptCaches:
         known = self.conversations.pop(name, None)
         life = _life(usage, known.life if known is not None else SHORT_LIFE)
         misses = known.misses if known is not None else 0
-        if usage.cache_read and usage.cache_read >= _HIT * expected_read:
+        if usage.cache_read_tokens and usage.cache_read_tokens >= _HIT * expected_read:
             misses = 0
         elif expected_read:
             misses += 1
-        cached = usage.cache_read + usage.cache_creation
+        cached = usage.cache_read_tokens + usage.cache_write_tokens
         if known is not None and known.until > sent_at + life and known.cached > cached:
             # An answer to something that was sent earlier says nothing about what came since.
             self.conversations[name] = known
             known.misses = misses
             return
         # Put in again, so that those that were used longest ago stand first.
-        prompt = usage.input + cached
+        prompt = usage.input_tokens + cached
         self.conversations[name] = CachedConversation(
             cached, sent_at + life, life, call.input_tokens, prompt, misses
         )
@@ -249,11 +251,11 @@ def counted_until(known: CachedConversation) -> float:
     return known.until - _NEAR_END
 
 
-def _life(usage: TokensUsed, before: float) -> float:
+def _life(usage: TokenUsage, before: float) -> float:
     """How long what an answer has cached lives: the shortest part of it is the first to go."""
-    if usage.cache_creation > usage.cache_creation_1h:
+    if usage.cache_write_tokens > usage.cache_write_1h_tokens:
         return SHORT_LIFE
-    return LONG_LIFE if usage.cache_creation_1h else before
+    return LONG_LIFE if usage.cache_write_1h_tokens else before
 
 
 _MOST_HOUR_CONVERSATIONS = 5_000
@@ -262,7 +264,7 @@ _MOST_HOUR_CONVERSATIONS = 5_000
 class HourCaches:
     """Which conversations of one lane are cached for an hour; `ttl` is what its upstream says.
 
-    None stands for vendors that are not known to take an hour.
+    None means vendors that are not known to take an hour.
     """
 
     def __init__(self, ttl: CacheTtl | None = None) -> None:

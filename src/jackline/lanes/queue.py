@@ -73,7 +73,7 @@ class QueueEntry(msgspec.Struct):
     # What was cached of its conversation when it began to wait, and until when.
     cache_state: CacheState = CacheState.PLAIN
     cached_until: float = 0.0
-    # The lanes that it stands in line for, while it waits.
+    # The lanes that it is queued for, while it waits.
     line: tuple[LaneId, ...] = ()
     attempts: int = 0
     last_failure: Failure | None = None
@@ -362,7 +362,7 @@ class CallQueues:
         self.queue(entry.line).push(entry)
 
     def leave(self, entry: QueueEntry) -> None:
-        """Take a call out, if it stands in line."""
+        """Take a call out, if it is queued."""
         if entry.waiting:
             self.queue(entry.line).remove(entry)
             self.beside.discard(entry.call.id)

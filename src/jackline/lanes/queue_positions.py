@@ -18,7 +18,7 @@ from jackline.lanes.queue import AGED_AFTER, CLOSING_WITHIN, CallQueues, QueueEn
 
 
 class QueuePosition(NamedTuple):
-    """Where one call stands among those that wait for the lane it prefers.
+    """The place of one call among those that wait for the lane it prefers.
 
     `cached` are the tokens of its conversation that the cache holds, or held: `cached_until` may be
     past. `cost` is what it would take of the input limit now. `out_of_turn_at` is when it may go
@@ -39,7 +39,7 @@ def turns(
     lanes: Mapping[LaneId, Lane], room: CallQueues, now: float, most: int
 ) -> list[QueuePosition]:
     """Who waits in line, the first of every lane before the second of any; at most so many."""
-    # Who rests after a failure stands in no line.
+    # Who rests after a failure is in no queue.
     preferred = dict.fromkeys(line[0] for line, queue in room.queues.items() if queue.waiting)
     found: list[QueuePosition] = []
     for name in preferred:

@@ -106,7 +106,7 @@ def _parse_limits(headers: Mapping[str, str]) -> dict[str, tuple[float, float]]:
         for name in limit_names:
             if name in headers:
                 break
-        else:  # most answers tell of one or two
+        else:  # most answers report one or two
             continue
         limit = _number(headers, limit_names)
         if not limit:
@@ -130,7 +130,7 @@ def _number(headers: Mapping[str, str], names: tuple[str, ...]) -> float | None:
 
 _PREFIX = "anthropic-ratelimit-unified-"
 _USED = "-utilization"
-# Most answers come from accounts without windows: one look-up tells.
+# Most answers come from accounts without windows: one look-up is enough.
 _ANY = f"{_PREFIX}status"
 _FULL = 2.0
 """A share beyond this is no share: perhaps a percentage of another vendor."""
@@ -155,7 +155,7 @@ def has_windows(headers: Mapping[str, str]) -> bool:
 
 
 def parse_windows(headers: Mapping[str, str]) -> tuple[SeenWindow, ...]:
-    """The windows that lower-case `headers` tell of."""
+    """The windows that lower-case `headers` report."""
     if _ANY not in headers:
         return ()
     seen = []
@@ -189,14 +189,14 @@ class Allowance:
     """The buckets of one lane, and what its calls in flight are expected to take from them.
 
     `promised` is the output that calls in flight are expected to have, `written` all there was so
-    far; `requests` and `input` count what was ever sent. `_heard` are the dimensions that headers
-    reported since the lane was opened.
+    far; `requests` and `input` count what was ever sent. `_from_headers` are the dimensions that
+    headers reported since the lane was opened.
     """
 
     __slots__ = (
         "_answers",
         "_believed",
-        "_heard",
+        "_from_headers",
         "_opened",
         "_origins",
         "_vendor",
@@ -213,7 +213,7 @@ class Allowance:
     def __init__(self, written: KnownLimits, vendor: KnownLimits, now: float) -> None:
         self._opened = now
         self._written = self._vendor = KnownLimits()
-        self._heard: set[str] = set()
+        self._from_headers: set[str] = set()
         self._origins: dict[str, LimitOrigin] = {}
         self.buckets: dict[str, LimitBucket] = {}
         self._answers = _BELIEF_COUNTS_AS
@@ -249,7 +249,7 @@ class Allowance:
             self._take_from_vendor(dimension, api[dimension], now)
 
     def _take_from_vendor(self, dimension: str, per_minute: float | None, now: float) -> None:
-        if dimension in self._heard:
+        if dimension in self._from_headers:
             return  # a header is the truth of the moment
         bucket = self.buckets.get(dimension)
         if per_minute is None:
@@ -273,7 +273,7 @@ class Allowance:
     def _drop(self, dimension: str) -> None:
         self.buckets.pop(dimension, None)
         self._origins.pop(dimension, None)
-        self._heard.discard(dimension)
+        self._from_headers.discard(dimension)
 
     def ready_at(self, cost: float, now: float) -> float:
         """When a call with this much input can be paid for, at the earliest `now`."""
@@ -302,7 +302,7 @@ class Allowance:
     def charge(self, cost: float) -> float:
         """What of a call's input is spent when it is sent: at most what the limit holds.
 
-        Whether a vendor lets a larger one in at all is seen by its answer, which then tells the
+        Whether a vendor lets a larger one in at all is seen by its answer, which then reports the
         rest. One that is refused, or given up, must not close the lane for as long as it is large.
         """
         bucket = self.buckets.get("input")
@@ -329,7 +329,7 @@ class Allowance:
         reported = _parse_limits(headers)
         for dimension, (limit, remaining) in reported.items():
             bucket = self.buckets.get(dimension)
-            self._heard.add(dimension)
+            self._from_headers.add(dimension)
             if bucket is None:
                 bucket = self.buckets[dimension] = LimitBucket.per_minute(limit, now)
                 self._origins[dimension] = LimitOrigin.HEADERS

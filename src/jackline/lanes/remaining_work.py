@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 _SILENT_FOR = 120.0
 _SILENT_PAUSES = 10.0
 _FORGOTTEN_AFTER = 86_400.0
-# Who was heard of last is known to within so many seconds: they are put in order no more often.
+# Who called last is known to within so many seconds: they are put in order no more often.
 _SEEN_WITHIN = 60.0
 _MOST_SESSIONS = 10_000
 _MOST_AGENTS = 20_000
@@ -43,7 +43,7 @@ class _Agent:
     stage: int
     calls: int = 0
     asking: bool = False
-    # It stands in line to be looked at for its silence, once.
+    # It waits to be looked at for its silence, once.
     watched: bool = False
     ended: bool = False
     quiet_since: float = 0.0
@@ -199,7 +199,7 @@ class RemainingWork:
 
     def _session(self, now: float, name: str) -> _Session:
         group = self._sessions.pop(name, None) or _Session()
-        # The one heard of last stands last, so that the forgotten ones are found first.
+        # The one that called last comes last, so that the forgotten ones are found first.
         self._sessions[name] = group
         group.seen_at = now
         oldest = next(iter(self._sessions))

@@ -85,15 +85,15 @@ class PatienceSettings:
     # A prompt of 150,000 tokens may be thought about for a minute before the first byte.
     first_byte_per_token: float = 0.0004
     # Of a probe of a lane that is left alone: it is listened to for as long as any call, but its
-    # call may be sent elsewhere meanwhile, and another may ask how the lane stands.
+    # call may be sent elsewhere meanwhile, and another may probe the lane.
     probe: float = 10.0
     # In the middle of an answer, after which it is cut. Each time that happens to a call it may be
     # silent for twice as long; but a stream that froze for the first time froze by chance.
     between_bytes: float = 20.0
-    # Without a stream nothing is heard until the whole answer is there.
+    # Without a stream nothing comes until the whole answer is there.
     whole_answer: float = 300.0
     whole_answer_per_token: float = 0.03
-    # A lane on which several answers stop in the middle and nothing else is heard is left alone.
+    # A lane on which several answers stop in the middle and nothing else comes is left alone.
     lane_silence: float = 8.0
     lane_silence_calls: int = 3
 

@@ -106,13 +106,13 @@ class SilentAttempts:
     def watch(self, attempt: LaneAttempt, now: float) -> None:
         """Look at the attempt when it has been silent for as long as it may be now."""
         patience = self._lanes[attempt.lane].patience
-        self._look_at(attempt, attempt.heard_at + patience.keeps_place_for(attempt, now))
+        self._look_at(attempt, attempt.received_at + patience.keeps_place_for(attempt, now))
 
     def _look_at(self, attempt: LaneAttempt, at: float) -> None:
         """Look at the attempt at that time, if it is still late then."""
         heap, attempts = self._deadlines, self._under_way.attempts
         if len(heap) > _SPARE + 4 * len(attempts):
-            # Most belong to attempts that have ended, or were heard since.
+            # Most belong to attempts that have ended, or sent something since.
             earliest: dict[int, float] = {}
             for due, permit in heap:
                 if permit in attempts and due < earliest.get(permit, math.inf):
@@ -137,7 +137,7 @@ class SilentAttempts:
             if attempt is None:
                 continue
             patience = self._lanes[attempt.lane].patience
-            deadline = attempt.heard_at + patience.keeps_place_for(attempt, now)
+            deadline = attempt.received_at + patience.keeps_place_for(attempt, now)
             if deadline <= now:
                 return attempt
             heapq.heappush(heap, (deadline, permit))
@@ -151,10 +151,10 @@ class SilentAttempts:
         while (attempt := self._late(now)) is not None:
             lane = self._lanes[attempt.lane]
             longest = lane.patience.given_up_after(attempt, now)
-            if now - attempt.heard_at >= longest:
+            if now - attempt.received_at >= longest:
                 touched += self._give_up(attempt, now, decision)
                 continue
-            doubted_at = attempt.heard_at + lane.patience.limit(attempt, now)
+            doubted_at = attempt.received_at + lane.patience.limit(attempt, now)
             if now < doubted_at:
                 look_at = doubted_at
                 if lane.pass_on_probe(attempt, now) or lane.lend_place(attempt, now):
@@ -168,13 +168,13 @@ class SilentAttempts:
                 touched += [lane.id, *self._line_up(attempt)]
             else:
                 touched += self._ask_beside(attempt, now, decision)
-            self._look_at(attempt, min(now + _LOOK_AGAIN, attempt.heard_at + longest))
+            self._look_at(attempt, min(now + _LOOK_AGAIN, attempt.received_at + longest))
         return touched
 
     def look_at_lane(self, lane: Lane, now: float) -> list[LaneId]:
-        """Leave a lane alone on which nothing is heard.
+        """Leave a lane alone on which nothing comes.
 
-        Whoever holds nothing of an answer yet stands in line once more, for another lane.
+        Whoever holds nothing of an answer yet is queued once more, for another lane.
         """
         if not lane.falls_silent(now):
             return []
@@ -196,7 +196,7 @@ class SilentAttempts:
         if entry.waiting or attempt.committed or self._under_way.first_of(call.id) is not attempt:
             return ()
         second = self._under_way.second_of(call.id)
-        if second is not None and now - second.heard_at < _SECOND_MAKES_WAY:
+        if second is not None and now - second.received_at < _SECOND_MAKES_WAY:
             return ()
         own = self._lanes[attempt.lane]
         lanes = [self._lanes[name] for name in entry.lanes if name != own.id]
@@ -266,7 +266,7 @@ class SilentAttempts:
             self._queues.push(entry)
         return (lane.id, *entry.lanes)
 
-    # --- something was heard --------------------------------------------------------------
+    # --- something was received -----------------------------------------------------------
 
     def accept(self, attempt: LaneAttempt, headers: Mapping[str, str], now: float) -> list[LaneId]:
         """The provider has taken the call."""

@@ -6,7 +6,7 @@ from the front matter; (4) of plugins, only those that are installed for this us
 enabled by the nearest settings count; their agents are named `plugin:agent`, with the folders
 between; (5) nothing outside a project's repository is read for the project, and nothing outside a
 plugin's own folder for the plugin, whatever links lead there: git keeps links, and a definition is
-told to a model. The user's own folder may hold any; (6) of each file only the front matter is read
+shown to a model. The user's own folder may hold any; (6) of each file only the front matter is read
 until one is chosen, and of a project only so many files, whatever a repository brings.
 Not here: plugins that an administrator forces on or that `--plugin-dir` adds for one session,
 starting the agent (agent_orders.py).

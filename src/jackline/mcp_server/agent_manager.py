@@ -32,6 +32,7 @@ from jackline.flows.lifecycle import begin_resume, begin_retry, begin_run, cance
 from jackline.flows.records import ENDED, CallKind, CallRecord, CallState, RunRecord, RunState
 from jackline.flows.run_events import AgentAnswered, AgentEnded, FlowEvent, RunParked, RunWoke
 from jackline.flows.run_owner import is_dead
+from jackline.flows.run_totals import fold, used_by_run
 from jackline.flows.settings import decode_settings, may_wake
 from jackline.flows.store.run_store import RunStore
 from jackline.mcp_server.flow.started_agents import CANCELLED_ALONE, started_agents
@@ -56,6 +57,8 @@ class RunSnapshot:
     async def load(cls, engine: RunStore, record: RunRecord) -> RunSnapshot:
         """The run with its agents."""
         calls = await engine.calls(record.run_id)
+        totals = fold(record, calls, await used_by_run(engine, record.run_id, calls))
+        record = replace(record, tokens=totals.tokens, cost=totals.cost)
         return cls(record, tuple(call for call in calls if call.kind is CallKind.AGENT))
 
     def check_of_models(self, verb: str) -> None:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from jackline.agents.claude_code.tool_rules import base_of as base_name
+from jackline.agents.claude_code.runner import base_of as base_name
 from jackline.agents.prices import is_alias
 from jackline.agents.process.resume import resume_prompt
 from jackline.agents.structured_answer import build_validator
@@ -124,7 +124,7 @@ def _check_dead(story: AgentStory, path: Path, now: float, named: str) -> None:
     if story.ending is TranscriptEnd.CUT and now - path.stat().st_mtime < _FRESH:
         raise MaybeAliveError(
             f"{path.stem} was at work a moment ago, and may be alive.",
-            hint="Ask again a minute after its last sign of life.",
+            hint="Try again a minute after its last activity.",
         )
     if story.ending is TranscriptEnd.FINISHED:
         raise UsageError(
@@ -135,7 +135,7 @@ def _check_dead(story: AgentStory, path: Path, now: float, named: str) -> None:
 
 def _prompt_after(dead: DeadAgent) -> str:
     calls = [(call, dead.results[call.id]) for turn in dead.turns for call in turn.calls]
-    # Every call is told; how much of what each gave depends on how many there are.
+    # Every call is listed; how much of what each gave depends on how many there are.
     room = max(_LEAST_TOLD, _MOST_TOLD // max(1, len(calls)))
     finished = [(call, result[:room]) for call, result in calls]
     texts = [turn.text for turn in dead.turns if turn.text]
@@ -190,7 +190,7 @@ class OrderIntake:
                 hint="Give resume or continue_from_task_id, not both.",
             )
         if not arguments.get("prompt") and not (resume or continued):
-            raise BadArgumentError("An agent needs a prompt.", hint="Say what it is to do.")
+            raise BadArgumentError("An agent needs a prompt.", hint="Say what it should do.")
         settings = self._settings().agents
         settings.check_runner(arguments.get("runner") or settings.runner)
         before: JsonObject | RunSnapshot = {}
@@ -299,7 +299,7 @@ class OrderIntake:
         named: str,
         sees: Sight,
     ) -> ResumePoint | None:
-        """What is left of it; the client writes the end a moment after it has told of it."""
+        """What is left of it; the client writes the end a moment after it has reported it."""
         until = self._clock.monotonic() + _WRITTEN_WITHIN
         while True:
             now = self._clock.wall()
@@ -333,7 +333,7 @@ class OrderIntake:
             if completed:
                 raise BadArgumentError(
                     f"It has completed (run {named}).",
-                    hint="Give a prompt that says what it is to do next.",
+                    hint="Give a prompt that says what it should do next.",
                 )
             return snapshot
         if record.state not in ENDED:
@@ -344,7 +344,7 @@ class OrderIntake:
         if len(calls) != 1:
             raise BadArgumentError(
                 f"The run {named} has {len(calls)} agents.",
-                hint="Give the task id of the one to go on with; agent_status tells them.",
+                hint="Give the task id of the one to go on with; agent_status lists them.",
             )
         names = {calls[0].task_id, session_of(calls[0])}
         await self._check_first(names, tuple(ENDED))
@@ -360,7 +360,7 @@ class OrderIntake:
                 raise UsageError(
                     f"The run {record.run_id} goes on with it already, and is"
                     f" {record.state.value}.",
-                    hint=f'agent_status(ids=["{record.run_id}"]) tells how it stands.',
+                    hint=f'agent_status(ids=["{record.run_id}"]) shows its state.',
                 )
 
     async def _depth(self, caller: ToolCaller, deepest: int) -> int:
@@ -391,7 +391,7 @@ class OrderIntake:
         try:
             return await _read_aside(found, str(earlier))
         except BadArgumentError:
-            # Gone since, or the client's own: its conversation tells enough to go on.
+            # Gone since, or the client's own: its conversation holds enough to go on.
             return AgentDefinition("")
 
     # --- single arguments -----------------------------------------------------------------------
@@ -428,7 +428,7 @@ def session_of(call: CallRecord) -> str:
 
 
 def check_group(orders: Sequence[JsonObject]) -> None:
-    """Make the labels of a group tell its agents apart; no two go on with the same one."""
+    """Make the labels of a group distinguish its agents; no two go on with the same one."""
     names = [order[part] for order in orders for part in CONTINUED_FROM if part in order]
     if len(names) > len(set(map(str, names))):
         raise BadArgumentError("Two of these agents would go on with the same one.")

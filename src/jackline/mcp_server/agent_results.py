@@ -16,6 +16,8 @@ from datetime import datetime
 
 import msgspec
 
+from jackline.agents.prices import known_cost
+from jackline.control.run_view import WAITING
 from jackline.control.text import whole_second
 from jackline.failures import Kind
 from jackline.failures.sentences import moment_in_words
@@ -80,9 +82,11 @@ class _RunReport:
             "run_id": record.run_id,
             "run_state": record.state.value,
             "since": self._iso(record.created_at),
-            "cost_usd": record.cost,
+            "cost_usd": known_cost(record.cost, record.unpriced),
             "tokens": record.tokens,
         }
+        if record.unpriced:
+            data["unpriced_tokens"] = record.unpriced
         if record.ended_at is not None:
             data["ended_at"] = self._iso(record.ended_at)
         if record.why:
@@ -112,13 +116,13 @@ class _RunReport:
         evidence: dict[str, object] = {
             name: value
             for name, value in msgspec.to_builtins(outcome.evidence).items()
-            if value not in (None, "", 0)
+            if value not in (None, "", 0) and name != "private"
         }
         if evidence:
             data["evidence"] = evidence
         data |= {
             "usage": msgspec.to_builtins(outcome.usage),
-            "cost_usd": outcome.cost,
+            "cost_usd": known_cost(outcome.cost, outcome.unpriced),
             "turns": outcome.turns,
             "seconds": round(outcome.duration, 1),
         }
@@ -137,7 +141,7 @@ class _RunReport:
         data: JsonObject = {"state": record.state.value}
         if call is not None:
             data |= {"task_id": call.task_id, "since": self._iso(call.started_at)}
-            data |= {"cost_usd": call.cost, "tokens": call.tokens}
+            data |= {"cost_usd": known_cost(call.cost, call.unpriced), "tokens": call.tokens}
         present = self._run.under_way.get(call.task_id) if call is not None else None
         if record.state in ENDED:
             evidence = {"says": record.why}
@@ -147,7 +151,7 @@ class _RunReport:
         elif present is not None:
             data |= {"turns": present.turns, "tokens": present.tokens}
             if present.why:
-                data["state"] = present.state
+                data["state"] = WAITING
                 data["waits"] = {"why": present.why, "until": self._iso(present.until)}
         return data
 

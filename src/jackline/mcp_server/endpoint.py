@@ -66,7 +66,7 @@ class _AsgiExchange:
         try:
             await asyncio.wait((work, left), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                # It was told; what it does not end by itself has nobody left to answer.
+                # It was cancelled; what it does not end by itself has nobody left to answer.
                 await asyncio.wait((work,), timeout=5.0)
         finally:
             left.cancel()
@@ -150,7 +150,7 @@ class McpEndpoint:
             module = await asyncio.to_thread(import_module, "jackline.mcp_server.server")
         except ImportError as error:
             self._ready.set_exception(error)
-            self._ready.exception()  # told to each client: not a task's unheard failure
+            self._ready.exception()  # reported to each client: not a task's unread failure
             _log.warning("no model can use the tools: %s. %s", error, INSTALL)
             return
         make = cast("type[ToolServer]", module.ToolServer)

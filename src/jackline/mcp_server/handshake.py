@@ -8,10 +8,10 @@ Not here: the protocol (server.py), the bridge (quick/mcp_bridge.py).
 NAME = "jackline"
 INSTRUCTIONS = (
     "Jackline keeps agents working through rate limits, quota walls and outages. Ask `status`"
-    " before starting much work: it tells which limits stand and when they reset. A result whose"
-    " `terminated_by` is not `completion` is no result: resume it with the id it carries. Several"
-    " agents at once: `agents`, or `agent` with `background`; single calls of `agent` wait for each"
-    " other in most clients."
+    " before starting much work: it says which limits are reached and when they reset. A result"
+    " whose `terminated_by` is not `completion` is no result: resume it with the id it carries."
+    " Several agents at once: `agents`, or `agent` with `background`; single calls of `agent` wait"
+    " for each other in most clients."
 )
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The protocols that open with `initialize`, the newest last."""

@@ -23,7 +23,7 @@ Progress: TypeAlias = Callable[[str], Awaitable[None]]
 """Tells the client, while it waits, what is going on."""
 
 
-async def unheard(_words: str) -> None:
+async def discard_progress(_words: str) -> None:
     """Nobody listens."""
 
 
@@ -35,17 +35,17 @@ def _never() -> bool:
 class ToolCaller:
     """Whoever calls a tool, as far as the tool needs to know."""
 
-    progress: Progress = unheard
-    say: Progress = unheard
+    progress: Progress = discard_progress
+    say: Progress = discard_progress
     """Tells the client something later, unasked, where the protocol allows it."""
     client: str = ""
     """The program's name, as it gave it."""
     session: str = ""
-    """The client's own session, where it told."""
+    """The client's own session, where it sent one."""
     folder: Path | None = None
-    """Where the client works; None when it did not tell."""
+    """Where the client works; None when it did not say."""
     patience: float | None = None
-    """Seconds that the client gives a call, where it told."""
+    """Seconds that the client gives a call, where it says so."""
     hears_progress: bool = False
     parent_task: str = ""
     """The agent of ours for whose program the client works; empty for a person's client."""
@@ -102,5 +102,5 @@ class CancelledCalls:
                 self._cancelled.popitem(last=False)
 
     def asker(self, session: str, request: object) -> Callable[[], bool]:
-        """Something that tells whether this call was cancelled by its client."""
+        """Something that says whether this call was cancelled by its client."""
         return lambda: (session, str(request)) in self._cancelled

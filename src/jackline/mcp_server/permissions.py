@@ -1,12 +1,12 @@
 """Settings of what models may do: which tools, in which folders, and how long they wait.
 
 Rules: (1) a model cannot give an agent more than the user allows, here or in the client's own
-settings; (2) Claude Code is offered the tools that were named and checks the rest against its own
-settings: a tool that is not allowed here gets a rule that no call fits; (3) a call works in the
-client's folder, below it, or in a configured folder; links are followed before the check; an
-agent's own folder is one that a model chose: it works there, but trusts nothing in it; (4) a call
-is answered before its client's patience ends; (5) only light imports, because config/ loads this
-module.
+settings; (2) Claude Code is offered only tools that are usual or that the user named: of any other
+it runs by itself what it takes for harmless, such as commands that read through links; (3) a call
+works in the client's folder, below it, or in a configured folder; links are followed before the
+check; an agent's own folder is one that a model chose: it works there, but trusts nothing in it;
+(4) a call is answered before its client's patience ends; (5) only light imports, because config/
+loads this module.
 Not here: files and flags (config/), single calls of a batch (batches/permission.py).
 """
 
@@ -22,8 +22,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
-from jackline.agents.claude_code.tool_rules import FILE_TOOLS, offered_only
-from jackline.agents.claude_code.tool_rules import base_of as base_tool
+from jackline.agents.claude_code import runner as claude_code
+from jackline.agents.claude_code.runner import FILE_TOOLS
+from jackline.agents.claude_code.runner import base_of as base_tool
 from jackline.agents.outcome import RUNNERS
 from jackline.batches.policy import CLIENT_SETTINGS
 from jackline.errors import BadArgumentError, RefusedError
@@ -38,16 +39,12 @@ from jackline.mcp_server.agent_definitions import AgentDefinition
 from jackline.outside_names import cut_name, printable
 from jackline.settings import Form, InProject, setting
 
-# What Claude Code lets an agent do in its folder that accepts edits.
-USUAL_TOOLS = (
-    *("Read", "Grep", "Glob", "LS", "NotebookRead", "TodoWrite"),
-    *("Edit", "MultiEdit", "Write", "NotebookEdit"),
-    *("read", "search"),
-)
+# What needs no word of the user: Claude Code's tools for the folder, and those of our own loop.
+USUAL_TOOLS = (*claude_code.USUAL_TOOLS, "read", "search")
 
 
 Sight: TypeAlias = Callable[[str | None], bool]
-"""Whether a client may hear of what was done in this folder."""
+"""Whether a client may learn what was done in this folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +66,13 @@ class AgentSettings:
     )
     tools: tuple[str, ...] = setting(
         (),
-        "Tools that they use without permission, beside reading and editing in their folder, by"
-        ' Claude Code\'s names: "Bash(pytest *)", "WebFetch". With any named here, they are offered'
-        ' these and no others. A file tool\'s bare name ("Read") is limited to the folder;'
-        ' "Read(//srv/data/**)" is not. "write" and "edit" are those of the runner messages; git'
-        " folders and the settings of clients are closed to them.",
+        "Tools that they have, beside reading and editing in their folder and sub-agents, by"
+        ' Claude Code\'s names: "Bash(pytest *)", "WebFetch". They use them without permission, and'
+        " are offered no others. Once Bash is named in any form, Claude Code also runs commands"
+        " that it takes for harmless, which read through links. A file tool's bare name"
+        ' ("Read") is limited to the folder; "Read(//srv/data/**)" is not. "write" and "edit" are'
+        " those of the runner messages; git folders and the settings of clients are closed to"
+        " them.",
     )
     folders: tuple[Path, ...] = setting(
         (),
@@ -123,9 +122,9 @@ class AgentSettings:
         """
         if named is None and client is None:
             raise BadArgumentError(
-                "This client did not tell in which folder it works.",
+                "This client did not say in which folder it works.",
                 hint="Give `cwd`, a folder below one of agents.folders in the user's own"
-                " jackline.toml; or connect through `jackline mcp`, which tells its own.",
+                " jackline.toml; or connect through `jackline mcp`, which sends its own.",
             )
         path = (client or Path("/")) / (named or ".")
         if named is not None and client is None and not Path(named).is_absolute():
@@ -154,7 +153,7 @@ class AgentSettings:
         return max(above, key=lambda each: len(each.parts), default=None)
 
     def sight_of(self, client: Path | None) -> Sight:
-        """Of which folders this client may hear; one that is gone is judged by its name."""
+        """Which folders this client may learn of; one that is gone is judged by its name."""
 
         def sees(folder: str | None) -> bool:
             if not folder or not Path(folder).is_absolute():
@@ -208,8 +207,7 @@ def offered(names: Sequence[str] | None, runner: str, settings: AgentSettings) -
             shown = ", ".join(map(cut_name, refused[:5]))
             raise BadArgumentError(
                 f"The runner messages may not use {shown} for a model.",
-                hint="The user may allow it in their own jackline.toml:"
-                f' agents.tools = ["{cut_name(refused[0])}"]',
+                hint=f"The user may allow it in their own jackline.toml: {_setting(refused)}",
             )
         return Offered(None if names is None else list(names))
     bracketed = [name for name in names or () if "(" in name and name not in settings.tools]
@@ -218,16 +216,16 @@ def offered(names: Sequence[str] | None, runner: str, settings: AgentSettings) -
             f"{cut_name(bracketed[0])}: only the user can say which uses of a tool need no"
             " permission.",
             hint="Give the tool's name alone. The user may allow this in their own jackline.toml:"
-            f' agents.tools = ["{cut_name(bracketed[0])}"]',
+            f" {_setting(bracketed)}",
         )
     tools = _theirs(names, runner, settings)
     if names and not tools:
         raise BadArgumentError(
             f"None of the tools named can be offered: {', '.join(map(cut_name, names[:5]))}.",
-            hint="Name others, or leave `tools` out. A server's tools are offered where the user"
-            ' names it in their own jackline.toml, such as agents.tools = ["mcp__docs"]',
+            hint="Name usual ones, or leave `tools` out. The user may allow others, such as a"
+            f" server's, in their own jackline.toml: {_setting(names)}",
         )
-    return Offered(tools)
+    return Offered(tools, _left_out("The call", names or (), tools))
 
 
 def offered_to(definition: AgentDefinition, runner: str, settings: AgentSettings) -> Offered:
@@ -235,28 +233,34 @@ def offered_to(definition: AgentDefinition, runner: str, settings: AgentSettings
     names = definition.tools
     if runner == "messages" or names is None:
         return offered(names, runner, settings)
-    bracketed = [name for name in names if "(" in name and name not in settings.tools]
     # Of a tool that keeps to the folder the name is enough. Of any other one the definition meant
     # some uses, which cannot be trusted to be harmless: it is not given all of them instead.
-    plain = list(names)
-    for at, base in enumerate(map(base_tool, names)):
-        if names[at] in bracketed:
-            plain[at] = base if base in FILE_TOOLS else offered_only(base)
-    named = cut_name(next(iter(bracketed), ""))
-    note = (
-        f"The agent definition {cut_name(definition.name)} names {named},"
-        " of which only the user can say that it needs no permission: the tool alone was offered."
-        " The user may allow it in their own jackline.toml:"
-        f' agents.tools = ["{named}"]'
-    )
+    plain = [
+        base if name not in settings.tools and base in FILE_TOOLS else name
+        for name, base in zip(names, map(base_tool, names), strict=True)
+    ]
     tools = _theirs(plain, runner, settings)
-    none_left = (
-        f"None of the tools that the agent definition {cut_name(definition.name)} names can be"
-        " offered: the agent has none. The user may allow a server's tools in their own"
-        ' jackline.toml, such as agents.tools = ["mcp__docs"]'
+    who = f"The agent definition {cut_name(definition.name)}"
+    none_left = (f"{who} names no other tools: the agent has none.",) if names and not tools else ()
+    return Offered(tools, (*_left_out(who, names, tools), *none_left))
+
+
+def _left_out(who: str, names: Sequence[str], tools: Sequence[str] | None) -> tuple[str, ...]:
+    """What to say of names that the user would have to allow."""
+    given = {each for tool in tools or () for each in (tool, base_tool(tool))}
+    left = [name for name in names if tools is not None and name not in given]
+    if not left:
+        return ()
+    note = (
+        f"{who} names {', '.join(map(cut_name, left[:5]))}, of which only the user can say that"
+        " agents may use it so: the agent has at most the tool's usual uses. The user may allow it"
+        f" in their own jackline.toml: {_setting(left)}"
     )
-    notes = [note] if bracketed else []
-    return Offered(tools, (*notes, none_left) if names and not tools else tuple(notes))
+    return (note,)
+
+
+def _setting(names: Sequence[str]) -> str:
+    return f'agents.tools = ["{cut_name(names[0])}"]'
 
 
 def _theirs(names: Sequence[str] | None, runner: str, settings: AgentSettings) -> list[str] | None:
@@ -269,20 +273,15 @@ def _theirs(names: Sequence[str] | None, runner: str, settings: AgentSettings) -
     # Those of the runner `messages` begin with a small letter.
     theirs = [name for name in allowed if name[:1].isupper() or name.startswith("mcp__")]
     wanted = theirs if names is None else names
-    return list(dict.fromkeys(rule for name in wanted for rule in _rules(name, allowed)))
+    return list(dict.fromkeys(rule for name in wanted for rule in _rules(name, theirs)))
 
 
 def _rules(name: str, allowed: Sequence[str]) -> list[str]:
     if name in allowed:
         return [name]
-    base = base_tool(name)
-    if not _ONE_NAME.fullmatch(base):
-        return []
-    if base.startswith("mcp__"):
-        server = "__".join(base.split("__")[:2])
-        return [base] if server in allowed and name == base else []
-    own = [each for each in allowed if base_tool(each) == base]
-    return own if own and name == base else [offered_only(base)]
+    if name.startswith("mcp__") and _ONE_NAME.fullmatch(name):
+        return [name] if "__".join(name.split("__")[:2]) in allowed else []
+    return [each for each in allowed if base_tool(each) == name]
 
 
 # Git fetches by itself what such a repository lacks, from wherever it says.
@@ -336,9 +335,9 @@ def _look(folder: Path, trusted: Path) -> tuple[str | None, bool]:
 
 
 async def _why_not_git(folder: Path, trusted: Path) -> str | None:
-    """The clients ask git how the folder stands, and nothing keeps that git from starting things.
+    """The clients ask git for the folder's state, and nothing keeps that git from starting things.
 
-    ForeignRepositoryError tells of settings that no git of ours would follow either.
+    ForeignRepositoryError names settings that no git of ours would follow either.
     """
     code, said = await ask_git(folder, "config", "--list", "--includes", "--show-scope", "-z")
     parts = os.fsdecode(said).split("\0")
@@ -351,7 +350,7 @@ async def _why_not_git(folder: Path, trusted: Path) -> str | None:
     failed, said = await ask_git(folder, "rev-parse", "--show-toplevel", "--git-common-dir")
     lines = os.fsdecode(said).split("\n")
     if code or failed or len(lines) != 3:
-        return "git cannot tell how its repository is set up"
+        return "git cannot say how its repository is set up"
     return await asyncio.to_thread(_why_not_on_disk, Path(lines[0]), folder / lines[1], trusted)
 
 

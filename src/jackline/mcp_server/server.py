@@ -24,7 +24,7 @@ from jackline import __version__
 from jackline.agents.structured_answer import build_validator
 from jackline.errors import InternalError, JacklineError
 from jackline.mcp_server.handshake import INSTRUCTIONS, NAME
-from jackline.mcp_server.model_tool import CancelledCalls, ModelTool, ToolCaller, unheard
+from jackline.mcp_server.model_tool import CancelledCalls, ModelTool, ToolCaller, discard_progress
 
 FOLDER_HEADER = "x-jackline-folder"
 """Where the client works, percent-encoded; the bridge sends it."""
@@ -139,13 +139,13 @@ class ToolServer:
             await session.report_progress(step, None, words)
 
         async def say(words: str) -> None:
-            # Never raises: a client that has gone is told nothing.
+            # Never raises: a client that has gone gets nothing.
             note = types.LoggingMessageNotificationParams(level="info", data=words)
             await session.send_notification(types.LoggingMessageNotification(params=note))
 
         return ToolCaller(
             progress,
-            say if session.protocol_version not in MODERN_PROTOCOL_VERSIONS else unheard,
+            say if session.protocol_version not in MODERN_PROTOCOL_VERSIONS else discard_progress,
             "" if params is None else params.client_info.name,
             headers.get(CLIENT_SESSION_HEADER, ""),
             Path(folder) if folder else None,

@@ -26,7 +26,6 @@ from typing import Any
 
 from jackline.clock import Clock, SystemClock
 from jackline.control.board import Facts, FlowFacts
-from jackline.control.observatory import Observatory
 from jackline.control.stored_runs import StoredRuns
 from jackline.flows.settings import parse_hours
 from jackline.notifications.incidents import ConditionFinder, IncidentMessage, Incidents
@@ -180,14 +179,12 @@ class Notifier:
         self,
         settings: Callable[[], NotifySettings],
         facts: Callable[[FlowFacts], Facts],
-        observatory: Observatory,
         runs: StoredRuns,
         clock: Clock,
         send: Callable[[IncidentMessage, NotifySettings], Sequence[DeliveryResult]] = send,
     ) -> None:
         self._settings = settings
         self._facts = facts
-        self._observatory = observatory
         self._runs = runs
         self._clock = clock
         self._send = send
@@ -214,7 +211,7 @@ class Notifier:
         self._conditions.budget_share = settings.budget_share
         facts = self._facts(await self._runs.look())
         now = self._clock.now()
-        holding = self._conditions.look(facts, self._observatory.tally.lanes, now)
+        holding = self._conditions.look(facts, now)
         wanted = [each for each in holding if each.about in settings.on]
         quiet = settings.quiet is not None and parse_hours(settings.quiet).next_from(now) == now
         messages = self._incidents.look(self._clock.steady(), wanted, quiet=quiet)

@@ -4,7 +4,7 @@ Rules: (1) pure: facts and the time come in, messages come out; (2) what held be
 started is not news; (3) the same trouble has the same key, however many calls or agents it affects;
 (4) an incident is sent once, and again only after it was over for a while; incidents of one kind
 that are due together are one message; (5) in quiet hours nothing is sent; incidents that still hold
-afterwards are sent then; (6) bounded.
+afterwards are sent then; (6) bounded. What needs a person: control/needs.py.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from jackline.agents.prices import cost_in_words
 from jackline.control.board import Facts
-from jackline.control.observatory import LaneCounters
+from jackline.control.needs import About
 from jackline.control.text import counted, moment_text
 from jackline.failures.sentences import duration_in_words
 from jackline.flows.records import ENDED
 from jackline.notifications.settings import IncidentKind
-from jackline.states import DerivedState, LaneState, RunState
+from jackline.states import LaneState, RunState
 
 # Shorter troubles are over before anybody has read of them; lanes of one account park together.
 WAIT = 10.0
@@ -29,9 +30,6 @@ WAIT = 10.0
 CALM = 900.0
 MOST = 1000
 _MAX_LINES = 8
-# Calls that were answered elsewhere so recently still are.
-_RECENT = 120.0
-_CLOSED = (LaneState.PARKED, LaneState.DOWN, LaneState.RECOVERING)
 _TITLES = {
     IncidentKind.PARKED: "parked",
     IncidentKind.NEEDS_YOU: "needs you",
@@ -121,18 +119,13 @@ class ConditionFinder:
     def __init__(self, budget_share: float = 0.8) -> None:
         self.budget_share = budget_share
         self._ended: set[str] | None = None
-        self._delivered: dict[str, int] = {}
-        self._refused: dict[str, int] = {}
-        self._elsewhere: dict[str, float] = {}
 
-    def look(
-        self, facts: Facts, tally: Mapping[str, LaneCounters], now: datetime
-    ) -> list[Condition]:
-        """Everything that holds; `tally` is by the labels of lanes."""
+    def look(self, facts: Facts, now: datetime) -> list[Condition]:
+        """Everything that holds."""
         return [
             *self._closed_accounts(facts.lanes, now),
-            *self._refused_keys(tally),
-            *self._moved(facts, tally, now.timestamp()),
+            *self._needs(facts.head),
+            *self._moved(facts.head),
             *self._runs(facts.flows.runs),
             *self._windows(facts.head, now),
         ]
@@ -149,9 +142,7 @@ class ConditionFinder:
             verb = "waits" if waiting == 1 else "wait"
             held = f" {counted(waiting, 'call')} {verb}." if waiting else ""
             if any(row["cause"] is not None and row["cause"][0] == "billing" for row in rows):
-                text = f"{upstream} takes no more calls: its credit is used up or its bill unpaid."
-                yield Condition(IncidentKind.NEEDS_YOU, key, f"{text}{held}")
-                continue
+                continue  # it does not go on by itself, and is among the needs
             untils = [row["until"] for row in rows if row["until"] is not None]
             until = ""
             if untils:
@@ -160,31 +151,18 @@ class ConditionFinder:
             text = f"{upstream} is parked{until}: its quota is used up.{held} It goes on by itself."
             yield Condition(IncidentKind.PARKED, key, text)
 
-    def _refused_keys(self, tally: Mapping[str, LaneCounters]) -> Iterator[Condition]:
-        for name, lane in tally.items():
-            count = lane.failures.get("auth", 0)
-            if count > self._refused.get(name, 0):
-                text = f"{lane.upstream} refuses the key or login: sign in again."
-                yield Condition(IncidentKind.NEEDS_YOU, f"auth {lane.upstream}", text, True)
-            self._refused[name] = count
+    @staticmethod
+    def _needs(head: Mapping[str, Any]) -> Iterator[Condition]:
+        for need in head["needs"]:
+            # The end of a run is a message of its own; a refusal has happened.
+            if need["about"] != About.ENDED_RUN:
+                text, happened = f"{need['text']}.", need["about"] == About.KEY
+                yield Condition(IncidentKind.NEEDS_YOU, need["key"], text, happened)
 
-    def _moved(
-        self, facts: Facts, tally: Mapping[str, LaneCounters], now: float
-    ) -> Iterator[Condition]:
-        upstreams = facts.head.get("upstreams")
-        first = str(upstreams[0]) if isinstance(upstreams, list) and upstreams else ""
-        for name, lane in tally.items():
-            count = sum(lane.outcomes.get(how, 0) for how in ("answered", "shortened"))
-            if count > self._delivered.get(name, 0) and lane.upstream != first:
-                self._elsewhere[lane.upstream] = now
-            self._delivered[name] = count
-        rows = [row for row in facts.lanes.values() if isinstance(row, Mapping)]
-        states = {str(row["state"]) for row in rows if row["upstream"] == first}
-        closed = next((state for state in _CLOSED if state in states), None)
-        for upstream, at in self._elsewhere.items():
-            if closed is not None and abs(now - at) < _RECENT:
-                text = f"Calls are answered by {upstream}, because {first} is {closed.value}."
-                yield Condition(IncidentKind.UPSTREAM_MOVED, f"{first} to {upstream}", text)
+    @staticmethod
+    def _moved(head: Mapping[str, Any]) -> Iterator[Condition]:
+        if text := head["answered_instead"]:
+            yield Condition(IncidentKind.UPSTREAM_MOVED, "moved", text)
 
     def _runs(self, runs: Mapping[str, object]) -> Iterator[Condition]:
         known = [run for run in runs.values() if isinstance(run, Mapping)]
@@ -196,22 +174,13 @@ class ConditionFinder:
 
     def _run(self, run: Mapping[str, Any], *, is_new: bool) -> Iterator[Condition]:
         key, state, why = str(run["run"]), run["state"], run["why"]
-        name, resume = f"{run['flow']} ({key})", f"jackline resume {key}"
+        name = f"{run['flow']} ({key})"
         if state in ENDED:
             if is_new and state != RunState.CANCELLED:
-                failed = f", {run['failed']} failed" if run["failed"] else ""
-                end = f"has {state}{f' ({why})' if why else ''}: {run['done']} done{failed}"
-                text = f"{name} {end}, ${run['cost']:,.2f}."
+                end = f"has {state}{f' ({why})' if why else ''}: {run['counts']}"
+                text = f"{name} {end}; {cost_in_words(run['cost'], run['unpriced'])}."
                 yield Condition(IncidentKind.RUN_FINISHED, key, text, True)
             return
-        if state == RunState.PARKED and run["wake_at"] is None:
-            why = why or "nothing says when to go on"
-            text = f"{name} is parked and waits for you: {why}"
-            text += "" if resume in why else f". {resume}"
-            yield Condition(IncidentKind.NEEDS_YOU, key, text)
-        elif state == DerivedState.CUT_OFF:
-            text = f"{name} was cut off; nothing finished is lost. {resume}"
-            yield Condition(IncidentKind.NEEDS_YOU, key, text)
         budget = run.get("budget") or {}
         limits = ((run["cost"], budget.get("dollars")), (run["tokens"], budget.get("tokens")))
         share = max((used / most for used, most in limits if most), default=0.0)

@@ -43,7 +43,7 @@ class NotifySettings:
     )
     quiet: str | None = setting(
         None,
-        'Send nothing then, such as "22:00-07:00"; incidents that still hold are sent after.',
+        'Send nothing at these hours, such as "22:00-07:00"; those that still hold are sent after.',
         Form.HOURS,
     )
     budget_share: float = setting(

@@ -207,6 +207,11 @@ class EventStreamDecoder:
         self._buffer = bytearray()
         self.is_damaged = False
 
+    @property
+    def held(self) -> int:
+        """The size of what is no complete frame yet."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are complete now, up to the first damage."""
         frames: list[Frame] = []
@@ -316,6 +321,11 @@ class BedrockStream:
     def __init__(self) -> None:
         self._decoder = EventStreamDecoder()
         self._over = False
+
+    @property
+    def held(self) -> int:
+        """The size of the frame that is not complete."""
+        return self._decoder.held
 
     def feed(self, data: bytes) -> bytes:
         """The events that these bytes complete."""

@@ -31,6 +31,7 @@ from jackline.providers.sent_request import UnsupportedRequestError, with_hours
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.vertex import VertexProvider
 from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, DecompressionTurns
+from jackline.upstream.held_answers import HeldAnswers
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import ResponseHandler, UpstreamAttempt, UpstreamRequest
 from jackline.upstream.origin import Origin, proxy_from_environment
@@ -89,6 +90,7 @@ class ProvidedUpstream:
         self._providers = dict(providers)
         self.limits = limits
         self._turns = DecompressionTurns()
+        self.held = HeldAnswers()
         self._report = report
         # By upstream, and once for all that serve Claude: they sign alike.
         self._refused: dict[str, RefusedSignatures] = {}
@@ -190,10 +192,10 @@ class ProvidedUpstream:
         if lane.model == "relay":
             return self.http.start(rendered, lane, receiver)
         bounded = BoundedAnswer(
-            receiver, self.limits, self._turns, rendered.headers, request.headers
+            receiver, self.limits, self._turns, rendered.headers, request.headers, self.held
         )
-        bounded.attempt = attempt = self.http.start(rendered, lane, bounded)
-        return attempt
+        bounded.attempt = self.http.start(rendered, lane, bounded)
+        return bounded
 
 
 class _RejectedAttempt:
@@ -210,7 +212,7 @@ class _RejectedAttempt:
         if self._handler is not None:
             self._handler.began(self._status, ((b"content-type", b"application/json"),))
         if self._handler is not None:
-            self._handler.heard(body)
+            self._handler.received(body)
         if self._handler is not None:
             self._handler.ended()
 

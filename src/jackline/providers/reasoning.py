@@ -155,6 +155,11 @@ class ReasoningRetry:
 
     # --- for upstreams ----------------------------------------------------------------------------
 
+    @property
+    def held(self) -> int:
+        """What it and its handler keep for now."""
+        return len(self._body) + (0 if self._handler is None else self._handler.held)
+
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer."""
         if self._handler is None:
@@ -166,12 +171,12 @@ class ReasoningRetry:
         notes = [(NOTES, note_value(self._notes))] if self._notes else []
         self._handler.began(status, [*headers, *notes] if notes else headers)
 
-    def heard(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         """Bytes of the body."""
         if self._collects:
             self._body += data
         elif self._handler is not None:
-            self._handler.heard(data)
+            self._handler.received(data)
 
     def ended(self) -> None:
         """The answer is complete."""
@@ -182,7 +187,7 @@ class ReasoningRetry:
         if is_error:
             self._handler.began(*self._head)
         if is_error and self._handler is not None:
-            self._handler.heard(bytes(self._body))
+            self._handler.received(bytes(self._body))
         if self._handler is not None:
             self._handler.ended()
 

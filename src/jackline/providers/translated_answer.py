@@ -33,6 +33,11 @@ _MOST_BLOCKS = 10_000
 class StreamTranslation(Protocol):
     """Bytes of a foreign stream in, bytes of Anthropic's stream out; never raises."""
 
+    @property
+    def held(self) -> int:
+        """How many bytes it keeps for now."""
+        ...
+
     def feed(self, data: bytes) -> bytes:
         """Translate the next bytes."""
         ...
@@ -81,6 +86,12 @@ class TranslatingHandler:
         self._body = bytearray()
         self._damage: str | None = None
 
+    @property
+    def held(self) -> int:
+        """What it and its handler keep for now."""
+        own = len(self._body) if self._stream is None else self._stream.held
+        return own + self._handler.held
+
     def began(self, status: int, headers: Headers) -> None:
         """The head of an error, a stream, or an answer that will come whole."""
         if not 200 <= status < 300:
@@ -100,17 +111,17 @@ class TranslatingHandler:
         elif not self._wants_stream and self._damage is None:
             self._handler.began(status, self._own_headers(_JSON))
 
-    def heard(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         """Bytes of the body."""
         if self._passes:
-            self._handler.heard(data)
+            self._handler.received(data)
         elif self._damage is None and self._stream is not None:
             # Even where they complete no event yet, bytes are a sign of life.
-            self._handler.heard(self._stream.feed(data))
+            self._handler.received(self._stream.feed(data))
         elif self._damage is None:
             self._body += data
             if not self._wants_stream:
-                self._handler.heard(b"")
+                self._handler.received(b"")
 
     def ended(self) -> None:
         """The answer is complete."""
@@ -121,7 +132,7 @@ class TranslatingHandler:
         elif self._stream is not None:
             rest = self._stream.end()
             if rest:
-                self._handler.heard(rest)
+                self._handler.received(rest)
             self._handler.ended()
         else:
             self._end_whole(bytes(self._body))
@@ -146,7 +157,7 @@ class TranslatingHandler:
                     self._handler.broke(GarbledError(says))
                     return
             self._handler.began(self._head[0], self._own_headers(kind))
-        self._handler.heard(passed)
+        self._handler.received(passed)
         self._handler.ended()
 
     def _own_headers(self, content_type: bytes) -> Headers:

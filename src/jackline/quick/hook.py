@@ -16,7 +16,7 @@ from jackline.quick.service import find_service, state_folder
 # A service that looks again at a transcript answers within two; the plugin waits for five.
 _SECONDS = 3.5
 _SECONDS_AFTER_SILENCE = 0.3
-NOTICE = "hooks-told-down"
+NOTICE = "hooks-down-reported"
 """A file in the state folder: it was reported that the service is down. An answer removes it."""
 _DOWN = (
     b'{"systemMessage": "Jackline is not running, or cannot prove that it is yours (jackline status'

@@ -20,7 +20,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from jackline.gateway_proof import authority_of, prove
+from jackline.gateway_proof import prove
+from jackline.local_address import authority_of
 from jackline.private_files import installation_key
 from jackline.programs import own_command
 from jackline.quick.service import ServiceInfo, find_service

@@ -19,13 +19,11 @@ import time
 from _socket import AF_INET, AF_INET6, SOCK_STREAM, socket
 
 from jackline.gateway_proof import (
-    authority_of,
-    host_and_port,
-    is_loopback,
     is_token,
     prove,
     whole_answer,
 )
+from jackline.local_address import authority_of, host_and_port, is_loopback
 from jackline.private_files import (
     check_private_folder,
     default_config_folder,

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 from jackline.http1.headers import LAST_CHUNK, chunk, response_head
 from jackline.http1.requests import Packet, RequestParser, RequestRefusal, RequestStage
-from jackline.simulator import control
 from jackline.simulator.anthropic_wire import JSON, Answer, Dialect, PendingReply, with_request_id
 from jackline.simulator.client_request import ClientRequest
-from jackline.simulator.endpoints import Route, answer_rate_limits
+from jackline.simulator.endpoints import PREFIX, Route, answer_control, answer_rate_limits
 from jackline.simulator.exchange import (
     NO_CREDENTIAL,
     NO_HEADERS,
@@ -247,8 +246,8 @@ class SimConnection:
     async def _answer(self, request: HttpRequest) -> bool:
         """Answer one request; False when the connection is over."""
         path = request.path
-        if control.PREFIX in path:
-            status, body = control.answer(
+        if PREFIX in path:
+            status, body = answer_control(
                 self.playing, request.method, path, request.headers, request.raw
             )
             await self.playing.settled()

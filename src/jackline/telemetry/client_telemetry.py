@@ -17,12 +17,13 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 import msgspec
 
 from jackline.control.fleet import Member
 from jackline.control.http_handler import ServiceRequest
+from jackline.control.open_documents import IsWanted, OpenDocument, Parameters
 from jackline.dialects.json_bounds import UNREADABLE, count_values
 from jackline.http1.compression import MOST_RATIO, SLICE_BYTES
 from jackline.outside_names import cut_name
@@ -273,15 +274,18 @@ class OtlpReceiver:
         self._exports: deque[tuple[ServiceRequest, Iterator[int]]] = deque()
 
     def knows(self, request: ServiceRequest) -> bool:
-        """Whether a client's exporter sends this, or it asks for the reports."""
-        return request.path == REPORTS or request.path.startswith(PREFIX)
+        """Whether a client's exporter sends this."""
+        return request.path.startswith(PREFIX)
+
+    @property
+    def documents(self) -> dict[bytes, OpenDocument]:
+        """What is read on which path."""
+        return {REPORTS: OpenDocument(self._list_reports, ("session",))}
 
     def answer(self, request: ServiceRequest) -> None:
-        """Receive an export, or send the reports."""
+        """Receive an export."""
         signal = _SIGNALS.get(request.path)
-        if request.path == REPORTS:
-            self._send_reports(request)
-        elif signal is None or request.method != b"POST":
+        if signal is None or request.method != b"POST":
             text = "Jackline takes POST at /v1/logs, /v1/metrics, /v1/traces."
             _refuse(request, 404, _INVALID, text)
         elif not self._settings().receive:
@@ -351,9 +355,9 @@ class OtlpReceiver:
                 tracing.tool_ran(tool)
         request.respond(200, [(b"content-type", b"application/json")], b"{}")
 
-    def _send_reports(self, request: ServiceRequest) -> None:
+    async def _list_reports(self, names: Parameters, _is_wanted: IsWanted) -> bytes:
         """What the clients reported, and what the gateway observed of the same agents."""
-        session = parse_qs(request.query.decode("latin-1")).get("session", [""])[0]
+        (session,) = names
         agents: list[dict[str, object]] = []
         found = self._reports.of_session(session)
         rows = 0
@@ -373,9 +377,7 @@ class OtlpReceiver:
             row = {"session": key[0], "agent": key[1]}
             agents.append({**row, "reported": report.to_json(), "seen": observed})
         left_out = len(found) - len(agents)
-        body = msgspec.json.encode({"schema": SCHEMA, "agents": agents[::-1], "left_out": left_out})
-        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-        request.respond(200, headers, body)
+        return msgspec.json.encode({"schema": SCHEMA, "agents": agents[::-1], "left_out": left_out})
 
 
 def _no_place(_session: str, _agent: str) -> tuple[str, str]:

@@ -204,7 +204,7 @@ WINDOW_ENDS = Metric(
 AGENTS = Metric("jackline_agents", GAUGE, "Agents that made a call lately, by state.", ("state",))
 RUNS = Metric("jackline_runs", GAUGE, "Runs of flows in the store, by state.", ("state",))
 RUNS_NEED_YOU = Metric(
-    "jackline_runs_need_you", GAUGE, "Parked runs that wait for a person, not for a time."
+    "jackline_runs_need_you", GAUGE, "Runs that need a person, by the rules of `jackline status`."
 )
 
 OVERHEAD = Metric(

@@ -1,14 +1,12 @@
-"""Answer `/metrics` and `/_jackline/fleet`.
+"""Make the documents of `/metrics` and `/_jackline/fleet`.
 
 Rules: (1) work is done on request, and changes nothing, but for a few wake-ups a second that
-measure the event loop's delay; (2) lanes of several accounts are shown as one; (3) every client
-that passed the access check may read; a disk is read off the event loop, every few seconds at most,
-and a failed read leaves out its own metrics only.
+measure the event loop's delay; (2) lanes of several accounts are shown as one; (3) a disk is read
+off the event loop, every few seconds at most, and a failed read leaves out its own metrics only.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import mmap
 import time
@@ -23,7 +21,7 @@ from jackline.clock import Clock
 from jackline.control.board import NO_FLOW_FACTS, Facts, FlowFacts
 from jackline.control.burn import Burn
 from jackline.control.fleet import calls_by_agent
-from jackline.control.http_handler import ServiceRequest
+from jackline.control.needs import About
 from jackline.control.observatory import (
     MOST_LANES,
     OTHERS,
@@ -32,6 +30,7 @@ from jackline.control.observatory import (
     Histogram,
     Observatory,
 )
+from jackline.control.open_documents import IsWanted, OpenDocument, Parameters
 from jackline.control.stored_runs import StoredRuns
 from jackline.errors import JacklineError
 from jackline.journal import Journal
@@ -154,13 +153,10 @@ _DELAY_BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0
 METRICS = b"/metrics"
 FLEET = b"/_jackline/fleet"
 _REFRESH_EVERY = 2.0
-# Documents of many lanes and agents take milliseconds, and anybody may request them.
-_LARGE = 64 * 1024
-_LARGE_SECONDS = 0.5
 
 
-class ScrapeHandler:
-    """Answers programs; `serve` and `watch_delay` must run for as long as the service does.
+class FleetFigures:
+    """The figures of the whole service; `watch_delay` must run for as long as it does.
 
     Make it in the thread of the event loop, whose computing time it measures.
     """
@@ -184,34 +180,14 @@ class ScrapeHandler:
         # Imports are not part of a call's computing time.
         self._begun = time.thread_time()
         self._refreshed = float("-inf")
-        self._answers: set[asyncio.Task[None]] = set()
-        # By path: when the last document was made, and its text.
-        self._documents: dict[bytes, tuple[float, bytes]] = {}
 
-    def knows(self, request: ServiceRequest) -> bool:
-        """Whether this asks for metrics or the fleet."""
-        return request.path in (METRICS, FLEET)
-
-    def answer(self, request: ServiceRequest) -> None:
-        """Send the document, read anew if the last one is old."""
-        if request.method not in (b"GET", b"HEAD"):
-            request.respond(405, [(b"content-type", b"text/plain")], b"this is only read\n")
-            return
-        if self._clock.monotonic() - self._refreshed < _REFRESH_EVERY:
-            self._send(request)
-            return
-        task = asyncio.get_running_loop().create_task(self._send_refreshed(request))
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
-
-    async def serve(self) -> None:
-        """Cancel open requests when the service ends."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            for task in self._answers:
-                task.cancel()
-            await asyncio.gather(*self._answers, return_exceptions=True)
+    @property
+    def documents(self) -> dict[bytes, OpenDocument]:
+        """What is read on which path."""
+        return {
+            METRICS: OpenDocument(self._metrics, content_type=CONTENT_TYPE),
+            FLEET: OpenDocument(self._fleet),
+        }
 
     async def watch_delay(self) -> None:
         """Measure how late the event loop is, again and again."""
@@ -220,25 +196,19 @@ class ScrapeHandler:
             await self._clock.sleep(_SAMPLE_EVERY)
             self._delay.observe(max(0.0, self._clock.monotonic() - due))
 
-    async def _send_refreshed(self, request: ServiceRequest) -> None:
-        try:
+    async def _metrics(self, _parameters: Parameters, _is_wanted: IsWanted) -> bytes:
+        await self._refresh()
+        return render(self.read())
+
+    async def _fleet(self, _parameters: Parameters, _is_wanted: IsWanted) -> bytes:
+        await self._refresh()
+        return msgspec.json.encode(self._facts(self._flows).fleet_document())
+
+    async def _refresh(self) -> None:
+        if self._clock.monotonic() - self._refreshed >= _REFRESH_EVERY:
             self._flows = await self._stored_runs.look()
             self._runs = await self._count_runs()
             self._refreshed = self._clock.monotonic()
-        finally:
-            self._send(request)
-
-    def _send(self, request: ServiceRequest) -> None:
-        path, now = request.path, self._clock.monotonic()
-        made_at, body = self._documents.get(path, (now, b""))
-        if len(body) < _LARGE or now - made_at >= _LARGE_SECONDS:
-            if path == METRICS:
-                body = render(self.read())
-            else:
-                body = msgspec.json.encode(self._facts(self._flows).fleet_document())
-            self._documents[path] = (now, body)
-        kind = CONTENT_TYPE if path == METRICS else b"application/json"
-        request.respond(200, [(b"content-type", kind), (b"cache-control", b"no-store")], body)
 
     async def _count_runs(self) -> Mapping[RunState, tuple[int, int]] | None:
         try:
@@ -286,5 +256,6 @@ class ScrapeHandler:
         if runs is not None:
             nothing = (0, 0)
             samples[c.RUNS] = {(e.value,): float(runs.get(e, nothing)[0]) for e in RunState}
-            samples[c.RUNS_NEED_YOU] = {(): float(runs.get(RunState.PARKED, nothing)[1])}
+            needs = sum(need["about"] in (About.RUN, About.ENDED_RUN) for need in head["needs"])
+            samples[c.RUNS_NEED_YOU] = {(): float(needs)}
         return {metric: samples[metric] for metric in c.METRICS}

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
+from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.runner import (
     AgentLog,
     AgentTask,
@@ -35,6 +35,7 @@ from jackline.agents.runner import (
     within,
 )
 from jackline.clock import Clock, SystemClock
+from jackline.dialects import TokenUsage
 from jackline.errors import InternalError
 from jackline.failures import Failure, Kind, Observation, Scope, classify
 from jackline.failures.sentences import name_of
@@ -106,7 +107,7 @@ class ScriptedModel:
             content.append({"type": "tool_use", "id": call_id, "name": name, "input": arguments})
         # A model without a provider has no caches: later turns have most of their input cached.
         cached = request.input_tokens * 9 // 10 if request.turn else 0
-        usage = TokenUsage(request.input_tokens - cached, reply.output_tokens, cached, 0)
+        usage = TokenUsage(request.input_tokens - cached, reply.output_tokens, cached)
         answer = WholeAnswer(content, reply.stop_reason, usage, request.model, f"req_{mark}")
         self.ledger[place] = ModelRequest(raw, caller, answer)
         return answer

@@ -117,13 +117,13 @@ class ScriptedAttempt:
             if not step.first:
                 self._send(200, stream_headers, step.says[:half])
             elif self._handler is not None:
-                self._handler.heard(step.says[len(step.first) : half])
+                self._handler.received(step.says[len(step.first) : half])
             await clock.sleep(step.after if step.between is None else step.between)
             if step.cut is not None:
                 self._end(ConnectionResetError("connection reset by peer"))
                 return
             if not step.truncated and self._handler is not None:
-                self._handler.heard(step.says[half:])
+                self._handler.received(step.says[half:])
             self._end(None)
 
     def _send(self, status: int, headers: Mapping[str, str], data: bytes) -> None:
@@ -132,7 +132,7 @@ class ScriptedAttempt:
             self._handler.began(status, raw)
         # The handler may have hung up meanwhile.
         if self._handler is not None and data:
-            self._handler.heard(data)
+            self._handler.received(data)
 
     def _end(self, error: OSError | None) -> None:
         handler = self._handler

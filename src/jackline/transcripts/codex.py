@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 from jackline.transcripts.findings import Findings
 from jackline.transcripts.records import LineReader, decode
 from jackline.transcripts.story import SHOWN_WORDS, Role, StoryBuilder, TranscriptEnd
@@ -60,9 +60,9 @@ class CodexUsage(msgspec.Struct):
     output_tokens: int = 0
 
     @property
-    def tokens(self) -> TokensUsed:
+    def tokens(self) -> TokenUsage:
         """The counts: what was cached is not counted again as input."""
-        return TokensUsed(
+        return TokenUsage(
             max(0, self.input_tokens - self.cached_input_tokens),
             self.output_tokens,
             self.cached_input_tokens,

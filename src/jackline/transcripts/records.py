@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 from jackline.transcripts.story import ReadProblem
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ T = TypeVar("T")
 
 class LineReader:
     """The non-empty lines of one open file, without their ends, as views into what was read.
+
+    It pulls pieces, so that gigabytes are not copied; `LineCutter` of agents/ is pushed to.
 
     While a line is handed out, `unfinished` says whether its end is missing, as it is while a
     client is still writing.
@@ -142,11 +144,11 @@ class MessageUsage(msgspec.Struct, gc=False):
     cache_creation: object = None
 
     @property
-    def tokens(self) -> TokensUsed:
+    def tokens(self) -> TokenUsage:
         """The counts, with the part of what was written to the cache that lives for an hour."""
         split = self.cache_creation
         one_hour = split.get("ephemeral_1h_input_tokens") if isinstance(split, dict) else None
-        return TokensUsed(
+        return TokenUsage(
             self.input_tokens or 0,
             self.output_tokens or 0,
             self.cache_read_input_tokens or 0,
@@ -174,9 +176,9 @@ class ModelUsage(msgspec.Struct, rename="camel"):
     cache_creation_input_tokens: int = 0
 
     @property
-    def tokens(self) -> TokensUsed:
+    def tokens(self) -> TokenUsage:
         """The counts."""
-        return TokensUsed(
+        return TokenUsage(
             self.input_tokens,
             self.output_tokens,
             self.cache_read_input_tokens,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 from jackline.errors import UnreadableError
 from jackline.foreign_files import open_foreign
 from jackline.transcripts.claude_code import ClaudeTranscript
@@ -93,7 +93,7 @@ class SavedConversation:
     cwd: str | None = None
     cost: float = 0.0
     """What the session had cost, as Claude Code saved it."""
-    tokens: dict[str, TokensUsed] = field(default_factory=dict)
+    tokens: dict[str, TokenUsage] = field(default_factory=dict)
     """By model, as the client saved them; Codex's are all under an empty name."""
     answers: int = 0
 
@@ -139,7 +139,7 @@ class SavedConversation:
         elif kind == "token_usage_record" and payload.usage:
             used = decode(_CODEX_USAGES, payload.usage)
             if used is not None:
-                self.tokens[""] = self.tokens.get("", TokensUsed()) + used.tokens
+                self.tokens[""] = self.tokens.get("", TokenUsage()) + used.tokens
                 self.answers += 1
         elif kind == "response_item" and payload.call_id is not None:
             if payload.type in CALLS:

@@ -31,8 +31,10 @@ from jackline.http1.compression import (
 from jackline.http1.headers import Headers
 from jackline.http1.responses import GarbledError
 from jackline.lane_id import LaneId
+from jackline.upstream.held_answers import STEP, HeldAnswers
 from jackline.upstream.interface import (
     SILENT_HANDLER,
+    AnswersTooLargeError,
     AnswerTooLargeError,
     AnswerTooLongError,
     ResponseHandler,
@@ -196,19 +198,23 @@ class _BlankedError:
         self._rest = b""
         self._known = 0
 
+    @property
+    def held(self) -> int:
+        return self._handler.held
+
     def began(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         # The values of headers may repeat a credential as well.
         blanked = self._blanker.blanked
         self._handler.began(status, [(name, blanked(value)) for name, value in headers])
 
-    def heard(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         data = self._rest + data
         found = [(0, self._known), *self._blanker.found_in(data)]
         final = max(0, len(data) - PART + 1)
         self._rest = data[final:]
         self._known = max(0, max(end for _, end in found) - final)
         # Also an empty piece shows that the upstream is alive.
-        self._handler.heard(_blank(data, found)[:final])
+        self._handler.received(_blank(data, found)[:final])
 
     def ended(self) -> None:
         self._pass_rest()
@@ -221,7 +227,7 @@ class _BlankedError:
     def _pass_rest(self) -> None:
         rest, self._rest = self._rest, b""
         if rest:
-            self._handler.heard(_blank(rest, [(0, self._known), *self._blanker.found_in(rest)]))
+            self._handler.received(_blank(rest, [(0, self._known), *self._blanker.found_in(rest)]))
 
 
 class DecompressionTurns:
@@ -270,14 +276,18 @@ class AnswerLimits:
 
 
 class BoundedAnswer:
-    """Between an attempt and the handler of its answer."""
+    """Between an attempt and the handler of its answer; the handler's side hangs up on this."""
 
     __slots__ = (
+        "_all_held",
+        "_counted",
         "_decompressor",
         "_from_client",
         "_handler",
         "_is_busy",
         "_is_error",
+        "_is_left",
+        "_is_paused",
         "_last_call",
         "_limits",
         "_most",
@@ -297,6 +307,7 @@ class BoundedAnswer:
         turns: DecompressionTurns,
         sent: Headers = (),
         from_client: Headers | None = None,
+        all_held: HeldAnswers | None = None,
     ) -> None:
         """`sent` are the headers of the request, of which the answer's id may hold no secret.
 
@@ -306,6 +317,9 @@ class BoundedAnswer:
         self._from_client = from_client
         self._limits = limits
         self._turns = turns
+        self._all_held = HeldAnswers() if all_held is None else all_held
+        # What of this answer is in that count.
+        self._counted = 0
         self._sent = SentCredentials(sent)
         self._now = asyncio.get_running_loop().time
         self.attempt: UpstreamAttempt | None = None
@@ -317,6 +331,9 @@ class BoundedAnswer:
         self._plain = 0
         self._decompressor: Decompressor | None = None
         self._is_busy = False
+        self._is_paused = False
+        # It is paused with a rest that has no turn.
+        self._is_left = False
         # How the attempt ended, to be reported when all that came before is decompressed.
         self._last_call: Callable[[], None] | None = None
 
@@ -358,7 +375,7 @@ class BoundedAnswer:
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self._handler_failed(error)
 
-    def heard(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         """Bytes of the answer."""
         size = self._size = self._size + len(data)
         if size > self._most or self._now() > self._until:
@@ -371,6 +388,7 @@ class BoundedAnswer:
                 self._is_busy = True
                 if not self._decompress(FIRST_BYTES):
                     self._turns.wait(self._decompress)
+            self._count()
 
     def ended(self) -> None:
         """The HTTP message is complete."""
@@ -382,14 +400,53 @@ class BoundedAnswer:
     def broke(self, error: OSError) -> None:
         """It will not become complete."""
         if self._is_busy:
-            self._last_call = partial(self._handler.broke, error)
+            self._last_call = partial(self._break, error)
         else:
-            self._handler.broke(error)
+            self._break(error)
+
+    # --- called by the handler ---
+
+    def hang_up(self) -> None:
+        """Drop it at once."""
+        self._leave()
+
+    def pause(self) -> None:
+        """Stop reading, and decompressing what was read."""
+        self._is_paused = True
+        if self.attempt is not None:
+            self.attempt.pause()
+
+    def resume(self) -> None:
+        """Go on reading."""
+        if self.attempt is not None:
+            self.attempt.resume()
+        self._is_paused = False
+        if self._is_left:
+            self._is_left = False
+            self._turns.wait(self._decompress)
+
+    # --- counting what is held ---
+
+    @property
+    def held(self) -> int:
+        """How many bytes of it are kept, also such as are not decompressed yet."""
+        decompressor = self._decompressor
+        return self._handler.held + (0 if decompressor is None else decompressor.held)
+
+    def _count(self) -> None:
+        held = self.held
+        if not -STEP < held - self._counted < STEP:
+            self._counted = held if held >= STEP else 0
+            self._all_held.count(self, self._counted)
+
+    def break_off(self, most: int) -> None:
+        """All answers together hold more than this, and this one most of them."""
+        self._leave().broke(AnswersTooLargeError(most))
 
     # --- decompressing ---
 
     def _decompress(self, most: int = SLICE_BYTES) -> bool:
-        """Pass on one slice; whether all that has come is passed on."""
+        """Pass on one slice; whether it needs no further turn now."""
         decompressor = self._decompressor
         if decompressor is not None:
             try:
@@ -405,7 +462,9 @@ class BoundedAnswer:
         # The handler may have hung up.
         decompressor = self._decompressor
         if decompressor is not None and decompressor.may_have_more:
-            return False
+            # The reader may have become slow: `resume` takes the rest up again.
+            self._is_left = self._is_paused
+            return self._is_left
         self._is_busy = False
         last_call, self._last_call = self._last_call, None
         if last_call is not None:
@@ -414,9 +473,10 @@ class BoundedAnswer:
 
     def _pass_on(self, data: bytes) -> None:
         try:
-            self._handler.heard(data)
+            self._handler.received(data)
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self._handler_failed(error)
+        self._count()
 
     def _end(self) -> None:
         try:
@@ -429,6 +489,10 @@ class BoundedAnswer:
             self._handler.ended()
         except Exception as error:  # noqa: BLE001 -- the border of one call: siblings go on
             self._handler_failed(error)
+        self._let_go()
+
+    def _break(self, error: OSError) -> None:
+        self._let_go().broke(error)
 
     def _handler_failed(self, error: Exception) -> None:
         _log.error("a bug in Jackline while reading an answer", exc_info=error)
@@ -447,7 +511,7 @@ class BoundedAnswer:
         if self._is_error:
             handler, begin = self._leave(), data[: max(0, len(data) - (size - LARGEST_ERROR))]
             if begin:
-                handler.heard(begin)
+                handler.received(begin)
             handler.ended()
         elif size > self._most:
             self._leave().broke(AnswerTooLargeError(limits.size))
@@ -455,13 +519,20 @@ class BoundedAnswer:
             self._leave().broke(AnswerTooLongError(limits.seconds))
 
     def _leave(self) -> ResponseHandler:
-        """Pass on no more; returns the handler, for its last call."""
-        handler, self._handler = self._handler, SILENT_HANDLER
-        self._decompressor = self._last_call = None
-        self._most = inf
-        attempt, self.attempt = self.attempt, None
+        """Pass on no more, and hang up; returns the handler, for its last call."""
+        attempt, handler = self.attempt, self._let_go()
         if attempt is not None:
             attempt.hang_up()
+        return handler
+
+    def _let_go(self) -> ResponseHandler:
+        """It is over: hold nothing more; returns the handler."""
+        handler, self._handler = self._handler, SILENT_HANDLER
+        self._decompressor = self._last_call = self.attempt = None
+        self._most = inf
+        if self._counted:
+            self._counted = 0
+            self._all_held.count(self, 0)
         return handler
 
 
@@ -511,13 +582,17 @@ class _Collector:
         self.body = bytearray()
         self.over = asyncio.Event()
 
+    @property
+    def held(self) -> int:
+        return len(self.body)
+
     def began(self, status: int, headers: Headers) -> None:
         self.fetched.status = status
         self.fetched.headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers
         }
 
-    def heard(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         room = self._most - len(self.body)
         self.body += data[:room]
         if len(data) > room:

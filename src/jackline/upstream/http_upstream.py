@@ -5,15 +5,17 @@ nothing in a message can change it; (3) an attempt never waits for another one's
 request that met the end of a pooled connection is sent once more, on a new one, and never a third
 time; (5) a connection is free again only after the whole answer, with the whole request sent and no
 byte beyond; it stays idle for at most the origin's `idle_seconds`, watched by one timer; what
-cannot be parsed ends it; (6) the handler is called only when the parser has returned, so that it
-may do anything, a next request included; (7) an attempt that is over has neither its handler nor
-its body nor a connection; (8) after `close` nothing is open.
+cannot be parsed ends it, and over TLS only TLS's own last message is the end of an answer without
+a length; (6) the handler is called only when the parser has returned, so that it may do anything, a
+next request included; (7) an attempt that is over has neither its handler nor its body nor a
+connection; (8) after `close` nothing is open.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Mapping
 from typing import cast
 
@@ -243,7 +245,7 @@ class Connection(asyncio.Protocol):
                 headers, parser.new_head = parser.new_head, None
                 attempt.handler.began(parser.status, headers)
             if parser.parts:
-                attempt.handler.heard(parser.take_content())
+                attempt.handler.received(parser.take_content())
             if self._attempt is not attempt:  # hung up on meanwhile
                 return
             if parser.is_complete:
@@ -279,17 +281,23 @@ class Connection(asyncio.Protocol):
             self.break_off(ClosedHereError("its handler has failed"))
 
     def eof_received(self) -> None:
-        """The other side sends no more."""
-        self._gone(None)
+        """The other side sends no more; over TLS only its word for that counts."""
+        transport = self._transport
+        tls = None if transport is None else transport.get_extra_info("ssl_object")
+        try:
+            is_end = tls is None or tls.read(1) == b""
+        except ssl.SSLError:
+            is_end = False
+        self._gone(None, is_end=is_end)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is no more."""
         self._transport = None
         self._pool.lost(self)
-        self._gone(exc)
+        self._gone(exc, is_end=False)
         self._parser.close()
 
-    def _gone(self, cause: Exception | None) -> None:
+    def _gone(self, cause: Exception | None, *, is_end: bool) -> None:
         attempt = self._attempt
         self._attempt = None
         self._leave()
@@ -297,7 +305,7 @@ class Connection(asyncio.Protocol):
             return
         if self._parser.has_begun:
             error = self._parser.end_of_connection()
-            if error is None and cause is None:
+            if error is None and is_end:
                 attempt.end().ended()
                 return
             error = error or ConnectionResetError("connection reset in mid-response")

@@ -44,11 +44,16 @@ class UpstreamRequest(NamedTuple):
 class ResponseHandler(Protocol):
     """Handles the answer to an attempt."""
 
+    @property
+    def held(self) -> int:
+        """How many bytes of the answer it keeps now, parsed or not."""
+        ...
+
     def began(self, status: int, headers: Headers) -> None:
         """The head of the answer is there, whatever its status; with end-to-end headers only."""
         ...
 
-    def heard(self, data: bytes) -> None:
+    def received(self, data: bytes) -> None:
         """Bytes of the answer's body, without transfer coding, with its content coding."""
         ...
 
@@ -81,10 +86,11 @@ class _SilentHandler:
     """Handles attempts whose answers nobody needs any more."""
 
     __slots__ = ()
+    held = 0
 
     def began(self, status: int, headers: Headers) -> None: ...
 
-    def heard(self, data: bytes) -> None: ...
+    def received(self, data: bytes) -> None: ...
 
     def ended(self) -> None: ...
 
@@ -116,6 +122,16 @@ class AnswerTooLargeError(ConnectionError):
 
     def __init__(self, most: int) -> None:
         super().__init__(f"the upstream's answer is larger than limits.answer allows: {most} bytes")
+
+
+class AnswersTooLargeError(ConnectionError):
+    """It held most of all answers under way, which hold too much together."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            "this answer holds most of those under way, which together hold more than"
+            f" limits.held_answers allows: {most} bytes"
+        )
 
 
 class AnswerTooLongError(ConnectionError):

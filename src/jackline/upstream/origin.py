@@ -6,7 +6,7 @@ connection takes at most the origin's `connect_seconds` in all; a failure or a c
 no socket; (3) only HTTP/1.1 is offered; (4) the addresses of a name race (RFC 8305): families
 alternate, each address has a short head start over the next, one connection is left or none, and if
 all fail the error is that of the first; (5) this machine is never reached through a proxy; a
-proxy's refusal is reported as such.
+proxy's refusal is reported as such; (6) an origin's `check` ends before anything else is sent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import ipaddress
 import os
 import socket
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
@@ -27,6 +27,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from jackline.errors import BadArgumentError
 from jackline.http1.headers import RequestHeads
 from jackline.http1.responses import ResponseParser
+from jackline.local_address import is_loopback
 from jackline.upstream.interface import NameTimeoutError, ProxyRefusedError
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -43,12 +44,7 @@ class Address:
     @property
     def is_loopback(self) -> bool:
         """Whether it is this machine, by name or number."""
-        if self.host == "localhost" or self.host.endswith(".localhost"):
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:  # a name, not a number
-            return False
+        return is_loopback(self.host) or self.host.endswith(".localhost")
 
     @property
     def authority(self) -> str:
@@ -64,13 +60,17 @@ class Address:
         return self.authority
 
 
+ConnectionCheck: TypeAlias = Callable[[asyncio.Transport], Awaitable[None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """One place that requests are sent to.
 
     `url` may carry a path, which goes before every request's target. `proxy` is
     `http://[user:password@]host:port`. `ca_file` replaces the machine's own certificates.
-    `connect_seconds` covers everything up to a usable connection: name, TCP, proxy, TLS.
+    `connect_seconds` covers everything up to a usable connection: name, TCP, check, proxy, TLS.
+    `check` raises an OSError for a connection that must not be used.
     """
 
     url: str
@@ -78,6 +78,7 @@ class Origin:
     ca_file: str | None = None
     connect_seconds: float = 10.0
     idle_seconds: float = 60.0
+    check: ConnectionCheck | None = field(default=None, repr=False)
     address: Address = field(init=False, repr=False)
     path: str = field(init=False, repr=False)
     proxy_address: Address | None = field(init=False, repr=False)
@@ -378,6 +379,8 @@ class Dialler:
         transport = await first_connected(places)
         is_handed_over = False
         try:
+            if origin.check is not None:
+                await origin.check(transport)
             if context is not None and origin.proxy_address is not None:
                 tunnel = ProxyTunnel(origin)
                 transport.set_protocol(tunnel)

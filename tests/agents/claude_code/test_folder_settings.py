@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from jackline.agents.claude_code.runner import ClaudeCodeRunner, denying_rules, notes_of
+from jackline.agents.process.child import start_files_root
 from jackline.agents.process.program import StartRequest
-from jackline.agents.process.start_files import start_files_root
 from jackline.agents.runner import AgentTask
 from tests.agents.claude_code.streams import SESSION
 

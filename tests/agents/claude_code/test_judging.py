@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.claude_code.printed_output import ClaudeOutput
-from jackline.agents.outcome import Ending, TokenUsage
+from jackline.agents.outcome import Ending
 from jackline.agents.process.program import (
     AnswerPart,
     Broken,
@@ -23,6 +23,7 @@ from jackline.agents.process.program import (
     Verdict,
 )
 from jackline.agents.runner import ending_of
+from jackline.dialects import TokenUsage
 from tests.agents.claude_code.streams import (
     call,
     init,
@@ -61,13 +62,13 @@ STREAMS = st.lists(st.sampled_from(LINES), max_size=12).map(b"".join)
 ENDS = st.sampled_from([ProcessExit(0), ProcessExit(1), ProcessExit(-9), ProcessExit(None)])
 
 
-def heard(*pieces: bytes, schema: bool = False) -> tuple[ClaudeOutput, list[ProgramEvent]]:
+def received(*pieces: bytes, schema: bool = False) -> tuple[ClaudeOutput, list[ProgramEvent]]:
     printed = ClaudeOutput(schema=schema)
     return printed, [news for piece in pieces for news in printed.feed(piece)]
 
 
 def verdict(*lines: bytes, code: int = 0, schema: bool = False) -> Verdict:
-    return heard(*lines, schema=schema)[0].judge(ProcessExit(code), now=NOW)
+    return received(*lines, schema=schema)[0].judge(ProcessExit(code), now=NOW)
 
 
 def test_an_answer_that_calls_a_tool_is_no_word_of_the_clients_own() -> None:
@@ -75,7 +76,7 @@ def test_an_answer_that_calls_a_tool_is_no_word_of_the_clients_own() -> None:
     message = {"id": "m1", "model": "<synthetic>", "content": [call("t1", command="ls")]}
     usage = {"input_tokens": 1000, "output_tokens": 1}
     line_ = line("assistant", message={**message, "usage": usage}, parent_tool_use_id=None)
-    _, news = heard(init(), line_)
+    _, news = received(init(), line_)
     (part,) = [each for each in news if isinstance(each, AnswerPart)]
     assert (part.usage.input_tokens, [one.id for one in part.calls]) == (1000, ["t1"])
     assert part.model != "<synthetic>"
@@ -87,7 +88,7 @@ def test_a_verdict_does_not_depend_on_how_the_bytes_came(
 ) -> None:
     ends = [*sorted(min(place, len(stream)) for place in places), len(stream)]
     pieces = [stream[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-    whole, in_pieces = heard(stream, schema=schema), heard(*pieces, schema=schema)
+    whole, in_pieces = received(stream, schema=schema), received(*pieces, schema=schema)
     assert whole[1] == in_pieces[1]
     assert whole[0].judge(ended, now=NOW) == in_pieces[0].judge(ended, now=NOW)
 
@@ -103,14 +104,14 @@ def test_a_run_that_is_cut_off_anywhere_before_its_result_is_whole_is_no_complet
 ) -> None:
     stream = before + result(structured_output={"points": 9})
     cut = stream[: place % len(stream)]
-    assert not isinstance(heard(cut, schema=schema)[0].judge(ended, now=NOW), Done)
+    assert not isinstance(received(cut, schema=schema)[0].judge(ended, now=NOW), Done)
 
 
 @given(STREAMS, ENDS, st.booleans())
 def test_a_completion_has_a_true_result_for_its_last_word(
     stream: bytes, ended: ProcessExit, schema: bool
 ) -> None:
-    printed, _ = heard(stream, schema=schema)
+    printed, _ = received(stream, schema=schema)
     if isinstance(printed.judge(ended, now=NOW), Done):
         results = [line for line in stream.splitlines(keepends=True) if b'"result"' in line]
         assert ended.exit_code == 0
@@ -120,7 +121,7 @@ def test_a_completion_has_a_true_result_for_its_last_word(
 
 @given(st.binary(max_size=300), ENDS)
 def test_whatever_is_printed_is_judged_and_nothing_raises(noise: bytes, ended: ProcessExit) -> None:
-    assert isinstance(heard(noise)[0].judge(ended, now=NOW), Broken)
+    assert isinstance(received(noise)[0].judge(ended, now=NOW), Broken)
 
 
 def test_a_good_run_is_done() -> None:
@@ -132,7 +133,9 @@ def test_a_good_run_is_done() -> None:
 
 
 def test_what_was_said_is_told_with_its_ids_and_its_cost() -> None:
-    _, news = heard(init(), said("m1", text("hi"), call("t1", command="ls")), resulted("t1", "a"))
+    _, news = received(
+        init(), said("m1", text("hi"), call("t1", command="ls")), resulted("t1", "a")
+    )
     began, answered, came = news
     assert began == SessionOpened("11111111-1111-4111-8111-111111111111", "claude-opus-4-8[1m]")
     assert isinstance(answered, AnswerPart)
@@ -241,7 +244,7 @@ def test_a_killed_run_says_how_it_ended_and_shows_no_secret() -> None:
     ended = ProcessExit(
         -9, "some line\nbad key sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789\n"
     )
-    broken = heard(init())[0].judge(ended, now=NOW)
+    broken = received(init())[0].judge(ended, now=NOW)
     assert isinstance(broken, Broken)
     assert "SIGKILL" in broken.says
     assert "abcdefghijklm" not in broken.says

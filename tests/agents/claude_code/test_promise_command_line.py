@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.claude_code.tool_rules import offered_only
+from jackline.agents.claude_code.runner import USUAL_TOOLS, ClaudeCodeRunner
 from jackline.agents.process.program import StartRequest
 from jackline.agents.runner import AgentTask
 from tests.agents.claude_code.streams import SESSION
@@ -76,11 +75,11 @@ def test_no_file_tool_is_allowed_beyond_the_folder() -> None:
 
 
 def test_who_may_not_edit_unasked_edits_nothing_unasked() -> None:
-    assert after("--permission-mode", words(StartRequest(None, None))) == "acceptEdits"
     asking = words(StartRequest(None, None), accepts_edits=False)
-    assert after("--permission-mode", asking) == "default"
+    assert after("--allowedTools", asking) == "Agent,TodoWrite"
+    assert after("--permission-mode", asking) == "dontAsk"
     named = words(StartRequest(None, None), accepts_edits=False, tool_names=("Edit",))
-    assert after("--permission-mode", named) == "dontAsk"
+    assert after("--allowedTools", named) == "Edit(./**)"
 
 
 def test_who_is_given_no_editing_tool_may_edit_nothing() -> None:
@@ -94,12 +93,17 @@ def test_what_the_user_wrote_in_brackets_is_kept_as_it_is() -> None:
     assert after("--allowedTools", command) == "Edit(src/**),Read(//srv/data/**)"
 
 
-def test_a_tool_that_is_only_offered_is_not_allowed() -> None:
-    command = words(StartRequest(None, None), tool_names=("Read", offered_only("Bash")))
-    assert (after("--tools", command), after("--allowedTools", command)) == ("Read,Bash", None)
-
-
-def test_without_names_edits_are_accepted_in_the_folder_alone() -> None:
+def test_without_names_the_usual_tools_are_offered_and_no_others() -> None:
+    """Whatever the client brings besides: some of it needs no permission, by its own list."""
     command = words(StartRequest(None, None))
-    assert after("--permission-mode", command) == "acceptEdits"
-    assert (after("--allowedTools", command), after("--tools", command)) == (None, None)
+    assert after("--tools", command) == ",".join(USUAL_TOOLS)
+    assert set(USUAL_TOOLS) == {*_FILE_TOOLS, *_EDITING, "Agent", "TodoWrite"}
+    assert after("--permission-mode", command) == "dontAsk"
+    assert after("--allowedTools", command) == "Edit(./**),Agent,TodoWrite"
+
+
+def test_tools_are_named_also_where_an_agent_has_servers_alone() -> None:
+    servers = {"web": {"type": "http", "url": "http://127.0.0.1:1"}}
+    command = words(StartRequest(None, None), mcp_servers=servers)
+    assert after("--tools", command) == ",".join(USUAL_TOOLS)
+    assert (after("--allowedTools", command) or "").endswith(",mcp__web")

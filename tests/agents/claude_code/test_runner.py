@@ -18,12 +18,14 @@ import pytest
 
 from jackline import event_loop
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
+from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.prices import Price
 from jackline.agents.process.child import ProcessMark, is_alive, mark_of
 from jackline.agents.process.program import StartCommand, StartRequest
 from jackline.agents.runner import AgentTask, LogEntry, StopAgentError
 from jackline.batches.tool import ToolContext, ToolOutput
+from jackline.dialects import TokenUsage
+from jackline.task_proof import named_task
 from tests.agents.claude_code import played_client
 from tests.agents.claude_code.streams import (
     SESSION,
@@ -141,7 +143,7 @@ def test_all_calls_go_to_the_gateway_under_the_runs_name_and_class(client: Clien
     assert environ["ANTHROPIC_CUSTOM_HEADERS"].splitlines() == [
         "x-mine: 1",
         "x-jackline-token: gateways-own",
-        "x-jackline-task: task",
+        f"x-jackline-task: {named_task('task')[0][1]}",
         "x-jackline-class: background",
     ]
     assert "gateways-own" not in repr(vars(runner))
@@ -227,6 +229,48 @@ def test_leave_for_a_further_call_is_asked_for_while_the_program_works_on(client
     leave = FreeLeave()
     assert client.carry(Pages(), leave).ok
     assert leave.works_meanwhile == [False, True]
+
+
+def test_parallel_tools_of_one_answer_are_followed_by_one_call(client: Client) -> None:
+    tools = said("m1", call("t1", command="ls")) + said("m1", call("t2", command="ls"))
+    results = resulted("t1", "a.py") + resulted("t2", "a.py")
+    client.plays(init() + tools + results + said("m2", text("Done.")) + result())
+    leave = FreeLeave()
+    assert client.carry(Pages(), leave).ok
+    assert leave.asked == 2
+
+
+def test_an_upstream_that_repeats_one_id_hides_no_turn(client: Client) -> None:
+    turn = said("m1", call("t1", command="ls")) + resulted("t1", "a.py")
+    client.plays(init() + turn * 5 + b"WAIT\n")
+    stop = StopAgentError(Ending.TURNS, Evidence(says="3 turns"))
+    leave = FreeLeave(stop=stop, stop_after=3)
+    assert client.carry(Pages(), leave).terminated_by is Ending.TURNS
+
+
+def test_sub_agents_end_with_the_budget_while_their_tool_runs(client: Client) -> None:
+    """The tool that runs them is not waited for: all that they do is calls."""
+    start = said("m1", call("a1", "Agent", prompt="Do it."))
+    client.plays(init() + start + said("m2", call("t1", command="ls"), parent="a1") + b"WAIT\n")
+    stop = StopAgentError(Ending.BUDGET, Evidence(says="All is used up."))
+    pages = Pages()
+    leave = FreeLeave(over=[None, stop])
+    assert client.carry(pages, leave).terminated_by is Ending.BUDGET
+    assert leave.asked == 2, "their calls are no turns"
+    assert not _lives(pages)
+
+
+def test_a_used_up_window_ends_the_process_and_its_session_resumes(client: Client) -> None:
+    client.kept(user("THE TASK"))
+    turn = said("m1", text("One."), call("t1", command="ls")) + resulted("t1", "a.py")
+    client.plays(init() + turn + b"WAIT\n", result())
+    stop = StopAgentError(Ending.BUDGET, Evidence(says="Used up."), may_resume=True)
+    leave = FreeLeave(over=[stop])
+    assert client.carry(Pages(), leave).ok
+    assert len(client.starts) == 2
+    assert client.starts[1]["arguments"][4:6] == ["--resume", SESSION]
+    assert "There is room in it again" in client.starts[1]["prompt"]
+    assert leave.asked == 2
 
 
 def test_limits_count_what_earlier_processes_have_used(client: Client) -> None:
@@ -486,3 +530,30 @@ def test_an_honest_bill_of_a_program_is_charged_exactly(client: Client, usage: b
     leave = FreeLeave()
     assert client.carry(leave=leave).ok
     assert leave.usage == TokenUsage(19_000, 2_600)
+
+
+def test_what_the_users_settings_would_replace_is_in_the_runs_own_settings(tmp_path: Path) -> None:
+    """The client applies `env` of settings over the environment that it is started with."""
+    theirs = {
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:2",
+        "ANTHROPIC_CUSTOM_HEADERS": "x-mine: 1\nX-Jackline-Task: other.0\nx-jackline-token: old",
+        "CLAUDE_CODE_DISABLE_ATTACHMENTS": 0,
+        "CLAUDE_CODE_TASK_LIST_ID": "shared",
+        "ENABLE_TOOL_SEARCH": "true",
+    }
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text(json.dumps({"env": theirs}))
+    environment = {"HOME": str(tmp_path), "CLAUDE_CODE_USE_BEDROCK": "1"}
+    runner = ClaudeCodeRunner("http://127.0.0.1:1", environment=environment, token="new")  # noqa: S106
+    with runner.start(AgentTask("task", SESSION, "p", cwd=tmp_path), StartRequest(None, "m")) as it:
+        file = Path(it.command[list(it.command).index("--settings") + 1])
+        given = json.loads(file.read_text())["env"]
+    assert given["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:1"
+    ((name, proof),) = named_task("task")
+    lines = ["x-mine: 1", "x-jackline-token: new", f"{name}: {proof}"]
+    assert given["ANTHROPIC_CUSTOM_HEADERS"].splitlines() == lines
+    assert given["CLAUDE_CODE_DISABLE_ATTACHMENTS"] == "1"
+    assert given["ENABLE_TOOL_SEARCH"] == "false"
+    assert given["CLAUDE_CODE_TASK_LIST_ID"] == given["CLAUDE_CODE_USE_BEDROCK"] == ""
+    assert "CLAUDE_CODE_USE_BEDROCK" not in it.environment
+    assert all(it.environment.get(name, "") == text for name, text in given.items())

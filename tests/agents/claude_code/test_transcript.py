@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.errors import UnreadableError
 from jackline.transcripts.saved_conversation import read_claude_session, read_dead_agent
 from jackline.transcripts.sources import ClientFolders
@@ -120,7 +120,7 @@ def test_a_session_knows_its_prompts_its_lost_calls_and_what_it_had_cost(tmp_pat
     assert [one.id for one in session.lost] == ["t3"]
     assert set(session.results) == {"t1", "t2"}
     assert session.cost == 0.5
-    assert session.tokens["claude-opus-4-8"] == TokensUsed(7, 3)
+    assert session.tokens["claude-opus-4-8"] == TokenUsage(7, 3)
 
 
 def test_a_transcript_is_found_by_its_session_wherever_its_project_lies(tmp_path: Path) -> None:

@@ -44,13 +44,13 @@ STREAMS = st.lists(st.sampled_from(LINES), max_size=10).map(b"".join)
 ENDS = st.sampled_from([ProcessExit(0), ProcessExit(1), ProcessExit(-9), ProcessExit(None)])
 
 
-def heard(*pieces: bytes, schema: bool = False) -> tuple[CodexOutput, list[ProgramEvent]]:
+def received(*pieces: bytes, schema: bool = False) -> tuple[CodexOutput, list[ProgramEvent]]:
     printed = CodexOutput("gpt-5.5", schema=schema)
     return printed, [news for piece in pieces for news in printed.feed(piece)]
 
 
 def verdict(*lines: bytes, code: int = 0, schema: bool = False) -> Verdict:
-    return heard(*lines, schema=schema)[0].judge(ProcessExit(code), now=NOW)
+    return received(*lines, schema=schema)[0].judge(ProcessExit(code), now=NOW)
 
 
 @given(STREAMS, st.lists(st.integers(0, 2000), max_size=6), ENDS)
@@ -59,7 +59,7 @@ def test_a_verdict_does_not_depend_on_how_the_bytes_came(
 ) -> None:
     ends = [*sorted(min(place, len(stream)) for place in places), len(stream)]
     pieces = [stream[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-    whole, in_pieces = heard(stream), heard(*pieces)
+    whole, in_pieces = received(stream), received(*pieces)
     assert whole[1] == in_pieces[1]
     assert whole[0].judge(ended, now=NOW) == in_pieces[0].judge(ended, now=NOW)
 
@@ -70,14 +70,14 @@ def test_a_run_that_is_cut_off_anywhere_before_its_turn_completed_is_no_completi
 ) -> None:
     stream = BEGIN + before + message("Last.") + COMPLETED
     cut = stream[: place % len(stream)]
-    assert not isinstance(heard(cut)[0].judge(ended, now=NOW), Done)
+    assert not isinstance(received(cut)[0].judge(ended, now=NOW), Done)
 
 
 @given(STREAMS, ENDS)
 def test_a_completion_ended_well_with_a_completed_turn_and_words(
     stream: bytes, ended: ProcessExit
 ) -> None:
-    printed, _ = heard(stream)
+    printed, _ = received(stream)
     if isinstance(printed.judge(ended, now=NOW), Done):
         turns = [line for line in stream.splitlines(keepends=True) if b'"turn.' in line]
         assert ended.exit_code == 0

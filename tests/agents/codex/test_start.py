@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.agents.codex.runner import CodexRunner, strict_schema
+from jackline.agents.process.child import start_files_root
 from jackline.agents.process.program import StartCommand, StartRequest
-from jackline.agents.process.start_files import start_files_root
 from jackline.agents.runner import AgentTask
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
+from jackline.private_files import installation_key
+from jackline.task_proof import task_in
 from jackline.transcripts.saved_conversation import read_codex_thread
 from jackline.transcripts.sources import ClientFolders
 
@@ -47,15 +49,14 @@ def test_all_calls_go_to_the_gateway_and_nothing_is_asked() -> None:
     assert provider["base_url"] == "http://127.0.0.1:1/t/run-7/v1"
     assert provider["wire_api"] == "responses"
     assert "env_key" not in provider, "it has no credential: the gateway's upstream has its own"
-    assert provider["http_headers"] == {
-        "x-jackline-task": "t",
-        "x-jackline-class": "background",
-    }
+    assert provider["http_headers"] == {"x-jackline-class": "background"}
+    named = begun.environment[provider["env_http_headers"]["x-jackline-task"]]
+    assert task_in(installation_key(), named.encode()) == "t"
     assert settings["approval_policy"] == "never"
     variable = provider["env_http_headers"]["x-jackline-token"]
     assert begun.environment[variable] == "gateways-own"
     line = " ".join(begun.command)
-    assert not any(word in line for word in ("THE TASK", "SYSTEM", "gateways-own"))
+    assert not any(word in line for word in ("THE TASK", "SYSTEM", "gateways-own", named))
     assert begun.command[-1] == "-"
     assert "gateways-own" not in repr(begun)
 
@@ -341,4 +342,4 @@ def test_a_rollout_tells_what_was_lost_and_what_every_call_cost(tmp_path: Path) 
     thread = read_codex_thread(path)
     assert thread.prompts == ["THE TASK"]
     assert [str(call) for call in thread.lost] == ["apply_patch *** Begin (c2)"]
-    assert (thread.tokens[""], thread.answers) == (TokensUsed(26, 2, 4, 0), 2)
+    assert (thread.tokens[""], thread.answers) == (TokenUsage(26, 2, 4, 0), 2)

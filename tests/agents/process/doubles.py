@@ -10,8 +10,9 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jackline.agents.outcome import TokenUsage
 from jackline.agents.runner import JsonObject, LogEntry, NextCall, StopAgentError, TimeLimit
+from jackline.agents.task_readings import TaskReading
+from jackline.dialects import TokenUsage
 from jackline.failures import Failure
 
 
@@ -72,6 +73,16 @@ class FreeLeave:
     time_limit: TimeLimit | None = None
     works_meanwhile: list[bool] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    over: list[StopAgentError | None] = field(default_factory=list)
+    """What is said of used-up budgets, look by look; after these there is room."""
+    reading: TaskReading | None = None
+    """What the gateway says of the agent."""
+
+    async def over_budget(self) -> StopAgentError | None:
+        return self.over.pop(0) if self.over else None
+
+    async def metered(self, *, fresh: bool = False) -> TaskReading | None:  # noqa: ARG002
+        return self.reading
 
     def warn(self, says: str) -> None:
         self.warnings.append(says)

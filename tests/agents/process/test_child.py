@@ -54,8 +54,8 @@ def test_the_prompt_goes_in_and_what_it_prints_comes_out(tmp_path: Path) -> None
         script = "import sys; t = sys.stdin.read(); print(t * 3); print('E', file=sys.stderr)"
         async with python(script, tmp_path) as child:
             child.send("grüße " * 20_000)
-            heard = b"".join([piece async for piece in child.pieces()])
-            assert heard.decode().strip() == ("grüße " * 60_000).strip()
+            received = b"".join([piece async for piece in child.pieces()])
+            assert received.decode().strip() == ("grüße " * 60_000).strip()
             assert child.exit_code == 0
             assert child.last_errors.strip() == "E"
 
@@ -125,6 +125,18 @@ def test_a_number_that_belongs_to_another_process_by_now_is_left_alone(tmp_path:
             for began in ("some other time", ""):
                 await end(ProcessMark(child.mark.pid, began), CLOCK)
                 assert is_alive(child.mark)
+
+    run(main())
+
+
+def test_a_program_that_ends_before_its_prompt_is_heard_all_the_same(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with python("import sys; sys.exit('BAD SETTINGS')", tmp_path) as child:
+            await until(lambda: child.exit_code is not None)
+            await asyncio.sleep(0)
+            child.send("x" * 1_000_000)
+            assert [piece async for piece in child.pieces()] == []
+            assert (child.exit_code, child.last_errors.strip()) == (1, "BAD SETTINGS")
 
     run(main())
 

@@ -6,10 +6,9 @@ import asyncio
 import subprocess
 from pathlib import Path
 
-from jackline.agents.outcome import TokenUsage
 from jackline.agents.process.resume import History, changes_on_disk, resume_prompt
-from jackline.agents.process.runner import _unreported
 from jackline.agents.runner import JsonObject, LogEntry
+from jackline.dialects import TokenUsage
 from jackline.transcripts.saved_conversation import TranscriptToolCall
 
 
@@ -90,15 +89,3 @@ def test_of_many_changed_files_some_are_listed_and_the_others_counted(tmp_path: 
     for number in range(99):
         (tmp_path / str(number)).touch()
     assert "(and 59 more)" in asyncio.run(changes_on_disk(tmp_path))
-
-
-def test_what_a_bill_holds_beyond_what_was_told_is_told_once() -> None:
-    heard = [
-        ("opus-4", TokenUsage(10, 1)),
-        ("opus-4", TokenUsage(10, 1)),
-        ("haiku-4-2025", TokenUsage(5, 1)),
-    ]
-    bill = [("opus-4[1m]", TokenUsage(20, 50)), ("haiku-4", TokenUsage(7, 9))]
-    rests = list(_unreported(bill, heard))
-    assert sum((usage for _, usage in rests), TokenUsage()) == TokenUsage(2, 56)
-    assert {model for model, _ in rests} == {"opus-4[1m]", "haiku-4"}

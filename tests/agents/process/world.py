@@ -20,7 +20,9 @@ from jackline.agents.codex.runner import CodexRunner
 from jackline.agents.outcome import Outcome
 from jackline.agents.runner import AgentTask
 from jackline.assembly import Service
+from jackline.batches.processes import guard
 from jackline.config import Config
+from jackline.gateway.relay import Relay
 from jackline.gateway.settings import GatewaySettings, HoldSettings, ListenSettings
 from jackline.journal.store import JournalSettings
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
@@ -29,7 +31,7 @@ from jackline.simulator.ledger import RequestLedger
 from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.reply_script import Reply, ReplyScript, Rule
 from jackline.simulator.server import SimulatorServer
-from jackline.simulator.time_model import AT_ONCE
+from jackline.simulator.time_model import AT_ONCE, ServiceSettings
 from tests.agents.process.doubles import FreeLeave, Pages
 from tests.own_home import key_folder
 
@@ -48,9 +50,11 @@ class World:
     mind: Callable[[ClientRequest], Reply]
     codex: bool = False
     hold: HoldSettings = field(default_factory=lambda: HoldSettings(quota=0.5))
-    heard: list[ClientRequest] = field(default_factory=list)
+    service: ServiceSettings = AT_ONCE
+    received: list[ClientRequest] = field(default_factory=list)
     server: SimulatorServer | None = None
     url: str = ""
+    relay: Relay | None = None
 
     @property
     def ledger(self) -> RequestLedger:
@@ -83,16 +87,23 @@ class World:
         }
 
     def runner(self) -> ClaudeCodeRunner | CodexRunner:
+        """As runs have it: the program calls over a relay."""
+        url, ends = (self.url, guard) if self.relay is None else (self.relay.url, self.relay.guard)
         if self.codex:
             return CodexRunner(
-                self.url,
+                url,
+                guard=ends,
                 program=str(self.program),
                 environment=self.environment,
                 sandbox="danger-full-access",
                 tag="run-1",
             )
         return ClaudeCodeRunner(
-            self.url, program=str(self.program), environment=self.environment, tag="run-1"
+            url,
+            guard=ends,
+            program=str(self.program),
+            environment=self.environment,
+            tag="run-1",
         )
 
     def task(self, **more: object) -> AgentTask:
@@ -112,14 +123,14 @@ class World:
             return await self.runner().run(self.task(**more), pages, leave)
 
     def _answer(self, asked: ClientRequest) -> Reply:
-        self.heard.append(asked)
+        self.received.append(asked)
         return self.mind(asked)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[World]:
         self.home.mkdir(exist_ok=True)
         self.project.mkdir(exist_ok=True)
-        settings = ProviderSettings(service=AT_ONCE)
+        settings = ProviderSettings(service=self.service)
         async with SimulatorServer(settings, ReplyScript((Rule(self._answer),))) as server:
             self.server = server
             kind = UpstreamKind.OPENAI_RESPONSES if self.codex else UpstreamKind.ANTHROPIC
@@ -132,7 +143,8 @@ class World:
             config = Config(gateway, state, JournalSettings(), "warning", {}, ())
             async with Service(config) as service:
                 self.url = service.url
-                yield self
+                with Relay(service.url) as self.relay:
+                    yield self
 
 
 async def until(condition: Callable[[], object]) -> None:

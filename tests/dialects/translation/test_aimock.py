@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from jackline.dialects import TokensUsed
+from jackline.dialects import TokenUsage
 from jackline.dialects.neutral.answer import to_anthropic_error
 from jackline.dialects.neutral.options import AnswerOptions
 from tests.dialects.strict_client import StrictClient
@@ -56,7 +56,7 @@ def say(server: AimockServer, dialect: Dialect, messages: list[Json], *, stream:
     client.read(translator.feed(body))
     assert translator.whole
     assert client.complete
-    assert translator.usage == TokensUsed(30, 12)
+    assert translator.usage == TokenUsage(30, 12)
     return {"content": client.blocks, "stop_reason": client.stop_reason}
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects import RequestFacts, TokensUsed
+from jackline.dialects import RequestFacts, TokenUsage
 from jackline.dialects.openai_chat import ChatStreamReader
 from jackline.dialects.openai_responses import ResponsesStreamReader
 from jackline.dialects.request_facts import (
@@ -45,7 +45,7 @@ def test_a_stream_is_whole_with_its_last_event_and_not_before(
     assert reader.whole
     assert reader.started
     assert not reader.broken
-    assert reader.usage == TokensUsed(40, 20, 60, 0)
+    assert reader.usage == TokenUsage(40, 20, 60, 0)
     assert reader.stop_reason is not None
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.dialects import AnthropicStreamReader, EventSplitter, TokensUsed
+from jackline.dialects import AnthropicStreamReader, EventSplitter, TokenUsage
 from jackline.dialects.neutral.fields import TranslatedDocument
 from jackline.dialects.neutral.options import AnswerOptions
 from jackline.dialects.neutral.stream import StreamTranslator
@@ -77,7 +77,7 @@ def test_a_stream_says_what_the_whole_answer_says(dialect: Dialect, answer: Answ
     assert client.id == whole["id"]
     assert client.blocks == whole["content"]
     assert client.stop_reason == whole["stop_reason"]
-    assert reader.usage == translator.usage == TokensUsed(40, 20, 60, 0)
+    assert reader.usage == translator.usage == TokenUsage(40, 20, 60, 0)
 
 
 @BOTH

@@ -173,6 +173,26 @@ def test_spending_counts_every_token_once_and_from_its_hour_on(world: World) -> 
     world.run(story)
 
 
+@pytest.mark.parametrize("claims", ["a new run", "a run that goes on"])
+def test_spending_of_a_clock_that_was_ahead_counts_from_now_on(world: World, claims: str) -> None:
+    years_ahead = NOON + 730 * 86_400
+
+    async def story(engine: RunStore) -> None:
+        claim = await _begun(engine)
+        await engine.end_call(claim, made.done("a", tokens=40, cost=10.0, ended_at=years_ahead))
+        await engine.end_call(claim, made.done("b", tokens=4, cost=1.0, ended_at=NOON - 7200))
+        if claims == "a new run":
+            await _begun(engine, "run-2")
+        else:
+            await engine.let_go(claim, made.run("run-1"))
+            assert await engine.claim("run-1", owner="other", lease=LEASE)
+        now = world.now
+        assert await engine.spent_since(now) == (40, 10.0)
+        assert await engine.spent_since(now + 1) == (0, 0.0)
+
+    world.run(story)
+
+
 def test_resources_are_kept_by_run_and_name_until_released(world: World) -> None:
     gpu, disk = made.resource("gpu", taken_at=NOON + 1), made.resource("disk")
     failed = replace(gpu, state=ResourceState.FAILED, tries=2, trouble="no answer")

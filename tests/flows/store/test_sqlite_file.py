@@ -17,7 +17,7 @@ from jackline import event_loop
 from jackline.errors import JournalError, LeaseLostError
 from jackline.flows.records import AgentOrder, CallState, RunState
 from jackline.flows.store.run_store import Claim, RunStore
-from jackline.flows.store.sqlite import SqliteRunStore, store_file
+from jackline.flows.store.sqlite import SqliteRunStore, row_checks, store_file
 from jackline.flows.store.sqlite.call_rows import INLINE_BYTES
 from jackline.journal import Journal
 from tests.flows.store import made
@@ -249,7 +249,7 @@ def test_a_long_value_lies_in_the_file_once_and_goes_with_its_last_name(disk: Wo
         assert blobs() == set()
 
     disk.run(story)
-    tables = ("runs", "calls", "notebooks", "entries", "sessions", "notes", "hooks", "resources")
+    tables = ("runs", "calls", "agent_logs", "entries", "sessions", "notes", "hooks", "resources")
     for table in (*tables, "agent_orders"):
         assert _asked(disk.path, f"SELECT count(*) FROM {table}") == [(0,)]  # noqa: S608
 
@@ -337,3 +337,97 @@ def test_a_store_of_the_first_version_is_opened_and_can_take_orders(disk: World)
     disk.run(story)
     with closing(sqlite3.connect(disk.path)) as file:
         assert store_file.FILE.version_of(file) == store_file.FILE.version > 1
+
+
+# The third version's columns of each record, and what its signatures covered.
+_THIRD = {
+    "runs": (
+        """run_id, flow, source, arguments, settings, cwd, state, created_at, updated_at, why,
+        owner, lease_until, lease_seconds, epoch, tokens, cost, confirmed, asked""",
+        """'run-1', 'f', '/f.py', x'7b7d', x'7b7d', '/', 'stopped', 1.0, 1.0, '', '', 0.0, 30.0, 1,
+        0, 0.0, 0, 'stop'""",
+        """'run', run_id, flow, source, arguments, settings, cwd, forked_from, state, wake_at,
+        confirmed""",
+    ),
+    "calls": (
+        """run_id, key, occurrence, kind, label, phase, task_id, state, value, attempts,
+        started_at, tokens, cost, terminated_by""",
+        "'run-1', 'a', 0, 'agent', 'a', '', 't1', 'done', x'31', 1, 1.0, 0, 0.0, 'completion'",
+        """'call', run_id, key, occurrence, kind, label, phase, task_id, state,
+        coalesce(value, (SELECT data FROM blobs WHERE sha = value_blob)),
+        coalesce(calls.outcome, (SELECT data FROM blobs WHERE sha = outcome_blob)),
+        attempts, terminated_by""",
+    ),
+    "entries": (
+        "notebook, number, kind, data, at",
+        "1, 1, 'session', x'7b7d', 1.0",
+        """'entry', (SELECT task_id FROM notebooks WHERE id = notebook),
+        (SELECT run_id FROM notebooks WHERE id = notebook), number, kind,
+        coalesce(entries.data, (SELECT blobs.data FROM blobs WHERE sha = data_blob))""",
+    ),
+    "resources": (
+        "run_id, name, task_id, release, release_on_park, state, taken_at, tries, trouble",
+        "'run-1', 'gpu', 't1', 'free it', 1, 'held', 1.0, 0, ''",
+        "'resource', run_id, name, task_id, release, release_on_park, lease_until, state",
+    ),
+    "hooks": (
+        "run_id, end_id, hook, told, state, tries, trouble, at",
+        "'run-1', 't1#1', 'tidy', x'7b7d', 'due', 0, '', 1.0",
+        "'hook', run_id, end_id, hook, told, state",
+    ),
+}
+
+
+def _third_version(path: Path) -> None:
+    """A store as the third version wrote it, with a signed record in each table."""
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path, isolation_level=None)) as file:
+        replace(store_file.FILE, steps=store_file.MIGRATIONS[:3]).migrate(file)
+        row_checks.prepare(file, None)
+        file.execute("INSERT INTO notebooks (task_id, run_id) VALUES ('t1', 'run-1')")
+        file.execute("INSERT INTO sessions (session_id, notebook) VALUES ('s1', 1)")
+        for table, (columns, values, signed) in _THIRD.items():
+            file.execute(f"INSERT INTO {table} ({columns}) VALUES ({values})")  # noqa: S608
+            file.execute(f"UPDATE {table} SET signature = jackline_signature({signed})")  # noqa: S608
+
+
+async def _trusted(engine: RunStore) -> dict[str, bool]:
+    run = await engine.run("run-1")
+    assert run is not None
+    (call,), (line,) = await engine.calls("run-1"), await engine.entries("t1")
+    (resource,), (hook,) = await engine.resources(), await engine.hooks("run-1")
+    assert hook.outcome == b"{}"
+    assert await engine.stop_request("run-1") == "stop"
+    found = await engine.find_session("s1")
+    assert found is not None
+    assert found.task_id == "t1"
+    return {
+        "runs": run.trusted,
+        "calls": call.trusted,
+        "entries": line.trusted,
+        "resources": resource.trusted,
+        "hooks": hook.trusted,
+    }
+
+
+def test_a_signature_of_the_third_version_is_valid_after_the_migration(disk: World) -> None:
+    _third_version(disk.path)
+    assert disk.run(_trusted) == dict.fromkeys(_THIRD, True)
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("runs", "source = '/evil.py'"),
+        ("calls", "value = x'32'"),
+        ("entries", "data = x'7b202020207d'"),
+        ("resources", "release = 'evil'"),
+        ("hooks", "hook = 'evil'"),
+        ("hooks", "signature = NULL"),
+    ],
+)
+def test_a_migration_signs_nothing(disk: World, table: str, change: str) -> None:
+    _third_version(disk.path)
+    with closing(sqlite3.connect(disk.path, isolation_level=None)) as file:
+        file.execute(f"UPDATE {table} SET {change}")  # noqa: S608
+    assert disk.run(_trusted) == {each: each != table for each in _THIRD}

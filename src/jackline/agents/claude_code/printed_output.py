@@ -16,10 +16,9 @@ from datetime import datetime
 
 import msgspec
 
-from jackline.agents.outcome import Ending, TokenUsage
+from jackline.agents.outcome import Ending
 from jackline.agents.process.program import (
     AnswerPart,
-    Broken,
     Done,
     Failed,
     Incomplete,
@@ -31,6 +30,7 @@ from jackline.agents.process.program import (
     ToolResulted,
     Verdict,
 )
+from jackline.dialects import TokenUsage
 from jackline.failures import Json, Kind, Observation, Where
 from jackline.transcripts.conversation import PROVIDER, STRUCTURED_OUTPUT_TOOL, SYNTHETIC
 from jackline.transcripts.records import (
@@ -106,7 +106,7 @@ class ClaudeOutput(ProgramOutput):
             return self._read_answer(record, record.message)
         if record.type == "user" and record.message and record.parent_tool_use_id is None:
             return [
-                ToolResulted(block.tool_use_id, text_of(block.content))
+                ToolResulted(block.tool_use_id, text_of(block.content), block.is_error is True)
                 for block in blocks_of(record.message.content)
                 if block.type == "tool_result" and block.tool_use_id is not None
             ]
@@ -161,7 +161,7 @@ class ClaudeOutput(ProgramOutput):
             AnswerPart(
                 message.id,
                 (None if message.model == SYNTHETIC else message.model) or self._model or "",
-                TokenUsage.of(message.usage.tokens) if message.usage else TokenUsage(),
+                message.usage.tokens if message.usage else TokenUsage(),
                 "\n".join(block.text for block in blocks if block.type == "text" and block.text),
                 tuple(calls),
                 record.request_id,
@@ -174,12 +174,12 @@ class ClaudeOutput(ProgramOutput):
         result = self.result
         if result is None:
             if self.error is None:
-                return Broken(ended.sentence("Claude Code", "before it gave a result"))
+                return ended.broken("Claude Code", "before it gave a result")
             return self._failed(self._observed(), now)
         if result.is_error is not False or self.error is not None:
             return self._judge_error(result, ended, now)
         if ended.exit_code != 0:
-            return Broken(ended.sentence("Claude Code", "after its result"))
+            return ended.broken("Claude Code", "after its result")
         answer = decode(_ANY, result.structured_output) if result.structured_output else None
         if self._schema and answer is None:
             return Incomplete(reask_prompt(None), _NO_ANSWER)
@@ -208,7 +208,7 @@ class ClaudeOutput(ProgramOutput):
             return Incomplete(reask_prompt(None), _NO_ANSWER, raw=self._offered)
         verdict = self._failed(self._observed(), now)
         if verdict.failure.kind is Kind.NOT_A_FAILURE:
-            return Broken(ended.sentence("Claude Code", "with an error that it did not explain"))
+            return ended.broken("Claude Code", "with an error that it did not explain")
         return verdict
 
     def _result_text(self, result: PrintedLine) -> str:
@@ -247,10 +247,10 @@ class ClaudeOutput(ProgramOutput):
             return ProcessCost()
         usage = []
         for model, each in usages.items():
-            total = TokenUsage.of(each.tokens)
+            total = each.tokens
             earlier = TokenUsage()
             if model in before.tokens:
-                earlier = TokenUsage.of(before.tokens[model])
+                earlier = before.tokens[model]
             usage.append((model, total if total.total < earlier.total else total - earlier))
         cost = result.total_cost_usd
         if cost is not None and cost >= before.cost:

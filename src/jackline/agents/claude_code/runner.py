@@ -1,39 +1,80 @@
 """The runner `claude-code`: start the real Claude Code behind the gateway.
 
 Rules: (1) neither prompts nor secrets are in the command line: they go through standard input and
-through files that are deleted afterwards; (2) all calls go to the gateway; (3) tools are allowed by
-name, and where names are set no other tool is offered; (4) the model is always named, or a resumed
-session would lose its context options; (5) only the user's own settings are followed, never those
-of a folder, and git starts nothing that a look at the folder could start; (6) a prompt is text: its
-words come from models, answers and file names, and neither attach a file nor run a command; (7)
-notes (`CLAUDE.md`) are handed on as text, like `AGENTS.md` by Codex: those from the folder up to
-the top of its repository, within bounds, and none through a link out of it; (8) of the folder's
-settings only rules that deny or ask are handed on, which nobody can misuse.
+through files that are deleted afterwards; a schema is, as Claude Code takes it in no other way; (2)
+all calls go to the gateway, whatever address, cloud or headers the user's own settings name: their
+`env` replaces what a process is started with, so all that a run relies on is in `--settings`, too,
+which replaces that; the user's own headers stay beside ours; (3) tools are offered by name, and no
+others: those that are named, else the usual ones, so that what a later version of the client brings
+is not in it; (4) the model is always named, or a resumed session would lose its context options;
+(5) only the user's own settings are followed, never those of a folder, and git starts nothing that
+a look at the folder could start; (6) a prompt is text: its words come from models, answers and file
+names, and neither attach a file nor run a command; (7) notes (`CLAUDE.md`) are handed on as text,
+like `AGENTS.md` by Codex: those from the folder up to the top of its repository, within bounds, and
+none through a link out of it; (8) of the folder's settings only rules that deny or ask are handed
+on, which nobody can misuse; (9) a bare name in `--allowedTools` allows every use of that tool,
+wherever the file is, so no file tool is ever passed so: reading in the folder needs no permission,
+and edits are allowed as `Edit(./**)`, which the client limits to its folder, links and its own
+settings included; (10) a rule with brackets was written by the user, and is passed as it is.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from uuid import UUID, uuid5
 
-from jackline.agents.claude_code.environment import CUSTOM_HEADERS, client_environment
+from jackline.agents.claude_code.environment import (
+    CUSTOM_HEADERS,
+    TOKEN_HEADER,
+    client_environment,
+)
 from jackline.agents.claude_code.printed_output import ClaudeOutput, reask_prompt
-from jackline.agents.claude_code.tool_rules import allowed_rules, offered_names
+from jackline.agents.process.child import folders_of_project, start_files
 from jackline.agents.process.program import SavedSession, StartCommand, StartRequest
 from jackline.agents.process.runner import ProgramRunner
-from jackline.agents.process.start_files import folders_of_project, start_files
 from jackline.agents.runner import AgentTask
 from jackline.agents.structured_answer import StructuredAnswer
 from jackline.foreign_files import PROJECT_BYTES, object_in, read_foreign
 from jackline.foreign_repositories.guard import git_settings_for_clients
 from jackline.outside_names import printable
+from jackline.task_proof import HEADER as TASK_HEADER
+from jackline.task_proof import named_task
 from jackline.transcripts.saved_conversation import read_claude_session
 from jackline.transcripts.sources import ClientFolders
+
+_EDITING = ("Edit", "MultiEdit", "Write", "NotebookEdit")
+_READING = ("Read", "Grep", "Glob", "LS", "NotebookRead")
+FILE_TOOLS = frozenset((*_EDITING, *_READING))
+"""The tools that keep to the folder, as far as nothing in brackets says otherwise."""
+USUAL_TOOLS = (*_READING, *_EDITING, "Agent", "TodoWrite")
+"""What an agent has for which nobody names tools; sub-agents (Agent) have no others."""
+
+
+def base_of(rule: str) -> str:
+    """The tool's name."""
+    return rule.partition("(")[0]
+
+
+def allowed_rules(names: Sequence[str], *, edits: bool = True) -> list[str]:
+    """What needs no permission, for `--allowedTools`."""
+    rules = []
+    for name in names:
+        if name in _EDITING:
+            rules += ["Edit(./**)"] * edits
+        elif name not in FILE_TOOLS:
+            rules.append(name)
+    return list(dict.fromkeys(rules))
+
+
+def offered_names(names: Sequence[str]) -> list[str]:
+    """The built-in tools that are offered, for `--tools`; no other can be used."""
+    return list(dict.fromkeys(base_of(name) for name in names if not name.startswith("mcp__")))
+
 
 # Waits and retries are the gateway's; this many of the client's own bridge its restart.
 _RETRIES = "CLAUDE_CODE_MAX_RETRIES", "4"
@@ -45,12 +86,27 @@ _NO_ATTACHMENTS = "CLAUDE_CODE_DISABLE_ATTACHMENTS", "1"
 _NO_TOOL_SEARCH = "ENABLE_TOOL_SEARCH", "false"
 # Before a prompt that could be a command: `/config` writes the user's own settings.
 _TEXT_FOLLOWS = "The task:\n\n"
-# What agents remember, others are told to follow; and their schedules outlive them.
+# What agents remember, others are asked to follow; and their schedules outlive them.
 _NO_MEMORY = "CLAUDE_CODE_DISABLE_AUTO_MEMORY", "1"
 _NO_SCHEDULES = "CLAUDE_CODE_DISABLE_CRON", "1"
 _SWITCHES = (_NO_GIT_STATE, _NO_ATTACHMENTS, _NO_TOOL_SEARCH, _NO_MEMORY, _NO_SCHEDULES)
-# They need no permission, and reach other sessions of the user, now or later.
-_NOT_OFFERED = ("CronCreate", "ListAgents", "SendMessage")
+# With these, calls would not go to the address that they are given.
+_ELSEWHERE = (
+    *("ANTHROPIC_UNIX_SOCKET", "CLAUDE_CODE_USE_ANTHROPIC_AWS"),
+    *("CLAUDE_CODE_USE_ANTHROPIC_GOOGLE_CLOUD", "CLAUDE_CODE_USE_BEDROCK"),
+    *("CLAUDE_CODE_USE_FOUNDRY", "CLAUDE_CODE_USE_GATEWAY"),
+    *("CLAUDE_CODE_USE_MANTLE", "CLAUDE_CODE_USE_VERTEX"),
+)
+_CLASS_HEADER = "x-jackline-class"
+# They need no permission. The first three reach other sessions of the user, now or later. Worktrees
+# are made by the client's own git, which runs hooks of the repository, and by 2.1.197 wherever a
+# link in the clone leads; a sub-agent in a cloud works with other rights.
+_NOT_OFFERED = (
+    *("CronCreate", "ListAgents", "SendMessage"),
+    *("EnterWorktree", "ExitWorktree", "Agent(isolation:*)"),
+)
+# Definitions of sub-agents and workflows ask for worktrees, too: with this hook, none can be made.
+_NO_WORKTREES = {"WorktreeCreate": [{"hooks": [{"type": "command", "command": "exit 1"}]}]}
 # Nor do edits of some files in there: memories, and what other programs start.
 _NOT_EDITED = ("~/.claude/**", "**/.claude/**")
 # By these a Claude Code would take itself for a part of the one that it was started from.
@@ -61,13 +117,15 @@ _OF_A_PARENT = (
     "CLAUDE_CODE_MESSAGING_TOKEN",
     "CLAUDE_CODE_SESSION_ID",
     "CLAUDE_CODE_SSE_PORT",
+    # With it, the tasks of an agent are put into a list that other sessions get.
+    "CLAUDE_CODE_TASK_LIST_ID",
 )
+_UNSET = (*_OF_A_PARENT, *_ELSEWHERE)
 # With these neither settings, hooks, servers, agents, skills nor CLAUDE.md of a folder are read.
 # `claude -p` runs the hooks of `.claude/settings.json`, starts the servers of every `.mcp.json` up
 # to the root of the file system, lets the project's `env` replace the gateway's address, and reads
 # all of it again whenever it changes. Agents write files: what one wrote, another must not obey.
 _OWN_SETTINGS = ("--setting-sources", "user")
-_TASK_HEADER = "x-jackline-task"
 _SETTINGS = (".claude", ".mcp.json")
 _NOTES = ("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
 _MOST_NOTES = 100_000
@@ -133,19 +191,21 @@ class ClaudeCodeRunner(ProgramRunner):
         with start_files() as folder:
             own = folder / "tmp"
             own.mkdir()
+            variables = self._variables(task)
+            # In the system's temporary folder, another user can have taken its place.
+            variables["CLAUDE_CODE_TMPDIR"] = str(own)
             command = [
                 *(self._setup.program, "-p", "--output-format", "stream-json", "--verbose"),
                 *self._session_options(task, request),
                 *_OWN_SETTINGS,
                 *self._tool_options(task),
-                *self._file_options(task, folder),
+                *self._file_options(task, folder, variables),
             ]
             if task.schema is not None:
                 command += ["--json-schema", json.dumps(StructuredAnswer(task.schema).input_schema)]
-            environ = self._client_environment(task)
-            # In the system's temporary folder, another user can have taken its place.
-            environ["CLAUDE_CODE_TMPDIR"] = str(own)
-            yield StartCommand(command, environ | git_settings_for_clients(environ))
+            environ = {**dict([_RETRIES]), **self._setup.environment, **variables}
+            kept = {name: text for name, text in environ.items() if text or name not in _UNSET}
+            yield StartCommand(command, kept)
 
     def _session_options(self, task: AgentTask, request: StartRequest) -> list[str]:
         new_session = task.session_id
@@ -165,19 +225,18 @@ class ClaudeCodeRunner(ProgramRunner):
         return options
 
     def _tool_options(self, task: AgentTask) -> list[str]:
-        """Which tools it may use without asking: there is nobody to ask."""
+        """Which tools it has, and may use without asking: there is nobody to ask."""
+        names = USUAL_TOOLS if task.tool_names is None else task.tool_names
         # Whoever configured these servers wants them to be used.
-        named = [*(task.tool_names or ()), *(f"mcp__{server}" for server in task.mcp_servers)]
-        rules = allowed_rules(named)
+        named = [*names, *(f"mcp__{server}" for server in task.mcp_servers)]
+        rules = allowed_rules(named, edits=task.accepts_edits or task.tool_names is not None)
         allowed = ["--allowedTools", ",".join(rules)] if rules else []
-        if task.tool_names is None:
-            # Edits in its folder; for everything else the user's own settings decide.
-            mode = "acceptEdits" if task.accepts_edits else "default"
-            return ["--permission-mode", mode, *allowed]
         offered = ",".join(offered_names(named))
         return ["--permission-mode", "dontAsk", "--tools", offered, *allowed]
 
-    def _file_options(self, task: AgentTask, folder: Path) -> list[str]:
+    def _file_options(
+        self, task: AgentTask, folder: Path, variables: Mapping[str, str]
+    ) -> list[str]:
         options = []
         text = "\n\n".join(part for part in (task.system, notes_of(task.cwd)) if part)
         if text:
@@ -189,7 +248,12 @@ class ClaudeCodeRunner(ProgramRunner):
         edits = [f"Edit({each})" for each in (*_NOT_EDITED, f"/{own.as_posix()}/**")]
         rules["deny"] = [*_NOT_OFFERED, *edits, *rules.get("deny", ())]
         settings = folder / "settings.json"
-        document = {"permissions": rules, "crossSessionInbound": "refuse"}
+        document = {
+            "env": variables,
+            "permissions": rules,
+            "hooks": _NO_WORKTREES,
+            "crossSessionInbound": "refuse",
+        }
         settings.write_text(json.dumps(document), encoding="utf-8")
         options += ["--settings", str(settings)]
         if task.mcp_servers:
@@ -198,22 +262,41 @@ class ClaudeCodeRunner(ProgramRunner):
             options += ["--mcp-config", str(servers), "--strict-mcp-config"]
         return options
 
-    def _client_environment(self, task: AgentTask) -> dict[str, str]:
-        own = {
-            name: text for name, text in self._setup.environment.items() if name not in _OF_A_PARENT
-        }
-        chosen = client_environment(
-            self._setup.base_url, afk=False, environ=own, token=self._setup.token
-        )
-        environ = dict([_RETRIES]) | own | chosen | dict(_SWITCHES)
-        known = environ.get(CUSTOM_HEADERS, "")
-        # We may ourselves be run by an agent of a flow, and inherit the name of its task.
-        lines = [line for line in known.splitlines() if not line.startswith(f"{_TASK_HEADER}:")]
-        lines.append(f"{_TASK_HEADER}: {task.task_id}")
+    def _variables(self, task: AgentTask) -> dict[str, str]:
+        """What must not come from the user's environment or settings; an empty one unsets it."""
+        # As the client has them: those in its settings replace those it is started with.
+        theirs = dict(self._setup.environment) | self._variables_in_settings()
+        ours = dict(named_task(task.task_id))
         if task.class_ is not None:
-            lines.append(f"x-jackline-class: {task.class_}")
-        environ[CUSTOM_HEADERS] = "\n".join(lines)
-        return environ
+            ours[_CLASS_HEADER] = task.class_
+        # We may ourselves be run by an agent of a flow, and inherit the name of its task.
+        replaced = {*ours, TASK_HEADER} | ({TOKEN_HEADER} if self._setup.token else set())
+        lines = [
+            line
+            for line in theirs.get(CUSTOM_HEADERS, "").splitlines()
+            if line.strip() and line.partition(":")[0].strip().lower() not in replaced
+        ]
+        theirs[CUSTOM_HEADERS] = "\n".join(lines)
+        chosen = client_environment(
+            self._setup.base_url, afk=False, environ=theirs, token=self._setup.token
+        )
+        known = chosen.get(CUSTOM_HEADERS, theirs[CUSTOM_HEADERS]).splitlines()
+        lines = [*known, *(f"{name}: {value}" for name, value in ours.items())]
+        return {
+            **dict.fromkeys(_UNSET, ""),
+            **chosen,
+            **dict(_SWITCHES),
+            CUSTOM_HEADERS: "\n".join(lines),
+            **git_settings_for_clients(theirs),
+        }
+
+    def _variables_in_settings(self) -> dict[str, str]:
+        folder = ClientFolders.of_process(self._setup.environment).claude
+        found = object_in(folder / "settings.json").get("env")
+        return {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in (found.items() if isinstance(found, dict) else ())
+        }
 
     def output(self, task: AgentTask, session_id: str | None) -> ClaudeOutput:
         """See `ProgramRunner`."""

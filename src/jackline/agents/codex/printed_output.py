@@ -14,10 +14,8 @@ from datetime import datetime
 
 import msgspec
 
-from jackline.agents.outcome import TokenUsage
 from jackline.agents.process.program import (
     AnswerPart,
-    Broken,
     Done,
     Failed,
     ProcessCost,
@@ -27,7 +25,7 @@ from jackline.agents.process.program import (
     SessionOpened,
     Verdict,
 )
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 from jackline.failures import Kind, Observation, Where
 from jackline.transcripts.records import decode
 from jackline.transcripts.saved_conversation import SavedConversation, TranscriptToolCall
@@ -78,7 +76,7 @@ class CodexOutput(ProgramOutput):
         self._schema = schema
         self._read_thread = read
         tokens = {} if before is None else before.tokens
-        self.counted = TokenUsage.of(tokens.get("", TokensUsed()))
+        self.counted = tokens.get("", TokenUsage())
         self._model = model or (before and before.model) or ""
         self._thread_id: str | None = None
         self._is_completed = False
@@ -124,16 +122,16 @@ class CodexOutput(ProgramOutput):
         if text is not None:
             seen = Observation(Where.TRANSCRIPT, _PROVIDER, text=text)
         elif not self._is_completed:
-            return Broken(ended.sentence("Codex", "before its turn had ended"))
+            return ended.broken("Codex", "before its turn had ended")
         elif ended.exit_code != 0:
-            return Broken(ended.sentence("Codex", "after its turn had ended"))
+            return ended.broken("Codex", "after its turn had ended")
         elif self._message:
             return Done(self._message, self._document(self._message) if self._schema else None)
         else:
             seen = Observation.of_stream(b"", provider=_PROVIDER)
         verdict = Failed.of(seen, now, attempts=max(1, self._errors))
         if verdict.failure.kind is Kind.NOT_A_FAILURE:
-            return Broken(ended.sentence("Codex", "with an error that it did not explain"))
+            return ended.broken("Codex", "with an error that it did not explain")
         return verdict
 
     def cost(self) -> ProcessCost:
@@ -141,7 +139,7 @@ class CodexOutput(ProgramOutput):
         now = None if self._thread_id is None else self._read_thread(self._thread_id)
         if now is None:
             return ProcessCost()
-        total = TokenUsage.of(now.tokens.get("", TokensUsed()))
+        total = now.tokens.get("", TokenUsage())
         usage = total - (self.counted or TokenUsage())
         return ProcessCost(((now.model or self._model, usage),), turns=now.answers)
 

@@ -23,15 +23,17 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from jackline.agents.codex.printed_output import CodexOutput
+from jackline.agents.process.child import folders_of_project, holds_own_files, start_files
 from jackline.agents.process.program import SavedSession, StartCommand, StartRequest
 from jackline.agents.process.runner import ProgramRunner
-from jackline.agents.process.start_files import folders_of_project, holds_own_files, start_files
 from jackline.agents.runner import TASK_VARIABLE, AgentTask, JsonObject
 from jackline.agents.structured_answer import StructuredAnswer
+from jackline.batches.processes import OrphanGuard, guard
 from jackline.clock import Clock
 from jackline.foreign_files import PROJECT_BYTES, SETTINGS_BYTES, toml_in
 from jackline.foreign_repositories.guard import git_settings_for_clients
 from jackline.outside_names import printable
+from jackline.task_proof import named_task
 from jackline.transcripts.saved_conversation import SavedConversation, read_codex_thread
 from jackline.transcripts.sources import ClientFolders
 
@@ -53,6 +55,7 @@ _CHANGING = frozenset(
 )
 _KEY = "OPENAI_API_KEY"
 _TOKEN = "JACKLINE_GATEWAY_TOKEN"  # noqa: S105 -- the variable's name
+_NAMED_TASK = "JACKLINE_NAMED_TASK"
 _GIT_FOLDER = "GIT_DIR"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Waits and retries are the gateway's; these of the client's own bridge its restart.
@@ -87,9 +90,16 @@ class CodexRunner(ProgramRunner):
         sandbox: Sandbox | None = None,
         tag: str | None = None,
         token: str | None = None,
+        guard: OrphanGuard = guard,
     ) -> None:
         super().__init__(
-            base_url, program=program, environment=environment, clock=clock, tag=tag, token=token
+            base_url,
+            program=program,
+            environment=environment,
+            clock=clock,
+            tag=tag,
+            token=token,
+            guard=guard,
         )
         self._sandbox = sandbox
         self._folders = ClientFolders.of_process(self._setup.environment)
@@ -228,11 +238,15 @@ class CodexRunner(ProgramRunner):
             provider["env_key"] = _KEY
         elif (self._folders.codex / "auth.json").is_file():
             provider["requires_openai_auth"] = True
-        by_class = {} if task.class_ is None else {"x-jackline-class": task.class_}
-        provider["http_headers"] = {"x-jackline-task": task.task_id, **by_class}
+        if task.class_ is not None:
+            provider["http_headers"] = {"x-jackline-class": task.class_}
+        headers = {}
+        for name, value in named_task(task.task_id):
+            environ[_NAMED_TASK], headers[name] = value, _NAMED_TASK
         if self._setup.token is not None:
-            environ[_TOKEN] = self._setup.token
-            provider["env_http_headers"] = {"x-jackline-token": _TOKEN}
+            environ[_TOKEN], headers["x-jackline-token"] = self._setup.token, _TOKEN
+        if headers:
+            provider["env_http_headers"] = headers
         return provider
 
     def _server(self, name: str, server: JsonObject, environ: dict[str, str]) -> JsonObject:

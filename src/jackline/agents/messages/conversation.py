@@ -15,9 +15,10 @@ one token per byte, with pictures and hidden tool prompts at their maximum.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 
-from jackline.agents.outcome import TokenUsage
+from msgspec.structs import astuple
+
 from jackline.agents.prices import Price
 from jackline.agents.runner import (
     CUT_CALL,
@@ -29,6 +30,7 @@ from jackline.agents.runner import (
     WholeAnswer,
 )
 from jackline.agents.structured_answer import STRUCTURED_OUTPUT
+from jackline.dialects import TokenUsage
 
 CHARACTERS_PER_TOKEN = 4
 """Roughly, where the vendor has not counted yet."""

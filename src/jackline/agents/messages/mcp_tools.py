@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 from jackline.agents.runner import TASK_VARIABLE, JsonObject
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
-from jackline.errors import BadArgumentError
+from jackline.errors import BadArgumentError, JacklineError
 from jackline.failures.wording import redact
+from jackline.user_errors import error_texts
 
 if TYPE_CHECKING:
     import mcp
@@ -133,7 +134,7 @@ class _Server:
 
         settings = self._settings
         if not any(isinstance(settings.get(name), str) for name in ("command", "url")):
-            raise ValueError("it has neither a `command` nor a `url`, or one that is no text")
+            raise BadArgumentError("it has neither a `command` nor a `url`, or one that is no text")
         if "command" in settings:
             parameters = mcp.StdioServerParameters.model_validate(
                 {"cwd": str(self._cwd), **settings}, extra="ignore"
@@ -152,18 +153,19 @@ class _Server:
             error = life.exception()
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
+        words: list[str] = []
         if error is None:
             why = "it did not answer within a minute"
         elif isinstance(error, FileNotFoundError) and "command" in self._settings:
             folder = self._settings.get("cwd") or self._cwd
             why = f"there is no program {self._settings['command']}, or no folder {folder}"
         else:
-            kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            why = redact(f"{kind}{error}", _SHOWN)
-        output = f"; it said: {printed}" if printed else ""
+            why = error.message if isinstance(error, JacklineError) else type(error).__name__
+            words = [redact(error_texts(error).private, _SHOWN)]
         return BadArgumentError(
-            f"The MCP server {self._name} cannot be used: {why}{output}.",
+            f"The MCP server {self._name} cannot be used: {why}.",
             hint="Correct its command or address, or leave it out.",
+            private="; it said: ".join(filter(None, [*words, printed])),
         )
 
 

@@ -56,6 +56,7 @@ from jackline.batches.tool import Tool, ToolContext
 from jackline.clock import Clock, SystemClock
 from jackline.errors import FlowError, JacklineError, UsageError
 from jackline.failures import Kind
+from jackline.user_errors import error_texts
 
 _USUAL = MessagesSettings()
 _CONTINUE = (
@@ -111,19 +112,19 @@ class MessagesRunner:
         except StopAgentError as stop:
             end = _End(stop.ending, conversation.text, stop.evidence)
         except UsageError as error:
-            says = " ".join(part for part in (error.message, error.hint) if part)
-            evidence = Evidence(failure=Kind.INVALID_REQUEST.value, says=says)
+            says, private = error_texts(error)
+            evidence = Evidence(failure=Kind.INVALID_REQUEST.value, says=says, private=private)
             end = _End(Ending.REFUSED, conversation.text, evidence)
         except FlowError:
             # The log is lost, to another process or with its disk: no step and no ending can be
             # saved any more.
             raise
         except Exception as error:  # noqa: BLE001 -- the border of one agent: the others go on
-            # A message may hold anything; a type is safe to show.
-            says = f"A bug in Jackline or in a tool of this agent: {type(error).__name__}."
-            if isinstance(error, JacklineError):
-                says = error.message
-            end = _End(Ending.CRASH, conversation.text, Evidence(says=says))
+            says, private = error_texts(error)
+            if not isinstance(error, JacklineError):
+                says = f"A bug in Jackline or in a tool of this agent: {says}."
+            evidence = Evidence(says=says, private=private)
+            end = _End(Ending.CRASH, conversation.text, evidence)
         return Outcome(
             end.ending,
             end.value,

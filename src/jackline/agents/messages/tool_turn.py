@@ -217,7 +217,7 @@ class ToolTurn:
                 limit=self._settings.tools_at_once,
                 began=self._on_began,
                 ended=self._on_ended,
-                heard=recorder.add,
+                on_output=recorder.add,
                 printing=self._history,
                 clock=self._clock,
             )

@@ -5,27 +5,42 @@ without a known start time it is never ended; (2) the prompt goes through standa
 through arguments; (3) output is passed on in the pieces in which it came, and pipes that its own
 children hold open block nobody; (4) the child never outlives the block in which it was started, nor
 this process; (5) to end it, first wait if the caller wants, then terminate it, then kill it;
-everything that it started ends with it, also in other process groups.
+everything that it started ends with it, also in other process groups; (6) the folder of its start
+files is the user's alone and lies beside the state folder, outside of projects and of the system's
+temporary folder, which sandboxes of agents leave open; what is in it is gone when the program has
+ended; (7) a lock beside it says that its process lives: what one that was killed has left is
+removed at the next start of an agent or a service, and by `rm` and `purge`; no clock decides, and
+nothing is removed that is in use.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
+import shutil
 import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from typing import cast
-from uuid import uuid4
 
-from jackline.batches.processes import MARK, guard
+from jackline.batches.processes import MARK, OrphanGuard, guard
 from jackline.clock import Clock
+from jackline.private_files import (
+    check_private_folder,
+    default_config_folder,
+    default_state_folder,
+    make_private_folder,
+    open_private,
+)
 from jackline.programs import system_program
+from jackline.transcripts.sources import ClientFolders
 
 _PROC = Path("/proc")
 _BOOT = _PROC / "sys" / "kernel" / "random" / "boot_id"
@@ -211,8 +226,10 @@ class Child:
         """Send it its prompt, and no more; before that it does nothing."""
         pipe = cast("asyncio.WriteTransport | None", self._transport.get_pipe_transport(0))
         if pipe is not None:
-            pipe.write(prompt.encode("utf-8", "replace"))
-            pipe.write_eof()
+            # One that refuses its settings is gone by now, and its words say why.
+            with suppress(OSError, RuntimeError):
+                pipe.write(prompt.encode("utf-8", "replace"))
+                pipe.write_eof()
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """What it prints, until it has ended."""
@@ -246,10 +263,15 @@ class Child:
 
 @asynccontextmanager
 async def started(
-    command: Sequence[str], *, cwd: Path, environment: Mapping[str, str], clock: Clock
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    environment: Mapping[str, str],
+    clock: Clock,
+    guard: OrphanGuard = guard,
 ) -> AsyncIterator[Child]:
     """The program for as long as the block runs; OSError when it cannot be started."""
-    family = uuid4().hex
+    family = guard.mark()
     starting = asyncio.ensure_future(
         asyncio.get_running_loop().subprocess_exec(
             _Pipes,
@@ -283,3 +305,129 @@ async def started(
             with suppress(TimeoutError):
                 async with asyncio.timeout(_DRAIN_S):
                     await pipes.gone.wait()
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        # Not `lockf`: it would lock nothing against other threads of this process.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+_LOCK = ".lock"
+
+
+def start_files_root() -> Path:
+    """The folder that holds those of all agents."""
+    return Path(f"{default_state_folder()}-agents")
+
+
+@contextmanager
+def start_files() -> Iterator[Path]:
+    """A new folder for one start; OSError where there can be none."""
+    root = start_files_root()
+    make_private_folder(root)
+    remove_left_files()
+    lock, descriptor = _new_lock(root)
+    folder = lock.with_suffix("")
+    try:
+        folder.mkdir(mode=0o700)
+        yield folder
+    finally:
+        _remove(folder, lock, descriptor)
+
+
+def remove_left_files() -> None:
+    """Remove the folders of processes that have died."""
+    root = start_files_root()
+    try:
+        check_private_folder(root)
+        names = {each.name.removesuffix(_LOCK) for each in root.iterdir()}
+    except OSError:
+        return  # there are none, or others can have put them there
+    for name in names:
+        lock = root / f"{name}{_LOCK}"
+        try:
+            descriptor = open_private(lock, os.O_RDWR)
+        except FileNotFoundError:
+            # The lock comes first: this folder belongs to nobody.
+            _remove_tree(root / name)
+            continue
+        except OSError:
+            continue
+        try:
+            _lock(descriptor)
+        except OSError:
+            os.close(descriptor)
+        else:
+            _remove(root / name, lock, descriptor)
+
+
+def _new_lock(root: Path) -> tuple[Path, int]:
+    while True:
+        lock = root / f"{secrets.token_hex(8)}{_LOCK}"
+        descriptor = open_private(lock, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            _lock(descriptor)
+            if os.path.samestat(os.fstat(descriptor), lock.stat()):
+                return lock, descriptor
+        except (BlockingIOError, PermissionError, FileNotFoundError):
+            pass  # it was taken for a left one before it was locked
+        except OSError:
+            return lock, descriptor  # a disk without locks: nobody can take this one
+        os.close(descriptor)
+
+
+def _remove_tree(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    # Agents leave folders that not even their owner may change, such as caches of modules.
+    for at, names, _ in os.walk(folder):
+        for each in (Path(at, name) for name in names):
+            with suppress(OSError):
+                if not each.is_symlink():
+                    each.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(folder: Path, lock: Path, descriptor: int) -> None:
+    _remove_tree(folder)
+    if os.name != "nt":
+        lock.unlink(missing_ok=True)
+    os.close(descriptor)
+    if os.name == "nt":  # there, only what nobody has open can be deleted
+        with suppress(OSError):
+            lock.unlink()
+
+
+def folders_of_project(cwd: Path) -> tuple[Path, ...]:
+    """From the folder up to the top of its repository; none where that cannot be found out."""
+    try:
+        folder = cwd.resolve()
+        above = (folder, *folder.parents)
+        # Codex looks up the folder first, and only then its repository and that of a worktree.
+        top = next((each for each in above if os.path.lexists(each / ".git")), folder)
+    except (OSError, RuntimeError, ValueError):
+        return ()
+    return above[: above.index(top) + 1]
+
+
+def holds_own_files(cwd: Path, environment: Mapping[str, str]) -> bool:
+    """Whether files that agents' programs or Jackline obey for the user lie in this folder."""
+    clients = ClientFolders.of_process(environment)
+    home = environment.get("USERPROFILE" if os.name == "nt" else "HOME")
+    own = (
+        *(Path(home or Path.home()), Path.home(), clients.claude, clients.codex),
+        *(Path(default_config_folder()), Path(default_state_folder()), start_files_root()),
+        Path(gettempdir()),
+    )
+    try:
+        folder = cwd.resolve()
+        return any(each.resolve().is_relative_to(folder) for each in own)
+    except (OSError, RuntimeError, ValueError):
+        return True

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
 
-from jackline.agents.outcome import Ending, Evidence, TokenUsage
+from jackline.agents.outcome import Ending, Evidence
 from jackline.agents.runner import evidence_of
 from jackline.batches.processes import exit_text
+from jackline.dialects import TokenUsage
 from jackline.failures import Failure, Observation, classify
 from jackline.failures.sentences import name_of
 from jackline.failures.wording import redact
@@ -29,7 +30,7 @@ _SHOWN = 300
 
 
 class LineCutter:
-    """The lines of one output so far."""
+    """Lines of an output that is pushed to us; a file is pulled by `transcripts.LineReader`."""
 
     def __init__(self, longest: int = LONGEST_LINE) -> None:
         self._longest = longest
@@ -94,15 +95,17 @@ class Failed:
     def of(
         cls, seen: Observation, now: datetime, *, attempts: int, request_id: str | None = None
     ) -> Failed:
-        """The classified failure, with the first line of the program's own words."""
+        """The classified failure; the first line of the program's own words is private."""
         failure = classify(seen, now=now)
         first = (seen.text or "").strip().partition("\n")[0]
-        name = name_of(failure)
-        says = f"{name}: {redact(first, _SHOWN)}" if first else name
         evidence = evidence_of(
-            failure, says=says, status=seen.status, attempts=attempts, request_id=request_id
+            failure,
+            says=name_of(failure),
+            status=seen.status,
+            attempts=attempts,
+            request_id=request_id,
         )
-        return cls(failure, evidence)
+        return cls(failure, replace(evidence, private=redact(first, _SHOWN)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,8 @@ class Broken:
 
     says: str
     ending: Ending = Ending.CRASH
+    private: str = ""
+    """The last line of its errors."""
 
 
 Verdict: TypeAlias = Done | Incomplete | Failed | Broken
@@ -145,6 +150,7 @@ class ToolResulted:
 
     call_id: str
     text: str
+    is_error: bool = False
 
 
 ProgramEvent: TypeAlias = SessionOpened | AnswerPart | ToolResulted
@@ -157,12 +163,12 @@ class ProcessExit:
     exit_code: int | None
     errors: str = ""
 
-    def sentence(self, program: str, when: str) -> str:
-        """That the program was gone, how, and the last line of its errors."""
+    def broken(self, program: str, when: str) -> Broken:
+        """The program was gone: when and how."""
         how = "ended" if self.exit_code is None else exit_text(self.exit_code)
         last = next((line for line in reversed(self.errors.splitlines()) if line.strip()), "")
-        errors = f"; it said: {redact(last.strip(), _SHOWN)}" if last else ""
-        return f"{program} was gone {when} ({how}){errors}"
+        words = redact(last.strip(), _SHOWN)
+        return Broken(f"{program} was gone {when} ({how})", private=words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from jackline.agents.outcome import TokenUsage
 from jackline.agents.process.child import ProcessMark
 from jackline.agents.runner import JsonObject, LogEntry
+from jackline.dialects import TokenUsage
 from jackline.foreign_repositories import ForeignRepositoryError, ask_git
 from jackline.transcripts.saved_conversation import TranscriptToolCall
 
@@ -56,7 +56,7 @@ def resume_prompt(
     parts.append(on_disk)
     if task is None:
         parts.append(
-            "Everything else stands in this conversation and is finished: do not do it again. Go "
+            "Everything else is in this conversation and is finished: do not do it again. Go "
             "on with the task from there, to its end."
         )
     else:
@@ -84,7 +84,7 @@ async def changes_on_disk(cwd: Path) -> str:
     shown = "\n".join(files[:_SHOWN_FILES])
     more = len(files) - _SHOWN_FILES
     rest = f"\n(and {more} more)" if more > 0 else ""
-    return f"Changed on disk, as `git status --short` tells it now:\n{shown}{rest}"
+    return f"Changed on disk, as `git status --short` prints it now:\n{shown}{rest}"
 
 
 STARTED = "process"

@@ -2,10 +2,12 @@
 
 Rules: (1) a process is recorded before it gets its prompt, and an earlier one of the same agent is
 gone before; (2) every answer is in the log before the next piece is read; (3) after each answer
-that calls tools the call gate is awaited for the next call; a refusal ends the process once the
-tools of that answer are done; (4) tokens are counted once, however often they are reported; (5) at
-a quota the run parks, and the same session resumes afterwards; (6) a missing answer is requested
-again twice at most, and an API failure never counts as that.
+that another call follows the call gate is awaited for that call; a refusal ends the process once
+the tools of that answer are done; (4) what a process uses is charged by `charges.py`, however the
+process ends; (5) calls that nobody admits (of sub-agents, say) take no turn, but where tokens or
+dollars are used up the next one ends the process, whatever tool runs; (6) at a quota, and at a
+used-up window, the run parks, and the same session resumes afterwards; (7) a missing answer is
+requested again twice at most, and an API failure never counts as that.
 """
 
 from __future__ import annotations
@@ -16,14 +18,14 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from jackline.agents.outcome import Ending, Evidence, Outcome, TokenUsage
-from jackline.agents.own_count import ProgramCount, usage_notice
+from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.prices import dollars, in_dollars
+from jackline.agents.process.charges import GatewayCount, ProcessCharges
 from jackline.agents.process.child import Child, end, is_alive, started
 from jackline.agents.process.program import (
     Broken,
@@ -63,11 +65,14 @@ from jackline.agents.runner import (
 )
 from jackline.agents.structured_answer import StructuredAnswer
 from jackline.autopsy.figures import counted
+from jackline.batches.processes import OrphanGuard, guard
 from jackline.clock import Clock, SystemClock
+from jackline.dialects import TokenUsage
 from jackline.errors import BadArgumentError
 from jackline.failures import Kind
 from jackline.programs import find_program
 from jackline.transcripts.saved_conversation import TranscriptToolCall
+from jackline.user_errors import error_texts
 
 _LONGEST_TEXT = 200_000
 _LONGEST_RESULT = 4_000
@@ -75,10 +80,12 @@ _TOOLS_MAY_TAKE_S = 30.0
 # What stays so until somebody acts; a machine that is short of something is another matter.
 _NOT_RUNNABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 _MOST_REASKS = 2
+_GATEWAY_COUNTS_EVERY_S = 1.0
 # A process of an owner that was killed notices its closed output by itself, if it is about to end.
 _LEFTOVER_PATIENCE_S = 2.0
 _CUT_OFF = "The process that carried you was cut off before its end."
 _LIMIT_OVER = "A usage limit of the account stopped you. It is over now."
+_WINDOW_OVER = "A budget that was used up stopped you. There is room in it again."
 _TAG = re.compile(r"[A-Za-z0-9._~-]{1,64}")
 
 
@@ -90,6 +97,7 @@ class ProgramSetup:
     program: str
     environment: Mapping[str, str] = field(repr=False)
     token: str | None = field(repr=False)
+    guard: OrphanGuard
 
 
 class ProgramRunner(ABC):
@@ -97,7 +105,7 @@ class ProgramRunner(ABC):
 
     `base_url` is a gateway's, `token` what it requires of its clients, `tag` the name under which
     it counts them (a run's id). `environment` is the program's: its credentials and its home are
-    found there.
+    found there. `guard` ends the program if this process is killed.
     """
 
     name: str
@@ -112,13 +120,19 @@ class ProgramRunner(ABC):
         clock: Clock | None = None,
         tag: str | None = None,
         token: str | None = None,
+        guard: OrphanGuard = guard,
     ) -> None:
         environ = dict(os.environ if environment is None else environment)
         wanted = program or self.usual_program
         found = find_program(wanted, environ) or wanted
         tagged = f"/t/{tag}" if tag is not None and _TAG.fullmatch(tag) else ""
-        self._setup = ProgramSetup(base_url.rstrip("/") + tagged, found, environ, token)
+        self._setup = ProgramSetup(base_url.rstrip("/") + tagged, found, environ, token, guard)
         self._clock = clock or SystemClock()
+
+    @property
+    def guard(self) -> OrphanGuard:
+        """What ends its programs with this process."""
+        return self._setup.guard
 
     async def run(self, task: AgentTask, log: AgentLog, gate: CallGate) -> Outcome[object]:
         """How the agent ended; it continues where the log and the program's records end."""
@@ -176,6 +190,7 @@ class _ProgramAgent:
         self._saved = SavedSession()
         self._started_at = clock.monotonic()
         self._reasks = 0
+        self.gateway_count = GatewayCount(gate)
 
     async def run(self) -> Outcome[object]:
         done = self.history.done
@@ -195,16 +210,10 @@ class _ProgramAgent:
             await self._look_back()
             return self._outcome(stop.ending, stop.evidence)
         except BadArgumentError as error:
-            return self._outcome(Ending.REFUSED, Evidence(says=f"{error.message} {error.hint}"))
+            return self._outcome(Ending.REFUSED, Evidence(says=error_texts(error).brief))
 
     async def _run_processes(self) -> Outcome[object]:
-        if (mark := self.history.mark) is not None:
-            lives = is_alive(mark)
-            if lives:
-                self.gate.waits("an earlier process of this agent has to end first", None)
-            await end(mark, self.clock, wait_first=_LEFTOVER_PATIENCE_S)
-            if lives:
-                self.gate.waits("", None)
+        await self._end_leftover()
         await self._look_back()
         known = self.history.session_id or self._saved.session_id
         if self.task.resume_session and not known:
@@ -214,17 +223,26 @@ class _ProgramAgent:
             )
             return self._outcome(Ending.REFUSED, Evidence(says=says))
         prompt = await self._first_prompt()
+        await self.gateway_count.look(fresh=True)
         while True:
             self._check_limits()
             await self.gate.before_call()
-            verdict = await self._run_process(prompt)
+            try:
+                verdict = await self._run_process(prompt)
+            except StopAgentError as stop:
+                if not stop.may_resume:
+                    raise
+                await self._look_back()
+                prompt = await self._resume_prompt(_WINDOW_OVER)
+                continue
             await self._look_back()
             if isinstance(verdict, Done):
                 value = verdict.text if self._answer is None else verdict.tool_input
                 await self.log.write(DONE, {"value": value, "text": verdict.text})
                 return self._outcome(Ending.COMPLETION, text=verdict.text, value=value)
             if isinstance(verdict, Broken):
-                return self._outcome(verdict.ending, Evidence(says=verdict.says))
+                evidence = Evidence(says=verdict.says, private=verdict.private)
+                return self._outcome(verdict.ending, evidence)
             if isinstance(verdict, Incomplete):
                 if self._reasks == _MOST_REASKS:
                     evidence = Evidence(says=verdict.says, attempts=self._reasks + 1)
@@ -241,6 +259,17 @@ class _ProgramAgent:
             await self.gate.wall(verdict.failure, verdict.says)
             await self._look_back()
             prompt = await self._resume_prompt(_LIMIT_OVER)
+
+    async def _end_leftover(self) -> None:
+        mark = self.history.mark
+        if mark is None:
+            return
+        lives = is_alive(mark)
+        if lives:
+            self.gate.waits("an earlier process of this agent has to end first", None)
+        await end(mark, self.clock, wait_first=_LEFTOVER_PATIENCE_S)
+        if lives:
+            self.gate.waits("", None)
 
     async def _look_back(self) -> None:
         named = self.history.session_id or self.task.resume_session
@@ -328,13 +357,18 @@ class _ProgramAgent:
             raw=json.dumps(value, ensure_ascii=False),
         )
 
+    @property
+    def _rest(self) -> float | None:
+        """What it cost beyond what the program reported; None where no price is listed."""
+        history = self.history
+        return dollars(history.model or "", history.unpriced, self.task.prices)
+
     def _cost(self) -> float | None:
         """What the program reported, and for the rest the listed price."""
-        history = self.history
-        rest = dollars(history.model or "", history.unpriced, self.task.prices)
-        if history.cost is None and not rest:
+        reported, rest = self.history.cost, self._rest
+        if reported is None and rest is None:
             return None
-        return (history.cost or 0.0) + (rest or 0.0)
+        return (reported or 0.0) + (rest or 0.0)
 
     def _outcome(
         self,
@@ -355,6 +389,7 @@ class _ProgramAgent:
             label=task.label,
             usage=history.usage,
             cost=self._cost(),
+            unpriced=self.history.unpriced.total if self._rest is None else 0,
             turns=history.turns,
             duration=self.clock.monotonic() - self._started_at,
             transcript=self._saved.transcript,
@@ -365,12 +400,17 @@ class _ProcessRun:
     def __init__(self, agent: _ProgramAgent) -> None:
         self._runner, self._task, self._clock = agent.runner, agent.task, agent.clock
         self._log, self._gate, self._history = agent.log, agent.gate, agent.history
-        self._usages: dict[str, tuple[str, TokenUsage]] = {}
-        self._reported = TokenUsage()
         self._reports_each_answer = False
-        self._own_count = ProgramCount()
-        self._charged_by_us = TokenUsage()
+        self._charges = ProcessCharges(
+            self._runner.name, self._task, self._gate, self._history, agent.gateway_count
+        )
         self._next_call = asyncio.Event()
+        self._sub_agent_answered = asyncio.Event()
+        self._prints_call = False
+        """Whether it was printed that a tool was called, so that a call follows."""
+        self._printed_answers = self._calls_due = 0
+        """How many answers the agent itself got, and how many calls followed them, or will."""
+        self._last_answer: str | None = None
         self._running_tools: set[str] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -384,6 +424,15 @@ class _ProcessRun:
         notice = await asyncio.to_thread(self._runner.unfollowed_notice, self._task.cwd)
         if notice:
             self._gate.warn(notice)
+        try:
+            return await self._started(prompt, request, output)
+        finally:
+            # However it ended: the gateway has counted the calls that were cut off with it.
+            await self._charges.add_gateway_count(fresh=True)
+
+    async def _started(
+        self, prompt: str, request: StartRequest, output: ProgramOutput
+    ) -> tuple[Verdict, ProcessExit | None, ProcessCost]:
         async with AsyncExitStack() as stack:
             # It reads files of the folder. If this is cancelled meanwhile, the thread ends first:
             # what it has written is removed.
@@ -393,11 +442,15 @@ class _ProcessRun:
             try:
                 start = await asyncio.shield(entering)
             except OSError as error:
-                says = f"the files for its start cannot be written: {error}"
+                says = f"the files for its start cannot be written: {error.strerror}"
                 return Broken(says, Ending.REFUSED), None, ProcessCost()
             environment = {**start.environment, TASK_VARIABLE: self._task.task_id}
             running = started(
-                start.command, cwd=self._task.cwd, environment=environment, clock=self._clock
+                start.command,
+                cwd=self._task.cwd,
+                environment=environment,
+                clock=self._clock,
+                guard=self._runner.guard,
             )
             try:
                 child = await stack.enter_async_context(running)
@@ -406,12 +459,14 @@ class _ProcessRun:
             before = None if output.counted is None else output.counted.to_json()
             await self._write(STARTED, {**asdict(child.mark), "counted": before})
             child.send(self._runner.as_text(prompt))
-            self._own_count.add_input(prompt)
+            self._charges.add_input(prompt)
             self._reports_each_answer = output.reports_each_answer
             try:
                 await within(self._gate.time_limit, self._follow(child, output))
             except StopAgentError as stop:
                 await stack.aclose()
+                await self._charges.add_gateway_count(fresh=True)
+                self._charges.close()
                 await self._write(ENDED, {"verdict": "Stopped", "says": stop.evidence.says})
                 raise
             ended = ProcessExit(child.exit_code, child.last_errors)
@@ -427,50 +482,29 @@ class _ProcessRun:
             "verdict": type(verdict).__name__,
             "says": "" if isinstance(verdict, Done) else verdict.says,
             "exit_code": ended.exit_code,
-            "cost": spent.cost,
             "turns": spent.turns,
         }
         if spent.usage is not None:
-            total = sum((usage for _, usage in spent.usage), TokenUsage())
-            # Bills of clients do not separate what lives in the cache for an hour.
-            hours = sum(usage.cache_write_1h_tokens for _, usage in self._usages.values())
-            hours = min(total.cache_write_tokens, max(hours, total.cache_write_1h_tokens))
-            data["usage"] = replace(total, cache_write_1h_tokens=hours).to_json()
-            for model, rest in _unreported(spent.usage, self._usages.values()):
-                self._spend(model, rest)
-            self._reported = max(total, self._reported, key=lambda usage: usage.total)
-        self._charge_missing(self._history.model or "", at_end=True)
+            data["usage"] = self._charges.add_bill(spent.usage).to_json()
+        self._charges.close()
+        # The program prices the names that an upstream prints.
+        data["cost"] = None if spent.cost is None else max(spent.cost, self._charges.dollars)
         await self._write(ENDED, data)
-
-    def _spend(self, model: str, usage: TokenUsage) -> None:
-        """Charge the run; a model without a price, which an upstream may name, as the requested."""
-        prices = self._task.prices
-        cost = dollars(model, usage, prices)
-        if cost is None:
-            cost = dollars(self._history.model or self._task.model or "", usage, prices)
-        self._gate.spent(model, usage, cost)
-
-    def _charge_missing(self, model: str, *, at_end: bool = False) -> None:
-        """Charge by our own count what the program says less of than is possible."""
-        missing = self._own_count.missing(self._reported, with_output=at_end) - self._charged_by_us
-        if missing.total:
-            self._charged_by_us += missing
-            # A bill that comes after all counts these as reported.
-            self._usages[f"by us, {len(self._usages)}"] = (model, missing)
-            self._spend(model, missing)
-            self._gate.warn(usage_notice(model or self._runner.name))
 
     async def _follow(self, child: Child, output: ProgramOutput) -> None:
         reading = asyncio.create_task(self._read(child, output))
         gating = asyncio.create_task(self._gate_calls())
+        counting = asyncio.create_task(self._count_calls())
+        binding = asyncio.create_task(self._bind_sub_agents())
+        tasks = (reading, gating, counting, binding)
         try:
-            done, _ = await asyncio.wait((reading, gating), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             # An answer that came counts, also when another call was refused meanwhile.
-            (reading if reading in done else gating).result()
+            next(task for task in tasks if task in done).result()
         finally:
-            for task in (reading, gating):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(reading, gating, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _read(self, child: Child, output: ProgramOutput) -> None:
         async for piece in child.pieces():
@@ -479,17 +513,58 @@ class _ProcessRun:
 
     async def _gate_calls(self) -> None:
         """Await the gate for each call but the first; raises when no more are allowed."""
+        admitted = 0
         while True:
             await self._next_call.wait()
             self._next_call.clear()
+            is_printed, self._prints_call = self._prints_call, False
+            await self._charges.add_gateway_count(fresh=is_printed)
+            due, answers = self._calls_due, self._charges.answers
+            if answers is not None and not self._reports_each_answer:
+                # What it prints does not show all calls; what the gateway answers does. The newest
+                # answer is followed by a call only if it is printed that a tool was called.
+                due = answers if is_printed else answers - 1
             try:
-                await self._gate.before_call(works_meanwhile=True)
+                while admitted < due:
+                    admitted += 1
+                    # At a used-up window the gate would wait while the program works on.
+                    if (stop := await self._gate.over_budget()) is not None:
+                        raise stop
+                    await self._gate.before_call(works_meanwhile=True)
             except StopAgentError:
                 # What it has begun may end: half a tool is worse than a call that is cut at once.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_TOOLS_MAY_TAKE_S):
                         await self._idle.wait()
                 raise
+
+    async def _count_calls(self) -> None:
+        """Charge what the gateway counts, and look at the limits that this may have used up."""
+        seen = 0
+        over: tuple[int, TokenUsage] | None = None
+        while True:
+            await self._clock.sleep(_GATEWAY_COUNTS_EVERY_S)
+            used = await self._charges.add_gateway_count()
+            answers = self._charges.answers or 0
+            if answers > seen and not self._reports_each_answer:
+                seen = answers
+                self._next_call.set()
+            stop = await self._gate.over_budget()
+            if stop is None:
+                over = None
+            elif over is None:
+                over = answers, used  # by the last answer, perhaps: that one is not undone
+            elif over != (answers, used):
+                raise stop
+
+    async def _bind_sub_agents(self) -> None:
+        """Look at the limits after each answer of a sub-agent, which another call follows."""
+        while True:
+            await self._sub_agent_answered.wait()
+            self._sub_agent_answered.clear()
+            await self._charges.add_gateway_count(fresh=True)
+            if (stop := await self._gate.over_budget()) is not None:
+                raise stop
 
     async def _add(self, event: ProgramEvent) -> None:
         if isinstance(event, SessionOpened):
@@ -498,8 +573,13 @@ class _ProcessRun:
                 await self._write(BEGAN, {"session": event.session_id, "model": event.model})
             return
         if isinstance(event, ToolResulted):
-            self._own_count.add_input(event.text)
+            self._charges.add_input(event.text)
             await self._write(RESULT, {"id": event.call_id, "text": event.text[:_LONGEST_RESULT]})
+            self._last_answer = None  # whatever its id, what comes now is of a further call
+            if event.is_error:
+                # A structured answer that was refused: the model is asked again.
+                self._calls_due = self._printed_answers
+                self._next_call.set()
             self._running_tools.discard(event.call_id)
             if not self._running_tools:
                 self._idle.set()
@@ -517,22 +597,22 @@ class _ProcessRun:
             "agent": event.agent,
         }
         await self._write(ANSWER, entry)
-        name = event.id or f"without id, {len(self._usages)}"
-        begins = name not in self._usages
-        inputs = [json.dumps(call.input, ensure_ascii=False) for call in event.calls]
-        text, of_agent = "".join([event.text, *inputs]), event.agent is None
-        self._own_count.add_answer(text, begins=begins, of_agent=of_agent)
-        if begins:
-            self._usages[name] = (event.model, event.usage)
-            self._reported += event.usage
-            self._spend(event.model, event.usage)
-        if self._reports_each_answer:
-            self._charge_missing(event.model)
-        if event.calls and event.agent is None:
+        self._charges.add_answer(event, reports_each_answer=self._reports_each_answer)
+        if event.agent is not None:
+            self._sub_agent_answered.set()
+            return
+        begins = event.id is None or event.id != self._last_answer
+        if begins if self._reports_each_answer else event.calls:
+            self._last_answer = event.id
+            self._printed_answers += 1
+            self._calls_due = max(self._calls_due, self._printed_answers - 1)
+        if event.calls:
             self._running_tools |= {call.id for call in event.calls if call.id}
             if self._running_tools:
                 self._idle.clear()
-            self._next_call.set()
+            self._prints_call = True
+            self._calls_due = self._printed_answers
+        self._next_call.set()
 
     async def _write(self, kind: str, data: JsonObject) -> None:
         await self._log.write(kind, data)
@@ -550,22 +630,3 @@ class _ProcessRun:
             reason = error.strerror or type(error).__name__
             return Broken(f"{program} could not be started: {reason}")
         return Broken(says, Ending.REFUSED)
-
-
-def _unreported(
-    totals: Sequence[tuple[str, TokenUsage]], reported: Iterable[tuple[str, TokenUsage]]
-) -> Iterator[tuple[str, TokenUsage]]:
-    """What each model cost beyond what was reported while the process ran."""
-    # A model's name may have a context option: `opus-4[1m]`.
-    by_model: dict[str, TokenUsage] = {}
-    for model, usage in reported:
-        name = model.partition("[")[0]
-        by_model[name] = by_model.get(name, TokenUsage()) + usage
-    known = {model.partition("[")[0] for model, _ in totals}
-    # An answer may name its model otherwise than the bill does; it must not be paid for twice.
-    strange = sum((usage for name, usage in by_model.items() if name not in known), TokenUsage())
-    for model, usage in totals:
-        rest = usage - by_model.get(model.partition("[")[0], TokenUsage())
-        unbilled, strange = rest - strange, strange - rest
-        if unbilled.total:
-            yield model, unbilled

@@ -3,7 +3,7 @@
 import { beside, dim, h, link, panel, runAt, table } from "./dom.js";
 import { now, state } from "./feed.js";
 import { bar } from "./lanes.js";
-import { dollars, moment, number, percent, plural, tokens } from "./format.js";
+import { costOf, dollars, moment, number, percent, plural, tokens } from "./format.js";
 
 const WIDE = 600;
 const TALL = 110;
@@ -43,8 +43,8 @@ function areas(lanes, minutes, value, most) {
 function money() {
 	const { today, per_hour: pace } = state.spend;
 	if (!today?.calls) return null;
-	return h("p.money", h("b", dollars(today.dollars)),
-		beside(` today · ${dollars(pace)} an hour · ${number(today.tokens)} tokens in ${plural(today.calls, "call")}`,
+	return h("p.money", h("b", costOf(today.dollars, today.unpriced)),
+		beside(` today · ${pace || !today.unpriced ? `${dollars(pace)} an hour · ` : ""}${number(today.tokens)} tokens in ${plural(today.calls, "call")}`,
 			today.unpriced ? ` · ${number(today.unpriced)} tokens of models without a known price` : ""));
 }
 
@@ -58,7 +58,7 @@ function byRun() {
 	return table("by run", ["run", "calls", "tokens", "cost", "budget"], runs.map(([tag, sums]) => {
 		const run = state.runs[tag];
 		const limit = run?.budget?.dollars;
-		return [run ? link(runAt(tag), `${run.flow} ${tag}`) : tag, number(sums.calls), number(sums.tokens), dollars(sums.dollars),
-			limit == null ? "none" : `${percent(run.cost / limit)} of ${dollars(limit)}`];
+		return [run ? link(runAt(tag), `${run.flow} ${tag}`) : tag, number(sums.calls), number(sums.tokens), costOf(sums.dollars, sums.unpriced),
+			limit == null ? "none" : `${run.unpriced ? "at least " : ""}${percent(run.cost / limit)} of ${dollars(limit)}`];
 	}));
 }

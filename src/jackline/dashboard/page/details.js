@@ -3,7 +3,7 @@
 import { detail, dim, h, link, p, runAt, table } from "./dom.js";
 import { now, state } from "./feed.js";
 import { callOrders, resource, runOrders, stateLabel, sums, tree } from "./flows.js";
-import { dollars, exact, length, moment, number, plural } from "./format.js";
+import { costOf, dollars, exact, length, moment, number, plural } from "./format.js";
 
 const loaded = { address: "", changes: -1, document: null, failed: "" };
 const EVERY = 5;
@@ -36,10 +36,10 @@ export function runPage() {
 		p(sums(run)), run.why && p(run.why),
 		run.budget && dim(`budget: ${run.budget.dollars == null ? "" : dollars(run.budget.dollars)} ${run.budget.tokens == null ? "" : `${number(run.budget.tokens)} tokens`}`),
 		h("p.twin", `jackline show ${run.run}`), h("div.orders", runOrders(run)),
-		run.can.includes("resume") && p("To go on: ", h("code", `jackline resume ${run.run}`)),
+		(run.next || run.can.includes("resume")) && p("To go on: ", h("code", run.next || `jackline resume ${run.run}`)),
 		tree(run), run.resources.map((each) => resource(each.name, each)),
 		table(`log of the run${run.more_notes ? `, ${number(run.more_notes)} older lines in jackline logs` : ""}`, ["when", "what", "who", "more"],
-			notes.map((note) => [exact(note.at), note.what, note.label, note.says || note.trouble || note.why || ""])));
+			notes.map((note) => [exact(note.at), note.what, note.label, [note.says || note.trouble || note.why, note.private].filter(Boolean).join(". It said: ")])));
 }
 
 export function agentPage(session, agent) {
@@ -51,7 +51,7 @@ export function agentPage(session, agent) {
 	return detail("Agent",
 		h("div.row", h("h2", flow?.label || state.labels[agent] || agent || "main", " ", h("small", `session ${session}`)), row && stateLabel(row.state, row.until)),
 		row?.why && p(row.why),
-		p(`${plural(sum.calls, "call")} in the last day, ${plural(sum.attempts, "attempt")}, ${sum.lost} passed on as failed · waited ${length(sum.waited)} · ${number(sum.tokens)} tokens · ${dollars(sum.cost)}${sum.unpriced ? ", some models without a known price" : ""}`),
+		p(`${plural(sum.calls, "call")} in the last day, ${plural(sum.attempts, "attempt")}, ${sum.lost} passed on as failed · waited ${length(sum.waited)} · ${number(sum.tokens)} tokens · ${costOf(sum.cost, sum.unpriced)}`),
 		found.lapsed && p(found.lapsed),
 		client && p(`Its client reports: ${client.name && `${client.name}, `}${plural(client.requests, "call")}, ${client.errors} failed · ${number(client.tokens)} tokens · ${dollars(client.dollars)}`),
 		flow && p("Part of run ", link(runAt(flow.run), flow.run), `: ${flow.state}${flow.ending ? `, ${flow.ending}` : ""}${flow.says ? `. ${flow.says}` : ""}`),

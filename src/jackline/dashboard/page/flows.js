@@ -3,7 +3,7 @@
 import { agentAt, beside, dim, h, link, p, panel, runAt } from "./dom.js";
 import { now, state } from "./feed.js";
 import { orderButton } from "./orders.js";
-import { dollars, exact, length, look, moment, number, plural } from "./format.js";
+import { costOf, exact, length, look, moment, number, plural } from "./format.js";
 
 const opened = new Set();
 let redraw = () => {};
@@ -19,16 +19,17 @@ export function flows(filter) {
 }
 
 function runCard(run) {
-	const total = Math.max(1, run.done + run.failed + run.running);
-	const parts = [["done", run.done], [look(run.state)[1], run.running], ["bad", run.failed]];
+	const [done, running, failed] = [run.done + run.steps_done, run.running + run.steps_running, run.failed + run.steps_failed];
+	const total = Math.max(1, done + failed + running);
+	const parts = [["done", done], [look(run.state)[1], running], ["bad", failed]];
 	const open = opened.has(run.run);
 	return h("article.run", { key: run.run },
 		h("div.row", h("h3", link(runAt(run.run), run.flow), " ", h("small", run.run)), stateLabel(run.state, run.wake_at)),
-		h("div.share", { role: "img", "aria-label": counts(run) }, parts.filter(([, many]) => many).map(([colour, many]) => h("i", { class: colour, "--share": many / total }))),
+		h("div.share", { role: "img", "aria-label": run.counts }, parts.filter(([, many]) => many).map(([colour, many]) => h("i", { class: colour, "--share": many / total }))),
 		dim(sums(run)),
 		run.why && dim(run.why),
 		h("div.orders", runOrders(run)),
-		run.calls.length > 0 && h("details", { open, ontoggle: (event) => fold(run.run, event.target.open) }, h("summary", plural(run.calls.length + run.more, "call")), open && tree(run)));
+		run.calls.length > 0 && h("details", { open, ontoggle: (event) => fold(run.run, event.target.open) }, h("summary", "agents and steps"), open && tree(run)));
 }
 
 function fold(run, open) {
@@ -37,9 +38,7 @@ function fold(run, open) {
 	redraw();
 }
 
-/** Calls that were under way share the fate of their run. */
-const counts = (run) => [[run.done, "done"], [run.running, run.ended_at ? "unfinished" : run.state], [run.failed, "failed"]].map(([many, word]) => many && `${many} ${word}`).filter(Boolean).join(", ") || "no call yet";
-export const sums = (run) => `${counts(run)} · ${number(run.tokens)} tokens · ${dollars(run.cost)} · began ${moment(run.created_at, now())}`;
+export const sums = (run) => `${run.counts} · ${number(run.tokens)} tokens · ${costOf(run.cost, run.unpriced)} · began ${moment(run.created_at, now())}`;
 
 export function stateLabel(name, until) {
 	const [glyph, colour] = look(name);
@@ -73,9 +72,9 @@ const runOrder = (run, verb, label, says, only, later) => orderButton(verb, labe
 export function runOrders(run) {
 	const order = (verb, says) => run.can.includes(verb) && runOrder(run, verb, `${verb} run ${run.run}`, says);
 	return [
-		order("resume", `A process of its own goes on with the run. Its ${run.done} finished calls answer from the store and cost nothing; ${run.failed + run.running} are gone on with.`),
-		order("retry", `The ${plural(run.failed, "failed call")} run again, and nothing else.`),
-		order("cancel", `The run ends for good, with its clean-up. What is finished stays to be read; ${plural(run.running, "call")} under way stop.`),
+		order("resume", `A process of its own goes on with the run. What is finished answers from the store and costs nothing: ${run.counts}.`),
+		order("retry", `What failed runs again (${plural(run.failed, "agent")}, ${plural(run.steps_failed, "step")}), and nothing else.`),
+		order("cancel", `The run ends for good, with its clean-up. What is finished stays to be read; ${plural(run.running, "agent")} under way stop.`),
 	];
 }
 

@@ -1,27 +1,32 @@
-// Formats times, numbers and states.
+// Formats times, numbers and states. Times are in the service's zone, like those in its sentences.
 
 import { state } from "./feed.js";
 
-const time = (more) => new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...more });
+const time = (more) => new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC", ...more });
 const clock = time();
 const seconds = time({ second: "2-digit" });
-const day = new Intl.DateTimeFormat([], { weekday: "short", day: "numeric", month: "short" });
+const day = new Intl.DateTimeFormat([], { weekday: "short", day: "numeric", month: "short", timeZone: "UTC" });
 const count = new Intl.NumberFormat("en");
 
 /** How a state is drawn: a glyph and a colour; its name is always beside it. The table is that of jackline/states.py. */
 export const look = (name) => state.looks[name] || ["·", "calm"];
 
-export const hour = (at) => clock.format(at * 1000);
-export const exact = (at) => seconds.format(at * 1000);
+/** What a clock in UTC shows when one in the service's zone shows this moment. */
+const there = (at) => (at + (state.head.utc_offset || 0)) * 1000;
+
+export const hour = (at) => clock.format(there(at));
+export const exact = (at) => seconds.format(there(at));
 export const number = (value) => count.format(Math.round(value));
 export const plural = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+/** What is not known is never shown as nothing. */
+export const costOf = (sum, unpriced) => unpriced ? (sum ? `at least ${dollars(sum)}` : "cost unknown") : dollars(sum);
 export const dollars = (value) => `$${(value || 0).toFixed(value && value < 0.1 ? 4 : 2)}`;
 export const percent = (share) => `${Math.round(share * 100)} %`;
 
 /** A moment: the hour today, else the day too. */
 export function moment(at, now) {
-	const sameDay = new Date(at * 1000).toDateString() === new Date(now * 1000).toDateString();
-	return sameDay ? hour(at) : `${day.format(at * 1000)} ${hour(at)}`;
+	const date = (moment) => new Date(there(moment)).toISOString().slice(0, 10);
+	return date(at) === date(now) ? hour(at) : `${day.format(there(at))} ${hour(at)}`;
 }
 
 /** What is left, as a clock that runs down: 13:34, 2:05:00. */

@@ -28,7 +28,7 @@ from jackline.dialects.neutral.fields import (
     shown,
 )
 from jackline.dialects.neutral.options import AnswerOptions, ReasoningBinder
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 from jackline.failures import Kind, Observation, classify
 from jackline.failures.wording import redact
 
@@ -184,7 +184,7 @@ class MessageBuilder:
         real_name = self._options.tool_names.get(name, name)
         self._content.append({"type": "tool_use", "id": own, "name": real_name, "input": value})
 
-    def done(self, ended: str | None, stop: str | None, usage: TokensUsed) -> TranslatedDocument:
+    def done(self, ended: str | None, stop: str | None, usage: TokenUsage) -> TranslatedDocument:
         """The message; `ended` is the foreign stop reason, `stop` the sequence that ended it."""
         reason = stop_reason(ended, calls=self._calls > 0, refused=self.refused, notes=self._notes)
         if stop is not None and reason == "end_turn":

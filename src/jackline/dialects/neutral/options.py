@@ -11,16 +11,21 @@ never to a client.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from jackline.dialects.neutral.conversation import (
+    FAILED,
     LEVELS,
     ConversationTurn,
+    TextPart,
+    ThinkingPart,
     ToolDefinition,
+    ToolResultPart,
+    VisiblePart,
     digest,
     read_conversation,
     tool_name,
@@ -116,6 +121,11 @@ class AnswerOptions:
     remember: Remember | None = None
 
 
+def joined_text(parts: Iterable[object]) -> str:
+    """The text of those parts that are text."""
+    return "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
+
+
 class RequestWriter(ABC):
     """Parses one Anthropic request, and writes what both OpenAI dialects have in common."""
 
@@ -147,6 +157,23 @@ class RequestWriter(ABC):
             self._real_names[sent] = name
             self.notes.add(at, "changed, because OpenAI does not accept the name")
         return sent
+
+    def result(self, part: ToolResultPart) -> tuple[str, list[VisiblePart]]:
+        """The id of the call in the target, and its result, which begins with what failed."""
+        parts = list(part.parts)
+        if part.failed:
+            self.notes.add(f"{part.at}.is_error", "sent as text before the result")
+            parts.insert(0, TextPart(part.at, FAILED))
+        return self.call_id(part.id, f"{part.at}.tool_use_id"), parts
+
+    def leave_out(self, part: ThinkingPart) -> None:
+        """Note that thinking stays with the model that thought."""
+        self.notes.add(part.at, "thinking of another model is not sent")
+
+    def schema(self) -> dict[str, object] | None:
+        """The schema of the answer, as both dialects name it."""
+        schema = self.request.schema
+        return None if schema is None else {"name": "answer", "schema": schema, "strict": True}
 
     def shared_fields(self, model: str, max_tokens_field: str) -> dict[str, object]:
         """The fields with the same name in both dialects, and the limit of the answer."""

@@ -36,7 +36,7 @@ from jackline.dialects.neutral.conversation import ToolIds
 from jackline.dialects.neutral.fields import TranslationNotes
 from jackline.dialects.neutral.options import AnswerOptions
 from jackline.dialects.sse import EventSplitter, json_event, name_and_data
-from jackline.dialects.tokens_used import TokensUsed
+from jackline.dialects.token_usage import TokenUsage
 
 
 class UnreadableStreamError(ValueError):
@@ -139,7 +139,8 @@ class MessageWriter:
         self._calls: dict[object, _Block] = {}
         self._ids: ToolIds | None = None
         self._index = 0
-        self._stored = 0
+        # How many letters have had to wait for other blocks so far.
+        self.stored = 0
         self._pieces = 0
         self.started = False
         # All blocks have been closed; only the end of the message is missing.
@@ -174,7 +175,7 @@ class MessageWriter:
         """Start the message; its usage comes at the end."""
         self.started = True
         self._ids = ToolIds(message_id)
-        message = message_document(message_id, self._options.model, TokensUsed().to_anthropic())
+        message = message_document(message_id, self._options.model, TokenUsage().to_anthropic())
         self._write(MESSAGE_START, {"message": message})
 
     def text(self, text: str) -> None:
@@ -191,9 +192,9 @@ class MessageWriter:
 
     def count_stored(self, text: str) -> None:
         """Count what is stored of the answer; UnreadableStreamError when it is too much."""
-        self._stored += len(text)
+        self.stored += len(text)
         self._pieces += 1
-        if self._stored > _MOST_STORED or self._pieces > _MOST_PIECES:
+        if self.stored > _MOST_STORED or self._pieces > _MOST_PIECES:
             raise UnreadableStreamError("more to store than an answer has")
 
     def end_text(self) -> None:
@@ -253,7 +254,7 @@ class MessageWriter:
         self._advance()
         self.closed = True
 
-    def end(self, reason: str, sequence: str | None, usage: TokensUsed) -> None:
+    def end(self, reason: str, sequence: str | None, usage: TokenUsage) -> None:
         """End the answer."""
         self.close_blocks()
         delta = {"stop_reason": reason, "stop_sequence": sequence}
@@ -337,7 +338,7 @@ class StreamTranslator(ABC):
     def __init__(self, options: AnswerOptions) -> None:
         self.options = options
         self.notes = TranslationNotes(_SMALL_OBJECTS)
-        self.usage = TokensUsed()
+        self.usage = TokenUsage()
         # message_stop has been written.
         self.whole = False
         # An error event has been written; nothing follows.
@@ -345,6 +346,11 @@ class StreamTranslator(ABC):
         self.refused = False
         self.writer = MessageWriter(options)
         self._splitter = EventSplitter()
+
+    @property
+    def held(self) -> int:
+        """How much it keeps at most: an event that is not complete, and blocks out of turn."""
+        return len(self._splitter.pending) + self.writer.stored
 
     def feed(self, data: bytes) -> bytes:
         """Read the next bytes, and return the events that they complete."""

@@ -328,6 +328,10 @@ PATH = (
         text=r"larger than limits\.answer allows", then=_edge("answer_too_large", retry_same=False)
     ),
     when(
+        text=r"more than limits\.held_answers allows",
+        then=_edge("answers_too_large", retry_same=False),
+    ),
+    when(
         text=r"longer than limits\.answer_time allows",
         then=_edge("answer_too_long", retry_same=False),
     ),

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import shlex
 from collections import Counter
 from collections.abc import (
     AsyncIterable,
@@ -57,6 +58,7 @@ from jackline.flows.execution.execution import CURRENT, FlowScope, scope_for
 from jackline.flows.records import CallKind, CallRecord, CallState, call_key
 from jackline.flows.run_events import PhaseBegan, PhaseEnded, StepBegan, StepEnded
 from jackline.flows.values import Shape, returned_type
+from jackline.user_errors import error_texts
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -72,6 +74,7 @@ class AgentFailedError(StepFailedError):
             f"The agent {outcome.label or outcome.task_id} ended by "
             f"{outcome.terminated_by.value}{says}",
             retry_at=evidence.resets_at,
+            private=evidence.private,
         )
         self.outcome = outcome
 
@@ -187,7 +190,7 @@ class StepCall(_Call[T_co]):
         if "<lambda>" in name:
             raise BadArgumentError(
                 "A lambda has no name to be known by after a crash.",
-                hint="Write a small function, and give what it needs as arguments.",
+                hint="Write a small function, and pass its values as arguments.",
             )
         returned_type(function)
         # The flow's own module has another name each time its file is loaded, and counts as none.
@@ -227,7 +230,8 @@ class StepCall(_Call[T_co]):
             if trouble:
                 raise StepFailedError(
                     f"The step {self._name} failed before with {trouble}.",
-                    hint=f"`jackline retry {run.run_id} --only {self._name}` runs it again.",
+                    hint=f"`jackline retry {run.run_id} --only {shlex.quote(self._name)}` runs it"
+                    " again.",
                 )
             return shape.decode(known.value or b"null")
         call = CallRecord(
@@ -344,7 +348,7 @@ def agent(  # noqa: PLR0913 -- everything one can say of an agent, all by name a
         if not continue_from.task_id:
             raise BadArgumentError(
                 "continue_from= needs the outcome of an agent, and this is none.",
-                hint="Give what `await agent(…).outcome()` gave.",
+                hint="Pass the outcome of `await agent(…).outcome()`.",
             )
         continue_from = continue_from.task_id
     runs_it = runner or scope.run.settings.runner
@@ -422,6 +426,7 @@ class phase:  # noqa: N801 -- a word of the language, used like a function
 
 
 MOST = 10_000
+_LONGEST_PRIVATE = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,7 +461,10 @@ class Batch(Generic[T_co]):
         if len(self.values) < needed:
             raise StepFailedError(
                 f"{needed} were needed: {self.summary}.",
-                hint="Look at `.failed` for why; `jackline retry` runs the failed ones again.",
+                hint="Look at `.failed` for why.",
+                private="; ".join(filter(None, (each.evidence.private for each in self.failed)))[
+                    :_LONGEST_PRIVATE
+                ],
             )
         return self
 
@@ -545,6 +553,5 @@ async def _outcome_of(call: Awaitable[T], slots: asyncio.Semaphore | None) -> Ou
         except (LeaseLostError, JournalError):
             raise
         except Exception as error:  # noqa: BLE001 -- the border of one call: its siblings go on
-            text = str(error)[:300]
-            says = f"{type(error).__name__}: {text}" if text else type(error).__name__
-            return Outcome(Ending.CRASH, evidence=Evidence(says=says))
+            says, private = error_texts(error)
+            return Outcome(Ending.CRASH, evidence=Evidence(says=says, private=private))

@@ -73,7 +73,7 @@ class Context:
         if self._left_run is not None:
             raise UsageError(
                 "ctx.budget is not known here: no process runs this flow any more.",
-                hint="Use what the hook gets: the outcome has usage and cost.",
+                hint="Use the outcome that the hook gets: it has usage and cost.",
             )
         return scope_for("ctx.budget").account.left()
 

@@ -13,7 +13,6 @@ import importlib.util
 import inspect
 import itertools
 import sys
-import traceback
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from functools import update_wrapper
@@ -27,6 +26,7 @@ from jackline.flows.agent_spec import HookLike, hooks
 from jackline.flows.execution.execution import CURRENT, scope_for
 from jackline.flows.flow_sources import SOURCES, CheckedLoader, check_user_code
 from jackline.flows.values import Shape, returned_type
+from jackline.user_errors import error_texts
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -211,15 +211,16 @@ def load_module(file: Path) -> ModuleType:
         raise
     except Exception as error:
         sys.modules.pop(name, None)
-        if isinstance(error, SyntaxError):
+        says, private = error_texts(error)
+        if isinstance(error, SyntaxError) and error.filename == str(path):
             says = f"line {error.lineno}: {error.msg}"
-        else:
-            frames = traceback.extract_tb(error.__traceback__)
-            lines = [frame.lineno for frame in frames if frame.filename == str(path)]
-            where = f"line {lines[-1]}: " if lines else ""
-            says = f"{where}{type(error).__name__}: {str(error)[:200]}"
+        elif isinstance(error, ModuleNotFoundError) and (error.name or "").isidentifier():
+            says = f"there is no module {error.name}"
+        elif isinstance(error, OSError) and error.filename == str(path):
+            says = str(error.strerror)
         raise UnreadableError(
             f"{file.name} cannot be loaded: {says}.",
             hint="Make `python -c 'import …'` of it work first.",
+            private=private,
         ) from error
     return module

@@ -1,6 +1,7 @@
 """Save clean-up actions, find them again and run them: commands, functions, git worktrees.
 
-Rules: (1) running returns a fault as a sentence and raises nothing but CancelledError; (2) nothing
+Rules: (1) running returns a fault as a sentence, with the words of the command or function apart,
+and raises nothing but CancelledError; (2) nothing
 is waited for beyond the limit: a command is ended with all that it started; a function in a thread
 cannot be ended, and is left; (3) only functions at the top level of a module are saved: another
 process finds them through the flow's file or their module; (4) a model's command is saved with the
@@ -32,8 +33,7 @@ from typing import Any, cast
 from jackline.batches.permission import permit
 from jackline.batches.policy import Allowed, CallPermission, Denied, Policy
 from jackline.batches.processes import without_secrets
-from jackline.batches.shell import ShellTool
-from jackline.batches.threads import LeavingError, call_function, contain_exits
+from jackline.batches.threads import call_function, contain_exits
 from jackline.batches.tool import BatchCall
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, JacklineError, UnreadableError
@@ -42,8 +42,10 @@ from jackline.flows.records import AllowedCommand, ResourceRecord, parse_allowed
 from jackline.flows.settings import AllowPatterns
 from jackline.flows.store.run_store import NOT_OURS, RunStore
 from jackline.foreign_repositories import ForeignRepositoryError, ask_git
+from jackline.user_errors import ErrorTexts, error_texts
 
 _MOST_ERROR_TEXT = 200
+_DONE = ErrorTexts("")
 _FUNCTION_PREFIX = "function "
 
 
@@ -73,8 +75,10 @@ def find_function(name: str, flow_module: ModuleType | None) -> Callable[..., ob
         check_user_code(f"{own}() of {module_name}")
         try:
             found = getattr(import_module(module_name), own, None)
-        except ImportError as error:
-            raise UnreadableError(f"{module_name} cannot be imported: {error}.") from error
+        except Exception as error:
+            brief, private = error_texts(error)
+            says = f"{module_name} cannot be imported: {brief}."
+            raise UnreadableError(says, private=private) from error
     if not callable(found):
         raise UnreadableError(
             f"There is no function {own}() in {module_name or 'the flow’s file'} any more.",
@@ -119,6 +123,8 @@ async def permitted_words(
 async def _judged(
     command: str, folder: Path, allow: Sequence[str], trusted: tuple[Path, ...] | None = None
 ) -> CallPermission:
+    from jackline.batches.shell import ShellTool  # noqa: PLC0415 -- loads pydantic
+
     call = BatchCall("release", ShellTool(), {"command": command})
     verdict = await permit(Policy(folder, tuple(allow), trusted=trusted), call)
     if isinstance(verdict, Allowed) and verdict.guard is not None:
@@ -135,7 +141,7 @@ async def run_command(
     cwd: str,
     limit: float,
     clock: Clock,
-) -> str:
+) -> ErrorTexts:
     """Why the command failed; empty when it did not. `environment` has all of its variables."""
     # Files, not pipes: a command need not read its input, and a child that it leaves behind
     # cannot keep us waiting for the end of its output.
@@ -158,7 +164,8 @@ async def run_command(
                 start_new_session=sys.platform != "win32",
             )
         except (OSError, ValueError) as error:
-            return f"it could not be started: {error}"
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            return ErrorTexts(f"it could not be started: {reason}")
         ended = asyncio.ensure_future(process.wait())
         try:
             in_time = await _done_before(ended, clock.sleep(limit))
@@ -172,13 +179,13 @@ async def run_command(
                         os.killpg(process.pid, signal.SIGKILL)
                 await asyncio.wait({ended})
         if not in_time:
-            return f"it took longer than {limit:g} seconds and was ended"
+            return ErrorTexts(f"it took longer than {limit:g} seconds and was ended")
         if process.returncode == 0:
-            return ""
+            return _DONE
         errors.seek(0)
         lines = errors.read().decode("utf-8", "replace").strip().splitlines()
         last = lines[-1][-_MOST_ERROR_TEXT:] if lines else "it wrote nothing to stderr"
-        return f"exit {process.returncode}: {last}"
+        return ErrorTexts(f"exit {process.returncode}", last)
 
 
 async def _done_before(work: asyncio.Future[Any], limit: Coroutine[Any, Any, object]) -> bool:
@@ -209,7 +216,7 @@ async def remove_if_clean(path: Path) -> str:
         code, output = await git("status", "--porcelain", "--ignore-submodules=all")
         if code:
             says = output.decode("utf-8", "replace").strip()[:100]
-            return f"kept: git cannot tell whether it is clean ({says or code})"
+            return f"kept: git cannot say whether it is clean ({says or code})"
         if output.strip():
             return f"kept: {len(output.splitlines())} changed or new files are not committed"
         code, output = await git("ls-files", "-v", "-z")
@@ -332,10 +339,10 @@ class ActionRunner:
     allow: AllowPatterns = tuple
     """Gives the user's patterns of now for commands that models have ordered."""
 
-    async def do(self, act: CleanupAction) -> str:
+    async def do(self, act: CleanupAction) -> ErrorTexts:
         """Why it failed; empty when it did not."""
         if not self.trusted:
-            return NOT_OURS
+            return ErrorTexts(NOT_OURS)
         token = CLEANUP_SCOPE.set(CleanupScope(act.run_id, act.task_id, self.left, act.key))
         try:
             doing = asyncio.ensure_future(self._done(act))
@@ -345,26 +352,26 @@ class ActionRunner:
                 if not doing.done():
                     doing.cancel()
                     await asyncio.wait({doing})
-            trouble = _BROKEN_OFF if doing.cancelled() else doing.result()
+            trouble = ErrorTexts(_BROKEN_OFF) if doing.cancelled() else doing.result()
         finally:
             CLEANUP_SCOPE.reset(token)
         if self.left is not None:
             try:
                 await self.left.settle()
             except JacklineError as error:
-                return trouble or f"its notes could not be saved: {error.message}"
+                return trouble or ErrorTexts(f"its notes could not be saved: {error.message}")
         return trouble
 
-    async def _done(self, act: CleanupAction) -> str:
+    async def _done(self, act: CleanupAction) -> ErrorTexts:
         if act.action.startswith(_WORKTREE_PREFIX):
             # From the run's folder, like a command: whoever cleans up may be in another.
             worktree = Path(self.cwd, act.action.removeprefix(_WORKTREE_PREFIX))
             try:
                 # By the loop's own time, like each question to git in it.
                 async with asyncio.timeout(self.limit):
-                    return await remove_if_clean(worktree)
+                    return ErrorTexts(await remove_if_clean(worktree))
             except TimeoutError:
-                return f"kept: git took longer than {self.limit:g} seconds there"
+                return ErrorTexts(f"kept: git took longer than {self.limit:g} seconds there")
         if act.action.startswith(_FUNCTION_PREFIX):
             return await self._call(act.action.removeprefix(_FUNCTION_PREFIX), act.argument)
         command: str | tuple[str, ...] = act.action
@@ -372,7 +379,7 @@ class ActionRunner:
         if allowed := parse_allowed_command(act.action):
             command = await permitted_words(allowed, self.allow())
             if isinstance(command, str):
-                return command
+                return ErrorTexts(command)
             # Its input would be a model's text, which some programs read as commands.
             environment, cwd, stdin = without_secrets(os.environ), allowed.folder, b""
         return await run_command(
@@ -384,26 +391,25 @@ class ActionRunner:
             clock=self.clock,
         )
 
-    async def _call(self, name: str, argument: object) -> str:
+    async def _call(self, name: str, argument: object) -> ErrorTexts:
         try:
             function = find_function(name, self.flow_module())
         except JacklineError as error:
-            return error.message
+            return ErrorTexts(error.message, error.private)
         calling = asyncio.ensure_future(_called(function, argument))
         try:
             in_time = await _done_before(calling, self.clock.sleep(self.limit))
         finally:
             if not calling.done():
                 calling.cancel()
-        return calling.result() if in_time else f"it took longer than {self.limit:g} seconds"
+        late = ErrorTexts(f"it took longer than {self.limit:g} seconds")
+        return calling.result() if in_time else late
 
 
-async def _called(function: Callable[..., object], argument: object) -> str:
+async def _called(function: Callable[..., object], argument: object) -> ErrorTexts:
     try:
         with contain_exits():
             await call_function(lambda: function(argument), function)
-    except LeavingError as error:
-        return str(error)
     except Exception as error:  # noqa: BLE001 -- a border: a hook's fault is returned
-        return f"{type(error).__name__}: {str(error)[:200]}"
-    return ""
+        return error_texts(error)
+    return _DONE

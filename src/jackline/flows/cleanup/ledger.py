@@ -40,8 +40,9 @@ from jackline.flows.records import (
 )
 from jackline.flows.settings import AllowPatterns
 from jackline.flows.store.run_store import NOT_OURS, Claim, RunStore
+from jackline.user_errors import ErrorTexts
 
-CleanupListener = Callable[[str, str, str], None]
+CleanupListener = Callable[[str, str, ErrorTexts], None]
 """Called with what was done, the label, and the trouble (empty if there was none)."""
 
 
@@ -154,7 +155,7 @@ class Hooks:
             key,
         )
         trouble = await self._actor.do(act)
-        ended = replace(row, state="failed" if trouble else "done", trouble=trouble)
+        ended = replace(row, state="failed" if trouble else "done", trouble=trouble.brief)
         await self._store.end_hook(replace(ended, at=self._actor.clock.wall()))
         self._add(ended)
         self._listener(f"hook {shown_action(row.hook)}", outcome.label, trouble)
@@ -227,7 +228,7 @@ class Resources:
     async def release(self, row: ResourceRecord) -> ResourceRecord:
         """Release one resource, and save the result."""
         if not row.trusted:
-            self._listener(f"release {row.name}", "", NOT_OURS)
+            self._listener(f"release {row.name}", "", ErrorTexts(NOT_OURS))
             return row
         row = replace(row, state=ResourceState.RELEASING, tries=row.tries + 1)
         await self._store.save_resource(row)
@@ -236,12 +237,12 @@ class Resources:
         act = CleanupAction(
             row.run_id, row.task_id, row.release, stdin.encode(), row.name, environment
         )
-        trouble = await self._actor.do(act) if row.release else ""
+        trouble = await self._actor.do(act) if row.release else ErrorTexts("")
         after = replace(
             row,
             state=ResourceState.FAILED if trouble else ResourceState.RELEASED,
             released_at=None if trouble else self._actor.clock.wall(),
-            trouble=trouble,
+            trouble=trouble.brief,
         )
         await self._store.save_resource(after)
         self._listener(f"release {row.name}", "", trouble)
@@ -316,8 +317,12 @@ async def _clean_up(
 ) -> list[Reaped]:
     done: list[Reaped] = []
 
-    def listener(what: str, _label: str, trouble: str) -> None:
-        done.append(Reaped(run.run_id, what, trouble))
+    notes: list[dict[str, object]] = []
+
+    def listener(what: str, _label: str, trouble: ErrorTexts) -> None:
+        done.append(Reaped(run.run_id, what, trouble.brief))
+        if trouble.private:
+            notes.append({"what": what, "trouble": trouble.brief, "private": trouble.private})
 
     if hooks:
         owed = Hooks(store, run.run_id, actor, listener)
@@ -329,6 +334,8 @@ async def _clean_up(
     resources = Resources(store, run.run_id, actor, listener)
     for row in _over(run, await store.resources(), actor.clock.wall()):
         await resources.release(row)
+    for note in notes:
+        await store.note(run.run_id, actor.clock.wall(), "clean-up", "", note)
     return done
 
 

@@ -5,24 +5,26 @@ fork counts nothing that another run has paid; an agent counts once, and its end
 not saved before; (2) what a call will use is reserved before it is sent: from its agent, the flows
 above it, the run, and every rolling window; (3) a waiting call wakes when its reservation is
 decided and when the run is interrupted; reservations are in memory and end with the process; (4) of
-a rolling window, what this process uses counts at once, what others use within seconds; setting
-the clock neither empties a window nor fills it; (5) a crash costs a budget no more than what was
-used since the last answer; (6) a sentence names limits and amounts, no prompt and no answer.
-Who gets what is left is decided in budgets/ledger.py.
+a rolling window, what this process uses counts at once, what others use within seconds; setting the
+clock neither empties a window nor fills it; (5) a crash costs a budget no more than what was used
+since the last answer; (6) a sentence names limits and amounts, no prompt and no answer; (7) where a
+limit in dollars holds, a model without a known price is warned of before its first call, or when it
+is first met. Who gets what is left is decided in budgets/ledger.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from jackline.agents.outcome import Ending, Evidence, Outcome, Tally, TokenUsage
-from jackline.agents.prices import Price, dollars, in_dollars, price_of
+from jackline.agents.outcome import Ending, Evidence, Outcome, Tally
+from jackline.agents.prices import Price, dollars, in_dollars, is_alias, price_of
 from jackline.agents.runner import NextCall, StopAgentError
 from jackline.autopsy.figures import counted
 from jackline.budgets.budget import (
@@ -34,33 +36,31 @@ from jackline.budgets.budget import (
     BudgetWindow,
     Unit,
 )
-from jackline.budgets.estimates import Estimator
 from jackline.budgets.ledger import (
     BudgetLedger,
     BudgetRefusal,
     CallDemand,
+    Estimator,
     RefusalReason,
     Reservation,
     ReservationState,
 )
 from jackline.clock import BelievedTime, Clock
+from jackline.dialects import TokenUsage
+from jackline.flows.execution.agent_cancellation import is_cancelled_by_person
 from jackline.flows.execution.work_time import Held, WorkTime
 from jackline.flows.records import (
     CallKind,
     CallRecord,
-    CallState,
     EntryRecord,
     RunRecord,
-    call_key,
-    decode_outcome,
-    task_id_of,
 )
-from jackline.flows.store.agent_log import AgentUsage, StoredAgentLog
+from jackline.flows.run_totals import SAVED_UNITS, Used, begun_anew_log, used_by_call, used_by_run
+from jackline.flows.store.agent_log import StoredAgentLog
 from jackline.flows.store.run_store import Claim, RunStore
 
 CallName: TypeAlias = tuple[str, int]
 _ANEW = "flow:anew"
-_SAVED_UNITS = (Unit.TOKENS, Unit.DOLLARS, Unit.TURNS, Unit.SECONDS)
 _ENDINGS = {Unit.TURNS: Ending.TURNS, Unit.SECONDS: Ending.TIMEOUT}
 
 
@@ -77,14 +77,21 @@ class RunAccounting:
         budgets: tuple[Budget, ...] = (),
         prices: Mapping[str, Price] | None = None,
         warn: Callable[[str], None],
+        note: Callable[[str], None] = lambda _says: None,
     ) -> None:
-        """`calls` are the run's, and also change elsewhere; `warn` gets each budget's warning."""
+        """`calls` are the run's, and also change elsewhere.
+
+        `warn` gets each budget's warning, `note` what a person should know of prices.
+        """
         self._engine = engine
         self._claim = claim
         self.clock = clock
         self._calls = calls
         self.prices = prices or {}
         self._warn = warn
+        self.note = note
+        self.warned_of: set[str] = set()
+        """Models without a known price that `note` got."""
         self.account = Account("The run", budgets)
         self.estimates = Estimator()
         self._ledger = BudgetLedger()
@@ -93,50 +100,30 @@ class RunAccounting:
         self._reading_windows = asyncio.Lock()
         self._believed_time = BelievedTime(clock.wall, self._elapsed)
         self._active: dict[CallName, AgentAccounting] = {}
-        self.past: dict[str, dict[Unit, float]] = {}
+        self.past: Used = {}
         """What agents used in earlier processes, by task id."""
         # Agents that began anew leave what they had used in a log of the run itself.
-        self._past_log = task_id_of(claim.run_id, call_key(CallKind.STEP, "", "begun anew"), 0)
+        self._past_log = begun_anew_log(claim.run_id)
         self._past_lines = 0
         self._usage = TokenUsage()
         self._cost: float | None = None
+        self._unpriced = 0
         self._turns = self._replayed = self._ok = 0
         self._failed: Counter[Ending] = Counter()
+        self._by_hand: list[str] = []
+        self._raise_to: dict[str, float] = {}
         for budget in budgets:
             self._open_window(budget)
 
     async def load(self, saved: RunRecord) -> None:
         """Read what earlier processes have used: from the run's calls, logs and record."""
-        for line in await self._engine.entries(self._past_log):
-            self._past_lines = line.number
-            left = json.loads(line.data)
-            # Older versions left no seconds.
-            self._add_past(left["task_id"], {unit: left.get(unit, 0) for unit in _SAVED_UNITS})
-        for call in list(self._calls.values()):
-            # A fork keeps calls that another run has paid.
-            own = call.task_id == task_id_of(self._claim.run_id, call.key, call.occurrence)
-            if call.kind is CallKind.AGENT and call.started_at and own:
-                self._add_past(call.task_id, await self._used_by(call))
-        used = {unit: sum(each[unit] for each in self.past.values()) for unit in _SAVED_UNITS}
+        self._past_lines = len(await self._engine.entries(self._past_log))
+        calls = list(self._calls.values())
+        self.past = await used_by_run(self._engine, self._claim.run_id, calls)
+        used = {unit: sum(each[unit] for each in self.past.values()) for unit in SAVED_UNITS}
         used[Unit.TOKENS] = max(saved.tokens, used[Unit.TOKENS])
         used[Unit.DOLLARS] = max(saved.cost, used[Unit.DOLLARS])
         self.account.add({**used, Unit.AGENTS: len(self.past)})
-
-    async def _used_by(self, call: CallRecord) -> Amount:
-        used: dict[Unit, float] = {Unit.TOKENS: call.tokens, Unit.DOLLARS: call.cost}
-        if call.state is CallState.RUNNING:
-            # Cut off: its log knows what it used up to its last answer.
-            log = AgentUsage.of_log(await self._engine.entries(call.task_id)).amount
-            return {unit: max(log[unit], used.get(unit, 0)) for unit in _SAVED_UNITS}
-        if call.outcome is not None:
-            outcome = decode_outcome(call.outcome)
-            used |= {Unit.TURNS: outcome.turns, Unit.SECONDS: outcome.duration}
-        return used
-
-    def _add_past(self, task_id: str, used: Amount) -> None:
-        past = self.past.setdefault(task_id, dict.fromkeys(_SAVED_UNITS, 0))
-        for unit, amount in used.items():
-            past[unit] += amount
 
     async def begin_anew(self, calls: Sequence[CallRecord]) -> None:
         """Forget these failed calls, but not what they have used."""
@@ -144,7 +131,9 @@ class RunAccounting:
         for call in calls:
             if call.kind is CallKind.AGENT and call.started_at:
                 self._past_lines += 1
-                used = dict.fromkeys(_SAVED_UNITS, 0.0) | dict(await self._used_by(call))
+                used = dict.fromkeys(SAVED_UNITS, 0.0) | dict(
+                    await used_by_call(self._engine, call)
+                )
                 data = json.dumps({"task_id": call.task_id, **used}).encode()
                 at = self.clock.wall()
                 lines.append(EntryRecord(self._past_log, self._past_lines, _ANEW, data, at))
@@ -181,7 +170,23 @@ class RunAccounting:
             return None
         agents = counted(int(limit.amount), "agent")
         says = f"{limit.account.name} may start {agents}, and has."
-        return StopAgentError(Ending.BUDGET, Evidence(says=says))
+        return StopAgentError(Ending.BUDGET, Evidence(says=says, raise_to=self.raise_to(limit)))
+
+    def raise_to(self, limit: BudgetLimit, need: float = 0.0) -> str:
+        """The limit as `--budget` takes it, such that work goes on; empty if it is not the run's.
+
+        Whoever raises it does not want to be asked again soon: at least twice of what it is.
+        """
+        if limit.account is not self.account:
+            return ""
+        most = max(2 * limit.amount, 1.5 * limit.used, limit.used + 2 * need) or 1.0
+        step = 10.0 ** (math.floor(math.log10(most)) - 1)
+        rounded = math.ceil(most / step - 1e-6) * step
+        return (
+            f"{limit.unit}={rounded:.6g}"
+            if limit.unit is Unit.DOLLARS
+            else (f"{limit.unit}={math.ceil(rounded)}")
+        )
 
     # --- what was used ------------------------------------------------------------------------
 
@@ -247,37 +252,78 @@ class RunAccounting:
         return [agent.log for agent in self._active.values()]
 
     def count_ended(self, outcome: Outcome[object], *, replayed: bool) -> None:
-        """An agent has ended, here or, `replayed`, in an earlier process."""
+        """An agent has ended, here or, `replayed`, in an earlier process or another run."""
         self._replayed += replayed
+        if replayed and outcome.task_id not in self.past:
+            # A fork got it from the run that has paid it.
+            outcome = replace(outcome, usage=TokenUsage(), cost=None, turns=0)
         self._ok += outcome.ok
         if not outcome.ok:
             self._failed[outcome.terminated_by] += 1
+            if is_cancelled_by_person(outcome):
+                self._by_hand.append(outcome.label or outcome.task_id)
+            unit, _, most = outcome.evidence.raise_to.partition("=")
+            if most:
+                self._raise_to[unit] = max(float(most), self._raise_to.get(unit, 0.0))
         self._usage += outcome.usage
         self._turns += outcome.turns
         if outcome.cost is not None:
             self._cost = (self._cost or 0.0) + outcome.cost
+        self._unpriced += outcome.unpriced
 
-    def used_so_far(self) -> tuple[TokenUsage, float | None, int]:
-        """Tokens, dollars and turns of the agents that ended, and of those at work."""
-        usage, cost, turns = self._usage, self._cost, self._turns
+    def used_so_far(self, ending: Ending, evidence: Evidence) -> Outcome[object]:
+        """An outcome with what the agents that ended, and those at work, have used."""
+        usage, cost, turns, unpriced = self._usage, self._cost, self._turns, self._unpriced
         for agent in self._active.values():
             used = agent.log.used
             usage, turns = usage + used.usage, turns + used.turns
+            unpriced += used.unpriced
             if used.dollars:
                 cost = (cost or 0.0) + used.dollars
-        return usage, cost, turns
+        return Outcome(
+            ending, evidence=evidence, usage=usage, cost=cost, turns=turns, unpriced=unpriced
+        )
+
+    @property
+    def unpriced(self) -> int:
+        """Tokens of all agents whose price is not known."""
+        return self._unpriced + sum(agent.log.used.unpriced for agent in self._active.values())
 
     def tally(self, unfinished: int) -> Tally:
         """How the agents ended so far."""
         failed = self._failed.total()
         endings = tuple(self._failed.most_common())
-        return Tally(self._ok + failed, self._ok, failed, self._replayed, endings, unfinished)
+        limits = {limit.unit: limit.amount for limit in self.account.limits}
+        # One that was raised since then holds nobody any more.
+        raise_to = ",".join(
+            f"{unit}={most:.10g}"
+            for unit, most in self._raise_to.items()
+            if limits.get(Unit(unit), most) < most
+        )
+        return Tally(
+            self._ok + failed,
+            self._ok,
+            failed,
+            self._replayed,
+            endings,
+            unfinished,
+            tuple(self._by_hand),
+            raise_to,
+        )
 
     # --- reservations -------------------------------------------------------------------------
 
     def reserve(self, account: Account, demand: CallDemand) -> Reservation:
         """A reservation that is granted, refused, or must be awaited with `decided`."""
         return self._ledger.reserve(self.payers(account), demand)
+
+    def used_up(self, account: Account) -> BudgetRefusal | None:
+        """The limit of tokens or dollars that lets no call of this account be made, if any."""
+        for payer in self.payers(account):
+            for limit in payer.limits:
+                if limit.unit in ROLLING and limit.is_used_up:
+                    return BudgetRefusal(limit, RefusalReason.USED_UP)
+        return None
 
     async def decided(self, reservation: Reservation) -> None:
         """Returns when the reservation waits no more, or when the run was interrupted.
@@ -378,6 +424,7 @@ class AgentAccounting:
         self._counted_input = 0
         self._is_limited = False
         """Whether what the call in flight uses counts against a limit."""
+        self._limit_in_dollars: BudgetLimit | None = None
         self._granted: Reservation | None = None
 
     def count_earlier(self) -> None:
@@ -397,6 +444,10 @@ class AgentAccounting:
         limits = [limit for each in payers for limit in each.limits if limit.unit in ROLLING]
         self._is_limited = bool(limits)
         demand = CallDemand(at_once=at_once)
+        self._limit_in_dollars = next((each for each in limits if each.unit is Unit.DOLLARS), None)
+        model = self._model
+        if model and not is_alias(model) and price_of(model, self._run.prices) is None:
+            self._warn_of_price(model)
         if limits:
             self._counted_input = 0 if call is None else call.input_tokens()
             most: dict[Unit, float] = {}
@@ -425,8 +476,11 @@ class AgentAccounting:
 
     def pay(self, model: str, usage: TokenUsage, cost: float | None) -> None:
         """The call was answered: save and charge what it used."""
+        if cost is None:
+            self._warn_of_price(model)
         self.log.pay(model, usage, cost, int(self.account.used[Unit.TURNS]))
-        if self._is_limited:
+        # What has no input is the rest of a call that was counted before.
+        if self._is_limited and usage.total > usage.output_tokens:
             self._run.estimates.learn(
                 self._label,
                 self._model,
@@ -438,6 +492,17 @@ class AgentAccounting:
         granted, self._granted = self._granted, None
         self._run.charge(self.account, usage.total, cost or 0.0, granted)
 
+    def _warn_of_price(self, model: str) -> None:
+        limit, warned = self._limit_in_dollars, self._run.warned_of
+        if limit is not None and not limit.strict and model not in warned:
+            warned.add(model)
+            may = _amount(limit, limit.amount)
+            self._run.note(
+                f"The price of {model} is not known: what it uses does not count in the {may} that"
+                f" {limit.account.name[:1].lower()}{limit.account.name[1:]} may use. Set it under"
+                " [prices], or limit tokens."
+            )
+
     def with_all_used(self, outcome: Outcome[object], payer: Account) -> Outcome[object]:
         """The outcome with all that it used: what the runner says, or what was paid for if more."""
         used = self.log.used
@@ -447,7 +512,14 @@ class AgentAccounting:
             self._run.charge(payer, unpaid, max(0.0, (outcome.cost or 0.0) - used.dollars))
         elif unpaid < 0:
             outcome = replace(outcome, usage=used.usage)
-        if outcome.cost is None and used.dollars:
+        if outcome.cost is None:
+            priced = outcome.usage.total - used.unpriced if used.dollars else 0
+            unpriced = max(outcome.unpriced, outcome.usage.total - max(0, priced))
+            outcome = replace(outcome, cost=used.dollars or None, unpriced=unpriced)
+        elif used.unpriced and not outcome.unpriced:
+            # Only its program knew, at its end, what that had cost.
+            self._run.charge(payer, 0, max(0.0, outcome.cost - used.dollars))
+        if used.dollars > (outcome.cost or 0.0):
             outcome = replace(outcome, cost=used.dollars)
         if not outcome.turns:
             # It was ended from outside, and it is not known how far it had come.
@@ -459,9 +531,10 @@ class AgentAccounting:
         limit, call = refusal.limit, self._call
         name, may = limit.account.name, _amount(limit, limit.amount)
         used, need = _amount(limit, limit.used), _amount(limit, refusal.need)
-        says = f"{name} may use {may} and never more (strict), "
+        says, raise_to = f"{name} may use {may} and never more (strict), ", ""
         if refusal.reason is RefusalReason.USED_UP:
             says = f"{name} may use {may}, and has used {used}."
+            raise_to = self._run.raise_to(limit)
         elif call is None:
             says += (
                 "and nobody knows beforehand what this runner's calls use: take"
@@ -473,6 +546,7 @@ class AgentAccounting:
                 " tokens, or leave out strict."
             )
         else:
+            raise_to = self._run.raise_to(limit, refusal.need)
             bound = f"one call may use up to {need}: its input and max_tokens={call.max_tokens}"
             says += (
                 f"and has used {used}: what is left is less than one call ({bound})."
@@ -480,7 +554,8 @@ class AgentAccounting:
                 else f"which is less than one call: {bound}. Raise the budget to at least {need},"
                 " give agent(max_tokens=…) less, or leave out strict."
             )
-        return StopAgentError(_ENDINGS.get(limit.unit, Ending.BUDGET), Evidence(says=says))
+        evidence = Evidence(says=says, raise_to=raise_to)
+        return StopAgentError(_ENDINGS.get(limit.unit, Ending.BUDGET), evidence)
 
     def _expected(self) -> Amount:
         estimate = self._run.estimates.expect(

@@ -60,6 +60,7 @@ from jackline.flows.store.agent_log import (
 )
 from jackline.flows.store.run_store import how_to_accept
 from jackline.flows.values import UnfitValueError, plain_json
+from jackline.user_errors import error_texts
 
 _RETRIED = frozenset({Ending.CRASH, Ending.TOOL_ERROR, Ending.OUTAGE, Ending.RATE_LIMIT})
 _CUT_OFF = frozenset({Ending.CRASH, Ending.CANCELLED})
@@ -231,7 +232,7 @@ class AgentExecution:
         run, call, spec = self._run, self._call, self._spec
         log = StoredAgentLog(run.engine, run.claim, call.task_id, run.clock)
         is_timed = spec.timeout is not None or account.limits_seconds
-        held = partial(run.host.held_time, call.task_id) if is_timed else None
+        held = partial(self._held, call.task_id) if is_timed else None
         model = spec.model or run.settings.model
         agent = run.accounting.start_agent(call, account, log, held, model)
         try:
@@ -257,11 +258,15 @@ class AgentExecution:
         except StopAgentError as stop:
             return Outcome(stop.ending, evidence=stop.evidence)
         except UsageError as error:
-            says = " ".join(part for part in (error.message, error.hint) if part)
-            return Outcome(Ending.REFUSED, evidence=Evidence(says=says))
+            says, private = error_texts(error)
+            return Outcome(Ending.REFUSED, evidence=Evidence(says=says, private=private))
         except JacklineError as error:
             run.lose(error)
             raise
+
+    async def _held(self, task_id: str) -> float | None:
+        reading = await self._run.host.read_task(task_id)
+        return None if reading is None else reading.held
 
     async def _continue(self, log: StoredAgentLog) -> str | None:
         """The session that `resume=` or `continue_from=` names; its lines go before the log's own.
@@ -281,7 +286,8 @@ class AgentExecution:
         if call is None and (spec.resume is None or is_own_loop):
             raise BadArgumentError(
                 f"There is no earlier agent {spec.resume or spec.continue_from} to go on with.",
-                hint="Give the session id or the outcome of an agent that `jackline show` lists.",
+                hint="Give the session id or outcome of an agent that"
+                f" `jackline show {self._run.run_id}` lists.",
             )
         if call is None or (call.trusted and not is_own_loop):
             return session
@@ -389,7 +395,8 @@ class AgentExecution:
                 data = plain_json(value)
                 outcome = replace(outcome, value=shape.decode(data))
             except UnfitValueError as error:
-                data, evidence = None, replace(outcome.evidence, says=error.message)
+                says, private = error.message, error.private
+                data, evidence = None, replace(outcome.evidence, says=says, private=private)
                 unfit = replace(outcome, terminated_by=Ending.SCHEMA, evidence=evidence)
                 outcome = replace(unfit, value=None, text=outcome.text or str(value))
         record = replace(

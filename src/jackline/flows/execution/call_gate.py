@@ -14,11 +14,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager, nullcontext
 
-from jackline.agents.outcome import Ending, Evidence, TokenUsage
+from jackline.agents.outcome import Ending, Evidence
 from jackline.agents.prices import dollars
 from jackline.agents.runner import NextCall, StopAgentError, TimeLimit, evidence_of, within
+from jackline.agents.task_readings import TaskReading
 from jackline.budgets.budget import Amount, Unit
 from jackline.budgets.ledger import ReservationState
+from jackline.dialects import TokenUsage
 from jackline.failures import Failure, Kind
 from jackline.flows.execution.accounting import AgentAccounting
 from jackline.flows.execution.execution import Execution, first_done
@@ -90,8 +92,26 @@ class AgentCallGate:
                 cost,
                 total.tokens,
                 total.dollars,
+                run.accounting.unpriced,
             )
         )
+
+    async def over_budget(self) -> StopAgentError | None:
+        """What ends the agent's program because its tokens or dollars are used up, if they are."""
+        accounting = self._run.accounting
+        await accounting.refresh_windows()
+        refusal = accounting.used_up(self._agent.account)
+        if refusal is None:
+            return None
+        window = accounting.wait_for_window(refusal)
+        if window is None:
+            return self._agent.stop_for(refusal)
+        # It waits for the window as everybody does: at the gate, before its next process.
+        return StopAgentError(Ending.BUDGET, Evidence(says=window[0]), may_resume=True)
+
+    async def metered(self, *, fresh: bool = False) -> TaskReading | None:
+        """What the gateway has counted for the agent."""
+        return await self._run.host.read_task(self._task_id, fresh=fresh)
 
     def release(self) -> None:
         """No call is in flight any more: give back what one had reserved."""

@@ -53,6 +53,7 @@ from jackline.flows.run_events import (
 from jackline.flows.settings import RunSettings
 from jackline.flows.store.agent_log import AgentUsage
 from jackline.flows.store.run_store import Claim
+from jackline.user_errors import ErrorTexts
 
 Signature: TypeAlias = tuple[Ending, str | None, str | None, int | None]
 
@@ -156,6 +157,7 @@ class Execution:
             budgets=settings.budgets,
             prices=host.prices,
             warn=lambda says: self.emit(BudgetNear(self.clock.wall(), says)),
+            note=lambda says: self.events.warn(self.clock.wall(), says),
         )
         self._slots = asyncio.Semaphore(max(1, settings.at_once))
         self._process_slots = asyncio.Semaphore(max(1, settings.processes_at_once))
@@ -291,6 +293,7 @@ class Execution:
                 outcome.cost,
                 outcome.turns,
                 outcome.duration,
+                outcome.evidence.private,
             )
         )
 
@@ -311,6 +314,7 @@ class Execution:
             label=call.label,
             usage=before.usage if known else used.usage,
             cost=before.cost if known else used.dollars or None,
+            unpriced=before.unpriced if known else used.unpriced,
             turns=max(before.turns, used.turns),
             duration=max(before.duration, used.seconds),
         )
@@ -367,16 +371,11 @@ class Execution:
 
     def outcome_so_far(self, ending: Ending, evidence: Evidence) -> Outcome[Any]:
         """The run's outcome if it ended now in this way."""
-        usage, cost, turns = self.accounting.used_so_far()
         here = self.clock.monotonic() - self._began - self.gate.parked_for()
-        return Outcome(
-            ending,
-            evidence=evidence,
+        return replace(
+            self.accounting.used_so_far(ending, evidence),
             task_id=self.run_id,
             label=self.record.flow,
-            usage=usage,
-            cost=cost,
-            turns=turns,
             duration=self._duration_before + here,
             tally=self.tally(),
         )
@@ -395,7 +394,13 @@ class Execution:
             evidence = outcome.evidence
             self.fail(
                 outcome.terminated_by,
-                Evidence(evidence.status, evidence.failure, evidence.sub, why),
+                Evidence(
+                    evidence.status,
+                    evidence.failure,
+                    evidence.sub,
+                    why,
+                    private=evidence.private,
+                ),
                 Ending.CANCELLED,
             )
 
@@ -462,8 +467,8 @@ class Execution:
             self.interrupted.set()
             self.accounting.interrupt()
 
-    def _cleaned_up(self, what: str, label: str, trouble: str) -> None:
-        self.emit(CleanupEnded(self.clock.wall(), what, label, trouble))
+    def _cleaned_up(self, what: str, label: str, trouble: ErrorTexts) -> None:
+        self.emit(CleanupEnded(self.clock.wall(), what, label, *trouble))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ of the wall clock, and waiting does not move it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -23,31 +22,9 @@ Held: TypeAlias = Callable[[], Awaitable[float | None]]
 
 # The gateway looks at its calls once a second: less than that is not worth a request.
 _LEAST_UNCHECKED = 1.0
-_CURRENT_SECONDS = 1.0
 _SHORTEST_LOOK = 0.1
 # A wall clock may be set, and a machine may sleep: a deadline is looked at again after a while.
 _LONGEST_LOOK = 60.0
-
-
-class HeldTimes:
-    """For how long the gateway held calls, requested once a second at most for all agents."""
-
-    def __init__(self, request: Callable[[], Mapping[str, float] | None], clock: Clock) -> None:
-        """`request` blocks, and gives seconds by task id; None when the gateway does not say."""
-        self._request = request
-        self._clock = clock
-        self._requested_at = -_CURRENT_SECONDS
-        self._reply: asyncio.Future[Mapping[str, float] | None] | None = None
-
-    async def of(self, task_id: str) -> float | None:
-        """For how many seconds the calls of this task were held; None when it is not known."""
-        now = self._clock.monotonic()
-        if self._reply is None or now - self._requested_at >= _CURRENT_SECONDS:
-            self._requested_at = now
-            self._reply = asyncio.ensure_future(asyncio.to_thread(self._request))
-        # Others wait for the same reply: who is cancelled leaves it to them.
-        held = await asyncio.shield(self._reply)
-        return None if held is None else held.get(task_id, 0.0)
 
 
 class WorkTime:

@@ -17,23 +17,25 @@ import json
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Self
 
-from jackline.agents.outcome import TokenUsage
+from msgspec import structs
+
 from jackline.agents.runner import JsonObject, LogEntry
 from jackline.budgets.budget import Amount, Unit
 from jackline.clock import Clock
+from jackline.dialects import TokenUsage
 from jackline.errors import JacklineError, JournalError, UsageError
 from jackline.flows.records import EntryRecord
 from jackline.flows.store.run_store import Claim, RunStore, how_to_accept
 
 _SESSION = "session"
-_PAID = "flow:paid"
-_WORKED = "flow:worked"
+PAID = "flow:paid"
+WORKED = "flow:worked"
 _FOLLOWS = "flow:follows"
 _STARTED = "flow:started"
-_COUNTS = tuple(count.name for count in fields(TokenUsage))
+_COUNTS = TokenUsage.__struct_fields__
 # More than anybody writes by hand; beyond it a chain is a circle.
 _LONGEST_CHAIN = 1000
 _ALL = sys.maxsize
@@ -48,6 +50,8 @@ class AgentUsage:
     turns: int = 0
     """Of those that were answered: the one in hand at a crash is requested again."""
     seconds: float = 0.0
+    unpriced: int = 0
+    """Tokens of answers whose price was not known."""
 
     @property
     def amount(self) -> Amount:
@@ -64,15 +68,16 @@ class AgentUsage:
         """What the lines of a log say was used."""
         used = cls()
         for line in lines:
-            if line.kind in (_PAID, _WORKED):
+            if line.kind in (PAID, WORKED):
                 used.add(line.kind, json.loads(line.data))
         return used
 
     def add(self, kind: str, data: JsonObject) -> None:
         """Add what one of our lines says."""
-        if kind == _PAID:
+        if kind == PAID:
             self.usage += TokenUsage(*(int(_amount(data.get(name))) for name in _COUNTS))
             self.dollars += _amount(data.get("dollars"))
+            self.unpriced += int(_amount(data.get("unpriced")))
             self.turns = int(_amount(data.get("turns"))) or self.turns + 1
         if "seconds" in data:
             # The latest line counts: time may have turned out to be no work.
@@ -182,17 +187,18 @@ class StoredAgentLog:
 
     def pay(self, model: str, usage: TokenUsage, cost: float | None, turns: int) -> None:
         """Save what a call took, so that budgets hold across a crash; `turns`: all so far."""
-        line: JsonObject = {"model": model, "dollars": cost or 0.0, **asdict(usage)}
+        line: JsonObject = {"model": model, "dollars": cost or 0.0, **structs.asdict(usage)}
+        line |= {"unpriced": usage.total} if cost is None else {}
         line |= {"turns": turns, **self._time()}
-        self.used.add(_PAID, line)
-        self._queue(_PAID, line)
+        self.used.add(PAID, line)
+        self._queue(PAID, line)
 
     def keep_time(self) -> None:
         """Save how long the agent has worked, where that is counted."""
         line = self._time()
         if line:
-            self.used.add(_WORKED, line)
-            self._queue(_WORKED, line)
+            self.used.add(WORKED, line)
+            self._queue(WORKED, line)
 
     async def settle(self) -> None:
         """Returns when every line is written; raises the error of a line that could not be."""
@@ -243,7 +249,7 @@ def _is_own_line(entry: LogEntry) -> bool:
     """Whether a line is the run's, not the runner's."""
     if entry.kind == _SESSION:
         return entry.data.get("by") == "flow"
-    return entry.kind in (_PAID, _WORKED, _FOLLOWS, _STARTED)
+    return entry.kind in (PAID, WORKED, _FOLLOWS, _STARTED)
 
 
 def _amount(value: object) -> float:

@@ -32,7 +32,8 @@ from jackline.flows.records import (
 LOCK_SECONDS = 15.0
 """One try waits so long for another program's lock."""
 RUN_PATIENCE = 600.0
-"""A run waits so long for it before it is paused: what was paid for is worth more than minutes."""
+"""A run waits so long for it, or for its disk, before it is paused: what was paid for is worth more
+than minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,11 @@ class RunStore(Protocol):
 
     # --- keyed calls --------------------------------------------------------------------------
 
-    async def calls(self, run_id: str) -> Sequence[CallRecord]:
-        """All calls of a run, in the order they were begun; values included."""
+    async def calls(self, run_id: str, *, values: bool = True) -> Sequence[CallRecord]:
+        """All calls of a run, in the order they were begun.
+
+        Without `values` they have neither value nor outcome, and count as trusted unchecked.
+        """
 
     async def begin_call(self, claim: Claim, call: CallRecord) -> None:
         """Save that a call was begun (again); its place in the order stays."""
@@ -166,8 +170,8 @@ class RunStore(Protocol):
 
     # --- agents' logs -------------------------------------------------------------------------
 
-    async def entries(self, task_id: str) -> Sequence[EntryRecord]:
-        """An agent's log, the oldest line first."""
+    async def entries(self, task_id: str, *, kinds: Collection[str] = ()) -> Sequence[EntryRecord]:
+        """An agent's log, the oldest line first; with `kinds` only lines of these."""
 
     async def write_entry(self, claim: Claim, entry: EntryRecord) -> None:
         """Add a line to a log; its number must be the next one, the first being 1."""
@@ -229,7 +233,11 @@ class RunStore(Protocol):
         """Count all records of this run as ours; UsageError when they changed since `digest`."""
 
     async def spent_since(self, at: float) -> tuple[int, float]:
-        """Tokens and dollars of all runs' calls that ended since then, forgotten ones too."""
+        """Tokens and dollars of all runs' calls that ended since then, forgotten ones too.
+
+        What is dated later than the wall clock was spent while that was ahead: it is dated anew
+        when a run is created or claimed.
+        """
 
     # --- the store itself -----------------------------------------------------------------------
 
@@ -242,15 +250,16 @@ class RunStore(Protocol):
     async def size(self) -> int:
         """The bytes that the store takes on the disk, as far as it knows."""
 
-    def on_lock_wait(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called, in any thread, when another program's lock makes us wait.
+    def on_wait(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Have `listener` called, in any thread, with the reason when the store makes us wait.
 
-        Returns what undoes that. A write that waits too long is refused with
-        `errors.StoreLockedError`, and nothing of it is saved.
+        That is another program's lock, or a disk that is full or fails. Returns what undoes that. A
+        write that waits too long is refused with `errors.StoreUnavailableError`, and nothing of it
+        is saved.
         """
 
     def hurry(self) -> None:
-        """Wait for no lock any longer than a single try takes."""
+        """Wait for no lock and no disk any longer than a single try takes."""
 
     async def close(self) -> None:
         """Finish writing and close the store."""

@@ -54,7 +54,7 @@ def must_be_deletable(
     if held:
         raise UsageError(
             f"Run {run.run_id} still holds {named([one.name for one in held])}.",
-            hint="Give it back: `jackline resources --retry`; or by hand, and delete with --force.",
+            hint="Release it: `jackline resources --retry`; or by hand, then delete with --force.",
         )
     if owed:
         hooks = named([shown_action(one.hook) for one in owed])

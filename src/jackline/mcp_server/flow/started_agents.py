@@ -24,7 +24,7 @@ from jackline.flows.records import render_allowed_command
 from jackline.mcp_server.permissions import check_nested
 
 CANCELLED_ALONE = "agent cancelled"
-"""The line of a run's log by which one agent of a group is told to end."""
+"""The line of a run's log by which one agent of a group is ordered to end."""
 _LISTEN_EVERY = 2.0
 
 
@@ -69,7 +69,7 @@ def _agent(order: Mapping[str, Any]) -> AgentCall[Any]:
     if any(is_alive(ProcessMark(*each)) for each in order.get("lived_in", ())):
         raise UsageError(
             f"The session {order['resume']} is still open in a process of this machine.",
-            hint="Go on there; or end it, and `jackline resume` this run.",
+            hint=f"Go on there; or end it, and then: jackline resume {ctx.run_id}",
         )
     budget = order.get("budget")
     call = agent(

@@ -23,7 +23,7 @@ from jackline.mcp_server.permissions import AgentSettings
 MOST_AGENTS = 200
 _TEXT: JsonObject = {"type": "string", "minLength": 1}
 _QUIET_PATIENCE = 240.0
-"""Claude Code's patience for servers of which it hears nothing, less a minute."""
+"""Claude Code's patience for servers that send it nothing, less a minute."""
 _SHARE_OF_PATIENCE = 0.8
 
 
@@ -96,7 +96,7 @@ _ORDER: dict[str, JsonObject] = {
     "continue_from_task_id": text(
         "Go on with an agent that was cut off, by its task id or run id; also by the agent id of"
         " one of Claude Code's own sub-agents that died: it is continued from its transcript, and"
-        " told what was finished. Leave the prompt out to go on with its own task."
+        " given what was finished. Leave the prompt out to go on with its own task."
     ),
     "release": text(
         "A command that gives back what the agent rented; run at every end of it, whatever ended"
@@ -122,7 +122,7 @@ _ORDER: dict[str, JsonObject] = {
 }
 _BACKGROUND: JsonObject = {
     "type": "boolean",
-    "description": "Answer at once with an id, and go on; its end is told in a later answer.",
+    "description": "Answer at once with an id, and go on; its end is reported in a later answer.",
 }
 _IDS: JsonObject = {
     "type": "array",

@@ -39,7 +39,7 @@ class _Payload(msgspec.Struct):
 
 
 class _Line(msgspec.Struct):
-    """A line of Claude Code's tells its folder itself, one of Codex's in its payload."""
+    """A line of Claude Code's names its folder itself, one of Codex's in its payload."""
 
     cwd: str | None = None
     payload: _Payload = msgspec.field(default_factory=_Payload)
@@ -121,7 +121,7 @@ def _folder_of_session(session: StoredSession) -> str | None:
 
 @lru_cache(maxsize=8_192)
 def _folder_in(file: Path, _changed: int) -> str | None:
-    """Where the session was begun, as the first line that tells it says."""
+    """Where the session was begun, as the first line that names it says."""
     for line in read_beginning(file, _BEGINNING).splitlines():
         record = decode(_LINES, memoryview(line))
         if record is not None and (folder := record.cwd or record.payload.cwd):
@@ -218,9 +218,9 @@ def _autopsy(
 
     found = stores.found(target)
     evidence = reader.read(found, announce=go_on)
-    told = report.build(evidence, now=clock.now())
-    text = text_report.render(told, width=_WIDTH, paint=text_report.unpainted)
-    document = cast("JsonObject", msgspec.to_builtins(told.to_json()))
+    answer = report.build(evidence, now=clock.now())
+    text = text_report.render(answer, width=_WIDTH, paint=text_report.unpainted)
+    document = cast("JsonObject", msgspec.to_builtins(answer.to_json()))
     # Of a success, Claude Code shows its model the data alone, and cuts what is long: so the words,
     # and what can be acted upon; `jackline why --json` has all of it.
     return ToolReply(text, {"says": text} | {name: document[name] for name in _ACTED_UPON})

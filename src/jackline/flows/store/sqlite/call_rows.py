@@ -38,7 +38,10 @@ from jackline.flows.store.sqlite.row_checks import (
     well_formed,
 )
 
-_SELECT = f"""SELECT run_id, key, occurrence, kind, label, phase, task_id, state,
+_NAMES = "SELECT run_id, key, occurrence, kind, label, phase, task_id, state,"
+_BARE = f"""{_NAMES} NULL, NULL,
+    attempts, started_at, ended_at, tokens, cost, terminated_by, 1 FROM calls"""
+_SELECT = f"""{_NAMES}
     coalesce(value, (SELECT data FROM blobs WHERE sha = value_blob)),
     coalesce(outcome, (SELECT data FROM blobs WHERE sha = outcome_blob)),
     attempts, started_at, ended_at, tokens, cost, terminated_by,
@@ -76,23 +79,27 @@ _NAMED = " OR ".join(
 )
 _DROP_BLOB = f"DELETE FROM blobs WHERE sha = ? AND NOT ({_NAMED})"  # noqa: S608 -- as above
 _FIND_LOG = """SELECT id, run_id, (SELECT coalesce(max(number), 0) FROM entries
-    WHERE notebook = id) FROM notebooks WHERE task_id = ?"""
+    WHERE agent_log = id) FROM agent_logs WHERE task_id = ?"""
 _ENTRIES = f"""SELECT task_id, number, kind,
     coalesce(data, (SELECT blobs.data FROM blobs WHERE sha = data_blob)), at,
     {is_signed("entries", ENTRY)}
-    FROM entries JOIN notebooks ON notebooks.id = notebook WHERE task_id = ? ORDER BY number"""  # noqa: S608
+    FROM entries JOIN agent_logs ON agent_logs.id = agent_log
+    WHERE task_id = ? {{}} ORDER BY number"""  # noqa: S608
 _ENTRY_KINDS = (TEXT, INTEGER, TEXT, BYTES, FLOAT, bool)
 _SIGN_ENTRY = f"""UPDATE entries SET signature = {signature_of(ENTRY)}
-    WHERE notebook = ? AND number = ?"""  # noqa: S608
+    WHERE agent_log = ? AND number = ?"""  # noqa: S608
 
 
 class CallRows(Database):
     """Keyed calls, what they cost, the logs of agents, and the log of a run."""
 
     @reads
-    def calls(self, db: sqlite3.Connection, run_id: str) -> Sequence[CallRecord]:
-        """All calls of a run, in the order they were begun; values included."""
-        rows = db.execute(f"{_SELECT} WHERE run_id = ? ORDER BY id", (run_id,)).fetchall()
+    def calls(
+        self, db: sqlite3.Connection, run_id: str, *, values: bool = True
+    ) -> Sequence[CallRecord]:
+        """All calls of a run, in the order they were begun."""
+        select = _SELECT if values else _BARE
+        rows = db.execute(f"{select} WHERE run_id = ? ORDER BY id", (run_id,)).fetchall()
         return [CallRecord(*well_formed(row, _KINDS)) for row in rows]
 
     @writes
@@ -155,9 +162,12 @@ class CallRows(Database):
         drop_unnamed(db, blobs)
 
     @reads
-    def entries(self, db: sqlite3.Connection, task_id: str) -> Sequence[EntryRecord]:
+    def entries(
+        self, db: sqlite3.Connection, task_id: str, *, kinds: Collection[str] = ()
+    ) -> Sequence[EntryRecord]:
         """An agent's log, the oldest line first."""
-        rows = db.execute(_ENTRIES, (task_id,)).fetchall()
+        of_kinds = f"AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        rows = db.execute(_ENTRIES.format(of_kinds), (task_id, *kinds)).fetchall()
         return [EntryRecord(*well_formed(row, _ENTRY_KINDS)) for row in rows]
 
     @writes
@@ -168,7 +178,7 @@ class CallRows(Database):
     @reads
     def agent_logs(self, db: sqlite3.Connection, run_id: str) -> Sequence[str]:
         """The ids of the agents whose logs this run has written, the oldest first."""
-        rows = db.execute("SELECT task_id FROM notebooks WHERE run_id = ? ORDER BY id", (run_id,))
+        rows = db.execute("SELECT task_id FROM agent_logs WHERE run_id = ? ORDER BY id", (run_id,))
         return [well_formed(row, (TEXT,))[0] for row in rows.fetchall()]
 
     @reads
@@ -180,7 +190,7 @@ class CallRows(Database):
     def find_session(self, db: sqlite3.Connection, session_id: str) -> CallRecord | None:
         """The agent call that was the last to use this session."""
         rows = db.execute(
-            "SELECT task_id FROM sessions JOIN notebooks ON notebooks.id = notebook "
+            "SELECT task_id FROM sessions JOIN agent_logs ON agent_logs.id = agent_log "
             "WHERE session_id = ? ORDER BY sessions.id DESC",
             (session_id,),
         )
@@ -260,10 +270,10 @@ def _add_line(transaction: Transaction, claim: Claim, entry: EntryRecord) -> Non
         )
     if log is None:
         log = db.execute(
-            "INSERT INTO notebooks (task_id, run_id) VALUES (?, ?)", (entry.task_id, run_id)
+            "INSERT INTO agent_logs (task_id, run_id) VALUES (?, ?)", (entry.task_id, run_id)
         ).lastrowid
     db.execute(
-        "INSERT INTO entries (notebook, number, kind, data, data_blob, at) "
+        "INSERT INTO entries (agent_log, number, kind, data, data_blob, at) "
         "VALUES (?, ?, ?, ?, ?, ?)",
         (log, entry.number, entry.kind, *place(db, entry.data), entry.at),
     )
@@ -275,19 +285,19 @@ def _add_line(transaction: Transaction, claim: Claim, entry: EntryRecord) -> Non
             session_id = data.get("session_id") if isinstance(data, dict) else None
     if isinstance(session_id, str) and session_id:
         db.execute(
-            "INSERT OR REPLACE INTO sessions (session_id, notebook) VALUES (?, ?)",
+            "INSERT OR REPLACE INTO sessions (session_id, agent_log) VALUES (?, ?)",
             (session_id, log),
         )
 
 
 def drop_logs(db: sqlite3.Connection, which: str, parameters: Sequence[str]) -> None:
-    """Drop the logs for which this condition on `notebooks` holds."""
-    found = db.execute(f"SELECT id FROM notebooks WHERE {which}", parameters)  # noqa: S608 -- ours
+    """Drop the logs for which this condition on `agent_logs` holds."""
+    found = db.execute(f"SELECT id FROM agent_logs WHERE {which}", parameters)  # noqa: S608 -- ours
     for log in found.fetchall():
-        blobs = db.execute("SELECT data_blob FROM entries WHERE notebook = ?", log).fetchall()
-        db.execute("DELETE FROM entries WHERE notebook = ?", log)
-        db.execute("DELETE FROM sessions WHERE notebook = ?", log)
-        db.execute("DELETE FROM notebooks WHERE id = ?", log)
+        blobs = db.execute("SELECT data_blob FROM entries WHERE agent_log = ?", log).fetchall()
+        db.execute("DELETE FROM entries WHERE agent_log = ?", log)
+        db.execute("DELETE FROM sessions WHERE agent_log = ?", log)
+        db.execute("DELETE FROM agent_logs WHERE id = ?", log)
         drop_unnamed(db, [sha for (sha,) in blobs])
 
 

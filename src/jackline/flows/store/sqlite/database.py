@@ -25,7 +25,7 @@ from jackline.clock import SystemClock
 from jackline.errors import InternalError, JacklineError, JournalError, LeaseLostError
 from jackline.flows.store.run_store import LOCK_SECONDS, Claim
 from jackline.flows.store.sqlite.row_checks import MalformedError
-from jackline.flows.store.sqlite.store_file import LockPatience, StoreFile, connect
+from jackline.flows.store.sqlite.store_file import Patience, StoreFile, connect
 from jackline.journal.sqlite_file import LOCKED, Connect, cause_of
 
 D = TypeVar("D", bound="Database")
@@ -35,6 +35,8 @@ P = ParamSpec("P")
 # One commit stays short enough for other processes that wait for the lock.
 _TOGETHER = 1000
 _TOGETHER_BYTES = 8 * 1024 * 1024
+# How often a disk that is full or fails is tried again.
+_BETWEEN_TRIES = 1.0
 # A number beyond 64 bits, or text that is no Unicode: SQLite accepts neither.
 _UNSTORABLE = (OverflowError, UnicodeEncodeError)
 _LONG_FIELDS = ("value", "outcome", "data")
@@ -138,7 +140,7 @@ class Database:
 
     Any number of these, in any number of processes, may use one file. `wall` is the time in
     seconds since the epoch; another program's lock is waited for `lock_seconds`, and `patience`
-    altogether.
+    altogether, as is a disk that is full or reports errors.
     """
 
     def __init__(
@@ -155,7 +157,9 @@ class Database:
         self._written = StoreFile(path, connect, lock_seconds)
         self._read = self._written if path is None else StoreFile(path, connect, lock_seconds)
         # Each its own: readers get through where writers do not.
-        self._write_patience, self._read_patience = LockPatience(patience), LockPatience(patience)
+        self._write_patience, self._read_patience = (
+            Patience(path, patience, min(lock_seconds, _BETWEEN_TRIES)) for _ in range(2)
+        )
         self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="jackline-flows-write")
         self._read_thread = ThreadPoolExecutor(1, thread_name_prefix="jackline-flows-read")
         self._lock = threading.Lock()
@@ -195,8 +199,8 @@ class Database:
 
         return await self._in_thread(self._write_thread, do)
 
-    def on_lock_wait(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have `listener` called when another program's lock is waited for; returns the undo."""
+    def on_wait(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Have `listener` called with the reason when a wait begins; returns the undo."""
         both = (self._write_patience.listeners, self._read_patience.listeners)
         for listeners in both:
             listeners.append(listener)
@@ -208,8 +212,9 @@ class Database:
         return undo
 
     def hurry(self) -> None:
-        """Wait for no lock beyond one try from now on."""
-        self._write_patience.seconds = self._read_patience.seconds = 0.0
+        """Wait for no lock and no disk beyond one try from now on."""
+        self._write_patience.end()
+        self._read_patience.end()
 
     async def close(self) -> None:
         """Finish writing and close the file."""
@@ -241,7 +246,7 @@ class Database:
                 found = look(self._read.opened())
             except (sqlite3.Error, OSError) as error:
                 self._read.reopen()
-                if cause_of(error) != LOCKED or not self._read_patience.lasts(began):
+                if not self._read_patience.lasts(error, began):
                     raise self._read.unusable(error) from error
             except MalformedError as error:
                 raise self._read.unreadable() from error
@@ -276,9 +281,9 @@ class Database:
             try:
                 self._commit(batch)
             except Exception as error:  # noqa: BLE001 -- handed to the callers, which would hang
-                locked = isinstance(error, sqlite3.Error | OSError) and cause_of(error) == LOCKED
-                if locked and self._write_patience.lasts(began):
+                if self._write_patience.lasts(error, began):
                     continue
+                locked = cause_of(error) == LOCKED if isinstance(error, sqlite3.Error) else False
                 if len(batch) == 1 or locked or isinstance(error, JournalError):
                     for write in batch:
                         write.error = self._explained(error)

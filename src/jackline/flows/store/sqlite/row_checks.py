@@ -62,7 +62,7 @@ def well_formed(row: Sequence[Any], kinds: Sequence[Kinds]) -> Sequence[Any]:
 _Field: TypeAlias = str | bytes | int | float | None
 _STORE_ID = re.compile(r"[0-9a-f]{32}")
 
-# What each signature covers, as SQL sees it.
+# What each signature covers, as SQL sees it: values in this order, so that a column may be renamed.
 RUN = (
     "'run', run_id, flow, source, arguments, settings, cwd, forked_from, state, wake_at, confirmed"
 )
@@ -70,11 +70,11 @@ CALL = """'call', run_id, key, occurrence, kind, label, phase, task_id, state,
     coalesce(value, (SELECT data FROM blobs WHERE sha = value_blob)),
     coalesce(calls.outcome, (SELECT data FROM blobs WHERE sha = outcome_blob)),
     attempts, terminated_by"""
-ENTRY = """'entry', (SELECT task_id FROM notebooks WHERE id = notebook),
-    (SELECT run_id FROM notebooks WHERE id = notebook), number, kind,
+ENTRY = """'entry', (SELECT task_id FROM agent_logs WHERE id = agent_log),
+    (SELECT run_id FROM agent_logs WHERE id = agent_log), number, kind,
     coalesce(entries.data, (SELECT blobs.data FROM blobs WHERE sha = data_blob))"""
 RESOURCE = "'resource', run_id, name, task_id, release, release_on_park, lease_until, state"
-HOOK = "'hook', run_id, end_id, hook, told, state"
+HOOK = "'hook', run_id, end_id, hook, outcome, state"
 
 
 def signature_of(fields: str) -> str:
@@ -107,7 +107,7 @@ def prepare(connection: sqlite3.Connection, key: bytes | None) -> None:
     if not isinstance(found, str) or not _STORE_ID.fullmatch(found):
         raise JournalError(
             "The store of runs was not made by Jackline: it has no id of its own.",
-            hint="Look where it came from; another state folder is chosen with --state.",
+            hint="Find out where it came from, or choose another state folder with --state.",
         )
     store = found.encode()
 
@@ -130,8 +130,8 @@ OF_RUN = (
     (
         "entries",
         ENTRY,
-        "notebook IN (SELECT id FROM notebooks WHERE run_id = ?1)",
-        "notebook, number",
+        "agent_log IN (SELECT id FROM agent_logs WHERE run_id = ?1)",
+        "agent_log, number",
     ),
     ("resources", RESOURCE, "run_id = ?1", "name"),
     ("hooks", HOOK, "run_id = ?1", "end_id, hook"),

@@ -16,6 +16,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from jackline.clock import CORRECTED
 from jackline.errors import BadArgumentError, UsageError
 from jackline.flows.records import (
     ENDED,
@@ -54,7 +55,7 @@ from jackline.journal.sqlite_file import LOCKED, cause_of
 
 _INSERT = f"""INSERT INTO runs (run_id, flow, source, arguments, settings, cwd, state, created_at,
     updated_at, ended_at, why, wake_at, outcome, outcome_blob, forked_from, owner, lease_until,
-    epoch, tokens, cost, confirmed, lease_seconds, asked)
+    epoch, tokens, cost, confirmed, lease_seconds, stop_request)
     VALUES ({", ".join("?" * 23)})"""  # noqa: S608 -- names from here
 _SIGN = f"UPDATE runs SET signature = {signature_of(RUN)} WHERE run_id = ?"  # noqa: S608
 _SELECT = f"""SELECT run_id, flow, source, arguments, settings, cwd, state, created_at, updated_at,
@@ -77,12 +78,12 @@ _SIGN_COPIES = f"""UPDATE calls SET signature = {signature_of(CALL)}
     WHERE run_id = ? AND signature IS NOT NULL"""  # noqa: S608
 _UNTRUSTED_CALLS = f"""SELECT count(*) FROM calls
     WHERE run_id = ? AND NOT {is_signed("calls", CALL)}"""  # noqa: S608
-_UNTRUSTED_LINES = f"""SELECT count(*) FROM entries WHERE notebook IN (
-    SELECT notebooks.id FROM notebooks JOIN calls ON calls.task_id = notebooks.task_id
+_UNTRUSTED_LINES = f"""SELECT count(*) FROM entries WHERE agent_log IN (
+    SELECT agent_logs.id FROM agent_logs JOIN calls ON calls.task_id = agent_logs.task_id
     WHERE calls.run_id = ? AND calls.task_id <> '' AND calls.state <> 'done')
     AND NOT {is_signed("entries", ENTRY)}"""  # noqa: S608
 _UNNEEDED_LOGS = """run_id = ? AND NOT EXISTS
-    (SELECT 1 FROM calls WHERE calls.task_id = notebooks.task_id AND calls.task_id <> '')"""
+    (SELECT 1 FROM calls WHERE calls.task_id = agent_logs.task_id AND calls.task_id <> '')"""
 # Sorts behind everything that begins in the same way.
 _LAST_CHARACTER = "\U0010ffff"
 # What a deletion gives back to the disk at once; the rest is used again by later runs.
@@ -104,7 +105,7 @@ _RESOURCE_COLUMNS: dict[str, Kinds] = {
 }
 _HOOK_COLUMNS: dict[str, Kinds] = {
     **dict.fromkeys(("run_id", "end_id", "hook"), TEXT),
-    "told": BYTES,
+    "outcome": BYTES,
     "state": TEXT,
     "tries": INTEGER,
     "trouble": TEXT,
@@ -148,7 +149,8 @@ class SqliteRunStore(CallRows):
     ) -> Claim | None:
         """Take a run over; None while another owner's lease holds, or when it is unknown."""
         row = transaction.connection.execute(
-            "SELECT owner, lease_until, lease_seconds, epoch, asked FROM runs WHERE run_id = ?",
+            "SELECT owner, lease_until, lease_seconds, epoch, stop_request FROM runs"
+            " WHERE run_id = ?",
             (run_id,),
         ).fetchone()
         if row is None:
@@ -157,10 +159,11 @@ class SqliteRunStore(CallRows):
         free = held_by in ("", owner, instead_of)
         if not free and store_rules.lease_holds(until, seconds, transaction.now):
             return None
+        _redate_spending(transaction)
         request = store_rules.CANCEL if request == store_rules.CANCEL else ""
         transaction.connection.execute(
-            "UPDATE runs SET owner = ?, lease_until = ?, lease_seconds = ?, epoch = ?, asked = ? "
-            "WHERE run_id = ?",
+            "UPDATE runs SET owner = ?, lease_until = ?, lease_seconds = ?, epoch = ?,"
+            " stop_request = ? WHERE run_id = ?",
             (owner, transaction.now + lease, lease, epoch + 1, request, run_id),
         )
         transaction.owner_changed(run_id)
@@ -186,7 +189,7 @@ class SqliteRunStore(CallRows):
         _change(transaction, claim, run)
         transaction.connection.execute(
             "UPDATE runs SET owner = '', lease_until = 0, "
-            "asked = CASE WHEN ? THEN '' ELSE asked END WHERE run_id = ?",
+            "stop_request = CASE WHEN ? THEN '' ELSE stop_request END WHERE run_id = ?",
             (run.state in store_rules.ANSWERS_STOP, run.run_id),
         )
         transaction.owner_changed(run.run_id)
@@ -206,7 +209,7 @@ class SqliteRunStore(CallRows):
     def request_stop(self, transaction: Transaction, run_id: str, how: str) -> None:
         """Save a request to the owner, who may be another process: `stop` or `cancel`."""
         row = transaction.connection.execute(
-            "SELECT asked, state, owner FROM runs WHERE run_id = ?", (run_id,)
+            "SELECT stop_request, state, owner FROM runs WHERE run_id = ?", (run_id,)
         ).fetchone()
         if row is None:
             raise store_rules.unknown_run(run_id)
@@ -218,13 +221,13 @@ class SqliteRunStore(CallRows):
         request = store_rules.CANCEL if store_rules.CANCEL in (row[0], how) else how
         if row[2] or RunState(row[1]) not in ENDED:
             transaction.connection.execute(
-                "UPDATE runs SET asked = ? WHERE run_id = ?", (request, run_id)
+                "UPDATE runs SET stop_request = ? WHERE run_id = ?", (request, run_id)
             )
 
     @reads
     def stop_request(self, db: sqlite3.Connection, run_id: str) -> str:
         """What was requested, or an empty string."""
-        row = db.execute("SELECT asked FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        row = db.execute("SELECT stop_request FROM runs WHERE run_id = ?", (run_id,)).fetchone()
         return row[0] if row else ""
 
     @reads
@@ -453,7 +456,7 @@ def _insert(transaction: Transaction, run: RunRecord, owner: str, lease: float) 
     if db.execute("SELECT 1 FROM runs WHERE run_id = ?", (run.run_id,)).fetchone():
         raise BadArgumentError(
             f"There is a run {run.run_id} already.",
-            hint="Start it under another id, or continue it with `jackline resume`.",
+            hint=f"Start it under another id, or continue it with `jackline resume {run.run_id}`.",
         )
     db.execute(
         _INSERT,
@@ -465,8 +468,16 @@ def _insert(transaction: Transaction, run: RunRecord, owner: str, lease: float) 
         ),
     )
     db.execute(_SIGN, (run.run_id,))
+    _redate_spending(transaction)
     transaction.owner_changed(run.run_id)
     return Claim(run.run_id, owner, 1)
+
+
+def _redate_spending(transaction: Transaction) -> None:
+    """What was spent while the wall clock was ahead was spent by now."""
+    transaction.connection.execute(
+        "UPDATE spending SET at = ? WHERE at > ?", (transaction.now, transaction.now + CORRECTED)
+    )
 
 
 def _change(transaction: Transaction, claim: Claim, run: RunRecord) -> None:

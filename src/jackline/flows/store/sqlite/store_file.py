@@ -4,8 +4,9 @@ Rules: (1) a step of `MIGRATIONS` is never changed once released: a new version 
 the file is its owner's alone; (3) every fault of the disk becomes a `JournalError` that says what
 to do; (4) a damaged file is left where it is: it is somebody's work, not a log; (5) one try waits
 no longer than `lock_seconds` for another program's lock, and all tries together no longer than the
-`LockPatience` of the caller; (6) counting runs writes nothing and makes no file; (7) a store in
-memory has the same tables and checks, and a signing key of its own.
+`Patience` of the caller, which is also that with a disk that is full or fails; (6) counting runs
+writes nothing and makes no file; (7) a store in memory has the same tables and checks, and a
+signing key of its own.
 Migrations in general are in journal/sqlite_file.py.
 """
 
@@ -20,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from jackline.clock import SystemClock
-from jackline.errors import JournalError, StoreLockedError
+from jackline.errors import JournalError, StoreLockedError, StoreUnavailableError
 from jackline.flows.records import RunState
 from jackline.flows.store.sqlite import row_checks
 from jackline.journal import sqlite_file
@@ -33,6 +34,7 @@ from jackline.journal.sqlite_file import (
     UNREACHABLE,
     Connect,
     VersionedFile,
+    cause_at,
     cause_of,
     check_private,
     companions,
@@ -112,6 +114,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE resources ADD COLUMN signature TEXT",
         "ALTER TABLE hooks ADD COLUMN signature TEXT",
     ),
+    (
+        # Names only: a signature covers the values, and stays what it was.
+        "ALTER TABLE hooks RENAME COLUMN told TO outcome",
+        "ALTER TABLE runs RENAME COLUMN asked TO stop_request",
+        "ALTER TABLE notebooks RENAME TO agent_logs",
+        "ALTER TABLE entries RENAME COLUMN notebook TO agent_log",
+        "ALTER TABLE sessions RENAME COLUMN notebook TO agent_log",
+        "DROP INDEX notebooks_run",
+        "DROP INDEX sessions_notebook",
+        "CREATE INDEX agent_logs_run ON agent_logs (run_id)",
+        "CREATE INDEX sessions_agent_log ON sessions (agent_log)",
+    ),
 )
 # The mark is "JKLF".
 FILE = VersionedFile(application=0x4A4B4C46, steps=MIGRATIONS, title="the store of runs")
@@ -121,7 +135,9 @@ _LOG_BYTES = 64 * 1024 * 1024
 # SQLite refuses some of the steps of opening at once instead of waiting for the lock.
 _BETWEEN_TRIES = 0.02
 _COUNT_LOCK_SECONDS = 2.0
-_NOTHING_LOST = "Nothing that was reported as finished is lost: `jackline resume` continues there."
+_NOTHING_LOST = (
+    "Nothing that was reported as finished is lost: `jackline resume ID` continues there."
+)
 _NEXT = {
     FULL: f"Free some space on that disk. {_NOTHING_LOST}",
     FORBIDDEN: "Give yourself the right to write there, or choose another folder with --state.",
@@ -137,28 +153,54 @@ connect: Connect = partial(sqlite_file.connect, any_thread=True)
 """A connection that the reading or the writing thread uses, and the one that closes the store."""
 
 
-class LockPatience:
-    """How long a lock is waited for beyond one try; `listeners` are called when a wait begins."""
+# What may be over soon, and for which the work that is under way is not thrown away.
+_WAITED_FOR = {
+    LOCKED: "Another program holds the file of runs {path} locked; the run waits for it.",
+    FULL: "The disk with the file of runs {path} is full. The run starts nothing new, and holds in"
+    " memory what is answered now, so do not stop it: free some space there, and it goes on.",
+    FAILING: "The disk with the file of runs {path} reports errors. The run starts nothing new, and"
+    " holds in memory what is answered now, so do not stop it: mend the disk, and it goes on.",
+}
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.listeners: list[Callable[[], None]] = []
+
+class Patience:
+    """How long a lock or a disk is waited for beyond one try.
+
+    `listeners` are called with a sentence when a wait begins.
+    """
+
+    def __init__(self, path: Path | None, seconds: float, pause: float) -> None:
+        self.listeners: list[Callable[[str], None]] = []
+        self._path = path
+        self._seconds = seconds
+        self._pause = pause
+        self._is_over = threading.Event()
         self._since: float | None = None
 
-    def lasts(self, tried_since: float) -> bool:
-        """A try that began then has met the lock: whether to try again."""
+    def lasts(self, error: Exception, tried_since: float) -> bool:
+        """A try that began then has failed so: whether to try again, now."""
+        cause = cause_of(error) if isinstance(error, sqlite3.Error | OSError) else ""
+        if cause not in _WAITED_FOR:
+            return False
         now = SystemClock().monotonic()
         first = self._since is None
         self._since = tried_since if self._since is None else self._since
-        lasts = now - self._since < self.seconds
+        lasts = not self._is_over.is_set() and now - self._since < self._seconds
         if first and lasts:
+            says = _WAITED_FOR[cause].format(path=self._path)
             for listener in list(self.listeners):
-                listener()
+                listener(says)
+        if lasts and cause != LOCKED:
+            self._is_over.wait(self._pause)  # for a lock, SQLite itself has waited
         return lasts
 
     def got_through(self) -> None:
-        """The lock is gone."""
+        """It works again."""
         self._since = None
+
+    def end(self) -> None:
+        """Wait for nothing beyond one try from now on."""
+        self._is_over.set()
 
 
 class StoreFile:
@@ -208,14 +250,17 @@ class StoreFile:
 
     def unusable(self, error: sqlite3.Error | OSError) -> JournalError:
         """The fault as an error for people."""
-        cause = cause_of(error)
-        kind = StoreLockedError if cause == LOCKED else JournalError
-        explained = kind(
-            f"The file of runs {self._path} cannot be used: {cause}.",
-            hint=error.fix
-            if isinstance(error, NotPrivateError)
-            else _NEXT.get(cause, "Look at that file; another folder is chosen with --state."),
-        )
+        cause = cause_at(self._path, error)
+        text = f"The file of runs {self._path} cannot be used: {cause}."
+        hint = _NEXT.get(cause, "Check that file, or choose another folder with --state.")
+        if isinstance(error, NotPrivateError):
+            hint = error.fix
+        if cause == LOCKED:
+            explained: JournalError = StoreLockedError(text, hint=hint)
+        elif cause in (FULL, FAILING):
+            explained = StoreUnavailableError(text, hint=hint)
+        else:
+            explained = JournalError(text, hint=hint)
         explained.__cause__ = error
         return explained
 
@@ -239,7 +284,7 @@ class StoreFile:
                 return count_runs(db)
         except (sqlite3.Error, OSError) as error:
             raise JournalError(
-                f"The runs at {path} cannot be counted: {cause_of(error)}.",
+                f"The runs at {path} cannot be counted: {cause_at(path, error)}.",
                 hint="`jackline ls` says more.",
             ) from error
 
