@@ -180,9 +180,15 @@ class OrderIntake:
         self._clock = clock
 
     async def take(
-        self, arguments: Mapping[str, Any], caller: ToolCaller, label: str = ""
+        self,
+        arguments: Mapping[str, Any],
+        caller: ToolCaller,
+        label: str = "",
+        together: int = 0,
     ) -> CheckedOrder:
-        """The order, checked; `label` is for one that was given none."""
+        """The order, checked; `label` is for one that was given none, `together` as in
+        `build_validator`.
+        """
         resume, continued = arguments.get("resume"), arguments.get("continue_from_task_id")
         if resume and continued:
             raise BadArgumentError(
@@ -228,7 +234,7 @@ class OrderIntake:
         if model and model != settings.model:
             await self._check_model(str(model), order["runner"])
         if arguments.get("schema") is not None:
-            build_validator(arguments["schema"])
+            build_validator(arguments["schema"], together)
         chosen: dict[str, Any] = {
             "model": model,
             "system": definition.system or order.get("system"),

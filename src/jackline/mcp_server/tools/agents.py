@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from jackline.agents.structured_answer import check_group as check_schemas
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UsageError
 from jackline.mcp_server.agent_manager import AgentManager, RunSnapshot
@@ -249,8 +250,9 @@ class _AgentTools:
         async with self._one_by_one:
             checked = []
             wanted = cast("list[dict[str, Any]]", arguments["orders"])
+            together = check_schemas(each["schema"] for each in wanted if "schema" in each)
             for number, each in enumerate(wanted, 1):
-                checked.append(await self._checked(number, each, caller))
+                checked.append(await self._checked(number, each, caller, together))
             orders = [each.order for each in checked]
             check_group(orders)
             run_id = await self._manager.begin(
@@ -262,9 +264,11 @@ class _AgentTools:
         notes = dict.fromkeys(note for each in checked for note in each.notes)
         return await self._result(run_id, caller, tuple(notes), background=background)
 
-    async def _checked(self, number: int, wanted: JsonObject, caller: ToolCaller) -> CheckedOrder:
+    async def _checked(
+        self, number: int, wanted: JsonObject, caller: ToolCaller, together: int
+    ) -> CheckedOrder:
         try:
-            ordered = await self._orders.take(wanted, caller, label=f"agent {number}")
+            ordered = await self._orders.take(wanted, caller, f"agent {number}", together)
         except (UsageError, RefusedError) as error:
             raise BadArgumentError(
                 f"Agent {number}: {error.message}", hint=f"{error.hint} None was started."
