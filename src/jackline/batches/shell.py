@@ -12,12 +12,14 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from pathlib import Path
 
 from pydantic import Field, model_validator
 
 from jackline.batches.arguments import Arguments, inside
 from jackline.batches.known_commands import changes_nothing, program, usually_prints
 from jackline.batches.processes import ProcessCommand, exit_text, run_process, without_secrets
+from jackline.batches.threads import in_own_thread
 from jackline.batches.tool import CallLabel, JsonObject, ToolContext, ToolFailedError, ToolOutput
 from jackline.programs import find_program
 
@@ -42,6 +44,13 @@ class ShellArguments(Arguments):
         if not words or not words[0].strip() or any("\0" in word for word in words):
             raise ValueError("a command needs a program, and cannot hold a NUL character")
         return self
+
+
+def _folder(root: Path, named: str) -> Path:
+    cwd = inside(root, named)
+    if not os.path.isdir(cwd):  # noqa: PTH112 -- Path's own raises for names that are too long
+        raise ToolFailedError(f"there is no folder {named!r}", ended_by="no such folder")
+    return cwd
 
 
 class ShellTool:
@@ -102,9 +111,7 @@ class ShellTool:
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The output; ToolFailedError when the command cannot start, fails or takes too long."""
         args = ShellArguments.checked(arguments)
-        cwd = inside(context.cwd, args.cwd)
-        if not cwd.is_dir():
-            raise ToolFailedError(f"there is no folder {args.cwd!r}", ended_by="no such folder")
+        cwd = await in_own_thread(lambda: _folder(context.cwd, args.cwd), "jackline-shell")
         seconds = min(args.timeout or self._seconds, self._longest)
         environ = without_secrets(
             os.environ if self._environ is None else self._environ, self._keep
