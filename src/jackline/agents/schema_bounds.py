@@ -1,6 +1,6 @@
-"""Bound the work that a JSON Schema can cause before a library compiles it.
+"""Bound the work that a JSON Schema can cause, before a library compiles it or applies it.
 
-Rules: (1) pure and linear in the schema; (2) what counts is the work of the whole schema, never of
+Rules: (1) pure, and bounded itself; (2) what counts is the work of the whole schema, never of
 one pattern or one place: many small parts are as costly as a large one; (3) the library holds the
 interpreter while it works, so that no thread helps: only these bounds do; (4) what is counted was
 measured: a pattern is rewritten once for each class in it, one without regard to case looks at
@@ -20,6 +20,13 @@ COMPILED_BYTES = 16 * 1024 * 1024
 LARGEST_PROGRAM = 1024 * 1024
 MOST_APPLIED = 10_000
 """Schemas that apply to one place of an answer, counted as often as a reference repeats them."""
+
+MOST_CHECKED = 1_000_000
+"""Schemas applied to all parts of one answer together."""
+MOST_DESCRIBED = 50_000
+"""The same for an answer whose faults are described: each branch that fails is a fault."""
+_MOST_PAIRS = 100_000
+"""Of a schema and a part of an answer that are looked at while counting."""
 
 _CLASS = re.compile(r"\\[dDwWsS]")
 _NAMED_CLASS = re.compile(r"\\[pP]")
@@ -78,6 +85,21 @@ def excess(schema: object) -> str | None:
     if isinstance(schema, Mapping) and _most_applied(schema) > MOST_APPLIED:
         return f"the references apply more than {MOST_APPLIED:,} schemas to one place"
     return None
+
+
+def size(schema: Mapping[str, Any]) -> int:
+    """How many schemas it applies to one part of an answer, at most; many if it has references."""
+    many, ahead = 1, [schema]
+    while ahead:
+        node: object = ahead.pop()
+        if isinstance(node, Mapping):
+            if any(isinstance(node.get(name), str) for name in _REFERENCES):
+                return MOST_DESCRIBED
+            many += 1
+            ahead.extend(node.values())
+        elif isinstance(node, list):
+            ahead.extend(node)
+    return many
 
 
 def _most_applied(root: Mapping[str, Any]) -> int:
@@ -146,3 +168,74 @@ def _at(reference: str, root: Mapping[str, Any]) -> object:
         else:
             return None
     return node
+
+
+def applied_to(root: Mapping[str, Any], value: object) -> int:
+    """How many schemas a naive reader applies to an answer; beyond MOST_CHECKED: too many.
+
+    Each pair of a schema and a part of the answer is looked at once, however often it counts.
+    """
+    try:
+        return _Count(root).of(root, value)
+    except (_TooManyError, RecursionError):
+        return MOST_CHECKED + 1
+
+
+class _TooManyError(Exception):
+    """There are more pairs than are looked at."""
+
+
+class _Count:
+    """One count; an answer is a tree, and does not change meanwhile."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._known: dict[tuple[int, int], int] = {}
+        self._in_place: dict[int, list[Mapping[str, Any]]] = {}
+
+    def of(self, schema: object, value: object) -> int:
+        if not isinstance(schema, Mapping):
+            return 1
+        pair = (id(schema), id(value))
+        if pair in self._known:
+            return self._known[pair]
+        if len(self._known) >= _MOST_PAIRS:
+            raise _TooManyError
+        self._known[pair] = 1  # for a reference to itself
+        if id(schema) not in self._in_place:
+            self._in_place[id(schema)] = _in_place(schema, self._root)
+        many = 1 + sum(self.of(each, value) for each in self._in_place[id(schema)])
+        if isinstance(value, list):
+            many += self._of_items(schema, value)
+        elif isinstance(value, Mapping):
+            many += self._of_properties(schema, value)
+        self._known[pair] = many = min(many, MOST_CHECKED + 1)
+        return many
+
+    def _of_items(self, schema: Mapping[str, Any], value: list[object]) -> int:
+        many = 0
+        for name in ("items", "additionalItems", "contains", "unevaluatedItems"):
+            each = schema.get(name)
+            if isinstance(each, Mapping):
+                many += sum(self.of(each, item) for item in value)
+        for name in ("prefixItems", "items"):
+            listed = schema.get(name)
+            if isinstance(listed, list):
+                many += sum(map(self.of, listed, value))
+        return many
+
+    def _of_properties(self, schema: Mapping[str, Any], value: Mapping[str, object]) -> int:
+        many = 0
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping):
+            many += sum(self.of(properties.get(name), part) for name, part in value.items())
+        patterns = schema.get("patternProperties")
+        others = list(patterns.values()) if isinstance(patterns, Mapping) else []
+        others += [schema.get("additionalProperties"), schema.get("unevaluatedProperties")]
+        for each in others:
+            if isinstance(each, Mapping):
+                many += sum(self.of(each, part) for part in value.values())
+        names = schema.get("propertyNames")
+        if isinstance(names, Mapping):
+            many += sum(self.of(names, name) for name in value)
+        return many

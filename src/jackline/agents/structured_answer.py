@@ -7,7 +7,8 @@ largest size, its patterns a largest number of steps, all of it a largest amount
 (schema_bounds.py), and nothing is fetched: a schema that refers to a file or an address is refused,
 because the library would read it while the whole process waits; (4) what is wrong with a schema is
 described by place and rule, never by its own words; (5) of a value with many faults only as many
-are looked for as are shown, because the library collects all of them before it gives the first.
+are looked for as are shown, because the library collects all of them before it gives the first; an
+answer to which a schema applies too many schemas is not checked, and is not valid.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def first_faults(validator: Validator, value: object, most: int) -> list[Validat
     """The first faults of a value: of a small one as many as `most`, of a large one the first."""
     import jsonschema_rs  # noqa: PLC0415 -- as above
 
-    if _has_few_parts(value):
+    if _parts_of(value, _MOST_PARTS) is not None:
         return list(islice(validator.iter_errors(value), most))
     try:
         validator.validate(value)
@@ -150,17 +151,25 @@ def first_faults(validator: Validator, value: object, most: int) -> list[Validat
     return []
 
 
-def _has_few_parts(value: object) -> bool:
-    """Whether a value of JSON has at most _MOST_PARTS objects, lists, names and plain values."""
-    left, ahead = _MOST_PARTS, [value]
+def fault_words(error: ValidationError) -> str:
+    """What is wrong, with the beginning of a long value: the rule comes behind the value."""
+    words = error.message
+    if len(words) <= _LONGEST:
+        return words
+    return f"{words[: _LONGEST // 2]}…{words[-_LONGEST // 2 :]}"
+
+
+def _parts_of(value: object, most: int) -> int | None:
+    """How many objects, lists, names and plain values it has; None where more than `most`."""
+    many, ahead = 1, [value]
     while ahead:
         node = ahead.pop()
         if isinstance(node, Mapping | list):
-            left -= len(node)
-            if left < 0:
-                return False
+            many += len(node)
+            if many > most:
+                return None
             ahead.extend(node.values() if isinstance(node, Mapping) else node)
-    return True
+    return many if many <= most else None
 
 
 class StructuredAnswer:
@@ -171,6 +180,7 @@ class StructuredAnswer:
         self._check = check
         self._is_wrapped = schema.get("type") != "object"
         self._validator = build_validator(schema)
+        self._size = schema_bounds.size(schema)
 
     @property
     def tool(self) -> JsonObject:
@@ -204,8 +214,10 @@ class StructuredAnswer:
         """What is wrong with the answer, for the model; None when it is valid."""
         if self._is_wrapped and _VALUE not in tool_input:
             return f'the input must have the one property "{_VALUE}", which holds the answer'
+        if vague := self._vague_fault(tool_input):
+            return vague
         errors, own = self._faults(tool_input)
-        faults = [f"at {_place(error)}: {error.message[:_LONGEST]}" for error in errors]
+        faults = [f"at {_place(error)}: {fault_words(error)}" for error in errors]
         faults += [f"at {place}: {words[:_LONGEST]}" for place, words in own]
         rest = ["and more"] if len(faults) > _MOST_FAULTS else []
         return "; ".join(faults[:_MOST_FAULTS] + rest) or None
@@ -214,6 +226,8 @@ class StructuredAnswer:
         """Where the answer is wrong and by which rule, without a word of the answer."""
         if self._is_wrapped and _VALUE not in tool_input:
             return "the answer is not there"
+        if vague := self._vague_fault(tool_input):
+            return vague
         errors, own = self._faults(tool_input)
         known = set(property_names(self._schema))
         faults = [f"{_place(error, known)} ({error.schema_path[-1]})" for error in errors]
@@ -222,6 +236,18 @@ class StructuredAnswer:
             steps = (s if s in known or s.isdigit() or place == "it" else "…" for s in parts)
             faults.append(f"{'.'.join(steps)} (a rule of its type)")
         return ", ".join(faults[:_MOST_FAULTS])
+
+    def _vague_fault(self, tool_input: JsonObject) -> str | None:
+        """What is wrong with an answer of which it would take too much work to say more."""
+        value = self.value(tool_input)
+        if _parts_of(value, schema_bounds.MOST_DESCRIBED // self._size) is not None:
+            return None
+        many = schema_bounds.applied_to(self._schema, value)
+        if many > schema_bounds.MOST_CHECKED:
+            return "it takes too much work to check: give a smaller answer, or one less nested"
+        if many > schema_bounds.MOST_DESCRIBED and not self._validator.is_valid(value):
+            return "it does not fit the schema, and is too large to say where"
+        return None
 
     def _faults(
         self, tool_input: JsonObject

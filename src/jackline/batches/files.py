@@ -31,6 +31,8 @@ from jackline.batches.tool import JsonObject, ToolContext, ToolFailedError, Tool
 
 _MOST_LINES = 2_000
 _LONGEST_LINE = 2_000
+_LONGEST_TEXT = 500_000
+"""Characters; what comes after is another call's."""
 _LARGEST = 20_000_000
 _LARGEST_IMAGE = 3_750_000
 """Bytes; five million characters once encoded, which is what a model is let see."""
@@ -121,6 +123,9 @@ class ReadTool:
             last += 1
         text = ""
         for number, ended in enumerate(part, args.offset):
+            if len(text) > _LONGEST_TEXT:
+                last = number - 1
+                break
             line = ended.removesuffix("\r")
             if len(line) > _LONGEST_LINE:
                 line = f"{line[:_LONGEST_LINE]}… (line cut)"

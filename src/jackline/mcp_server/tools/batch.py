@@ -39,9 +39,9 @@ from jackline.mcp_server.tools.agents import longest_wait, object_schema, text
 from jackline.outside_names import LONGEST_PATH
 
 _MOST_CALLS = 200
-LARGEST_ANSWER = 20_000_000
+LARGEST_ANSWER = 10_000_000
 """Bytes of all results of a batch together."""
-HELD_IN_ALL = 80_000_000
+HELD_IN_ALL = 40_000_000
 """Bytes of the results of all batches that have not been answered."""
 LEFT_OUT = (
     "left out: the results of this batch, or of all batches under way, are too long together; give"
