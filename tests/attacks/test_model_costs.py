@@ -21,9 +21,11 @@ from jackline.agents.structured_answer import StructuredAnswer, build_validator,
 from jackline.assembly import StateDir
 from jackline.batches.arguments import inside
 from jackline.batches.batch import run_batch
+from jackline.batches.commands import LONGEST_LINE
 from jackline.batches.fetch import FetchTool
 from jackline.batches.files import ReadArguments
 from jackline.batches.policy import LONGEST_URL, Denied, Policy
+from jackline.batches.shell import ShellTool
 from jackline.batches.tool import BatchCall, CallResult, ToolContext, ToolFailedError
 from jackline.errors import BadArgumentError, UnreadableError
 from jackline.flows.records import RunRecord
@@ -282,6 +284,14 @@ def test_a_long_address_is_not_read() -> None:
     assert isinstance(judged, Denied)
     assert f"{LONGEST_URL:,}" in judged.why
     assert len(judged.why) < 300
+
+
+def test_a_long_command_is_not_read_for_its_label() -> None:
+    tool = ShellTool()
+    long = "ls " + "a " * LONGEST_LINE
+    assert not tool.read_only({"command": long})
+    assert len(tool.words({"command": long}).what) <= LONGEST_LINE + 10
+    assert len(tool.words({"argv": ["ls", *["a"] * 100_000]}).what) < 3_000
 
 
 # --- what is held -------------------------------------------------------------------------------

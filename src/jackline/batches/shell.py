@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import Field, model_validator
 
 from jackline.batches.arguments import Arguments, inside
+from jackline.batches.commands import LONGEST_LINE, MOST_WORDS
 from jackline.batches.known_commands import changes_nothing, program, usually_prints
 from jackline.batches.processes import ProcessCommand, exit_text, run_process, without_secrets
 from jackline.batches.threads import in_own_thread
@@ -88,13 +89,16 @@ class ShellTool:
     def read_only(self, arguments: JsonObject) -> bool:
         """Whether the command is known to change nothing."""
         line = self._line(arguments)
-        return line is not None and changes_nothing(line, windows=_ON_WINDOWS)
+        short = line is not None and len(line) <= LONGEST_LINE
+        return short and changes_nothing(line or "", windows=_ON_WINDOWS)
 
     def words(self, arguments: JsonObject) -> CallLabel:
         """The program's name, and the command."""
         line = self._line(arguments)
         if line is None:
             return CallLabel(self.name, self.name)
+        # Of more than this nothing is run for a model, and a label is one short line.
+        line = line[:LONGEST_LINE]
         return CallLabel(
             program(line),
             f"{self.name}: {line}",
@@ -106,7 +110,7 @@ class ShellTool:
         command, argv = arguments.get("command"), arguments.get("argv")
         if isinstance(command, str):
             return command
-        return shlex.join(str(word) for word in argv) if isinstance(argv, list) else None
+        return shlex.join(map(str, argv[:MOST_WORDS])) if isinstance(argv, list) else None
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The output; ToolFailedError when the command cannot start, fails or takes too long."""
