@@ -211,7 +211,7 @@ class CallIntake:
                 return
             fate = self._returning.fate(who, caller.credential, body, now)
             if fate is not None:
-                refusal = vendor_refusal(self.in_native_words(fate))
+                refusal = vendor_refusal(self.in_native_words(fate), self.wall())
                 self._turn_away(exchange, refusal, identity, facts, call_id)
                 return
             place = self._returning.place(who, caller.credential, body, now)

@@ -357,7 +357,8 @@ class ClientCall:
         """There will be no answer: refuse in the vendor's words."""
         # Clients of other dialects are answered by upstreams of their own dialect alone.
         is_native = self.request.dialect == "anthropic"
-        no = vendor_refusal(self._intake.in_native_words(refusal) if is_native else refusal)
+        words = self._intake.in_native_words(refusal) if is_native else refusal
+        no = vendor_refusal(words, self._intake.wall())
         if self.committed:
             self._intake.remember_fate(self, refusal)
         self._refuse_all(no)
