@@ -520,9 +520,10 @@ class CallIntake:
                 self.task_meters.count_call(
                     call.identity.task, model, used, answered=is_answered and model == last
                 )
+        carried = call.carried
         if is_turn and (request.call.login or len(self.settings.upstreams) > 1):
             # Which lane has refused the call's client, and which has answered it.
-            credential, carried = credential_of(request.message.headers), call.carried
+            credential = credential_of(request.message.headers)
             if carried is not None:
                 self._placing.judged(carried, credential)
             if is_answered:
@@ -535,6 +536,10 @@ class CallIntake:
                     proves_credential=spoke and _is_api_path(request.message.target),
                     organization=call.organization if request.call.login else None,
                 )
+        elif is_turn and carried is not None:
+            is_path = _is_api_path(request.message.target)
+            if carried.rejected_on is not None or (is_path and carried.is_model_answer):
+                self._placing.judged_alone(carried, credential_of(request.message.headers))
         if who is not None and is_turn:
             session, agent = who[0], who[1] or _MAIN
             if request.dialect != "anthropic":
