@@ -12,7 +12,7 @@ from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.codex.runner import CodexRunner
+from jackline.agents.codex import CodexRunner
 from jackline.agents.process.program import StartRequest
 from jackline.agents.runner import AgentTask
 from jackline.clock import SystemClock

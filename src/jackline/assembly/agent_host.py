@@ -17,7 +17,7 @@ from functools import partial
 
 from jackline.agents.claude_code.environment import TOKEN_HEADER
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.codex.runner import CodexRunner
+from jackline.agents.codex import CodexRunner
 from jackline.agents.gateway_model import GatewayModel, credentials_from
 from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.messages.runner import MessagesRunner
