@@ -37,7 +37,7 @@ from jackline.gateway.relay import Relay
 from jackline.mcp_server.agent_manager import AgentManager
 from jackline.state_dir import StateDir
 from jackline.telemetry.client_telemetry import telemetry_variables
-from jackline.upstream.own_gateway import own_gateway
+from jackline.upstream.origin import own_gateway
 
 
 async def host_through(
