@@ -22,7 +22,7 @@ from jackline.agents.gateway_model import GatewayModel, credentials_from
 from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.agents.runner import Runner
-from jackline.agents.task_readings import TaskReadings
+from jackline.agents.task_meter import TaskReadings
 from jackline.assembly.gateway_process import fullest_window, task_readings, waits
 from jackline.assembly.saved_runs import open_state_store
 from jackline.clock import Clock
