@@ -13,7 +13,7 @@ is known, which is not zero.
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ MOST_TASKS = 4096
 MOST_MODELS = 16
 _OTHER_MODELS = "other"
 _NOTHING_USED = TokenUsage()
-_THIS_PROCESS = secrets.token_hex(6)
+_THIS_PROCESS = os.urandom(6).hex()
 _numbers = count(1)
 
 
