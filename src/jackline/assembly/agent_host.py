@@ -2,9 +2,10 @@
 
 Rules: (1) credentials come from the environment, and go nowhere but into the calls; (2) what is
 opened is closed with the caller's exit stack; (3) for agents that models start, nothing is opened
-before the first agent, or before a service finds runs; their calls go through this gateway, by
-its address, and what the user has changed in the settings counts from the next agent on; (4) nothing is sent to a gateway that has not proved to be the user's: programs, which
-cannot ask for that, get the address of a relay.
+before the first agent, or before a service finds runs; their calls go through this gateway, by its
+address; what the user changes in the settings counts from the next agent on; (4) nothing is sent to
+a gateway that has not proved to be the user's: programs, which cannot ask for that, get the address
+of a relay.
 """
 
 from __future__ import annotations
