@@ -17,12 +17,12 @@ from functools import partial
 
 from jackline.agents.claude_code.environment import TOKEN_HEADER
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.codex.runner import CodexRunner
+from jackline.agents.codex import CodexRunner
 from jackline.agents.gateway_model import GatewayModel, credentials_from
 from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.agents.runner import Runner
-from jackline.agents.task_readings import TaskReadings
+from jackline.agents.task_meter import TaskReadings
 from jackline.assembly.gateway_process import fullest_window, task_readings, waits
 from jackline.assembly.saved_runs import open_state_store
 from jackline.clock import Clock
@@ -37,7 +37,7 @@ from jackline.gateway.relay import Relay
 from jackline.mcp_server.agent_manager import AgentManager
 from jackline.state_dir import StateDir
 from jackline.telemetry.client_telemetry import telemetry_variables
-from jackline.upstream.own_gateway import own_gateway
+from jackline.upstream.origin import own_gateway
 
 
 async def host_through(

@@ -17,6 +17,7 @@ from itertools import count
 from typing import TypeAlias
 
 from jackline.agents.runner import TOOLS_HEADER
+from jackline.agents.task_meter import TaskMeters
 from jackline.calls import (
     CallManager,
     CallRefusal,
@@ -61,7 +62,6 @@ from jackline.gateway.own_answers import (
 )
 from jackline.gateway.placement import ModelSubstitution, Placement, RouteChooser, upstream_for
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
-from jackline.gateway.task_meter import TaskMeters
 from jackline.gateway.vendor_limits import LimitReading
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, RemainingWork

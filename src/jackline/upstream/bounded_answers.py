@@ -8,7 +8,9 @@ as good as the whole, shorter ones count whole, from 8 bytes on; what is blanked
 an error that repeats parts over and over is blanked as a whole, and only 15 bytes wait for the next
 packet; credentials in another encoding (base64, escaped) are not found; (4) when the handler of an
 answer raises, its call gets a broken answer; (5) `fetch` never raises: errors are in its result,
-redirects are answers like any other, and nothing beyond the size limit is stored.
+redirects are answers like any other, and nothing beyond the size limit is stored; (6) beyond a
+limit for all answers under way together, the largest ones are broken off until the others fit, but
+never the only one: it has a limit of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ from jackline.http1.compression import (
 from jackline.http1.headers import Headers
 from jackline.http1.responses import GarbledError
 from jackline.lane_id import LaneId
-from jackline.upstream.held_answers import STEP, HeldAnswers
 from jackline.upstream.interface import (
     SILENT_HANDLER,
     AnswersTooLargeError,
@@ -269,6 +270,35 @@ _log = logging.getLogger(__name__)
 LARGEST_ERROR = 256 * 1024
 _SIZES_OF_ID_HEADERS = frozenset(map(len, ID_HEADERS))
 _OF_THE_PACKING = (b"content-encoding", b"content-length")
+
+
+STEP = 16 * 1024
+"""Changes of less than this are not counted, so that small answers cost nothing."""
+_MOST_HELD = 512 * 1024 * 1024
+
+
+class HeldAnswers:
+    """What all answers under way hold; `most` may be changed at any time."""
+
+    __slots__ = ("_sizes", "most", "total")
+
+    def __init__(self, most: int = _MOST_HELD) -> None:
+        self.most = most
+        self.total = 0
+        self._sizes: dict[BoundedAnswer, int] = {}
+
+    def count(self, answer: BoundedAnswer, size: int) -> None:
+        """An answer holds so much now, 0 once it is over; it may be broken off meanwhile."""
+        sizes = self._sizes
+        before = sizes.pop(answer, 0)
+        self.total += size - before
+        if size:
+            sizes[answer] = size
+        # Whoever lets go breaks nobody off: so no answer is broken off while another one ends.
+        while size > before and self.total > self.most and len(sizes) > 1:
+            largest = max(sizes, key=sizes.__getitem__)
+            self.total -= sizes.pop(largest)
+            largest.break_off(self.most)
 
 
 @dataclass(frozen=True, slots=True)
