@@ -75,8 +75,8 @@ _NO_CREDENTIALS = frozenset((b"idempotency-key", b"x-idempotency-key"))
 _WORD = re.compile(rb"[^\s,;=]{6,}")
 # Logins and cookies are a few kilobytes. Beyond that nothing is compared, and no id passes.
 _MOST_CREDENTIAL_BYTES = 4 * 1024
-# The size of parts that are not known: every id may hold one.
-_ANYTHING = 0
+# In the place of words that are not compared: every id may hold one.
+_IN_EVERYTHING = b""
 # An answer names its id once, and its proxies theirs; further ones are dropped.
 _MOST_IDS = 4
 
@@ -84,32 +84,36 @@ _MOST_IDS = 4
 class SentCredentials:
     """The credentials that a request was sent with, for comparison with ids in its answer.
 
-    Their parts are found once, when the first id comes: the work is linear in what was sent, and
+    Their words are found once, when the first id comes: the work is linear in what was sent, and
     both what was sent and the ids are bounded.
     """
 
-    __slots__ = ("_parts", "_sent")
+    __slots__ = ("_sent", "_words")
 
     def __init__(self, sent: Headers) -> None:
         self._sent = sent
-        # By their size: short words whole, and of longer ones all that is `PART` long.
-        self._parts: dict[int, set[bytes]] | None = None
+        self._words: tuple[list[bytes], list[bytes]] | None = None
 
     def are_repeated_in(self, value: bytes) -> bool:
         """Whether this holds a large part of one of them, or may do so."""
-        if self._parts is None:
-            self._parts = {}
-            values = [value for name, value in self._sent if _may_be_credential(name)]
-            if sum(map(len, values)) > _MOST_CREDENTIAL_BYTES:
-                self._parts[_ANYTHING] = set()
-                values = []
-            for word in (word for value in values for word in _WORD.findall(value)):
-                size = min(PART, len(word))
-                self._parts.setdefault(size, set()).update(_pieces((word,), size))
-        for size, parts in self._parts.items():
-            if not parts.isdisjoint([value[at : at + size] for at in range(len(value) - size + 1)]):
-                return True
-        return _ANYTHING in self._parts
+        if self._words is None:
+            self._words = self._find_words()
+        short, long = self._words
+        if any(word in value for word in short):
+            return True
+        blocks = [value[at : at + _BLOCK] for at in range(0, len(value) - _BLOCK + 1, _BLOCK)]
+        # A word without a block of the id has no larger part of it: that is nearly always so.
+        near = [word for word in long if any(block in word for block in blocks)]
+        return bool(near) and not _pieces(near, PART).isdisjoint(_pieces((value,), PART))
+
+    def _find_words(self) -> tuple[list[bytes], list[bytes]]:
+        """The words that count whole, and those of which a part does."""
+        values = [value for name, value in self._sent if _may_be_credential(name)]
+        if sum(map(len, values)) > _MOST_CREDENTIAL_BYTES:
+            return [_IN_EVERYTHING], []
+        words = [word for value in values for word in _WORD.findall(value)]
+        short = [word for word in words if len(word) < PART]
+        return short, [word for word in words if len(word) >= PART]
 
     def words_not_in(self, others: Headers) -> list[bytes]:
         """The secret words of credentials that are not among these headers."""
@@ -380,7 +384,8 @@ class BoundedAnswer:
                 self._handler = _BlankedError(self._handler, Blanker(own))
         self._until = self._now() + self._limits.seconds
         length = 0
-        ids, no_ids = 0, set[bytes]()
+        ids = 0
+        no_ids: set[bytes] = set()
         for name, value in headers:
             # By their lengths first: this is done for every answer.
             size = len(name)
