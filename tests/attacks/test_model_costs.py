@@ -31,11 +31,11 @@ from jackline.errors import BadArgumentError, UnreadableError
 from jackline.flows.records import RunRecord
 from jackline.flows.store.run_store import RunStore
 from jackline.mcp_server.agent_manager import RunSnapshot
+from jackline.mcp_server.batch_tools import LEFT_OUT, ResultRoom, batch_tools
 from jackline.mcp_server.endpoint import LARGEST_REQUEST
 from jackline.mcp_server.model_tool import ToolCaller
 from jackline.mcp_server.permissions import AgentSettings, ToolSettings
-from jackline.mcp_server.tools.batch import LEFT_OUT, ResultRoom, batch_tools
-from jackline.mcp_server.tools.status import SeenStores
+from jackline.mcp_server.status_tools import SeenStores
 from jackline.outside_names import LONGEST_PATH
 from tests.assembly.world import run
 from tests.attacks.listener import listening

@@ -33,9 +33,9 @@ from jackline.batches.tool import (
     ToolOutput,
 )
 from jackline.batches.tool import JsonObject as ToolInput
+from jackline.mcp_server.agent_tools import longest_wait, object_schema, text
 from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
 from jackline.mcp_server.permissions import ToolSettings
-from jackline.mcp_server.tools.agents import longest_wait, object_schema, text
 from jackline.outside_names import LONGEST_PATH
 
 _MOST_CALLS = 200
