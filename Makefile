@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 QUICK ?=
 # More workers than the two processors that this is measured on: most tests wait for something.
-WORKERS ?= 4
+WORKERS ?= 6
 FUZZ_SECONDS ?= 300
 FUZZ_TARGETS ?=
 SOAK_MINUTES ?= 60
