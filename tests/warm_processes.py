@@ -29,7 +29,6 @@ from typing import Any
 
 FRESH = (
     "tests/attacks/test_command_folders.py",
-    "tests/attacks/test_planted_store.py",
     "tests/attacks/test_repository.py",
     "tests/attacks/test_untrusted_clones.py",
     "tests/cli/test_env.py",
