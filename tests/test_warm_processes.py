@@ -24,6 +24,7 @@ REPORT = (sys.executable, "-m", "tests.process_report")
 def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """See to it that these are copies; a run with FRESH_PROCESSES=1 tests them, too."""
     monkeypatch.delenv("FRESH_PROCESSES", raising=False)
+    monkeypatch.setattr(warm_processes, "_FEW", 0)
     # The readline library sets them where `os.environ` does not see it.
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "24")

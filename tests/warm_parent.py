@@ -132,9 +132,11 @@ def _become(job: dict[str, Any], files: list[int]) -> None:
         if resource.getrlimit(kind) != tuple(limits):
             resource.setrlimit(kind, tuple(limits))
     words, environment = job["words"], job["environment"]
+    # Without a locale Python sets this one itself, before our first line.
+    locale = {name: os.environ[name] for name in ("LC_CTYPE",) if name in os.environ}
     os.environ.clear()
     _show(words, environment)
-    os.environ.update(environment)
+    os.environ.update(locale | environment)
     time.tzset()
     tempfile.tempdir = None
     sys.path[0] = job["folder"]

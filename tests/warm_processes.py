@@ -1,4 +1,4 @@
-"""Start `python -m jackline …` in a hundredth of the time, where its start is not what is tested.
+"""Start `python -m jackline …` in a fraction of the time, where its start is not what is tested.
 
 Most of what a command costs is loading Jackline anew. Here each process of pytest has one parent
 that has it loaded (warm_parent.py) and copies itself for each command.
@@ -6,10 +6,10 @@ that has it loaded (warm_parent.py) and copies itself for each command.
 Rules: (1) to whoever starts it, a copy is a process like any other: its own number, words,
 environment, folder, files, signals and exit code; test_warm_processes.py shows it beside a new one;
 (2) anything that a copy cannot be like is started anew, without a word: a terminal, another
-interpreter, its flags or its variables, code before the start; (3) the tests of `FRESH` start
-everything anew, for their claim is about the start, about what is imported from where, or about
-timers that start Jackline; and so does whoever sets FRESH_PROCESSES=1; (4) what Jackline itself
-starts is always new.
+interpreter, its flags or its variables, code before the start; so are the first few, which cost
+less than a parent; (3) the tests of `FRESH` start everything anew, for their claim is about the
+start, about what is imported from where, or about timers that start Jackline; and so does whoever
+sets FRESH_PROCESSES=1; (4) what Jackline itself starts is always new.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from pathlib import Path
@@ -40,6 +41,8 @@ ROOT = Path(__file__).parents[1]
 # What an interpreter reads before its first line of Python; one parent for each of these sets.
 _EARLY = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_")
 _UTF8 = {"PYTHONUTF8": "1"}
+_FEW = 3
+"""So many starts cost less than a parent."""
 # Bytes that a copy can show in /proc, of its words and of its environment.
 _ROOM_OF_WORDS = 16_384
 _ROOM_OF_ENVIRONMENT = 65_536
@@ -131,7 +134,9 @@ class _Parent:
             self._process.wait()
 
 
-_parents: dict[tuple[tuple[str, str], ...], _Parent] = {}
+_Key = tuple[tuple[str, str], ...]
+_parents: dict[_Key, _Parent] = {}
+_asked_for: Counter[_Key] = Counter()
 _parents_lock = threading.Lock()
 
 
@@ -182,12 +187,15 @@ def _ask(arguments: Mapping[str, Any]) -> int | None:
 
 
 def _parent_for(environment: Mapping[str, str]) -> _Parent | None:
-    """The parent with the same early variables; None if these are not the usual ones."""
-    own, asked = _early(os.environ), _early(environment)
-    if asked not in (own, own | _UTF8):
+    """The parent with the same early variables; None if they are odd, or nobody else had them."""
+    asked = _early(environment)
+    if not asked.items() <= (_early(os.environ) | _UTF8).items():
         return None
     key = (("process", str(os.getpid())), *sorted(asked.items()))
     with _parents_lock:
+        if key not in _parents and _asked_for[key] < _FEW:
+            _asked_for[key] += 1
+            return None
         if key not in _parents:
             _parents[key] = _Parent(asked)
         return _parents[key]
