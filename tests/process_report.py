@@ -80,6 +80,7 @@ def _report() -> dict[str, object]:
         "program": str((process / "exe").readlink()),
         "threads": [each.name for each in threading.enumerate()],
         "main": [main_module.__name__, str(main_module.__file__), sorted(vars(main_module))],
+        "no modules": [name for name in ("rich", "mcp", "colorsys") if name in sys.modules],
         "own modules": [name for name in sys.modules if name.startswith("tests")],
         "zone": time.tzname,
         "temporary": tempfile.gettempdir(),

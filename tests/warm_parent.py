@@ -3,9 +3,10 @@
 Rules: (1) a copy is a child of the process that asked, not of this one: it waits for it, signals it
 and pays for it as for any child; (2) a copy takes over everything that a new process would take
 from its start: words, environment, folder, the three files, limits, mask, priority, session; also
-what others read in /proc of it; (3) here nothing but imports happens before a copy is made: what a
-module does at its import must not depend on words, environment or folder; (4) Linux only; where the
-system refuses, the caller hears so and starts a process of its own.
+what others read in /proc of it; (3) here nothing but imports happens before a copy is made, and
+only of what a long command loads anyway: what a module does at its import must not depend on words,
+environment or folder, and a user's module must not be hidden by one that nobody asked for; (4)
+Linux only; where the system refuses, the caller hears so and starts a process of its own.
 Not here: who starts what this way (warm_processes.py).
 """
 
@@ -17,7 +18,6 @@ import gc
 import importlib
 import json
 import os
-import pkgutil
 import resource
 import runpy
 import socket
@@ -27,16 +27,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-import jackline
-
 _CLONE3 = 435
 _CLONE_PARENT = 0x00008000
 _CLONE_CHILD_CLEARTID = 0x00200000
 _CLONE_CHILD_SETTID = 0x01000000
 _PR_GET_TID_ADDRESS = 40
 _FILES = 4  # input, output, errors, and where the copy reports
-# Nobody needs these to start a command, and they are many.
-_LEFT_OUT = ("jackline.testing", "jackline.drills", "jackline.__main__")
+# With what they import, that is what `jackline run` has loaded at its end; `rich`, say, is not.
+_LOADED = (
+    *("jackline.cli.main", "jackline.cli.run", "jackline.cli.runs", "jackline.cli.resume"),
+    *("jackline.cli.gateway_service", "jackline.cli.status", "jackline.config.loader"),
+    *("jackline.assembly.flow_host", "jackline.assembly.service", "jackline.flows.store.sqlite"),
+    *("jackline.agents.codex.runner", "jackline.agents.messages.runner"),
+)
 
 
 def serve(channel_number: int) -> None:
@@ -59,9 +62,8 @@ def serve(channel_number: int) -> None:
 
 
 def _load() -> None:
-    for module in pkgutil.walk_packages(jackline.__path__, "jackline."):
-        if not module.name.startswith(_LEFT_OUT):
-            importlib.import_module(module.name)
+    for module in _LOADED:
+        importlib.import_module(module)
     # Copies share these pages as long as nobody writes to them.
     gc.collect()
     gc.freeze()
