@@ -118,6 +118,23 @@ def test_copies_do_not_share_their_chances() -> None:
     assert len(set(numbers)) == 6
 
 
+def test_a_script_is_like_a_new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "some_long_name_of_a_script"
+    body = (ROOT / "tests" / "process_report.py").read_text()
+    script.write_text(f"#!{sys.executable}\n{body}")
+    script.chmod(0o700)
+    monkeypatch.setattr(warm_processes, "COMMAND", script)
+    words = [str(script), "report", "more"]
+    new = subprocess.run(words, capture_output=True, check=True, cwd=ROOT)
+    copy = warm_processes.run(words, capture_output=True, check=True, cwd=ROOT)
+    assert json.loads(copy.stdout.split(b"\n")[0]) == json.loads(new.stdout.split(b"\n")[0])
+    with warm_processes.Popen([script, "wait"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"waiting\n"
+        assert is_copy(process)
+        process.kill()
+
+
 def test_many_threads_start_copies_at_once() -> None:
     codes: list[int] = []
 
@@ -174,7 +191,9 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 def test_the_tests_of_the_start_start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     for each in warm_processes.FRESH:
-        assert (ROOT / each).exists()
+        path, _, test = each.partition("::")
+        assert (ROOT / path).exists()
+        assert not test or f"def {test}" in (ROOT / path).read_text()
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/quick/test_doors.py::test_some (call)")
     words = [*REPORT, "wait"]
     with warm_processes.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as process:

@@ -1,4 +1,4 @@
-"""Start `python -m MODULE` as a copy of a process that has loaded Jackline already.
+"""Start `python -m MODULE` or a script as a copy of a process that has loaded Jackline already.
 
 Rules: (1) a copy is a child of the process that asked, not of this one: it waits for it, signals it
 and pays for it as for any child; (2) a copy takes over everything that a new process would take
@@ -24,6 +24,7 @@ import socket
 import sys
 import tempfile
 import time
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ _LOADED = (
     *("jackline.cli.main", "jackline.cli.run", "jackline.cli.runs", "jackline.cli.resume"),
     *("jackline.cli.gateway_service", "jackline.cli.status", "jackline.config.loader"),
     *("jackline.assembly.flow_host", "jackline.assembly.service", "jackline.flows.store.sqlite"),
-    *("jackline.agents.codex.runner", "jackline.agents.messages.runner"),
+    *("jackline.agents.codex", "jackline.agents.messages.runner"),
 )
 
 
@@ -53,12 +54,22 @@ def serve(channel_number: int) -> None:
             channel.close()
             _become(job, files)
             del sys.modules[__name__], sys.modules["tests"]
-            runpy._run_module_as_main(job["words"][2])  # type: ignore[attr-defined]
+            _run(job["words"])
             return
         if process < 0:
             os.write(files[3], b"refused")
         for each in files:
             os.close(each)
+
+
+def _run(words: list[str]) -> None:
+    if words[1] == "-m":
+        runpy._run_module_as_main(words[2])  # type: ignore[attr-defined]
+        return
+    space = vars(sys.modules["__main__"])
+    space["__file__"], space["__cached__"] = words[1], None
+    space["__loader__"] = SourceFileLoader("__main__", words[1])
+    exec(compile(Path(words[1]).read_bytes(), words[1], "exec"), space)  # noqa: S102
 
 
 def _load() -> None:
@@ -141,9 +152,16 @@ def _become(job: dict[str, Any], files: list[int]) -> None:
     os.environ.update(locale | environment)
     time.tzset()
     tempfile.tempdir = None
-    sys.path[0] = job["folder"]
     sys.orig_argv[:] = words
-    sys.argv[:] = ["-m", *words[3:]]
+    if words[1] == "-m":
+        sys.path[0] = job["folder"]
+        sys.argv[:] = ["-m", *words[3:]]
+    else:
+        script = Path(words[1])
+        sys.path[0] = str(script.resolve().parent)
+        sys.argv[:] = words[1:]
+        # The system names a process by the file that was started.
+        Path("/proc/self/comm").write_text(script.name[:15], encoding="utf-8")
     os.write(files[3], str(os.getpid()).encode())
     os.close(files[3])
 

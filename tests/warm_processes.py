@@ -1,4 +1,4 @@
-"""Start `python -m jackline …` in a fraction of the time, where its start is not what is tested.
+"""Start `jackline …` in a fraction of the time, where its start is not what is tested.
 
 Most of what a command costs is loading Jackline anew. Here each process of pytest has one parent
 that has it loaded (warm_parent.py) and copies itself for each command.
@@ -30,7 +30,8 @@ from typing import Any
 
 FRESH = (
     "tests/attacks/test_command_folders.py",
-    "tests/attacks/test_repository.py",
+    "tests/attacks/test_repository.py::test_modules_in_the_repository_are_not_imported_by",
+    "tests/attacks/test_repository.py::test_python_dash_m_does_not_import_from_the_repository",
     "tests/attacks/test_untrusted_clones.py",
     "tests/cli/test_env.py",
     "tests/cli/test_help.py",
@@ -38,6 +39,8 @@ FRESH = (
     "tests/quick/",
 )
 ROOT = Path(__file__).parents[1]
+COMMAND = Path(sys.executable).with_name("jackline.exe" if os.name == "nt" else "jackline")
+_FIRST_LINE = f"#!{sys.executable}\n"
 # What an interpreter reads before its first line of Python; one parent for each of these sets.
 _EARLY = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_")
 _UTF8 = {"PYTHONUTF8": "1"}
@@ -146,7 +149,7 @@ def _can_be_warm(arguments: Mapping[str, Any]) -> bool:
     if sys.platform != "linux" or os.environ.get("FRESH_PROCESSES") or test.startswith(FRESH):
         return False
     words = arguments["args"]
-    if isinstance(words, (str, bytes, os.PathLike)) or list(words[:2]) != [sys.executable, "-m"]:
+    if isinstance(words, (str, bytes, os.PathLike)) or not _is_ours(words):
         return False
     special = ("executable", "preexec_fn", "pass_fds", "startupinfo", "shell", "gid", "gids", "uid")
     if any(arguments[name] for name in special) or not arguments["close_fds"]:
@@ -154,9 +157,18 @@ def _can_be_warm(arguments: Mapping[str, Any]) -> bool:
     return arguments["umask"] == -1 and bool(arguments["restore_signals"])
 
 
+def _is_ours(words: Sequence[Any]) -> bool:
+    """Whether it is a module for this interpreter, or a script whose first line names it."""
+    if list(words[:2]) == [sys.executable, "-m"]:
+        return True
+    return str(words[0]) == str(COMMAND) and COMMAND.read_text().startswith(_FIRST_LINE)
+
+
 def _ask(arguments: Mapping[str, Any]) -> int | None:
     """Have a copy made; None where a new process has to be started instead."""
     words = [os.fsdecode(word) for word in arguments["args"]]
+    if words[0] != sys.executable:
+        words.insert(0, sys.executable)
     given = os.environ if arguments["env"] is None else arguments["env"]
     environment = {os.fsdecode(name): os.fsdecode(value) for name, value in given.items()}
     folder = Path(os.fsdecode(arguments["cwd"] or ".")).resolve()

@@ -30,11 +30,12 @@ from jackline.mcp_server.agent_definitions import AgentDefinition
 from jackline.mcp_server.permissions import AgentSettings, offered_to
 from jackline.programs import find_program
 from jackline.providers.settings import UpstreamSettings
+from tests import warm_processes
 from tests.cli.commands import Answer
 from tests.cli.gateways import PATIENCE
 from tests.ports import free_port
 
-SCRIPT = Path(sys.executable).with_name("jackline.exe" if os.name == "nt" else "jackline")
+SCRIPT = warm_processes.COMMAND
 # Modules that Jackline, its dependencies or the standard library import by these names.
 SHADOWS = ("click", "jackline", "pydantic", "platformdirs", "tomllib", "json", "sqlite3", "rich")
 
@@ -88,7 +89,7 @@ class Clone:
         return self.run([str(SCRIPT), *map(str, words)], stdin)
 
     def run(self, command: list[str], stdin: bytes = b"") -> Answer:
-        done = subprocess.run(
+        done = warm_processes.run(
             command,
             cwd=self.folder,
             env=self.environment,
