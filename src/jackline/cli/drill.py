@@ -74,7 +74,7 @@ def drill(
     \b
     Examples:
       jackline drill throttle-storm --fast
-      jackline drill outage-one-lane --watch     in the browser, and in jackline top
+      jackline drill outage-one-lane --watch     in the browser, and by status --watch
       jackline drill all --fast --client builtin --json
 
     Exit codes: 0 passed, 1 not passed, 2 usage, 130 interrupted.

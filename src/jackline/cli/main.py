@@ -31,7 +31,6 @@ _VERBS = {
     "purge": ("jackline.cli.removal", "Delete all runs that ended long ago, for good."),
     "resources": ("jackline.cli.runs", "List the resources that runs still hold."),
     "resume": ("jackline.cli.resume", "Resume a run that was stopped, parked or cut off."),
-    "retry": ("jackline.cli.resume", "Run the failed calls of a run again, nothing else."),
     "rm": ("jackline.cli.removal", "Delete runs with all their saved data, for good."),
     "run": ("jackline.cli.run", "Run a flow of agents to its end, whatever happens."),
     "show": ("jackline.cli.runs", "Show one run and the end of each of its agents."),
@@ -45,14 +44,11 @@ _VERBS = {
     "env": ("jackline.cli.env", "Print the lines that point a shell to the gateway."),
     "exec": ("jackline.cli.client_run", "Run any client through the gateway."),
     "hook": ("jackline.cli.main", "Answer a hook of Claude Code; the plugin calls it."),
-    "explain": ("jackline.cli.explain", "Explain what one error means and what helps."),
-    "notify": ("jackline.cli.notify", "Messages about incidents; `notify test` sends one."),
     "open": ("jackline.cli.open", "Show the fleet in the browser."),
     "mcp": ("jackline.cli.main", "Connect a client's MCP over stdio with the service."),
     "statusline": ("jackline.cli.main", "Print one line for Claude Code's status line."),
     "simulate": ("jackline.cli.simulate", "Simulate a provider with limits and faults locally."),
     "status": ("jackline.cli.status", "Show gateway status, and who waits for what."),
-    "top": ("jackline.cli.status", "Watch the fleet live: lanes, agents, use, runs, forecast."),
     "trust": ("jackline.cli.trust", "Agree to the upstreams that a project's file lists."),
     "up": (
         "jackline.cli.gateway_service",
@@ -62,12 +58,12 @@ _VERBS = {
         "jackline.cli.upstream",
         "Configure where calls go: add, test and choose upstreams.",
     ),
-    "why": ("jackline.cli.why", "Find why agents died, from their transcripts."),
+    "why": ("jackline.cli.why", "Find why agents died, or what one error means."),
 }
 
 
 _GROUPS = {
-    "Service": ["up", "down", "status", "top", "open", "config", "upstream", "trust", "notify"],
+    "Service": ["up", "down", "status", "open", "config", "upstream", "trust"],
     "Clients": ["claude", "exec", "env", "connect", "disconnect", "plugin"],
     "Runs": [
         "run",
@@ -75,15 +71,21 @@ _GROUPS = {
         "show",
         "logs",
         "resume",
-        "retry",
         "fork",
         "cancel",
         "resources",
         "rm",
         "purge",
     ],
-    "Diagnose": ["why", "explain", "doctor"],
+    "Diagnose": ["why", "doctor"],
     "Practice": ["simulate", "drill"],
+}
+# Verbs of older versions, which people may have read of, and what does the same.
+_SUCCESSORS = {
+    "explain": "jackline why --text",
+    "notify": "jackline doctor",
+    "retry": "jackline resume ID --failed",
+    "top": "jackline status --watch",
 }
 # Clients start them; nobody types them.
 _MACHINE_VERBS = ("hook", "mcp", "statusline")
@@ -110,6 +112,11 @@ class _LazyVerbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb, or offer the nearest one."""
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
+            if successor := _SUCCESSORS.get(args[0]):
+                raise UsageError(
+                    f"there is no verb {args[0]!r}; use: {successor}",
+                    hint=f"{' '.join(successor.split()[:2])} --help",
+                )
             import difflib  # noqa: PLC0415 -- rarely needed
 
             close = difflib.get_close_matches(args[0], _VERBS, n=1)

@@ -1,11 +1,11 @@
-"""`jackline status` and `jackline top`: show the gateway's status, once or live.
+"""`jackline status`: show the gateway's status, once, or with --watch the whole fleet, live.
 
 Rules: (1) the verdict comes first, in the same words as in every other interface; (2) a reason is
 printed once, however many calls wait for it, and a time that has passed is not shown as one to wait
 for; (3) `--json` is one document, as the gateway wrote it; (4) faults of the configuration do not
-matter; (5) `--session` always says whether a figure is the client's or the gateway's; (6) `top`
-restores the terminal whatever happens, and works without keys where there is no terminal.
-The words: control/. The picture of `top`: top_screen.py, loaded only for it.
+matter; (5) `--session` always says whether a figure is the client's or the gateway's; (6) --watch
+restores the terminal whatever happens, and prints one picture where there is no terminal.
+The words: control/. The picture of the fleet: fleet_screen.py, loaded only for it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from jackline.assembly.gateway_process import find, reading_of, status_of
 from jackline.cli.gateway_flags import gateway_flags, running_gateway, service_place
 from jackline.clock import SystemClock
 from jackline.control.text import counted, lane_state, limit_text, moment_text
-from jackline.errors import NothingFoundError, UnreachableError
+from jackline.errors import BadArgumentError, NothingFoundError, UnreachableError
 from jackline.failures.sentences import duration_in_words
 from jackline.outside_names import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from jackline.config import ServicePlace
 
 _MOST_WAITING = 20
 _KEY_POLL_SECONDS = 0.05
@@ -48,13 +50,34 @@ _UNLIMITED_HEIGHT = 10_000
     metavar="ID",
     help="What Claude Code reported of a session's agents ([otlp] receive), and what was seen.",
 )
+@click.option("--watch", is_flag=True, help="The fleet, live: agents, use, runs and forecast, too.")
+@click.option(
+    "--every",
+    type=click.FloatRange(0.2, 3600),
+    help="With --watch: seconds between two updates (1).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def status(flags: Mapping[str, object], session: str | None, as_json: bool) -> int:
+def status(
+    flags: Mapping[str, object],
+    session: str | None,
+    watch: bool,
+    every: float | None,
+    as_json: bool,
+) -> int:
     """Show gateway status: the verdict, its lanes, and who waits for what.
+
+    With --watch it shows the fleet, live: lanes, agents with what they wait for, use, runs and
+    forecast. `q` or Ctrl-C ends it. Without a terminal, or with --json, it is printed once.
 
     Exit codes: 0 shown, 5 no gateway runs.
     """
-    running = running_gateway(service_place(flags))
+    if (session is not None and watch) or (every is not None and not watch):
+        words = "--session is" if watch else "--every belongs to --watch, and this is"
+        raise BadArgumentError(f"{words} printed once", hint="jackline status --help")
+    place = service_place(flags)
+    running = running_gateway(place)
+    if watch:
+        return _watch(place, running, 1.0 if every is None else every, as_json=as_json)
     if session is not None:
         _print_session(running, session, as_json=as_json)
         return 0
@@ -186,25 +209,8 @@ def _print_session(running: RunningGateway, session: str, *, as_json: bool) -> N
             click.echo(printable(line))
 
 
-@click.command()
-@gateway_flags
-@click.option("--once", is_flag=True, help="Draw it once, and exit.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, and exit.")
-@click.option(
-    "--every",
-    type=click.FloatRange(0.2, 3600),
-    default=1.0,
-    help="Seconds between two updates (1).",
-)
-def top(flags: Mapping[str, object], once: bool, as_json: bool, every: float) -> int:
-    """Watch the fleet: lanes, agents with what they wait for, use, runs and forecast.
-
-    `q` or Ctrl-C ends it. Without a terminal, it is printed once.
-
-    Exit codes: 0 shown, 5 no gateway runs.
-    """
-    place = service_place(flags)
-    running = running_gateway(place)
+def _watch(place: ServicePlace, running: RunningGateway, every: float, *, as_json: bool) -> int:
+    """Show the fleet until a key or Ctrl-C ends it; once where nobody could press one."""
     document = reading_of(running, "fleet")
     if as_json:
         click.echo(json.dumps(document, indent=2))
@@ -212,7 +218,7 @@ def top(flags: Mapping[str, object], once: bool, as_json: bool, every: float) ->
     from rich.console import Console  # noqa: PLC0415 -- not for --json
 
     console = Console(highlight=False)
-    if once or not sys.stdout.isatty():
+    if not sys.stdout.isatty():
         console.print(_draw(document, console, _UNLIMITED_HEIGHT))
         return 0
     from rich.live import Live  # noqa: PLC0415 -- not for --once
@@ -237,7 +243,7 @@ def top(flags: Mapping[str, object], once: bool, as_json: bool, every: float) ->
 
 
 def _draw(document: Mapping[str, object], console: Console, height: int) -> Any:
-    from jackline.cli.top_screen import frame  # noqa: PLC0415 -- with rich, not for --json
+    from jackline.cli.fleet_screen import frame  # noqa: PLC0415 -- with rich, not for --json
 
     hint = "" if height == _UNLIMITED_HEIGHT else "q leaves"
     return frame(_printable(document), _gateway_time(document), console.width, height, hint=hint)
