@@ -182,11 +182,13 @@ def test_a_client_that_is_not_installed_is_reported_with_what_to_do(clients: Cli
     assert not place.answers(), "no gateway is started for nothing"
 
 
-def test_our_own_help_is_there_under_a_name_that_claude_does_not_use(clients: Clients) -> None:
-    answer = clients.place.jackline("claude", "--jackline-help")
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ("--afk", "--help")])
+def test_claude_help_is_ours_and_starts_nothing(clients: Clients, words: tuple[str, ...]) -> None:
+    answer = clients.place.jackline("claude", *words)
     assert answer.code == 0
     assert "--afk" in answer.out
     assert not (clients.place.folder / "dump.json").exists()
+    assert not clients.place.answers()
 
 
 def test_a_gateway_that_cannot_start_is_reported_with_its_own_message(clients: Clients) -> None:

@@ -34,7 +34,7 @@ def test_a_word_that_is_no_verb_leads_to_the_nearest_one(word: str, offer: str) 
 @pytest.mark.parametrize("word", sorted(_SUCCESSORS))
 def test_a_verb_of_older_versions_leads_to_its_successor(word: str) -> None:
     successor = _SUCCESSORS[word]
-    answer = jackline(word, "anything", "--json")
+    answer = jackline(word, "anything")
     assert (answer.code, answer.out) == (2, "")
     assert f"use: {successor}" in answer.err
     assert word not in _VERBS

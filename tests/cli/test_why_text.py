@@ -121,8 +121,6 @@ def test_what_is_not_recognised_says_so_and_exits_1() -> None:
         ("why", "--now", "soon", "--text", "x"),
         ("why", "--header", "no colon", "--text", "x"),
         ("why", "--status", "42", "--text", "x"),
-        ("why", "--jsonl", "x"),
-        ("why", "--jsonl", "--text", "x"),
         ("why", "--text", "x", "--demo"),
         ("why", "--text", "x", "--since", "7d"),
         ("why", "--status", "429", "--html", "x.html"),

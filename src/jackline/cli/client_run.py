@@ -33,7 +33,7 @@ from jackline.telemetry.client_telemetry import telemetry_variables
 # Arguments that make Claude Code do something else than start a session.
 _NO_SESSION = frozenset(
     ("agents", "auth", "auto-mode", "config", "doctor", "gateway", "install", "mcp", "plugin")
-) | frozenset(("plugins", "setup-token", "update", "upgrade", "-h", "--help", "-v", "--version"))
+) | frozenset(("plugins", "setup-token", "update", "upgrade", "-v", "--version"))
 
 
 class ClientCommand(click.Command):
@@ -49,13 +49,14 @@ class ClientCommand(click.Command):
         return super().parse_args(ctx, [*args[:own], "--", *args[own:]])
 
 
-@click.command(cls=ClientCommand, context_settings={"help_option_names": ["--jackline-help"]})
+@click.command(cls=ClientCommand)
 @click.option("--afk", is_flag=True, help="Hold calls until any quota reset, however far away.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def claude(afk: bool, arguments: tuple[str, ...]) -> int:
     """Run Claude Code through the gateway; starts one if none runs.
 
-    Claude Code gets the arguments unchanged, and its exit code is returned.
+    Claude Code gets the arguments unchanged, and its exit code is returned. Its own help: `claude
+    --help`.
 
     \b
     Examples:

@@ -72,14 +72,24 @@ def warn_of_faults(place: ServicePlace) -> None:
         click.echo(f"warning: {place.problem}", err=True)
 
 
-def running_gateway(place: ServicePlace) -> RunningGateway:
-    """The gateway that runs there; UnreachableError if none does."""
-    from jackline.assembly.gateway_process import find, not_running  # noqa: PLC0415 -- loads more
+def find_gateway(flags: Mapping[str, object], place: ServicePlace) -> RunningGateway | None:
+    """The gateway that these flags mean: with --port the one at that port, and no other."""
+    from jackline.assembly.gateway_process import find, find_at  # noqa: PLC0415 -- loads more
 
-    folder = StateDir(place.state_dir)
-    running = find(folder, place.listen)
+    if flags.get("port"):
+        return find_at(place.listen)
+    return find(StateDir(place.state_dir), place.listen)
+
+
+def running_gateway(flags: Mapping[str, object]) -> RunningGateway:
+    """The gateway that these flags mean; UnreachableError if there is none."""
+    from jackline.assembly.gateway_process import not_running  # noqa: PLC0415 -- loads more
+
+    place = service_place(flags)
+    running = find_gateway(flags, place)
     if running is None:
-        raise place.problem or not_running(folder)
+        port = place.listen.port if flags.get("port") else None
+        raise place.problem or not_running(StateDir(place.state_dir), port)
     warn_of_faults(place)
     return running
 

@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
 import click
@@ -292,6 +293,11 @@ def down(flags: Mapping[str, object]) -> int:
     """
     place = service_place(flags)
     folder = StateDir(place.state_dir)
+    here = folder.running()
+    port = flags.get("port")
+    if port and here is not None and urlsplit(here.url).port != port:
+        click.echo(f"no gateway runs at port {port}; the one at {here.url} goes on", err=True)
+        return 0
     try:
         running = find(folder, place.listen)
     except UntrustedGatewayError:

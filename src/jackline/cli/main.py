@@ -17,10 +17,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from jackline import __version__
-from jackline.errors import InternalError, JacklineError, UsageError
-from jackline.outside_names import printable
+from jackline.cli.error_report import is_bug, report, wants_json
+from jackline.errors import ExitCode, InternalError, UsageError
 
-_INTERRUPTED = 130
 # Verb: the module that defines it, and its line in --help.
 _VERBS = {
     "cancel": ("jackline.cli.runs", "Cancel a run for good, with its clean-up."),
@@ -168,7 +167,7 @@ def main() -> NoReturn:
     code = run(sys.argv[1:])
     # All is done and printed: a Ctrl-C during Python's clean-up only ends it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if code == _INTERRUPTED:
+    if code == ExitCode.INTERRUPTED:
         from jackline.cli.shutdown import exit_interrupted  # noqa: PLC0415 -- rarely needed
 
         exit_interrupted()
@@ -179,30 +178,13 @@ def run(arguments: list[str]) -> int:
     """The exit code of `jackline ARGUMENTS`."""
     try:
         code = jackline.main(arguments, prog_name="jackline", standalone_mode=False)
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return _INTERRUPTED
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
+    except KeyboardInterrupt:
+        return report(click.exceptions.Abort(), as_json=wants_json(arguments))
     except Exception as error:
-        reported = error
-        if not isinstance(reported, JacklineError):
-            if os.environ.get("JACKLINE_DEBUG"):
-                raise
-            reported = InternalError(
-                f"a bug in Jackline: {type(error).__name__}",
-                hint="run it again with JACKLINE_DEBUG=1 and report the traceback",
-            )
-        # A message may quote a name that a foreign program has put into a store.
-        click.echo(printable(f"error: {reported.message}", keep="\n\t"), err=True)
-        if reported.private and sys.stderr.isatty():
-            # What code of users said is shown to who has started it, and goes into no log.
-            click.echo(printable(f"said:  {reported.private}", keep="\n\t"), err=True)
-        if reported.hint:
-            click.echo(printable(f"hint:  {reported.hint}", keep="\n\t"), err=True)
-        return reported.exit_code
-    return code if isinstance(code, int) else 0
+        if os.environ.get("JACKLINE_DEBUG") and is_bug(error):
+            raise
+        return report(error, as_json=wants_json(arguments))
+    return code if isinstance(code, int) else ExitCode.DONE
 
 
 def _quick_verb(name: str, text: str) -> click.Command:

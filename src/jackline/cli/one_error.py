@@ -17,7 +17,7 @@ from datetime import datetime
 
 import click
 
-from jackline.errors import BadArgumentError, JacklineError
+from jackline.errors import BadArgumentError, ExitCode, JacklineError
 from jackline.failures import Failure, Kind, classify
 from jackline.failures.observation import Observation
 from jackline.failures.sentences import explain as explain_in_words
@@ -92,7 +92,7 @@ class OneError:
             click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         else:
             click.echo(explanation)
-        return 1 if _is_unknown(failure) else 0
+        return ExitCode.FAILED if _is_unknown(failure) else ExitCode.DONE
 
 
 def is_text_of_error(words: str, now: datetime) -> bool:
@@ -145,7 +145,7 @@ def _explain_lines(now: datetime) -> int:
             bad += 1
             answer = {"error": error.message}
         click.echo(json.dumps(answer, ensure_ascii=False))
-    return 3 if bad else 0
+    return ExitCode.PARTLY if bad else ExitCode.DONE
 
 
 def _is_unknown(failure: Failure) -> bool:

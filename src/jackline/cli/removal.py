@@ -33,7 +33,7 @@ from jackline.budgets.budget import seconds_of
 from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, STATE
-from jackline.cli.run_text import has_live_owner
+from jackline.cli.run_text import has_live_owner, no_runs
 from jackline.clock import SystemClock
 from jackline.config import Config
 from jackline.control.text import counted
@@ -83,6 +83,8 @@ def rm(
         found = [await known_run(host, name) for name in names]
         return list({run.run_id: run for run in found}.values())
 
+    if not run_store_exists(run_store_url(config.state_dir)):
+        raise no_runs(config.state_dir)
     removal = _Removal(config, force=force, dry_run=dry_run, yes=yes, as_json=as_json)
     return removal.run(choose)
 

@@ -29,7 +29,7 @@ import click
 from jackline import event_loop
 from jackline.agents.outcome import Outcome
 from jackline.agents.prices import cost_in_words
-from jackline.budgets.budget import Budget
+from jackline.budgets.budget import Budget, Unit
 from jackline.cli.gateway_flags import configured, show_warnings
 from jackline.cli.run_text import has_live_owner, public_outcome
 from jackline.cli.shutdown import discard_output
@@ -48,7 +48,7 @@ from jackline.control.run_view import (
     wait_line,
 )
 from jackline.control.text import until_text
-from jackline.errors import BadArgumentError, StoreUnavailableError
+from jackline.errors import BadArgumentError, ExitCode, StoreUnavailableError
 from jackline.failures.sentences import duration_in_words
 from jackline.flows.authoring.flow_definition import Flow, load_flow
 from jackline.flows.flow_run import FlowRun
@@ -71,6 +71,7 @@ First: TypeAlias = Callable[[RunStore], Awaitable[object]]
 
 _FRAMES_PER_SECOND = 4
 _LOOK_EVERY = 1.0
+_LIMITS = tuple(unit.value for unit in Unit)
 _MOST_AGENTS = 12
 _STYLES = {"parked": "magenta", "failed": "red", "stopping": "yellow", "finished": "green"}
 
@@ -234,7 +235,7 @@ def run_in_foreground(
                 click.echo(printable(text, keep="\n"), err=True)
         except BrokenPipeError:
             discard_output()
-    return 130 if record.state is RunState.STOPPED else outcome.exit_code
+    return ExitCode.INTERRUPTED if record.state is RunState.STOPPED else outcome.exit_code
 
 
 async def _run(
@@ -413,7 +414,7 @@ def run(
     \b
     Examples:
       jackline run research.py --question "What is a jackline?"
-      jackline run research.py '{"question": "What is a jackline?"}' --budget dollars=5
+      jackline run research.py '{"question": "What?"}' --budget dollars=5
 
     Ctrl-C once: nothing new starts, agents end their turns, everything is saved. Ctrl-C twice: it
     stops now.
@@ -479,9 +480,11 @@ def parse_budget(text: str) -> Budget:
             limits[name] = float(number) if name in ("dollars", "seconds") else int(number)
         except ValueError:
             limits = {}
-        if name not in ("tokens", "dollars", "agents", "turns", "seconds") or name not in limits:
+        if name not in _LIMITS or name not in limits:
+            wrong = f"{name!r} is no limit" if name not in _LIMITS else f"{number!r} is no number"
             raise BadArgumentError(
-                f"{text!r} is no budget",
-                hint='write it like "dollars=5,tokens=2000000" or "dollars=5,strict"',
+                f"{text!r} is no budget: {wrong}",
+                hint=f"the limits are {', '.join(_LIMITS)}, and strict; write it like"
+                ' "dollars=5,tokens=2000000" or "dollars=5,strict"',
             )
     return Budget(**limits, strict=strict)  # type: ignore[arg-type]

@@ -11,12 +11,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import Any
 
 from jackline.autopsy.figures import counted
 from jackline.clock import SystemClock
 from jackline.control.text import until_text, whole_second
-from jackline.errors import JournalError, UsageError
+from jackline.errors import JournalError, UnreadableError, UsageError
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.lifecycle import CancelledAgents
 from jackline.flows.records import (
@@ -40,6 +41,11 @@ from jackline.states import DerivedState
 
 _SHOWN_OF_VALUE = 400
 _LONGEST_ARGUMENTS = 20_000
+
+
+def no_runs(folder: Path) -> UnreadableError:
+    """The error for an id where there is no run at all."""
+    return UnreadableError(f"there are no runs in {folder}", hint="start one: jackline run FLOW.py")
 
 
 def has_live_owner(run: RunRecord, now: float) -> bool:

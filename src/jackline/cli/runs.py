@@ -33,6 +33,7 @@ from jackline.cli.run_text import (
     cancelled_lines,
     code_of_run_lines,
     moment_json,
+    no_runs,
     note_line,
     resource_line,
     run_json,
@@ -42,7 +43,7 @@ from jackline.cli.run_text import (
 from jackline.cli.wake_timer import last_wake_refusal
 from jackline.clock import SystemClock
 from jackline.control.text import whole_second
-from jackline.errors import BadArgumentError, NothingFoundError, UsageError
+from jackline.errors import BadArgumentError, UsageError
 from jackline.flows.cleanup.ledger import reap
 from jackline.flows.flow_sources import to_look_at, why_not_woken
 from jackline.flows.host import FlowHost
@@ -237,8 +238,8 @@ def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str
 
     \b
     Examples:
-      jackline logs -f              calls, failed attempts, lanes and notes as they come
-      jackline logs 9f3c            one run
+      jackline logs -f        calls, failed attempts, lanes and notes as they come
+      jackline logs 9f3c      one run
       jackline logs --json -n 5000 > events.ndjson
     """
     if run_id is None:
@@ -370,14 +371,12 @@ def _with_store(
     work: Callable[[FlowHost], Awaitable[T]],
     without: Callable[[], T] | None = None,
 ) -> T:
-    """The result of `work`; without a store that of `without`, or NothingFoundError."""
+    """The result of `work`; without a store that of `without`, or UnreadableError."""
     config = configured({"state": state}, with_secrets=False)
     if not run_store_exists(run_store_url(config.state_dir)):
         if without is not None:
             return without()
-        raise NothingFoundError(
-            f"there are no runs in {config.state_dir}", hint="start one: jackline run FLOW.py"
-        )
+        raise no_runs(config.state_dir)
 
     async def main() -> T:
         async with open_quiet_host(config) as host:

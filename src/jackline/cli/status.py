@@ -23,19 +23,17 @@ from urllib.parse import quote
 
 import click
 
-from jackline.assembly import RunningGateway, StateDir
-from jackline.assembly.gateway_process import find, reading_of, status_of
-from jackline.cli.gateway_flags import gateway_flags, running_gateway, service_place
+from jackline.assembly import RunningGateway
+from jackline.assembly.gateway_process import reading_of, status_of
+from jackline.cli.gateway_flags import find_gateway, gateway_flags, running_gateway, service_place
 from jackline.clock import SystemClock
 from jackline.control.text import counted, lane_state, limit_text, moment_text
-from jackline.errors import BadArgumentError, NothingFoundError, UnreachableError
+from jackline.errors import BadArgumentError, UnreachableError, UnreadableError
 from jackline.failures.sentences import duration_in_words
 from jackline.outside_names import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from jackline.config import ServicePlace
 
 _MOST_WAITING = 20
 _KEY_POLL_SECONDS = 0.05
@@ -74,10 +72,9 @@ def status(
     if (session is not None and watch) or (every is not None and not watch):
         words = "--session is" if watch else "--every belongs to --watch, and this is"
         raise BadArgumentError(f"{words} printed once", hint="jackline status --help")
-    place = service_place(flags)
-    running = running_gateway(place)
+    running = running_gateway(flags)
     if watch:
-        return _watch(place, running, 1.0 if every is None else every, as_json=as_json)
+        return _watch(flags, running, 1.0 if every is None else every, as_json=as_json)
     if session is not None:
         _print_session(running, session, as_json=as_json)
         return 0
@@ -175,7 +172,7 @@ def _print_session(running: RunningGateway, session: str, *, as_json: bool) -> N
     document = reading_of(running, f"clients?session={quote(session, safe='')}")
     agents = cast("list[dict[str, Any]]", document["agents"])
     if not agents:
-        raise NothingFoundError(
+        raise UnreadableError(
             f"no client has reported anything of a session {session}",
             hint="Claude Code reports it with [otlp] receive = true in your own jackline.toml,"
             " and started as: jackline claude",
@@ -209,7 +206,9 @@ def _print_session(running: RunningGateway, session: str, *, as_json: bool) -> N
             click.echo(printable(line))
 
 
-def _watch(place: ServicePlace, running: RunningGateway, every: float, *, as_json: bool) -> int:
+def _watch(
+    flags: Mapping[str, object], running: RunningGateway, every: float, *, as_json: bool
+) -> int:
     """Show the fleet until a key or Ctrl-C ends it; once where nobody could press one."""
     document = reading_of(running, "fleet")
     if as_json:
@@ -223,6 +222,7 @@ def _watch(place: ServicePlace, running: RunningGateway, every: float, *, as_jso
         return 0
     from rich.live import Live  # noqa: PLC0415 -- not for --once
 
+    place = service_place(flags)
     first = _draw(document, console, console.height)
     try:
         with (
@@ -232,7 +232,7 @@ def _watch(place: ServicePlace, running: RunningGateway, every: float, *, as_jso
             while _next_key(every) not in _QUIT_KEYS:
                 try:
                     # Found again each time: after a restart its token and port may differ.
-                    now = find(StateDir(place.state_dir), place.listen) or running
+                    now = find_gateway(flags, place) or running
                     document.update(reading_of(now, "fleet"))
                 except UnreachableError as error:
                     document["verdict"] = f"{error.message}; this is the last status before that."

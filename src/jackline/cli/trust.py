@@ -36,7 +36,13 @@ from jackline.config.files import (
 )
 from jackline.config.project import ConsentRecord, plain_ascii
 from jackline.config.references import is_reference
-from jackline.errors import BadArgumentError, JacklineError, NothingFoundError, UsageError
+from jackline.errors import (
+    BadArgumentError,
+    JacklineError,
+    NothingFoundError,
+    UnreadableError,
+    UsageError,
+)
 from jackline.outside_names import printable
 from jackline.private_files import NotPrivateError, quoted
 
@@ -155,7 +161,7 @@ def _revoke(path: Path | None, folders: HomeFolders) -> None:
     with _consent_record(folders) as record:
         done = [each for each in tried if record.revoke(each)]
     if not done:
-        raise NothingFoundError(
+        raise UnreadableError(
             f"you have not agreed to {printable(str(wanted))}",
             hint="jackline trust --list shows what you agreed to",
         )

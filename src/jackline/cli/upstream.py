@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -24,14 +25,14 @@ from jackline import event_loop
 from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find, order, reading_of, status_of
 from jackline.cli.arguments import upstream_names
-from jackline.cli.gateway_flags import configured, running_gateway, service_place, show_warnings
+from jackline.cli.gateway_flags import configured, running_gateway, show_warnings
 from jackline.cli.status import dicts_in
 from jackline.clock import SystemClock
 from jackline.control.text import counted, limit_text, moment_text
 from jackline.errors import (
     BadArgumentError,
     BadConfigError,
-    NothingFoundError,
+    UnreadableError,
     UntrustedGatewayError,
 )
 from jackline.failures.sentences import explain
@@ -100,10 +101,15 @@ def add(
     Examples:
       jackline upstream add gpt --preset openai --model 'claude-opus-*=gpt-5.5'
       jackline upstream add aws --preset bedrock --region us-east-1
-      jackline upstream add team --url https://llm.example.com --credential env:TEAM_KEY
+      jackline upstream add team --url https://llm.example --credential env:KEY
 
     Exit codes: 0 added, 2 it cannot work like this, and nothing is changed.
     """
+    if options["url"] is None and options["preset"] is None:
+        raise BadArgumentError(
+            f"nothing says where calls to {name} go: --url or --preset is missing",
+            hint=f"jackline upstream add {shlex.quote(name)} --preset openai, or --url https://…",
+        )
     from jackline.cli.upstream_file import EditedConfigFile  # noqa: PLC0415 -- loads the validator
     from jackline.config.toml_writer import with_upstream  # noqa: PLC0415
 
@@ -144,7 +150,7 @@ def add(
 def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
     """Remove an upstream from the configuration, with the comment right above it.
 
-    Exit codes: 0 removed, 1 there is none of this name, 2 usage.
+    Exit codes: 0 removed, 2 there is none of this name.
     """
     from jackline.cli.upstream_file import EditedConfigFile  # noqa: PLC0415 -- loads the validator
     from jackline.config.toml_writer import without_upstream  # noqa: PLC0415
@@ -154,7 +160,7 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
     names = [each.name for each in known]
     if name not in names:
         listed = ", ".join(names) or "none"
-        raise NothingFoundError(
+        raise UnreadableError(
             f"{file.path} lists no upstream {name}",
             hint=f"it lists: {listed}; name another file with --file",
         )
@@ -269,7 +275,7 @@ def test(name: str, model: str | None, as_json: bool) -> int:
 
     upstreams = {each.name: each for each in configured({}, with_secrets=False).gateway.upstreams}
     if name not in upstreams:
-        raise NothingFoundError(
+        raise UnreadableError(
             f"there is no upstream {name}", hint=f"there are: {', '.join(upstreams)}"
         )
     now = SystemClock().now()
@@ -383,7 +389,7 @@ def drain(lane: str, as_json: bool) -> None:
 
     Exit codes: 0 drained, 2 there is no such lane, 5 no gateway runs.
     """
-    running = running_gateway(service_place({}))
+    running = running_gateway({})
     answer = order(running, "drain", {"lane": lane})
     in_flight = cast("Mapping[str, int]", answer["in_flight"])
     left = sum(in_flight.values())
@@ -433,7 +439,7 @@ def probe(lane: str, as_json: bool) -> None:
 
     Exit codes: 0 ordered, 2 there is no such lane, 5 no gateway runs.
     """
-    answer = order(running_gateway(service_place({})), "probe", {"lane": lane})
+    answer = order(running_gateway({}), "probe", {"lane": lane})
     lanes = dicts_in(answer, "probed")
     if as_json:
         click.echo(json.dumps({"schema": "jackline.probes/1", "probed": lanes}, indent=2))
@@ -450,7 +456,7 @@ def probe(lane: str, as_json: bool) -> None:
 
 def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None:
     """Send an order to the running gateway, and print its answer."""
-    answer = order(running_gateway(service_place({})), name, arguments)
+    answer = order(running_gateway({}), name, arguments)
     if as_json:
         document = {"schema": "jackline.upstream-orders/1", **answer}
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))

@@ -83,9 +83,9 @@ def why(
 
     \b
     Examples:
-      jackline why                        the newest session: what stopped which agents, and why
-      jackline why --since 7d             the week in one table: who died of what, what was reported
-      jackline why --text "You've hit your session limit · resets 10:10pm (Europe/Kiev)"
+      jackline why                        the newest session
+      jackline why --since 7d             the week in one table: who died of what
+      jackline why --text "You've hit your session limit · resets 10:10pm"
       curl -si https://… | jackline why   what this answer means
       jackline why --jsonl < observations.jsonl
 
