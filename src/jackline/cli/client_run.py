@@ -20,9 +20,9 @@ import click
 from jackline.agents.claude_code.environment import client_environment
 from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find_lasting, start_in_background
-from jackline.cli.client_setup import PluginFolder
 from jackline.cli.gateway_flags import configured
 from jackline.cli.gateway_service import warn_if_different
+from jackline.cli.plugin_setup import PluginFolder
 from jackline.clients.claude_code import settings_file
 from jackline.clients.plugin import PLUGIN_ID
 from jackline.clients.settings_change import read_settings

@@ -121,7 +121,7 @@ WantedBy=default.target
         uninstall=(
             Run(("systemctl", "--user", "disable", "--now", _UNIT), may_fail=True),
             Remove(path),
-            reload,
+            Run(reload.command, may_fail=True),
         ),
     )
 

@@ -26,7 +26,7 @@ _VERBS = {
     "fork": ("jackline.cli.resume", "Begin a new run with a part of another's results."),
     "logs": ("jackline.cli.runs", "Print a run's log, or without an ID the service's events."),
     "ls": ("jackline.cli.runs", "List runs; --parked shows what would wake, and when."),
-    "plugin": ("jackline.cli.client_setup", "Set up the plugin for Claude Code."),
+    "plugin": ("jackline.cli.plugin_setup", "Set up the plugin for Claude Code."),
     "purge": ("jackline.cli.removal", "Delete all runs that ended long ago, for good."),
     "resources": ("jackline.cli.runs", "List the resources that runs still hold."),
     "resume": ("jackline.cli.resume", "Resume a run that was stopped, parked or cut off."),
@@ -49,6 +49,7 @@ _VERBS = {
     "simulate": ("jackline.cli.simulate", "Simulate a provider with limits and faults locally."),
     "status": ("jackline.cli.status", "Show gateway status, and who waits for what."),
     "trust": ("jackline.cli.trust", "Agree to the upstreams that a project's file lists."),
+    "uninstall": ("jackline.cli.uninstall", "Undo what Jackline set up on this machine."),
     "up": (
         "jackline.cli.gateway_service",
         "Run the gateway that clients reach through ANTHROPIC_BASE_URL.",
@@ -62,7 +63,7 @@ _VERBS = {
 
 
 _GROUPS = {
-    "Service": ["up", "down", "status", "open", "config", "upstream", "trust"],
+    "Service": ["up", "down", "status", "open", "config", "upstream", "trust", "uninstall"],
     "Clients": ["claude", "exec", "env", "connect", "disconnect", "plugin"],
     "Runs": [
         "run",
