@@ -33,6 +33,7 @@ _VERBS = {
     "rm": ("jackline.cli.removal", "Delete runs with all their saved data, for good."),
     "run": ("jackline.cli.run", "Run a flow of agents to its end, whatever happens."),
     "show": ("jackline.cli.runs", "Show one run and the end of each of its agents."),
+    "cost": ("jackline.cli.cost", "Show what calls cost: by day, model, session or agent."),
     "claude": ("jackline.cli.client_run", "Run Claude Code through the gateway."),
     "config": ("jackline.cli.config", "Show, check and locate the configuration."),
     "connect": ("jackline.cli.client_setup", "Point a client at the gateway in its own settings."),
@@ -63,7 +64,7 @@ _VERBS = {
 
 
 _GROUPS = {
-    "Service": ["up", "down", "status", "open", "config", "upstream", "trust", "uninstall"],
+    "Service": ["up", "down", "status", "cost", "open", "config", "upstream", "trust", "uninstall"],
     "Clients": ["claude", "exec", "env", "connect", "disconnect", "plugin"],
     "Runs": [
         "run",

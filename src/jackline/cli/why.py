@@ -9,10 +9,9 @@ What one error means: one_error.py.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ import msgspec
 from jackline.autopsy import report, text_report
 from jackline.autopsy.figures import size
 from jackline.autopsy.text_report import Tone
-from jackline.cli.arguments import parse_now_option
+from jackline.cli.arguments import parse_age, parse_now_option
 from jackline.cli.one_error import OneError, is_text_of_error
 from jackline.clock import Clock, SystemClock
 from jackline.errors import BadArgumentError, UnreadableError
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 _WIDEST = 100
 _PROGRESS_SECONDS = 0.7
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _STYLES: dict[Tone, dict[str, object]] = {
     Tone.VERDICT: {"bold": True},
     Tone.HEADING: {"bold": True},
@@ -118,7 +116,7 @@ def why(
             raise BadArgumentError("--demo brings its own transcripts", hint="jackline why --demo")
         evidence, moment = _demo()
     else:
-        begin = None if since is None else moment - _age(since)
+        begin = None if since is None else moment - parse_age(since, "--since")
         try:
             evidence = _read(targets, begin, clock)
         except UnreadableError:
@@ -137,15 +135,6 @@ def why(
     )
     _show(found, as_json=as_json, html_file=html_file)
     return 0 if found.causes else 1
-
-
-def _age(words: str) -> timedelta:
-    age = re.fullmatch(r"(\d{1,5})([mhdw])", words.strip().lower())
-    if age is None:
-        raise BadArgumentError(
-            f"--since {words!r} is not an age", hint="write it like 24h, 7d or 2w"
-        )
-    return timedelta(**{_UNITS[age[2]]: int(age[1])})
 
 
 def _read(targets: Sequence[str], begin: datetime | None, clock: Clock) -> TranscriptSet:

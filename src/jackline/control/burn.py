@@ -7,14 +7,15 @@ Rules: (1) pure: facts and `now` come in; (2) bounded: a day of minutes, and the
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from jackline.dialects import TokenUsage
 from jackline.events import CallEnded
 from jackline.lane_id import LaneId
 
+K = TypeVar("K", bound=Hashable)
 PriceOf: TypeAlias = Callable[[str, TokenUsage], float | None]
 
 _MAX_MINUTES = 24 * 60
@@ -53,6 +54,44 @@ class Sums:
         }
 
 
+def sums_by(
+    events: Iterable[CallEnded], sort_of: Callable[[CallEnded], K], price_of: PriceOf
+) -> dict[K, Sums]:
+    """What these calls used, by their sort: every face counts like this.
+
+    A call that was never answered, or whose answer used nothing, does not count.
+    """
+    # Most calls of a moment are alike: they are added up first, and priced together.
+    alike: dict[tuple[K, str], list[int]] = {}
+    for event in events:
+        if event.lane is None:
+            continue
+        key = (sort_of(event), event.model)
+        used = alike.get(key)
+        if used is None:
+            used = alike[key] = [0, 0, 0, 0, 0, 0]
+        used[0] += event.input_tokens
+        used[1] += event.output_tokens
+        used[2] += event.cache_read_tokens
+        used[3] += event.cache_write_tokens
+        used[4] += event.cache_write_1h_tokens
+        used[5] += (
+            event.input_tokens > 0
+            or event.output_tokens > 0
+            or event.cache_read_tokens > 0
+            or event.cache_write_tokens > 0
+        )
+    found: dict[K, Sums] = {}
+    for (sort, model), (*tokens, calls) in alike.items():
+        if calls:
+            usage = TokenUsage(*tokens)
+            dollars = price_of(model, usage)
+            unpriced = usage.total if dollars is None else 0
+            sums = Sums(calls, usage.total, dollars or 0.0, unpriced)
+            found.setdefault(sort, Sums()).join(sums)
+    return found
+
+
 _OTHERS = LaneId("other-lanes")
 
 
@@ -79,32 +118,12 @@ class Burn:
 
     def calls_ended(self, events: Iterable[CallEnded]) -> None:
         """Count calls that have ended; one that was never answered used nothing."""
-        # Most calls of a moment are alike: they are added up first, and priced together.
-        alike: dict[tuple[int, LaneId, str, str | None], list[int]] = {}
-        for event in events:
-            if event.lane is None:
-                continue
-            sort = (int(event.at // 60), event.lane, event.model, event.tag)
-            used = alike.get(sort)
-            if used is None:
-                used = alike[sort] = [0, 0, 0, 0, 0, 0]
-            used[0] += event.input_tokens
-            used[1] += event.output_tokens
-            used[2] += event.cache_read_tokens
-            used[3] += event.cache_write_tokens
-            used[4] += event.cache_write_1h_tokens
-            used[5] += (
-                event.input_tokens > 0
-                or event.output_tokens > 0
-                or event.cache_read_tokens > 0
-                or event.cache_write_tokens > 0
-            )
-        for (minute, lane, model, tag), (*tokens, calls) in alike.items():
-            if calls:
-                usage = TokenUsage(*tokens)
-                dollars = self._price_of(model, usage)
-                unpriced = usage.total if dollars is None else 0
-                self._add(minute, lane, tag, Sums(calls, usage.total, dollars or 0.0, unpriced))
+
+        def sort_of(event: CallEnded) -> tuple[int, LaneId, str | None]:
+            return int(event.at // 60), event.lane or _OTHERS, event.tag
+
+        for (minute, lane, tag), used in sums_by(events, sort_of, self._price_of).items():
+            self._add(minute, lane, tag, used)
 
     def _add(self, number: int, lane: LaneId, tag: str | None, used: Sums) -> None:
         self.total.join(used)
