@@ -18,6 +18,7 @@ from jackline.agents.prices import cost_in_words, dollars, known_cost
 from jackline.assembly import StateDir
 from jackline.cli.arguments import parse_age, parse_now_option
 from jackline.cli.gateway_flags import configured
+from jackline.cli.terminal import say
 from jackline.clock import Clock, SystemClock
 from jackline.control.burn import Sums, sums_by
 from jackline.control.text import counted
@@ -102,7 +103,7 @@ def cost(
         }
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return ExitCode.DONE
-    click.echo(f"{_words(total)} since {begin:%Y-%m-%d %H:%M}")
+    say(f"{_words(total)} since {begin:%Y-%m-%d %H:%M}")
     if not rows:
         return ExitCode.DONE
     names = [_name(key) for key, _ in rows]

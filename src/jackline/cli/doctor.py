@@ -25,6 +25,7 @@ from jackline.agents.claude_code.environment import CLIENT_VARIABLES
 from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find
 from jackline.cli.gateway_flags import configured, gateway_flags
+from jackline.cli.terminal import say
 from jackline.clients.claude_code import settings_file
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
@@ -121,9 +122,11 @@ def doctor(flags: Mapping[str, object], no_notify: bool, as_json: bool) -> int:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         mark = finding.mark
-        click.echo(f"{glyphs[mark]} {mark:<4}  {finding.check:<{width}}  {finding.says}")
+        indent = width + 10
+        line = f"{glyphs[mark]} {mark:<4}  {finding.check:<{width}}  {finding.says}"
+        say(line, indent=indent)
         if finding.fix:
-            click.echo(f"{'fix:':>{width + 14}}  {finding.fix}"[6:])
+            say(f"{'fix:':>{indent - 2}}  {finding.fix}", indent=6)
     return 0 if ok else 1
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from jackline.cli.terminal import say
 from jackline.config import Config, ServicePlace, load, place_of_service
 from jackline.outside_names import printable
 from jackline.programs import find_program
@@ -58,7 +59,7 @@ def configured(
 def show_warnings(config: Config) -> None:
     """Print the warnings of the configuration, such as what a project's file may not set."""
     for warning in config.warnings:
-        click.echo(f"warning: {printable(warning)}", err=True)
+        say(f"warning: {printable(warning)}", err=True)
 
 
 def service_place(flags: Mapping[str, object]) -> ServicePlace:
@@ -69,7 +70,7 @@ def service_place(flags: Mapping[str, object]) -> ServicePlace:
 def warn_of_faults(place: ServicePlace) -> None:
     """Warn of faults in a configuration that the current command does not need."""
     if place.problem is not None:
-        click.echo(f"warning: {place.problem}", err=True)
+        say(f"warning: {place.problem}", err=True)
 
 
 def find_gateway(flags: Mapping[str, object], place: ServicePlace) -> RunningGateway | None:

@@ -29,6 +29,7 @@ from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, BUDGET, QUIET, STATE, WAKE, parse_budget, run_in_foreground
 from jackline.cli.run_text import has_live_owner
+from jackline.cli.terminal import say
 from jackline.cli.wake_timer import RunTimer, WakeBy, missing_paying_variables, remove_own_timer
 from jackline.clock import SystemClock
 from jackline.config import Config
@@ -224,7 +225,7 @@ class RunClaim:
 
 
 def _print(text: str) -> None:
-    click.echo(printable(text), err=True)
+    say(printable(text), err=True)
 
 
 def _exit(text: str) -> NoReturn:
@@ -317,7 +318,7 @@ def resume(
         return run_in_foreground(config, begin, **output, wake=wake, first=first, unattended=woken)
     except ChangedSourceError as error:
         # Not a failure of a timer or the service: the run waits for a person.
-        click.echo(printable(f"run {claim.run_id} is not woken: {error.message}"), err=True)
+        say(printable(f"run {claim.run_id} is not woken: {error.message}"), err=True)
         return 0
     except JacklineError:
         if woken:

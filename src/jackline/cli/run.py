@@ -33,6 +33,7 @@ from jackline.budgets.budget import Budget, Unit
 from jackline.cli.gateway_flags import configured, show_warnings
 from jackline.cli.run_text import has_live_owner, public_outcome
 from jackline.cli.shutdown import discard_output
+from jackline.cli.terminal import say
 from jackline.cli.wake_timer import RunTimer, WakeBy, paying_variables, save_paying_variables
 from jackline.clock import SystemClock
 from jackline.config import Config
@@ -121,7 +122,7 @@ class ProgressLines:
         self._view.observe(found)
         now = self._clock.now()
         for line in self._waits.of(self._view, now):
-            click.echo(printable(f"{now:%H:%M:%S} {line}"), err=True)
+            say(printable(f"{now:%H:%M:%S} {line}"), err=True)
 
     def apply(self, event: FlowEvent) -> None:
         """Print the line of this event."""
@@ -138,7 +139,7 @@ class ProgressLines:
             self._reasons.clear()
         now = self._clock.now()
         if line := event_line(event, now):
-            click.echo(f"{now:%H:%M:%S} {line}", err=True)
+            say(f"{now:%H:%M:%S} {line}", err=True)
 
 
 def draw_run(view: RunView, now: datetime) -> Group:
@@ -204,12 +205,12 @@ def run_in_foreground(
     words = not unattended and sys.stderr.isatty()
     references = configured({}, with_secrets=False).gateway.upstreams
     paying = paying_variables(references, os.environ)
-    timer = RunTimer(wake, config, lambda line: click.echo(printable(line), err=True), paying)
+    timer = RunTimer(wake, config, lambda line: say(printable(line), err=True), paying)
     work = _run(config, begin, timer, first, quiet=quiet or unattended)
     if unattended:
         with Path(os.devnull).open("w") as devnull, contextlib.redirect_stdout(devnull):
             outcome, record, totals = event_loop.run(work)
-            click.echo(printable(summary(outcome, record, totals), keep="\n"), err=True)
+            say(printable(summary(outcome, record, totals), keep="\n"), err=True)
     else:
         outcome, record, totals = event_loop.run(work)
         # As it was saved: the value there is plain JSON, whatever the flow's own types are.
@@ -232,7 +233,7 @@ def run_in_foreground(
                         value if is_text else json.dumps(value, indent=2, ensure_ascii=False)
                     )
                 text = summary(outcome, record, totals, words=words)
-                click.echo(printable(text, keep="\n"), err=True)
+                say(printable(text, keep="\n"), err=True)
         except BrokenPipeError:
             discard_output()
     return ExitCode.INTERRUPTED if record.state is RunState.STOPPED else outcome.exit_code
@@ -245,7 +246,7 @@ async def _run(
 
     async def with_store(engine: RunStore) -> None:
         # Until the run itself reports that it waits.
-        stop = engine.on_wait(lambda says: click.echo(printable(says), err=True))
+        stop = engine.on_wait(lambda says: say(printable(says), err=True))
         stop_lock_messages.append(stop)
         if first is not None:
             await first(engine)
@@ -292,7 +293,7 @@ def _left_task_raised(_loop: object, context: dict[str, Any]) -> None:
     error = context.get("exception")
     if error is not None:
         text = f"warning: a task that nobody awaited raised {error_texts(error).brief}"
-        click.echo(printable(text), err=True)
+        say(printable(text), err=True)
 
 
 async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Outcome[Any]:
@@ -302,9 +303,9 @@ async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Out
 
     def stop() -> None:
         if run.is_cleaning_up:
-            click.echo("cleaning up. Ctrl-C again leaves it to the next process", err=True)
+            say("cleaning up. Ctrl-C again leaves it to the next process", err=True)
         elif not run.is_parked:
-            click.echo("stopping: agents end their turns. Ctrl-C again stops now", err=True)
+            say("stopping: agents end their turns. Ctrl-C again stops now", err=True)
         next(hurry_at_second)()
         run.stop("Ctrl-C.")
 

@@ -26,6 +26,7 @@ import click
 from jackline.assembly import RunningGateway
 from jackline.assembly.gateway_process import reading_of, status_of
 from jackline.cli.gateway_flags import find_gateway, gateway_flags, running_gateway, service_place
+from jackline.cli.terminal import say
 from jackline.clock import SystemClock
 from jackline.control.text import counted, lane_state, limit_text, moment_text
 from jackline.errors import BadArgumentError, UnreachableError, UnreadableError
@@ -82,21 +83,21 @@ def status(
     if as_json:
         click.echo(json.dumps(document, indent=2))
         return 0
-    click.echo(printable(str(document["verdict"]), keep="\n"))
+    say(printable(str(document["verdict"]), keep="\n"))
     upstreams = document.get("upstreams")
     if not isinstance(upstreams, list):
         upstreams = [document["upstream"]]  # a gateway from before an update names only the first
     order = ", then ".join(map(str, upstreams))
-    click.echo(f"\n{document['url']} sends to {order}, process {running.pid}")
+    say(f"\n{document['url']} sends to {order}, process {running.pid}")
     now = _gateway_time(document)
     for lane in dicts_in(document, "lanes"):
-        click.echo(printable(lane_line(lane, now)))
+        say(printable(lane_line(lane, now)))
         if limits := limit_text(lane, now):
-            click.echo(printable(f"    limits: {limits}"))
+            say(printable(f"    limits: {limits}"))
     for line in waiting_lines(document):
-        click.echo(printable(line, keep="\n"))
+        say(printable(line, keep="\n"))
     for note in document.get("notes") or []:  # type: ignore[attr-defined]
-        click.echo(printable(f"\nnote:  {note}", keep="\n"))
+        say(printable(f"\nnote:  {note}", keep="\n"))
     return 0
 
 
@@ -203,7 +204,7 @@ def _print_session(running: RunningGateway, session: str, *, as_json: bool) -> N
             runs = counted(tool["ok"] + tool["failed"], "run")
             lines.append(f"  {name}: {runs}{failed}, {tool['seconds']:,.1f} s")
         for line in lines:
-            click.echo(printable(line))
+            say(printable(line))
 
 
 def _watch(

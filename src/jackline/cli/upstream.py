@@ -27,6 +27,7 @@ from jackline.assembly.gateway_process import find, order, reading_of, status_of
 from jackline.cli.arguments import upstream_names
 from jackline.cli.gateway_flags import configured, running_gateway, show_warnings
 from jackline.cli.status import dicts_in
+from jackline.cli.terminal import say
 from jackline.clock import SystemClock
 from jackline.control.text import counted, limit_text, moment_text
 from jackline.errors import (
@@ -139,7 +140,7 @@ def add(
     file.change(text, dry_run=dry_run)
     show_warnings(config)
     if not dry_run:
-        click.echo(f"next:  jackline upstream test {name}", err=True)
+        say(f"next:  jackline upstream test {name}", err=True)
 
 
 @upstream.command()
@@ -168,7 +169,7 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
     left = file.config(text).gateway.upstream
     file.change(text, dry_run=dry_run)
     if len(names) == 1:
-        click.echo(f"note:  no upstream is left, so calls go to {left.url}, the default", err=True)
+        say(f"note:  no upstream is left, so calls go to {left.url}, the default", err=True)
 
 
 @upstream.command()
@@ -217,9 +218,9 @@ def ls(as_json: bool) -> None:
         return
     for number, each in enumerate(upstreams, 1):
         for line in _upstream_lines(number, each, lanes_of[each.name]):
-            click.echo(line)
+            say(line)
     if running is None:
-        click.echo(f"{why}, so the state of their lanes is not known", err=True)
+        say(f"{why}, so the state of their lanes is not known", err=True)
 
 
 def _upstream_lines(
@@ -302,13 +303,13 @@ def test(name: str, model: str | None, as_json: bool) -> int:
         }
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
     elif failure is None:
-        click.echo(f"good: {name} answers as {result.model}, after {result.seconds:.1f} s")
+        say(f"good: {name} answers as {result.model}, after {result.seconds:.1f} s")
     else:
         no_answer = result.status is None
         answer = "does not answer" if no_answer else f"answers with status {result.status}"
-        click.echo(f"bad:   {name} ({_address(known)}, {result.model}) {answer}")
-        click.echo(reason)
-        click.echo(f"hint:  {hint}")
+        say(f"bad:   {name} ({_address(known)}, {result.model}) {answer}")
+        say(reason)
+        say(f"hint:  {hint}")
     return result.exit_code
 
 
@@ -395,7 +396,7 @@ def drain(lane: str, as_json: bool) -> None:
     left = sum(in_flight.values())
     if left:
         text = f"draining: {', '.join(in_flight)}, {counted(left, 'call')} in flight"
-        click.echo(f"{text}; Ctrl-C ends the waiting, not the draining", err=True)
+        say(f"{text}; Ctrl-C ends the waiting, not the draining", err=True)
     resumed: set[str] = set()
     while left:
         time.sleep(_POLL_SECONDS)
@@ -409,7 +410,7 @@ def drain(lane: str, as_json: bool) -> None:
         return
     for state, names in result.items():
         if names:
-            click.echo(f"{state}: {', '.join(names)}")
+            say(f"{state}: {', '.join(names)}")
 
 
 @upstream.command()
@@ -445,13 +446,13 @@ def probe(lane: str, as_json: bool) -> None:
         click.echo(json.dumps({"schema": "jackline.probes/1", "probed": lanes}, indent=2))
         return
     if not lanes:
-        click.echo(f"{lane} is not parked: its calls are sent as usual")
+        say(f"{lane} is not parked: its calls are sent as usual")
         return
     waiting = [str(each["lane"]) for each in lanes if not each["sent"]]
     sent = [str(each["lane"]) for each in lanes if each["sent"]]
     parts = [f"one call was sent on {', '.join(sent)}"] if sent else []
     parts += [f"the next call on {', '.join(waiting)} is sent"] if waiting else []
-    click.echo(f"{', and '.join(parts)}: if it is answered, the lane is open again")
+    say(f"{', and '.join(parts)}: if it is answered, the lane is open again")
 
 
 def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None:
@@ -464,10 +465,10 @@ def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None
     lanes, orders = answer.get("lanes"), answer.get("orders")
     if isinstance(lanes, list):
         done = "paused" if answer.get("paused") else "resumed"
-        click.echo(f"{done}: {', '.join(map(str, lanes))}")
+        say(f"{done}: {', '.join(map(str, lanes))}")
     elif isinstance(orders, list):
         if not orders:
-            click.echo("calls are sent as the configuration says")
+            say("calls are sent as the configuration says")
         names = (("model", "models"), ("session", "session"), ("agent", "agent"))
         now = SystemClock().now()
         for each in orders:
@@ -476,4 +477,4 @@ def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None
             end = "until `jackline upstream back`"
             if isinstance(until := each.get("until"), int | float):
                 end = f"until {moment_text(until, now)}"
-            click.echo(f"{calls} go to {each.get('upstream')} where they can, {end}")
+            say(f"{calls} go to {each.get('upstream')} where they can, {end}")
