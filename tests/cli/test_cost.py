@@ -12,7 +12,7 @@ import pytest
 
 from jackline.agents.prices import dollars
 from jackline.cli.main import run
-from jackline.control.burn import Burn
+from jackline.control.observatory import Burn
 from jackline.events import CallEnded
 from jackline.journal import Journal
 from jackline.testing import SimulatedProvider

@@ -1,6 +1,6 @@
 """`jackline cost`: what the calls through the gateway cost, by agent, session, model or day.
 
-Rules: (1) the gateway's journal is the only source, and `control/burn.py` counts, as for the page
+Rules: (1) the gateway's journal is the only source, and `control/spending.py` sums, as for the page
 and `status --watch`; (2) what has no known price is shown as unknown, never as nothing; (3) no
 gateway is needed; (4) memory is bounded: a day of the journal at a time.
 """
@@ -20,7 +20,7 @@ from jackline.cli.arguments import parse_age, parse_now_option
 from jackline.cli.gateway_flags import configured
 from jackline.cli.terminal import say
 from jackline.clock import Clock, SystemClock
-from jackline.control.burn import Sums, sums_by
+from jackline.control.spending import Sums, sums_by
 from jackline.control.text import counted
 from jackline.dialects import TokenUsage
 from jackline.errors import ExitCode
