@@ -191,6 +191,17 @@ def test_claude_help_is_ours_and_starts_nothing(clients: Clients, words: tuple[s
     assert not clients.place.answers()
 
 
+@pytest.mark.parametrize("words", [("--version",), ("mcp", "list"), ("doctor",)])
+def test_a_client_that_calls_no_model_starts_no_gateway(
+    clients: Clients, words: tuple[str, ...]
+) -> None:
+    clients.place.more["CODE"] = "3"
+    answer = clients.place.jackline("claude", *words)
+    assert (answer.code, answer.err) == (3, "")
+    assert clients.seen().argv == list(words)
+    assert not clients.place.answers()
+
+
 def test_a_gateway_that_cannot_start_is_reported_with_its_own_message(clients: Clients) -> None:
     place = clients.place
     other = Place(place.folder / "other", place.upstream, port=place.port)

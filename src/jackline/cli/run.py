@@ -239,6 +239,11 @@ def run_in_foreground(
     return ExitCode.INTERRUPTED if record.state is RunState.STOPPED else outcome.exit_code
 
 
+def say_started(url: str) -> None:
+    """Say that a gateway was started that goes on after this command."""
+    say(f"jackline: started a gateway at {url}; jackline down stops it", err=True)
+
+
 async def _run(
     config: Config, begin: Begin, timer: RunTimer, first: First | None, *, quiet: bool
 ) -> tuple[Outcome[Any], RunRecord, RunTotals]:
@@ -254,7 +259,9 @@ async def _run(
     # `ls` and its like share this module and start without a gateway.
     from jackline.assembly.flow_host import open_flow_host  # noqa: PLC0415
 
-    async with open_flow_host(config, in_background=True, first=with_store) as host:
+    async with open_flow_host(
+        config, in_background=True, first=with_store, started=say_started
+    ) as host:
         async with AsyncExitStack() as stack:
             progress = None if quiet else stack.enter_context(show_progress())
             if progress is not None:
