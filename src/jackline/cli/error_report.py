@@ -31,12 +31,6 @@ def wants_json(arguments: Sequence[str]) -> bool:
     return not {"--json", "--jsonl"}.isdisjoint(own)
 
 
-def is_bug(error: Exception) -> bool:
-    """Whether nobody has raised it on purpose."""
-    expected = (JacklineError, click.ClickException, click.exceptions.Abort)
-    return not isinstance(error, expected)
-
-
 def report(error: Exception, *, as_json: bool) -> int:
     """Print the error; returns the exit code."""
     if isinstance(error, click.exceptions.Abort):

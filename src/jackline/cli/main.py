@@ -17,8 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from jackline import __version__
-from jackline.cli.error_report import is_bug, report, wants_json
-from jackline.errors import ExitCode, InternalError, UsageError
+from jackline.errors import ExitCode, InternalError, JacklineError, UsageError
 
 # Verb: the module that defines it, and its line in --help.
 _VERBS = {
@@ -181,12 +180,19 @@ def run(arguments: list[str]) -> int:
     try:
         code = jackline.main(arguments, prog_name="jackline", standalone_mode=False)
     except KeyboardInterrupt:
-        return report(click.exceptions.Abort(), as_json=wants_json(arguments))
+        return _report(click.exceptions.Abort(), arguments)
     except Exception as error:
-        if os.environ.get("JACKLINE_DEBUG") and is_bug(error):
+        known = isinstance(error, JacklineError | click.ClickException | click.exceptions.Abort)
+        if os.environ.get("JACKLINE_DEBUG") and not known:
             raise
-        return report(error, as_json=wants_json(arguments))
+        return _report(error, arguments)
     return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _report(error: Exception, arguments: list[str]) -> int:
+    from jackline.cli.error_report import report, wants_json  # noqa: PLC0415 -- rarely needed
+
+    return report(error, as_json=wants_json(arguments))
 
 
 def _quick_verb(name: str, text: str) -> click.Command:
