@@ -183,11 +183,24 @@ def test_a_client_that_is_not_installed_is_reported_with_what_to_do(clients: Cli
     assert not place.answers(), "no gateway is started for nothing"
 
 
-def test_our_own_help_is_there_under_a_name_that_claude_does_not_use(clients: Clients) -> None:
-    answer = clients.place.jackline("claude", "--jackline-help")
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ("--afk", "--help")])
+def test_claude_help_is_ours_and_starts_nothing(clients: Clients, words: tuple[str, ...]) -> None:
+    answer = clients.place.jackline("claude", *words)
     assert answer.code == 0
     assert "--afk" in answer.out
     assert not (clients.place.folder / "dump.json").exists()
+    assert not clients.place.answers()
+
+
+@pytest.mark.parametrize("words", [("--version",), ("mcp", "list"), ("doctor",)])
+def test_a_client_that_calls_no_model_starts_no_gateway(
+    clients: Clients, words: tuple[str, ...]
+) -> None:
+    clients.place.more["CODE"] = "3"
+    answer = clients.place.jackline("claude", *words)
+    assert (answer.code, answer.err) == (3, "")
+    assert clients.seen().argv == list(words)
+    assert not clients.place.answers()
 
 
 def test_a_gateway_that_cannot_start_is_reported_with_its_own_message(clients: Clients) -> None:

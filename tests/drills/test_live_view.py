@@ -41,7 +41,7 @@ def test_a_watched_drill_prints_where_and_stays_open_until_ctrl_c() -> None:
         runs: list[dict[str, object]] = []
         for _ in range(60):
             # What is shown of runs may be some seconds old.
-            top = jackline("top", "--once", "--json", "--state", state)
+            top = jackline("status", "--watch", "--json", "--state", state)
             runs = json.loads(top.out)["runs"] if top.code == 0 else []
             if [run["state"] for run in runs] == ["finished"]:
                 break
