@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from jackline.agents.claude_code.runner import base_of as base_name
+from jackline.agents.claude_code.tool_rules import base_of as base_name
 from jackline.agents.prices import is_alias
 from jackline.agents.process.resume import resume_prompt
 from jackline.agents.structured_answer import build_validator

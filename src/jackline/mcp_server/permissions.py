@@ -22,9 +22,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
-from jackline.agents.claude_code import runner as claude_code
-from jackline.agents.claude_code.runner import FILE_TOOLS
-from jackline.agents.claude_code.runner import base_of as base_tool
+from jackline.agents.claude_code import tool_rules
+from jackline.agents.claude_code.tool_rules import FILE_TOOLS
+from jackline.agents.claude_code.tool_rules import base_of as base_tool
 from jackline.agents.outcome import RUNNERS
 from jackline.batches.policy import CLIENT_SETTINGS
 from jackline.errors import BadArgumentError, RefusedError
@@ -40,7 +40,7 @@ from jackline.outside_names import LONGEST_PATH, cut_name, is_long_path, printab
 from jackline.settings import Form, InProject, setting
 
 # What needs no word of the user: Claude Code's tools for the folder, and those of our own loop.
-USUAL_TOOLS = (*claude_code.USUAL_TOOLS, "read", "search")
+USUAL_TOOLS = (*tool_rules.USUAL_TOOLS, "read", "search")
 
 
 Sight: TypeAlias = Callable[[str | None], bool]

@@ -226,7 +226,8 @@ def find_id(prefix: str, *, stores: ClientFolders) -> list[Source]:
     if not found:
         raise UnreadableError(
             f"No session, run or agent on this machine has an id that starts with {prefix}.",
-            hint=f"Name its file or folder instead; looked in {stores.claude} and {stores.codex}.",
+            hint=f"Name its file or folder; looked in {stores.claude} and {stores.codex}."
+            " The text of an error: `jackline why --text`.",
         )
     shown = ", ".join([*sorted(found)[:_MOST_NAMED], *["…"][: len(found) > _MOST_NAMED]])
     raise UnreadableError(
