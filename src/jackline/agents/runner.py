@@ -357,6 +357,11 @@ def ending_of(failure: Failure) -> Ending:
     return _BY_SUB.get((failure.kind, failure.sub or ""), ENDINGS[failure.kind])
 
 
+def is_run_wall(failure: Failure) -> bool:
+    """Whether it parks the whole run."""
+    return ending_of(failure) is Ending.QUOTA
+
+
 def evidence_of(
     failure: Failure,
     *,
