@@ -186,6 +186,11 @@ class CallGate(Protocol):
         """What ends the agent's work, if anything does; waits here are limited by the gate."""
         ...
 
+    @property
+    def limits_dollars(self) -> bool:
+        """Whether any limit in dollars holds for the agent's calls."""
+        ...
+
     async def before_call(
         self, call: NextCall | None = None, *, works_meanwhile: bool = False
     ) -> None:
