@@ -25,6 +25,8 @@ class _ReadingFields(msgspec.Struct):
     held: float
     answers: int
     usage: dict[str, tuple[int, int, int, int, int]]
+    # Gateways of other versions do not say.
+    unsent: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class TaskReading:
     """By requested model, of calls that are over: answered, broken, or left by the program."""
     epoch: str = ""
     """Which meter says so: another one has counted from zero. Empty where there is none yet."""
+    unsent: Mapping[str, int] = field(default_factory=dict)
+    """By the same model: of what was read from caches, what nobody had sent before."""
 
     @property
     def counted(self) -> int:
@@ -49,7 +53,7 @@ class TaskReading:
         """The reading in a gateway's document; ValueError where it is none."""
         found = msgspec.convert(data, _ReadingFields)
         usage = {model: TokenUsage(*counts) for model, counts in found.usage.items()}
-        return cls(found.held, found.answers, usage, found.epoch)
+        return cls(found.held, found.answers, usage, found.epoch, found.unsent)
 
 
 class ReadTask(Protocol):

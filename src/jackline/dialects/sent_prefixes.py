@@ -84,6 +84,13 @@ class SentPrefixes:
 
         The rest counts as fresh input.
         """
+        return read_as_fresh(usage, self.unsent(call, usage, now))
+
+    def unsent(self, call: SentCall, usage: TokenUsage, now: float, attempts: int = 1) -> int:
+        """How many of the tokens that were read from the cache can not have been in it.
+
+        A call of several attempts may have read what its first ones have written.
+        """
         most = 0
         for name, _ in reversed(call.beginnings):
             known = self._known.get(name)
@@ -93,14 +100,9 @@ class SentPrefixes:
         total = usage.total - usage.output_tokens
         self._learn(call, total, usage.output_tokens, now)
         most += int(total * _ROUNDING) + _ROUNDING_TOKENS
-        excess = max(0, usage.cache_read_tokens - most)
-        if not excess:
-            return usage
-        return msgspec.structs.replace(
-            usage,
-            input_tokens=usage.input_tokens + excess,
-            cache_read_tokens=usage.cache_read_tokens - excess,
-        )
+        if attempts > 1:
+            most += total - usage.cache_read_tokens
+        return max(0, usage.cache_read_tokens - most)
 
     def _learn(self, call: SentCall, total: int, output: int, now: float) -> None:
         last, size = call.beginnings[-1] if call.beginnings else (b"", 0)
@@ -115,6 +117,18 @@ class SentPrefixes:
             else:
                 tokens = min(total, int(_TO_SPARE * total * length / size))
             self._known[name] = known._replace(tokens=tokens, is_whole=name == last, at=now)
+
+
+def read_as_fresh(usage: TokenUsage, tokens: int) -> TokenUsage:
+    """The usage, with so many tokens less read from the cache and more fresh."""
+    tokens = min(tokens, usage.cache_read_tokens)
+    if not tokens:
+        return usage
+    return msgspec.structs.replace(
+        usage,
+        input_tokens=usage.input_tokens + tokens,
+        cache_read_tokens=usage.cache_read_tokens - tokens,
+    )
 
 
 def _beginnings(model: str, body: bytes) -> Iterator[tuple[bytes, int]]:
