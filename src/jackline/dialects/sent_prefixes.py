@@ -32,7 +32,7 @@ _TO_SPARE = 1.5
 _FEWEST_BYTES_PER_TOKEN = 2
 # Vendors count in blocks, and add words of their own.
 _ROUNDING, _ROUNDING_TOKENS = 0.04, 128
-_MARK = re.compile(rb',?\s?"cache_control"\s?:\s?\{[^{}]{0,100}\}')
+_MARK = re.compile(rb'"cache_control"\s?:\s?\{[^{}]{0,100}\}')
 _PARTS = ("tools", "system", "instructions")
 _CONVERSATIONS = ("messages", "input")
 _Fields = dict[str, msgspec.Raw]
@@ -139,12 +139,22 @@ def _beginnings(model: str, body: bytes) -> Iterator[tuple[bytes, int]]:
         return
     digest, length = blake2b(model.encode(), digest_size=12), 0
     for piece in _pieces(fields):
-        plain = _MARK.sub(b"", piece)
+        plain = _without_marks(piece)
         for at in range(0, len(plain), _STEP):
             part = plain[at : at + _STEP]
             digest.update(part)
             length += len(part)
             yield digest.digest(), length
+
+
+def _without_marks(piece: bytes) -> bytes:
+    if b'"cache_control"' not in piece:
+        return piece
+    parts, left_at = [], 0
+    for mark in _MARK.finditer(piece):
+        parts.append(piece[left_at : mark.start()].rstrip(b", "))
+        left_at = mark.end()
+    return b"".join((*parts, piece[left_at:]))
 
 
 def _pieces(fields: _Fields) -> Iterator[bytes]:
