@@ -1,23 +1,28 @@
-"""Count what the calls of each agent of a flow took: time held, answers, tokens by model.
+"""Meter the calls of each agent of a flow at the gateway, and read the meters from its process.
 
 Rules: (1) an agent names itself in `x-jackline-task` with a proof that this user's installation has
 named it so; any other name is as if there were none; (2) it counts as held while all of its calls
 wait, to about a second; (3) a call is counted once, at its end, with all that its attempts used,
 delivered or not; (4) agents, and models of one agent, are limited in number; (5) a restart forgets
 all of it, and so may a very old meter be: each has an epoch, by which readers see that it began at
-zero.
+zero; (6) the gateway is asked once a second at most for all agents, unless a reading must be fresh;
+those that need a fresh one at the same time share it; (7) where the gateway does not say, nothing
+is known, which is not zero.
 """
 
 from __future__ import annotations
 
-import secrets
+import asyncio
+import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Protocol
 
 import msgspec
 
+from jackline.clock import Clock
 from jackline.dialects import TokenUsage
 from jackline.dialects.sent_prefixes import SentPrefixes
 
@@ -25,7 +30,7 @@ MOST_TASKS = 4096
 MOST_MODELS = 16
 _OTHER_MODELS = "other"
 _NOTHING_USED = TokenUsage()
-_THIS_PROCESS = secrets.token_hex(6)
+_THIS_PROCESS = os.urandom(6).hex()
 _numbers = count(1)
 
 
@@ -110,3 +115,81 @@ class TaskMeters:
                 self._meters.popitem(last=False)
         self._meters.move_to_end(task)
         return meter
+
+
+_CURRENT_SECONDS = 1.0
+
+
+class _ReadingFields(msgspec.Struct):
+    epoch: str
+    held: float
+    answers: int
+    usage: dict[str, tuple[int, int, int, int, int]]
+    # Gateways of other versions do not say.
+    unsent: dict[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReading:
+    """What the gateway has counted for one agent."""
+
+    held: float = 0.0
+    """Seconds in which it held all calls of the agent."""
+    answers: int = 0
+    usage: Mapping[str, TokenUsage] = field(default_factory=dict)
+    """By requested model, of calls that are over: answered, broken, or left by the program."""
+    epoch: str = ""
+    """Which meter says so: another one has counted from zero. Empty where there is none yet."""
+    unsent: Mapping[str, int] = field(default_factory=dict)
+    """By the same model: of what was read from caches, what nobody had sent before."""
+
+    @property
+    def counted(self) -> int:
+        """Answers and tokens together: what one meter says later is never less."""
+        return self.answers + sum(used.total for used in self.usage.values())
+
+    @classmethod
+    def from_json(cls, data: object) -> TaskReading:
+        """The reading in a gateway's document; ValueError where it is none."""
+        found = msgspec.convert(data, _ReadingFields)
+        usage = {model: TokenUsage(*counts) for model, counts in found.usage.items()}
+        return cls(found.held, found.answers, usage, found.epoch, found.unsent)
+
+
+class ReadTask(Protocol):
+    """Gives the reading of this agent; None when the gateway does not say."""
+
+    def __call__(self, task_id: str, *, fresh: bool = False) -> Awaitable[TaskReading | None]:
+        """A `fresh` reading was made after this was called."""
+        ...
+
+
+class TaskReadings:
+    """The readings of all agents of one host."""
+
+    def __init__(
+        self, request: Callable[[], Mapping[str, TaskReading] | None], clock: Clock
+    ) -> None:
+        """`request` blocks, and gives readings by task id; None when the gateway does not say."""
+        self._request = request
+        self._clock = clock
+        self._requested_at = -_CURRENT_SECONDS
+        self._requests = 0
+        self._reply: asyncio.Future[Mapping[str, TaskReading] | None] | None = None
+
+    async def of(self, task_id: str, *, fresh: bool = False) -> TaskReading | None:
+        """The reading of this agent; a `fresh` one was made after this was called."""
+        if fresh:
+            before = self._requests
+            if self._reply is not None and not self._reply.done():
+                await asyncio.wait([self._reply])
+            is_due = self._requests == before
+        else:
+            is_due = self._clock.monotonic() - self._requested_at >= _CURRENT_SECONDS
+        if self._reply is None or is_due:
+            self._requested_at = self._clock.monotonic()
+            self._requests += 1
+            self._reply = asyncio.ensure_future(asyncio.to_thread(self._request))
+        # Others wait for the same reply: who is cancelled leaves it to them.
+        readings = await asyncio.shield(self._reply)
+        return None if readings is None else readings.get(task_id, TaskReading())
