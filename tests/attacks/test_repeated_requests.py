@@ -19,10 +19,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jackline.agents.process.program import Failed
 from jackline.agents.runner import is_run_wall
 from jackline.calls import CallRequest, HoldLimits
 from jackline.calls.verdict import judge_rejection
-from jackline.failures import Failure, Kind, Observation, classify
+from jackline.failures import Failure, Kind, Observation, Where, classify
 from jackline.lanes import Call
 from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.states import LaneState
@@ -354,3 +355,15 @@ def test_a_large_request_is_not_decoded_to_judge_its_rejection(
     assert reaction_to(failure) is not Reaction.PARK
     assert many <= few + 10
     assert memory < 4 * len(large.body)
+
+
+@pytest.mark.parametrize("model", [WALLS[0], FORMS[2](WALLS[0]), "claude-opus-4-8"])
+def test_a_program_that_prints_its_models_odd_name_parks_no_run(model: str) -> None:
+    """Models may name models for the agents that they start."""
+    error = json.dumps(_plain({"type": "not_found_error", "message": f"model: {model}"}))
+    for text in (f"API Error: 404 {error}", f"There's an issue with the selected model ({model})."):
+        seen = Observation(Where.TRANSCRIPT, "anthropic", 404, text=text)
+        failed = Failed.of(seen, NOW, model=model, attempts=1)
+        assert not is_run_wall(failed.failure)
+    seen = Observation(Where.TRANSCRIPT, "anthropic", 429, text=f"API Error: {WALLS[0]}")
+    assert is_run_wall(Failed.of(seen, NOW, model="claude-opus-4-8", attempts=1).failure)
