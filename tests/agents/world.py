@@ -124,6 +124,7 @@ class OpenLeave:
     on_call: Callable[[int], Awaitable[None]] | None = None
     on_wall: Callable[[Failure], Awaitable[None]] | None = None
     time_limit: TimeLimit | None = None
+    limits_dollars: bool = False
 
     async def before_call(
         self, call: NextCall | None = None, *, works_meanwhile: bool = False

@@ -152,21 +152,6 @@ def test_repeated_words_of_the_target_or_a_header_park_no_lane(
     play({"first": [_error(status, f"unexpected query parameter: {repeated}")]}, scene)
 
 
-def test_a_header_of_every_sdk_does_not_hide_a_vendors_time_out() -> None:
-    headers = ((b"X-Stainless-Timeout", b"600"), (b"x-stainless-read-timeout", b"600"))
-    message = UpstreamRequest(b"POST", b"/v1/messages?beta=true", headers, b'{"model":"claude"}')
-    call = Call(0, (lane_id("first"),), stream=False, max_tokens=100)
-    request = CallRequest("jl_words", message, call)
-
-    async def scene(world: World) -> None:
-        task = asyncio.create_task(complete_call(world.carrier, request))
-        await world.until_done([task])
-        assert task.exception() is None
-        assert len(world.upstream.attempts) == 2
-
-    play({"first": [_error(403, "authentication backend: timeout"), Step()]}, scene)
-
-
 @pytest.mark.parametrize("kind", ["overloaded_error", "rate_limit_error"])
 def test_a_stream_that_ends_with_an_overload_is_retried_whatever_the_conversation_is_about(
     kind: str,

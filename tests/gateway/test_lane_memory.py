@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from jackline.calls import CallManager
+from jackline.calls.wall_words import limit_headers, wall_words
 from jackline.clock import VirtualClock
 from jackline.events import Event
-from jackline.failures import Json
-from jackline.gateway.lane_memory import LaneMemory, redacted_walls, wall_words
+from jackline.gateway.lane_memory import LaneMemory
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.gateway.settings import HoldSettings
-from jackline.lanes import LaneController, LaneId
+from jackline.lanes import LaneController
 from jackline.providers.provided_upstream import ProvidedUpstream
 from jackline.providers.settings import UpstreamSettings
 from tests.assembly.world import ask, gateway, http, provider, question, request, run
@@ -51,7 +50,7 @@ def test_long_words_at_a_wall_are_not_kept_for_others(tmp_path: Path, size: int)
             assert got.status == 429
             is_short = size < 4096
             assert bool(service.carrier.walls.export()) is is_short
-            assert (b"w" * size in got.body) is is_short
+            assert b"w" * size not in got.body
 
     run(main())
 
@@ -108,22 +107,14 @@ def test_saving_takes_a_small_share_of_the_loop() -> None:
 
 
 def test_of_the_headers_at_a_wall_only_limits_are_saved() -> None:
-    pairs: list[Json] = [
-        ["anthropic-ratelimit-unified-reset", "1794851125"],
-        ["anthropic-ratelimit-tokens-reset", "2026-11-16T20:00:00Z"],
-        ["x-ratelimit-reset-requests", "6m0s"],
-        ["anthropic-ratelimit-unified-status", "rejected"],
-        ["anthropic-ratelimit-unified-echo", "sk-ant-api03-abcdefghijklmnop"],
-        ["anthropic-echo", "sk-ant-api03-abcdefghijklmnop"],
-        ["x-ratelimit-limit", "x" * 60_000],
+    pairs = [
+        (b"anthropic-ratelimit-unified-reset", b"1794851125"),
+        (b"anthropic-ratelimit-tokens-reset", b"2026-11-16T20:00:00Z"),
+        (b"x-ratelimit-reset-requests", b"6m0s"),
+        (b"anthropic-ratelimit-unified-status", b"rejected"),
+        (b"anthropic-ratelimit-unified-echo", b"sk-ant-api03-abcdefghijklmnop"),
+        (b"anthropic-echo", b"sk-ant-api03-abcdefghijklmnop"),
+        (b"x-ratelimit-limit", b"x" * 60_000),
     ]
-    body = b64encode(b"{}").decode()
-    lane = LaneId("anthropic", "m", "a")._asdict()
-    [saved] = redacted_walls([{**lane, "status": 429, "headers": pairs, "body": body}])
-    assert isinstance(saved, dict)
-    assert saved["headers"] == pairs[:4]
-    many: list[Json] = [["x-ratelimit-limit", "1"]] * 500
-    [saved] = redacted_walls([{**lane, "status": 429, "headers": many, "body": body}])
-    assert isinstance(saved, dict)
-    assert isinstance(saved["headers"], list)
-    assert len(saved["headers"]) <= 40
+    assert limit_headers(pairs) == pairs[:4]
+    assert len(limit_headers([(b"x-ratelimit-limit", b"1")] * 500)) <= 40

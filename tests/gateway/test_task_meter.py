@@ -351,3 +351,28 @@ def test_a_meter_that_begins_anew_says_so() -> None:
     other = TaskMeters()
     other.count_call("t", "m", USED, answered=True)
     assert other.by_task["t"].epoch != meters.by_task["t"].epoch
+
+
+def said(read: int) -> bytes:
+    usage = {"input_tokens": 0, "cache_read_input_tokens": read, "output_tokens": 5}
+    return json.dumps({"type": "message", "content": [], "usage": usage}).encode()
+
+
+def test_what_no_call_had_sent_was_not_read_from_a_cache() -> None:
+    """Of two new prompts nothing can be read, of one that is sent again all of it."""
+    texts = ["one " * 20_000, "two " * 20_000, "one " * 20_000]
+
+    async def scene(world: World) -> None:
+        unsent = []
+        for text in texts:
+            await world.until_over(world.ask(text, headers=dict(named_task("t1")), stream=False))
+            unsent.append(meter_of(world).unsent.get(MODEL, 0))
+        meter = meter_of(world)
+        assert meter.to_json()["unsent"] == meter.unsent
+        assert meter.usage[MODEL].cache_read_tokens == 60_000, "it is counted as it was reported"
+        assert unsent[0] > 18_000
+        assert unsent[1] > 2 * 18_000
+        assert unsent[2] == unsent[1]
+
+    plain = Step(headers={"content-type": "application/json"}, says=said(20_000))
+    play([plain] * 3, scene)

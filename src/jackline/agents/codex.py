@@ -501,7 +501,7 @@ class CodexOutput(ProgramOutput):
             return Done(self._message, self._document(self._message) if self._schema else None)
         else:
             seen = Observation.of_stream(b"", provider=_PROVIDER)
-        verdict = Failed.of(seen, now, attempts=max(1, self._errors))
+        verdict = Failed.of(seen, now, model=self._model, attempts=max(1, self._errors))
         if verdict.failure.kind is Kind.NOT_A_FAILURE:
             return ended.broken("Codex", "with an error that it did not explain")
         return verdict

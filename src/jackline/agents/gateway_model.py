@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -33,7 +34,9 @@ from jackline.agents.runner import (
     ModelFailedError,
     WholeAnswer,
     evidence_of,
+    is_run_wall,
 )
+from jackline.calls.verdict import judge_rejection
 from jackline.clock import Clock, SystemClock
 from jackline.dialects import HOLD_ID, AnthropicStreamReader, EventSplitter, TokenUsage
 from jackline.dialects.sse import name_and_data
@@ -135,7 +138,7 @@ class GatewayModel:
                     return reply.answer
                 wait = retries.wait(reply, began, self._clock.monotonic())
                 if wait is None:
-                    raise reply.error(self._clock.now(), request.headers)
+                    raise reply.error(self._clock.now(), request)
                 why = _WANTED_LATER
                 if reply.gone:
                     why = _UNPROVEN if reply.unproven else _GONE
@@ -218,9 +221,10 @@ class _Reply:
         wait = self.headers.get("retry-after", "")
         return float(wait) if wait.isdigit() else _FIRST_WAIT
 
-    def error(self, now: datetime, sent: Headers) -> ModelFailedError:
-        """The classified failure, with one sentence for a person; `sent` holds the credentials."""
-        failure = classify(self.seen, now=now)
+    def error(self, now: datetime, sent: UpstreamRequest) -> ModelFailedError:
+        """The classified failure of what was `sent`, with one sentence for a person."""
+        # A quota parks the whole run: what an API only repeats of a call is none.
+        failure = judge_rejection(partial(classify, now=now), self.seen, sent, concerns=is_run_wall)
         if failure.resets_at is None:
             # The gateway may know it from an earlier answer.
             with suppress(ValueError):
@@ -239,7 +243,7 @@ class _Reply:
             tries = f" after {attempts} attempts" if attempts > 1 else ""
             by_id = f" (request {request_id})" if request_id else ""
             says = f"The model call failed{tries}: {name}{by_id}."
-            says += self._vendor_message(failure, sent)
+            says += self._vendor_message(failure, sent.headers)
         evidence = evidence_of(
             failure, says=says, status=self.status, attempts=attempts, request_id=request_id
         )

@@ -186,6 +186,11 @@ class CallGate(Protocol):
         """What ends the agent's work, if anything does; waits here are limited by the gate."""
         ...
 
+    @property
+    def limits_dollars(self) -> bool:
+        """Whether any limit in dollars holds for the agent's calls."""
+        ...
+
     async def before_call(
         self, call: NextCall | None = None, *, works_meanwhile: bool = False
     ) -> None:
@@ -355,6 +360,11 @@ _BY_SUB: Mapping[tuple[Kind, str], Ending] = {
 def ending_of(failure: Failure) -> Ending:
     """What an agent ends with when this failure is final."""
     return _BY_SUB.get((failure.kind, failure.sub or ""), ENDINGS[failure.kind])
+
+
+def is_run_wall(failure: Failure) -> bool:
+    """Whether it parks the whole run."""
+    return ending_of(failure) is Ending.QUOTA
 
 
 def evidence_of(

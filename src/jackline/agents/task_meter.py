@@ -24,6 +24,7 @@ import msgspec
 
 from jackline.clock import Clock
 from jackline.dialects import TokenUsage
+from jackline.dialects.sent_prefixes import SentPrefixes
 
 MOST_TASKS = 4096
 MOST_MODELS = 16
@@ -46,6 +47,8 @@ class TaskMeter:
     answers: int = 0
     usage: dict[str, TokenUsage] = field(default_factory=dict)
     """By the model that the upstream was asked for."""
+    unsent: dict[str, int] = field(default_factory=dict)
+    """By the same: of what was read from caches, what no call had sent through this gateway."""
     epoch: str = field(default_factory=_new_epoch)
     """No other meter has the same."""
 
@@ -53,7 +56,13 @@ class TaskMeter:
         """The same as plain JSON: counts in the order of `TokenUsage`."""
         usage = {model: list(msgspec.structs.astuple(used)) for model, used in self.usage.items()}
         held = round(self.held, 3)
-        return {"epoch": self.epoch, "held": held, "answers": self.answers, "usage": usage}
+        return {
+            "epoch": self.epoch,
+            "held": held,
+            "answers": self.answers,
+            "usage": usage,
+            "unsent": self.unsent,
+        }
 
 
 class TaskMeters:
@@ -62,6 +71,7 @@ class TaskMeters:
     def __init__(self) -> None:
         self._meters: OrderedDict[str, TaskMeter] = OrderedDict()
         self._looked_at: float | None = None
+        self.sent = SentPrefixes()
 
     @property
     def by_task(self) -> Mapping[str, TaskMeter]:
@@ -83,8 +93,10 @@ class TaskMeters:
         for task in held - works:
             self._of(task).held += passed
 
-    def count_call(self, task: str, model: str, used: TokenUsage, *, answered: bool) -> None:
-        """A call of this agent is over."""
+    def count_call(
+        self, task: str, model: str, used: TokenUsage, *, answered: bool, unsent: int = 0
+    ) -> None:
+        """A call of this agent is over; `unsent` of its cache reads nobody had sent before."""
         if not answered and used == _NOTHING_USED:
             return
         meter = self._of(task)
@@ -92,6 +104,8 @@ class TaskMeters:
         if model not in meter.usage and len(meter.usage) >= MOST_MODELS:
             model = _OTHER_MODELS
         meter.usage[model] = meter.usage.get(model, _NOTHING_USED) + used
+        if unsent:
+            meter.unsent[model] = meter.unsent.get(model, 0) + unsent
 
     def _of(self, task: str) -> TaskMeter:
         meter = self._meters.get(task)
@@ -111,6 +125,8 @@ class _ReadingFields(msgspec.Struct):
     held: float
     answers: int
     usage: dict[str, tuple[int, int, int, int, int]]
+    # Gateways of other versions do not say.
+    unsent: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +140,8 @@ class TaskReading:
     """By requested model, of calls that are over: answered, broken, or left by the program."""
     epoch: str = ""
     """Which meter says so: another one has counted from zero. Empty where there is none yet."""
+    unsent: Mapping[str, int] = field(default_factory=dict)
+    """By the same model: of what was read from caches, what nobody had sent before."""
 
     @property
     def counted(self) -> int:
@@ -135,7 +153,7 @@ class TaskReading:
         """The reading in a gateway's document; ValueError where it is none."""
         found = msgspec.convert(data, _ReadingFields)
         usage = {model: TokenUsage(*counts) for model, counts in found.usage.items()}
-        return cls(found.held, found.answers, usage, found.epoch)
+        return cls(found.held, found.answers, usage, found.epoch, found.unsent)
 
 
 class ReadTask(Protocol):

@@ -2,11 +2,12 @@
 
 Rules: (1) a call that would exceed one of its caps waits; it is admitted as soon as there is room,
 in order of arrival among those that fit; (2) a call is refused only if its own limits say that the
-wait is too long; (3) a refusal at a quota limit has the vendor's own words, also when another call
-met it; (4) a throttle is never reported as a quota, nor the reverse; (5) a call that is held for a
-reset is not refused because the wall clock was set and the same reset seems farther away; (6) each
-change of a lane's state is emitted once, with its reason and its end, and looking for changes costs
-next to nothing while there are none.
+wait is too long; (3) a refusal at a quota limit has the vendor's own words; a call that has not met
+it itself gets no text of them that a stranger could have written; (4) a throttle is never reported
+as a quota, nor the reverse; (5) a call that is held for a reset is not refused because the wall
+clock was set and the same reset seems farther away; (6) each change of a lane's state is emitted
+once, with its reason and its end, and looking for changes costs next to nothing while there are
+none.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import math
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from jackline.calls.pending_call import PendingCall
 from jackline.calls.request import CallRefusal, Cap, VendorRejection
+from jackline.calls.wall_words import repeated
 from jackline.events import Announce, LaneChanged
 from jackline.failures import Failure, Json
 from jackline.lane_id import LaneId
@@ -68,15 +71,6 @@ class CapGate:
                 del self._under_way[key]
 
 
-# Of one answer only: they would mislead whoever gets the rejection later.
-_OF_ONE_ANSWER = (
-    b"request-id",
-    b"date",
-    b"retry-after",
-    b"content-length",
-    b"cf-ray",
-    b"set-cookie",
-)
 # A vendor's takes some hundred bytes. Longer ones would be stored for each lane of an account, and
 # saved with each change of any lane.
 _LONGEST_WORDS = 4096
@@ -93,8 +87,7 @@ class QuotaWalls:
         """Save the rejection of one call, for the others that wait for the same account."""
         if rejection is None or rejection.status < 400 or len(rejection.body) > _LONGEST_WORDS:
             return
-        lasting = [(n, v) for n, v in rejection.headers if n.lower() not in _OF_ONE_ANSWER]
-        words = VendorRejection(rejection.status, lasting, rejection.body, lane, is_repeated=True)
+        words = replace(rejection, lane=lane)
         lanes = self._controller.lanes
         self._words = {name: known for name, known in self._words.items() if name in lanes}
         account = lane.account
@@ -124,9 +117,11 @@ class QuotaWalls:
                     return None
                 why = f"{nearest.label} is parked: its limit is used up"
                 words = self._words.get(nearest.id)
-                if words is None or (last is not None and reaction_to(last) is Reaction.PARK):
-                    # It has met the wall itself.
-                    words = call.rejection or words
+                has_met_it = last is not None and reaction_to(last) is Reaction.PARK
+                if call.rejection is not None and (words is None or has_met_it):
+                    words = call.rejection
+                elif words is not None:
+                    words = repeated(words)
                 return CallRefusal(why, nearest.cause or last, words, date, call.story)
             # The reset has passed and no probe was sent, as on a lane that is paused by hand.
             waited = min(waited, -left)
@@ -149,8 +144,9 @@ class QuotaWalls:
                 "headers": [[n.decode("latin-1"), v.decode("latin-1")] for n, v in words.headers],
                 "body": b64encode(words.body).decode(),
             }
-            for lane_id, words in self._words.items()
+            for lane_id, said in self._words.items()
             if lane_id in lanes and lanes[lane_id].state is LaneState.PARKED
+            for words in (repeated(said),)
         ]
 
     def restore(self, memory: Json) -> None:

@@ -2,55 +2,38 @@
 
 Rules: (1) a document with status 2xx that is an answer in its dialect, or any other result, is
 delivered, whatever texts it quotes; only a top-level error, or a document that holds no result, is
-judged by its words; (2) an error with another status than those of accounts and rates (402, 429),
-and one inside a stream, says something about the account only in words and codes that are not the
-caller's own: vendors repeat names, roles and values of a request in their errors, of its target and
-headers, too, and a caller must not park the lanes of others; what the vendor's own headers say
-counts; (3) work is bounded: what cannot be searched in full counts as the caller's words.
+judged by its words; (2) what an error means for this call, all of its words may say; what it means
+for the lane, which others use, only the vendor may say, because vendors repeat names and values of
+a request in their errors: the status, the vendor's headers, and the error's own type or code, where
+no caller's words get; (3) other words count for the lane where status, type or code are those of
+accounts and rates, unless the answer repeats an odd name of the request; elsewhere only as a whole
+sentence that vendors are known to say and the request does not hold; (4) work is bounded: what
+cannot be searched in full counts as repeated.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from urllib.parse import unquote_to_bytes
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import msgspec
 
+from jackline.calls.own_words import OwnWords, holds, repeats_a_name
 from jackline.calls.request import Dialect
 from jackline.dialects.answer_facts import is_openai_answer
 from jackline.dialects.json_bounds import UNREADABLE
-from jackline.failures import Failure, Observation, Where
-from jackline.failures.wording import REDACTED, fold
+from jackline.failures import Failure, Kind, Observation, Where
 from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.upstream.interface import UpstreamRequest
 
-# What these say about the account or the rate is believed; in any other answer it may be repeated.
+# Their words are about the account or the rate, and seldom repeat a request.
 _ABOUT_THE_ACCOUNT = frozenset((402, 408, 429))
-# In the fields of an error that no caller's words get into.
-_OWN_CODES = frozenset(
-    (
-        "billing_error",
-        "insufficient_quota",
-        "overloaded_error",
-        "rate_limit_error",
-        "rate_limit_exceeded",
-        "usage_limit_reached",
-    )
-)
+# With these a router may pass on an error whose own status is in its document.
+_WRAPPERS = frozenset((200, 400, 500, 502))
 # Keys of documents that are results: answers of any dialect, lists, counts, files.
 _RESULTS = frozenset(
     ("candidates", "choices", "content", "data", "input_tokens", "output", "results")
 )
-_SAYS_STATUS = re.compile(r"status \d+")
-_MATCHED = re.compile(r'text "(.*)"|(?:code|quotaId) (\S+)', re.DOTALL)
-_MOST_SEARCHED = 1 << 20
-_PIECE, _OVERLAP = 32_000, 200
-_LONGEST_TARGET = 16_384
-# Vendors and the proxies before them decode a target once or twice.
-_MOST_DECODED = 4
-# SDKs send these with each call: their names must not hide a vendor's own time-out.
-_NAMES_OF_SDKS = frozenset((b"x-stainless-timeout", b"x-stainless-read-timeout"))
 _document = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -72,98 +55,48 @@ def failed_success(
     return None if _RESULTS & document.keys() else Observation.of_response(status, headers, body)
 
 
-def judge_rejection(
-    judge: Callable[[Observation], Failure], seen: Observation, request: UpstreamRequest
-) -> Failure:
-    """What an error means, less what only repeats the request.
+def concerns_lane(failure: Failure) -> bool:
+    """Whether it changes what others may do on the lane."""
+    return reaction_to(failure) is not Reaction.CALL
 
-    Errors of servers and in streams count for their lane whatever they say; only a quota needs its
-    words.
+
+def judge_rejection(
+    judge: Callable[[Observation], Failure],
+    seen: Observation,
+    request: UpstreamRequest,
+    *,
+    concerns: Callable[[Failure], bool] = concerns_lane,
+) -> Failure:
+    """What an error means, less what may only repeat the request.
+
+    One that concerns nobody else is taken at its word. Errors of servers and in streams count for
+    their lane whatever they say; a quota, and how long to wait, need the vendor's own words.
     """
     failure = judge(seen)
-    reaction = reaction_to(failure)
+    if not concerns(failure) or not isinstance(seen.body, bytes):
+        return failure
+    own = OwnWords.of(seen.body)
     streams = seen.where is Where.SSE
     status = 0 if streams else seen.status or 0
-    if reaction is Reaction.CALL or status in _ABOUT_THE_ACCOUNT:
+    if status in _WRAPPERS and own.status is not None:
+        status = own.status
+    if (status in _ABOUT_THE_ACCOUNT or own.codes) and not repeats_a_name(request, seen.body):
         return failure
-    if reaction is not Reaction.PARK and not 400 <= status < 500:
-        return failure
-    body = seen.body
-    if isinstance(body, bytes):
-        # The error's own type or code may be one of limits; texts in it are not searched.
-        try:
-            error = _document.decode(body.removeprefix(b"event: error\ndata: ")).get("error")
-            fields = {} if error is None else _document.decode(error)
-        except UNREADABLE:
-            fields = {}
-        codes = [bytes(fields[name]).strip(b'"') for name in ("type", "code") if name in fields]
-        if any(code.decode("latin-1") in _OWN_CODES for code in codes):
-            return failure
-    if not _holds(request, failure.evidence, seen.headers):
-        return failure
-    if streams:
-        return judge(Observation.of_exception(EOFError("the stream ended with an error")))
-    return judge(Observation.of_response(max(status, 400), {}, b"{}"))
+    for sentence in own.sentences:
+        if not holds(request, sentence):
+            return judge(replace(seen, body=own.document(sentence)))
+    bare = judge(_bare(seen, own, max(status, 400)))
+    if failure.kind in (Kind.ACCOUNT_QUOTA, Kind.BILLING) or 400 <= status < 500:
+        return bare
+    if not (streams or status >= 500 or own.faults):
+        return bare
+    return replace(failure, retry_after=bare.retry_after)
 
 
-def _holds(request: UpstreamRequest, evidence: Sequence[str], seen: Mapping[str, str]) -> bool:
-    """Whether the request holds any of the evidence, as text or as a code, or may hold it."""
-    headers = {name.lower(): value.lower() for name, value in seen.items()}
-    own = headers.get("x-amzn-errortype", "")
-    found = []
-    for each in evidence:
-        match = _MATCHED.fullmatch(each)
-        phrase = "" if match is None else _plain(match[1] or match[2] or "")
-        if _SAYS_STATUS.fullmatch(each) or each.partition(":")[0].lower() in headers:
-            continue  # the vendor's own status or header, which no caller writes
-        if phrase and phrase in own:
-            continue
-        if not phrase or REDACTED in phrase:
-            return True  # it cannot be searched for
-        found.append(phrase)
-    if not found:
-        return False
-    names = [name.lower() for name, _ in request.headers]
-    if len(request.body) > _MOST_SEARCHED or b"content-encoding" in names:
-        return True
-    # Target (as sent, and decoded) and headers, as vendors may read them.
-    head = [request.target]
-    while (decoded := unquote_to_bytes(head[-1])) != head[-1]:
-        if len(head) > _MOST_DECODED or len(request.target) > _LONGEST_TARGET:
-            return True
-        head.append(decoded)
-    for name, value in request.headers:
-        head.append(value if name.lower() in _NAMES_OF_SDKS else name + b": " + value)
-    lines = b"\n".join(head)
-    readings = [lines.decode("latin-1")]
-    if not lines.isascii():
-        readings.append(lines.decode(errors="replace"))
-    try:
-        document: object = msgspec.json.decode(request.body)
-    except UNREADABLE:
-        document = request.body.decode(errors="replace")
-    # One text: folding many small ones would take long.
-    text = "\n".join((*readings, *_texts(document)))
-    return any(
-        phrase in piece
-        for at in range(0, max(len(text), 1), _PIECE)
-        for piece in (_plain(text[at : at + _PIECE + _OVERLAP]),)
-        for phrase in found
-    )
-
-
-def _plain(text: str) -> str:
-    # In a query, a plus may be a space: they count as the same.
-    return fold(text.replace("+", " ")).lower()
-
-
-def _texts(document: object) -> Iterator[str]:
-    left = [document]
-    while left:
-        match left.pop():
-            case str(text):
-                yield text
-            case dict(pairs):
-                left += [*pairs, *pairs.values()]
-            case list(items):
-                left += items
+def _bare(seen: Observation, own: OwnWords, status: int) -> Observation:
+    """What was seen, without any text."""
+    if seen.where is not Where.SSE:
+        return replace(seen, status=status, body=own.document())
+    if own.codes:
+        return Observation.of_stream(b"event: error\ndata: " + own.document() + b"\n\n")
+    return Observation.of_exception(EOFError("the stream ended with an error"))

@@ -90,6 +90,7 @@ _TABLES: tuple[tuple[FailureRule, ...], ...] = (
 _PARKS = frozenset({Kind.ACCOUNT_QUOTA, Kind.BILLING})
 # Clients round a reset to the minute or to ten minutes.
 _ROUNDED = timedelta(minutes=10)
+_ABOUT_LIMITS = frozenset((None, 200, 402, 403, 429))
 _ENDS_OF_STREAM = frozenset({"message_stop", "response.completed", "[DONE]", "response.incomplete"})
 _LONGEST_BURST = timedelta(minutes=2)
 
@@ -299,6 +300,9 @@ def _by_rules(
 
 def _by_headers(signals: FailureSignals, now: datetime) -> _Decision | None:
     headers = signals.headers
+    # Vendors send these with every answer: they are why this one failed only if it is about limits.
+    if signals.status not in _ABOUT_LIMITS and headers.get(f"{UNIFIED}status") != "rejected":
+        return _by_rejected_event(signals, now)
     reason = headers.get(f"{UNIFIED}overage-disabled-reason", "")
     if reason in SPEND_CAP_REASONS or headers.get(f"{UNIFIED}overage-daily-cap-paused") == "true":
         window = SpentWindow.of_subscription(headers, now)
@@ -312,12 +316,19 @@ def _by_headers(signals: FailureSignals, now: datetime) -> _Decision | None:
             Verdict(Kind.SERVER_THROTTLE, "limit_check"), (f"{UNIFIED}…: fetch_error",)
         )
     window = SpentWindow.of_subscription(headers, now) if signals.status in (None, 429) else None
-    window = (
-        window
-        or SpentWindow.of_codex(headers, now)
-        or SpentWindow.of_event(signals.codes, signals.payload.numbers, now)
-    )
-    if window is None or _by_rules((limits.BILLING,), signals) is not None:
+    window = window or SpentWindow.of_codex(headers, now)
+    if window is None:
+        return _by_rejected_event(signals, now)
+    return _of_window(window, signals)
+
+
+def _by_rejected_event(signals: FailureSignals, now: datetime) -> _Decision | None:
+    window = SpentWindow.of_event(signals.codes, signals.payload.numbers, now)
+    return None if window is None else _of_window(window, signals)
+
+
+def _of_window(window: SpentWindow, signals: FailureSignals) -> _Decision | None:
+    if _by_rules((limits.BILLING,), signals) is not None:
         return None
     scope = Scope.MODEL if window.sub == "weekly_model" else None
     return _Decision(

@@ -425,6 +425,10 @@ class CallIntake:
         self._open[call.request.id] = call
         self.held_bytes += call.held_bytes
         try:
+            if call.identity.task is not None and call.request.hold is not _SIDE_CALL_HOLD:
+                message = call.request.message
+                prompt = bytes(message.plain or message.body)
+                call.sent = self.task_meters.sent.begin(call.model, prompt, self.now())
             call.carried = self.carrier.submit(call.request, call)
         except BaseException:
             # The call manager stores nothing of it either; the router answers its client.
@@ -526,10 +530,20 @@ class CallIntake:
         is_answered, now = event.outcome in ANSWERED, self.now()
         is_turn = request.hold is not _SIDE_CALL_HOLD
         if call.spent is not None and call.identity.task is not None and is_turn:
-            last = call.lane.model
+            last, unsent = call.lane.model, 0
+            if call.sent is not None:
+                whole = sum(call.spent.values(), TokenUsage())
+                tries = 1 if call.carried is None else call.carried.tries
+                unsent = self.task_meters.sent.unsent(call.sent, whole, now, tries)
             for model, used in {last: TokenUsage(), **call.spent}.items():
+                part = min(unsent, used.cache_read_tokens)
+                unsent -= part
                 self.task_meters.count_call(
-                    call.identity.task, model, used, answered=is_answered and model == last
+                    call.identity.task,
+                    model,
+                    used,
+                    answered=is_answered and model == last,
+                    unsent=part,
                 )
         carried = call.carried
         if is_turn and (request.call.login or len(self.settings.upstreams) > 1):

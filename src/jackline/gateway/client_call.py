@@ -27,6 +27,7 @@ from jackline.calls import (
     PendingCall,
 )
 from jackline.dialects import PING, TokenUsage, error_event, placeholder_start
+from jackline.dialects.sent_prefixes import SentCall
 from jackline.events import CallEnded
 from jackline.gateway.caller import Client, Identity
 from jackline.gateway.connection import Exchange
@@ -252,6 +253,7 @@ class ClientCall:
         "model",
         "over",
         "request",
+        "sent",
         "since",
         "spent",
     )
@@ -272,6 +274,8 @@ class ClientCall:
         self.model = model
         self.request = request
         request.is_metered = identity.task is not None
+        # A program's prompt, to know what caches can hold of it.
+        self.sent: SentCall | None = None
         self._format = CLIENT_FORMATS[request.dialect]
         self.lane = request.call.lanes[0]
         # The message may grow, when the rest of an answer is requested.

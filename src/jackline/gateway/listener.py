@@ -8,7 +8,8 @@ with the process, up to `KEPT_BYTES`, where the C library allows that: returning
 prompt to the system costs more than all copying; (6) the garbage collector runs rarely while calls
 are served, since they leave it nothing to find; its settings are restored at the end; (7) a
 gateway of 127.0.0.1 is that of ::1, too: `localhost` means the one for some clients and the other
-for others, and nobody else shall answer there.
+for others, and nobody else shall answer there; (8) all clients that wait at the port are let in
+together, also by a loop that takes one in each of its turns: long turns must not keep them out.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import asyncio
 import errno
 import gc
 import logging
+import os
+import socket
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -78,6 +81,8 @@ RARE_COLLECTIONS = RareCollections()
 
 
 _BACKLOG = 4096
+# Let in by one turn of the loop; the rest by the next one.
+_MOST_LET_IN = 256
 # A usual prompt comes in one piece.
 _PACKET_BYTES = 256 * 1024
 _LONGEST_SWEEP = 1.0
@@ -147,6 +152,10 @@ class Listener:
         self._server: asyncio.Server | None = None
         # The same port of ::1, where this machine has that address and nobody else the port.
         self._second: asyncio.Server | None = None
+        # The listening sockets once more, where the loop takes one client in each turn.
+        self._doors: list[socket.socket] = []
+        self._is_letting_in = False
+        self._entering: set[asyncio.Task[None]] = set()
         self.lacks_localhost = False
         """Whether another program listens where `localhost` may lead to."""
         self._sweeping: asyncio.TimerHandle | None = None
@@ -176,6 +185,12 @@ class Listener:
         self.port = self._server.sockets[0].getsockname()[1]
         if self._host == "127.0.0.1":
             await self._open_second(loop)
+        if not isinstance(loop, asyncio.BaseEventLoop):
+            # uvloop; asyncio's own takes all that wait.
+            listening = [*self._server.sockets, *(self._second.sockets if self._second else ())]
+            self._doors = [socket.socket(fileno=os.dup(each.fileno())) for each in listening]
+            for door in self._doors:
+                door.setblocking(False)
         RARE_COLLECTIONS.begin()
         self._sweep_later()
 
@@ -196,6 +211,9 @@ class Listener:
             return
         servers = [each for each in (self._server, self._second) if each is not None]
         self._server = self._second = None
+        doors, self._doors = self._doors, []
+        for door in doors:
+            door.close()
         RARE_COLLECTIONS.end()
         self.draining = True
         for server in servers:
@@ -222,6 +240,9 @@ class Listener:
         """Register a connection; why it is refused, if it is."""
         self._open.add(connection)
         self._all_left.clear()
+        if self._doors and not self._is_letting_in:
+            self._is_letting_in = True
+            self._loop.call_soon(self._let_in)
         peer = Peer.UNKNOWN
         if not self.is_shared():
             peer_address: object = connection.transport.get_extra_info("peername")
@@ -238,6 +259,28 @@ class Listener:
         if peer is Peer.UNCHECKED:
             return _UNCHECKED_USER
         return _TOO_MANY if over > 0 else None
+
+    def _let_in(self) -> None:
+        """Take who else waits at the port; whoever comes in so has the next ones taken."""
+        self._is_letting_in = False
+        for door in self._doors:
+            for _ in range(_MOST_LET_IN):
+                try:
+                    client, _ = door.accept()
+                except OSError:
+                    break  # nobody waits, or what it lacks is reported by the loop's own accept
+                entering = self._loop.create_task(self._enter(client))
+                self._entering.add(entering)
+                entering.add_done_callback(self._entering.discard)
+
+    async def _enter(self, client: socket.socket) -> None:
+        client.setblocking(False)
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: ClientConnection(self, self._loop), client
+            )
+        except OSError:
+            client.close()  # it has gone already
 
     def _peer_users(self) -> PeerUsers:
         """Created with the first client at the latest."""

@@ -75,6 +75,7 @@ class FreeLeave:
     warnings: list[str] = field(default_factory=list)
     over: list[StopAgentError | None] = field(default_factory=list)
     """What is said of used-up budgets, look by look; after these there is room."""
+    limits_dollars: bool = False
     reading: TaskReading | None = None
     """What the gateway says of the agent."""
 

@@ -226,3 +226,18 @@ def test_a_bill_pays_what_was_not_charged_before_whatever_its_models_are_called(
     assert truth.leave.usage == TokenUsage(37, 59)
     due = [dollars(OPUS, TokenUsage(20, 50)), dollars(HAIKU, TokenUsage(17, 9))]
     assert truth.leave.dollars == pytest.approx(sum(each or 0.0 for each in due))
+
+
+@pytest.mark.parametrize("limited", [True, False])
+def test_under_a_limit_in_dollars_what_nobody_had_sent_is_fresh(*, limited: bool) -> None:
+    leave = Gate(limits_dollars=limited)
+    leave.reading = TaskReading(epoch="meter-1")
+    gateway = GatewayCount(leave)
+    asyncio.run(gateway.look())
+    task = AgentTask("t", "s", "p", model=OPUS)
+    charges = ProcessCharges("claude-code", task, leave, History(), gateway)
+    lie = TokenUsage(cache_read_tokens=100_000, output_tokens=10)
+    leave.reading = TaskReading(0.0, 1, {OPUS: lie}, "meter-1", {OPUS: 95_000})
+    asyncio.run(charges.add_gateway_count(fresh=True))
+    fresh = TokenUsage(95_000, 10, 5_000)
+    assert leave.dollars == pytest.approx(dollars(OPUS, fresh if limited else lie))

@@ -77,8 +77,12 @@ class ClaudeOutput(ProgramOutput):
 
     reports_each_answer = True
 
-    def __init__(self, *, schema: bool = False, before: SavedConversation | None = None) -> None:
+    def __init__(
+        self, model: str = "", *, schema: bool = False, before: SavedConversation | None = None
+    ) -> None:
         super().__init__()
+        self._named = model
+        """The model that the agent is to use, as it was named."""
         self._schema = schema
         self._before = before or SavedConversation()
         self._model: str | None = None
@@ -235,7 +239,13 @@ class ClaudeOutput(ProgramOutput):
     def _failed(self, seen: Observation, now: datetime) -> Failed:
         own = None if self.error is None else self.error.request_id
         request_id = own or self._last_request_id
-        return Failed.of(seen, now, attempts=self._retries + 1, request_id=request_id)
+        return Failed.of(
+            seen,
+            now,
+            model=self._named,
+            attempts=self._retries + 1,
+            request_id=request_id,
+        )
 
     def cost(self) -> ProcessCost:
         """What this process cost: newer clients report it for the whole session."""

@@ -274,7 +274,7 @@ class ClaudeCodeRunner(ProgramRunner):
         """See `ProgramRunner`."""
         path = None if session_id is None else self._transcript(session_id)
         before = None if path is None else read_claude_session(path)
-        return ClaudeOutput(schema=task.schema is not None, before=before)
+        return ClaudeOutput(task.model or "", schema=task.schema is not None, before=before)
 
     def saved_session(self, task: AgentTask, session_id: str | None) -> SavedSession:
         """See `ProgramRunner`."""

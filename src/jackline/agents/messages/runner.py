@@ -12,6 +12,7 @@ ending with its evidence.
 
 from __future__ import annotations
 
+import json
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
@@ -54,6 +55,7 @@ from jackline.agents.structured_answer import STRUCTURED_OUTPUT, StructuredAnswe
 from jackline.autopsy.figures import counted
 from jackline.batches.tool import Tool, ToolContext
 from jackline.clock import Clock, SystemClock
+from jackline.dialects.sent_prefixes import SentCall, SentPrefixes
 from jackline.errors import FlowError, JacklineError, UsageError
 from jackline.failures import Kind
 from jackline.user_errors import error_texts
@@ -98,6 +100,7 @@ class MessagesRunner:
         self.clock = clock or SystemClock()
         self.settings = settings
         self.tag = tag
+        self.sent = SentPrefixes()
 
     async def run(self, task: AgentTask, log: AgentLog, gate: CallGate) -> Outcome[object]:
         """How the agent ended; it continues where the log ends."""
@@ -144,6 +147,7 @@ class _AgentLoop:
     def __init__(
         self, runner: MessagesRunner, task: AgentTask, log: ConversationLog, gate: CallGate
     ) -> None:
+        self._runner = runner
         self._task = task
         self._log = log
         self._gate = gate
@@ -331,7 +335,9 @@ class _AgentLoop:
         body = self._body()
         max_tokens = task.max_tokens or self._settings.max_tokens
         await self._gate.before_call(conversation.next_call(body, max_tokens))
+        is_limited = task.max_dollars is not None or self._gate.limits_dollars
         while True:
+            sent = self._begin(body) if is_limited else None
             try:
                 asking = self._model.ask(body, self._caller)
                 answer = await within(self._gate.time_limit, asking)
@@ -341,6 +347,11 @@ class _AgentLoop:
                 continue
             break
         usage = own_count(answer.usage, body, answer.content, max_tokens)
+        if sent is not None:
+            # What it cannot have read from a cache is charged as fresh, also of our own count.
+            found = usage or answer.usage
+            capped = self._runner.sent.counted(sent, found, self._runner.clock.monotonic())
+            usage = usage if capped == found else capped
         if usage is not None:
             self._gate.warn(usage_notice(answer.lane or task.model or self._settings.model))
         whole = replace(answer, usage=usage or answer.usage)
@@ -350,6 +361,13 @@ class _AgentLoop:
         await self._log.write(ANSWER, entry)
         self._gate.spent(whole.model, whole.usage, cost)
         return None
+
+    def _begin(self, body: JsonObject) -> SentCall:
+        try:
+            encoded = msgspec.json.encode(body)
+        except UnicodeEncodeError:
+            encoded = json.dumps(body).encode()
+        return self._runner.sent.begin(str(body["model"]), encoded, self._runner.clock.monotonic())
 
     def _body(self) -> JsonObject:
         return self._conversation.request_body(

@@ -6,7 +6,8 @@ once; (2) the gateway's count is charged while the process runs and after its en
 (3) what all of them say less of than is possible is charged by our own count; (4) the gateway knows
 which model was requested, so that no name that an upstream prints makes anything cheaper; where the
 gateway says nothing, or has counted no answer of the process, the dearer of the printed and the
-agent's model is charged, and a model without a price costs as much as the agent's.
+agent's model is charged, and a model without a price costs as much as the agent's; (5) where a
+limit in dollars holds, what no call had sent before was not read from a cache, but fresh.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from jackline.agents.process.resume import History
 from jackline.agents.runner import AgentTask, CallGate
 from jackline.agents.task_meter import TaskReading
 from jackline.dialects import TokenUsage
+from jackline.dialects.sent_prefixes import read_as_fresh
 
 _NOTHING = TokenUsage()
 
@@ -58,7 +60,11 @@ class GatewayCount:
         self.answers += reading.answers - last.answers
         for model, used in reading.usage.items():
             known = self.by_model.get(model, _NOTHING)
-            self.by_model[model] = known + (used - last.usage.get(model, _NOTHING))
+            new = used - last.usage.get(model, _NOTHING)
+            if self._gate.limits_dollars:
+                unsent = reading.unsent.get(model, 0) - last.unsent.get(model, 0)
+                new = read_as_fresh(new, max(0, unsent))
+            self.by_model[model] = known + new
 
 
 class ProcessCharges:

@@ -16,8 +16,9 @@ from datetime import datetime
 from typing import TypeAlias
 
 from jackline.agents.outcome import Ending, Evidence
-from jackline.agents.runner import evidence_of
+from jackline.agents.runner import evidence_of, is_run_wall
 from jackline.batches.processes import exit_text
+from jackline.calls.own_words import says_any
 from jackline.dialects import TokenUsage
 from jackline.failures import Failure, Observation, classify
 from jackline.failures.sentences import name_of
@@ -93,10 +94,22 @@ class Failed:
 
     @classmethod
     def of(
-        cls, seen: Observation, now: datetime, *, attempts: int, request_id: str | None = None
+        cls,
+        seen: Observation,
+        now: datetime,
+        *,
+        model: str,
+        attempts: int,
+        request_id: str | None = None,
     ) -> Failed:
-        """The classified failure; the first line of the program's own words is private."""
+        """The classified failure; the first line of the program's own words is private.
+
+        A quota parks the whole run: one that the text may have from the name of the agent's model,
+        which APIs repeat when they do not know it, is none.
+        """
         failure = classify(seen, now=now)
+        if is_run_wall(failure) and says_any(f"{seen.text} {seen.body!r}", (model,)):
+            failure = classify(Observation.of_response(seen.status or 404, {}, {}), now=now)
         first = (seen.text or "").strip().partition("\n")[0]
         evidence = evidence_of(
             failure,

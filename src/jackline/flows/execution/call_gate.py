@@ -64,6 +64,12 @@ class AgentCallGate:
         """What ends the agent's work."""
         return self._time_limits
 
+    @property
+    def limits_dollars(self) -> bool:
+        """Whether any limit in dollars holds for the agent's calls."""
+        payers = self._run.accounting.payers(self._agent.account)
+        return any(limit.unit is Unit.DOLLARS for each in payers for limit in each.limits)
+
     async def before_call(
         self, call: NextCall | None = None, *, works_meanwhile: bool = False
     ) -> None:
