@@ -218,9 +218,10 @@ def test_what_was_not_given_back_is_by_the_suggested_commands(world: World) -> N
     code, out, _ = world.jackline("resources")
     assert (code, suggested(out.partition("(")[2].replace(")", "")[-99:])) == (1, ["logs", run])
     assert "not today" in world.jackline("logs", run)[1]
-    code, _, err = world.jackline("rm", run, "--yes")
-    words = suggested(err)
-    assert words == ["resources", "--retry"], err
+    for order in (("uninstall", "--state", "--dry-run"), ("rm", run, "--yes")):
+        code, _, err = world.jackline(*order)
+        words = suggested(err)
+        assert (code != 0, words) == (True, ["resources", "--retry"]), err
     (world.folder / "flow.py").write_text(FLOW.replace('raise OSError("not today")', "return None"))
     code, out, err = world.jackline(*words)
     assert (code, world.jackline("resources")[0]) == (0, 0), err
@@ -400,6 +401,7 @@ def _scenes() -> dict[tuple[str, str], str]:
         "control/run_view.py": {"resume {}": mended, "resume {} --failed": failed}
         | {"resume {} --only {}": by_hand}
         | {"resume {} --budget {}": limit, "resume {} --failed --budget {}": raised},
+        "cli/uninstall.py": {"resources --retry": rented},
         "control/needs.py": {"resources --retry": rented, "resume {}": waits, "show {}": mended}
         | {"show {} --trust": accepted},
         "control/stored_runs.py": {"resume {}": parked},
