@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from jackline.testing import SimulatedProvider
+from tests import warm_processes
 from tests.cli.gateways import PATIENCE, Place, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and scripts of POSIX")
@@ -151,7 +152,7 @@ def test_signals_are_the_clients_to_answer(
     place = clients.place
     place.more["WAIT"] = "1"
     with place.up():
-        process = subprocess.Popen(
+        process = warm_processes.Popen(
             [sys.executable, "-m", "jackline", "exec", "--", "claude"],
             env={**os.environ, **place.env},
             stdout=subprocess.PIPE,
@@ -218,7 +219,7 @@ def test_clients_that_start_at_once_share_one_gateway(
     place = clients.place
     place.more["ASK"] = "1"
     processes = [
-        subprocess.Popen(
+        warm_processes.Popen(
             [sys.executable, "-m", "jackline", "exec", "--", "claude"],
             env={**os.environ, **place.env},
             stdout=subprocess.DEVNULL,

@@ -12,6 +12,7 @@ import urllib.request
 
 import pytest
 
+from tests import warm_processes
 from tests.cli.commands import jackline
 from tests.ports import free_port
 
@@ -20,7 +21,7 @@ from tests.ports import free_port
 def test_a_watched_drill_prints_where_and_stays_open_until_ctrl_c() -> None:
     port = free_port()
     command = [sys.executable, "-m", "jackline", "drill", "cascade", "--watch"]
-    with subprocess.Popen(
+    with warm_processes.Popen(
         [*command, "--port", str(port), "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
