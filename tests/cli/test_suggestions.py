@@ -218,6 +218,8 @@ def test_what_was_not_given_back_is_by_the_suggested_commands(world: World) -> N
     code, out, _ = world.jackline("resources")
     assert (code, suggested(out.partition("(")[2].replace(")", "")[-99:])) == (1, ["logs", run])
     assert "not today" in world.jackline("logs", run)[1]
+    code, _, refused = world.jackline("uninstall", "--state", "--dry-run")
+    assert (code, suggested(refused)) == (2, ["resources", "--retry"]), refused
     code, _, err = world.jackline("rm", run, "--yes")
     words = suggested(err)
     assert words == ["resources", "--retry"], err
@@ -400,6 +402,7 @@ def _scenes() -> dict[tuple[str, str], str]:
         "control/run_view.py": {"resume {}": mended, "resume {} --failed": failed}
         | {"resume {} --only {}": by_hand}
         | {"resume {} --budget {}": limit, "resume {} --failed --budget {}": raised},
+        "cli/uninstall.py": {"resources --retry": rented},
         "control/needs.py": {"resources --retry": rented, "resume {}": waits, "show {}": mended}
         | {"show {} --trust": accepted},
         "control/stored_runs.py": {"resume {}": parked},

@@ -59,7 +59,7 @@ def test_each_agent_of_a_run_has_the_orders_that_make_sense_for_it(
                 expect(page.locator("dialog h2")).to_have_text(f"{verb.capitalize()} writer")
                 expect(page.locator("dialog")).to_contain_text(words)
                 expect(page.locator("dialog code")).to_have_text(
-                    f"jackline {verb} {RUN} --only task-1"
+                    f"jackline resume {RUN}{' --failed' * (verb == 'retry')} --only task-1"
                 )
                 page.get_by_role("button", name="Leave it").click()
 
