@@ -40,7 +40,7 @@ from jackline.clients.plugin import (
     remove,
 )
 from jackline.clients.settings_change import SettingsChange, read_settings
-from jackline.config import Config
+from jackline.config import Config, ServicePlace
 from jackline.errors import BadArgumentError, NothingFoundError, UsageError
 from jackline.hooks.hook_input import HEADER, PATH, hook_token
 from jackline.local_address import local_url
@@ -53,7 +53,8 @@ _NO_RESPONSES = (
 _WAITING = {each.name: each.value for each in CLIENT_VARIABLES}
 _CLIENT_SECONDS = 60
 
-_client = click.argument("client", type=click.Choice(["claude-code", "codex"]))
+_CLIENTS = ("claude-code", "codex")
+_client = click.argument("client", type=click.Choice(_CLIENTS))
 _project = click.option(
     "--project", is_flag=True, help="Only in this folder (.claude/settings.local.json)."
 )
@@ -132,14 +133,58 @@ def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
 
 
 @click.command()
-@_client
+@click.argument("client", type=click.Choice(_CLIENTS), required=False)
 @_project
 @_dry_run
 @_as_json
-def disconnect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
-    """Restore a client's own settings, so that it calls its vendor directly again."""
+def disconnect(client: str | None, project: bool, dry_run: bool, as_json: bool) -> int:
+    """Restore a client's own settings, so that it calls its vendor directly again.
+
+    Without CLIENT: those of every client that is connected, here and for you.
+
+    \b
+    Examples:
+      jackline disconnect
+      jackline disconnect codex --dry-run
+    """
     place = service_place({})
     warn_of_faults(place)
+    if client is not None or project:
+        _disconnect(place, client or "claude-code", project, dry_run=dry_run, as_json=as_json)
+        return 0
+    found = _connected(place)
+    for name, in_project in found:
+        _disconnect(place, name, in_project, dry_run=dry_run, as_json=as_json)
+    if not found:
+        click.echo("no client is connected", err=True)
+    return 0
+
+
+def _connected(place: ServicePlace) -> list[tuple[str, bool]]:
+    """The clients whose settings have values of ours, and whether only in this folder."""
+    found = []
+    for name, in_project in (("claude-code", False), ("claude-code", True), ("codex", False)):
+        try:
+            path = _settings_path(name, project=in_project)
+        except UsageError as error:
+            # A project's link leads elsewhere: nothing of ours was written there.
+            click.echo(f"warning: {error.message}", err=True)
+            continue
+        before = read_settings(path)
+        if name == "codex":
+            after = codex.disconnected(before, path)
+        else:
+            settings = ClaudeSettings(path, before)
+            written = ConnectionRecords(place.state_dir).of(path)
+            after, _ = settings.disconnected(written or settings.unrecorded(BASE_URL, _WAITING))
+        if SettingsChange(path, before, after).changes_anything:
+            found.append((name, in_project))
+    return found
+
+
+def _disconnect(
+    place: ServicePlace, client: str, project: bool, *, dry_run: bool, as_json: bool
+) -> None:
     path = _settings_path(client, project=project)
     before = read_settings(path)
     changed: list[str] = []
@@ -166,7 +211,6 @@ def disconnect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
     effect = "has its own settings back" if warning else "calls its vendor directly"
     message = f"{client} {effect} from its next start on"
     _report(change, message, backup, changed, warning, dry_run=dry_run, as_json=as_json)
-    return 0
 
 
 def _report(
