@@ -22,7 +22,12 @@ POLICY = (
     b" form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
 INDEX = "search-index.js"
-SITE_FILES = ("search.js", "site.css")
+# By their package, because the mark is that of the fleet's page.
+SITE_FILES = {
+    "search.js": ("jackline.documentation", "site/search.js"),
+    "site.css": ("jackline.documentation", "site/site.css"),
+    "mark.svg": ("jackline.dashboard", "page/mark.svg"),
+}
 TYPES = {
     "html": b"text/html; charset=utf-8",
     "css": b"text/css; charset=utf-8",
@@ -66,7 +71,8 @@ class Site:
         if address == INDEX:
             return search_index(self._sources.page(name) for name in self._sources.pages)
         if address in SITE_FILES:
-            return (files("jackline.documentation") / "site" / address).read_bytes()
+            package, path = SITE_FILES[address]
+            return (files(package) / path).read_bytes()
         if address in self._sources.pictures:
             return self._sources.pictures[address].read_bytes()
         name = address.removesuffix(".html")

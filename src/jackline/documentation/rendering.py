@@ -101,6 +101,7 @@ _DOCUMENT = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title} · jackline</title>
+<link rel="icon" href="{up}mark.svg">
 <link rel="stylesheet" href="{up}site.css">
 <script src="{up}search-index.js" defer></script>
 <script src="{up}search.js" defer></script>

@@ -1,6 +1,7 @@
 // Rank the sections for what is typed. Nothing is sent anywhere: the index came with the pages.
 // Rules: every word counts by how rare it is; a heading and a title count more than the text; a
-// beginning or another ending of a word counts less; history comes after pages that are valid now.
+// beginning or another ending of a word counts less; a heading that is a question counts more, as it
+// is what somebody asked; history comes after pages that are valid now.
 "use strict";
 
 const COMMON = new Set("a an and are as at be by can did do does for from have how i if in is it me my of on or over so some that the their there this to use was we what when where which who why will with you your".split(" "));
@@ -63,7 +64,8 @@ function rank({ sections, having, mean }, text) {
 			score += share * rarity(word) * here;
 			met += here > 0;
 		}
-		if (met) scored.push([score * (met / wanted.length) ** 2 * (section.entry.history ? 0.4 : 1), section.entry]);
+		const kind = section.entry.history ? 0.4 : section.entry.heading.endsWith("?") ? 1.4 : 1;
+		if (met) scored.push([score * (met / wanted.length) ** 2 * kind, section.entry]);
 	}
 	scored.sort((one, other) => other[0] - one[0]);
 	return scored.map(([, entry]) => entry);
