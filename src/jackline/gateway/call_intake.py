@@ -17,6 +17,7 @@ from itertools import count
 from typing import TypeAlias
 
 from jackline.agents.runner import TOOLS_HEADER
+from jackline.agents.task_meter import TaskMeters
 from jackline.calls import (
     CallManager,
     CallRefusal,
@@ -61,7 +62,6 @@ from jackline.gateway.own_answers import (
 )
 from jackline.gateway.placement import ModelSubstitution, Placement, RouteChooser, upstream_for
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
-from jackline.gateway.task_meter import TaskMeters
 from jackline.gateway.vendor_limits import LimitReading
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, RemainingWork
@@ -211,7 +211,7 @@ class CallIntake:
                 return
             fate = self._returning.fate(who, caller.credential, body, now)
             if fate is not None:
-                refusal = vendor_refusal(self.in_native_words(fate))
+                refusal = vendor_refusal(self.in_native_words(fate), self.wall())
                 self._turn_away(exchange, refusal, identity, facts, call_id)
                 return
             place = self._returning.place(who, caller.credential, body, now)
@@ -520,9 +520,10 @@ class CallIntake:
                 self.task_meters.count_call(
                     call.identity.task, model, used, answered=is_answered and model == last
                 )
+        carried = call.carried
         if is_turn and (request.call.login or len(self.settings.upstreams) > 1):
             # Which lane has refused the call's client, and which has answered it.
-            credential, carried = credential_of(request.message.headers), call.carried
+            credential = credential_of(request.message.headers)
             if carried is not None:
                 self._placing.judged(carried, credential)
             if is_answered:
@@ -535,6 +536,10 @@ class CallIntake:
                     proves_credential=spoke and _is_api_path(request.message.target),
                     organization=call.organization if request.call.login else None,
                 )
+        elif is_turn and carried is not None:
+            is_path = _is_api_path(request.message.target)
+            if carried.rejected_on is not None or (is_path and carried.is_model_answer):
+                self._placing.judged_alone(carried, credential_of(request.message.headers))
         if who is not None and is_turn:
             session, agent = who[0], who[1] or _MAIN
             if request.dialect != "anthropic":
