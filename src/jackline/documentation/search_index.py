@@ -67,6 +67,10 @@ def words(text: str) -> list[str]:
     return found
 
 
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN].rpartition(' ')[0]} …"
+
+
 def search_index(pages: Iterable[Page]) -> bytes:
     """The index as a script that defines it, so that it also loads from a file."""
     entries = []
@@ -74,14 +78,14 @@ def search_index(pages: Iterable[Page]) -> bytes:
         history = page.name.startswith(_HISTORY)
         for section in sections(page):
             plain = _LINK.sub(r"\1", " ".join(section.lines))
-            text = " ".join(re.sub(r"[`*|>#]|-{3,}", " ", plain).split())
+            text = " ".join(re.sub(r"[`*|>#]|:?-{2,}:?", " ", plain).split())
             counts = Counter(words(text))
             entries.append(
                 {
                     "at": section.address,
                     "title": section.title,
                     "heading": section.heading,
-                    "text": text[:_SHOWN],
+                    "text": _shortened(text),
                     "history": int(history),
                     "words": dict(sorted(counts.items())),
                 }

@@ -40,6 +40,8 @@ from jackline.drills.live_view import LiveView, ProgressLine
 from jackline.simulator.faults import Effect, Fault
 
 _LOOK_EVERY_S = 0.25
+# Between two sentences when all trouble is over, while more and more calls are let through.
+_QUIET_S = 25.0
 _COUNT = 8
 _NAMES = {Side.BARE: "straight", Side.JACKLINE: "Jackline"}
 
@@ -57,32 +59,32 @@ class Scene:
     @property
     def settled(self) -> float:
         """When both fleets have had time to go on."""
-        return self.ends + 8.0
+        return self.ends + 6.0
 
 
 SCENES = (
     Scene(
         0.0,
-        20.0,
-        'STORM: for 20 s, one model is answered with 429 "not your usage limit".',
+        18.0,
+        'STORM: for 18 s, one model is answered with 429 "not your usage limit".',
         "The storm is over.",
-        (Fault(Effect.THROTTLED, 0.0, 20.0, model="sonnet"),),
+        (Fault(Effect.THROTTLED, 0.0, 18.0, model="sonnet"),),
     ),
     Scene(
-        30.0,
-        55.0,
-        "WALL: the account's quota is used up; the provider resets it in 25 s.",
+        25.0,
+        48.0,
+        "WALL: the account's quota is used up; the provider resets it in 23 s.",
         "The quota has been reset.",
-        (Fault(Effect.QUOTA_WALL, 30.0, 55.0),),
+        (Fault(Effect.QUOTA_WALL, 25.0, 48.0),),
     ),
     Scene(
-        70.0,
-        85.0,
+        60.0,
+        75.0,
         "OUTAGE: 10 s of errors that also break running answers, then 5 s without connections.",
         "The provider is back.",
         (
-            Fault(Effect.SERVER_ERROR, 70.0, 80.0, kills_in_flight=0.5),
-            Fault(Effect.REFUSED, 80.0, 85.0),
+            Fault(Effect.SERVER_ERROR, 60.0, 70.0, kills_in_flight=0.5),
+            Fault(Effect.REFUSED, 70.0, 75.0),
         ),
     ),
 )
@@ -94,7 +96,7 @@ DEMO = Drill(
         CrewPart(
             name="demo",
             crew=_CREW,
-            script=crew_script(_CREW, turns=7, tokens=240),
+            script=crew_script(_CREW, turns=6, tokens=240),
             faults=tuple(fault for scene in SCENES for fault in scene.faults),
             faults_after=_COUNT + 4,
             requirements=(
@@ -185,6 +187,12 @@ class Demo:
             _, now = await self._until(scene.settled)
             self._at(scene.over)
             self._sides(before, now)
+        clock = DrillClock(self._speed)
+        while True:
+            await clock.sleep(_QUIET_S)
+            ours = self._runs[Side.JACKLINE].figures
+            if ours is not None:
+                self._at(f"{ours.finished} of {ours.agents} agents have finished.")
 
     async def _until(self, moment: float) -> tuple[dict[Side, Figures], dict[Side, Figures]]:
         """What each side had counted just before this moment, and when it had come there."""
