@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from dataclasses import replace
@@ -18,6 +20,7 @@ import pytest
 from jackline.drills.demo import DEMO, SCENES, describe
 from jackline.drills.evaluation import Figures, RunEvidence
 from tests.cli.commands import jackline
+from tests.cli.gateways import PATIENCE
 from tests.hiccups import tried_again_after_a_hiccup
 
 # At its speed a standstill of so long is three seconds of silence.
@@ -107,6 +110,43 @@ def test_a_browser_is_opened_only_when_wanted(tmp_path: Path) -> None:
     shown = jackline("demo", "--fast", env={"BROWSER": str(browser)}, stdin=b"")
     assert PAGE.search(shown.out)
     assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pseudo-terminals")
+@pytest.mark.parametrize("answer", ["n", "y"])
+def test_on_a_terminal_it_asks_before_it_opens_a_browser(answer: str, tmp_path: Path) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/started\n', "utf-8")
+    browser.chmod(0o700)
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "jackline", "demo", "--fast"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "BROWSER": f"{browser} %s"},
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        deadline = time.monotonic() + PATIENCE
+        try:
+            while b"STORM" not in shown and time.monotonic() < deadline:
+                if select.select([ours], [], [], 0.5)[0]:
+                    shown += os.read(ours, 1000)
+                elif b"The page: " not in shown:
+                    # What comes before the question is quite ready is thrown away.
+                    os.write(ours, f"{answer}\n".encode())
+        finally:
+            process.kill()
+    os.close(ours)
+    assert shown.index(b"in your browser?") < shown.index(b"8 agents do the same work")
+    page = PAGE.search(shown.decode())
+    assert page is not None
+    started = tmp_path / "started"
+    assert (started.read_text().strip() if started.exists() else "") == (
+        page[1] if answer == "y" else ""
+    )
 
 
 def test_a_side_that_was_dead_before_is_said_to_be_so() -> None:
