@@ -458,7 +458,10 @@ def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None
     lanes, orders = answer.get("lanes"), answer.get("orders")
     if isinstance(lanes, list):
         done = "paused" if answer.get("paused") else "resumed"
-        click.echo(f"{done}: {', '.join(map(str, lanes))}")
+        click.echo(f"{done}: {', '.join(map(str, lanes)) or arguments['lane']}")
+        still = ", ".join(map(str, cast("list[str]", answer.get("names") or ())))
+        if still and not answer.get("paused"):
+            click.echo(f"still paused, with lanes to come: {still}")
     elif isinstance(orders, list):
         if not orders:
             click.echo("calls are sent as the configuration says")

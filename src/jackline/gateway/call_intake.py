@@ -26,6 +26,7 @@ from jackline.calls import (
     Dialect,
     HoldLimits,
     Mode,
+    PendingCall,
     takes_prefill,
 )
 from jackline.clock import Clock
@@ -76,6 +77,7 @@ NativeError: TypeAlias = Callable[[LaneId, int, bytes], bytes]
 _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
 # The agent that a session's own calls belong to.
 _MAIN = ""
+_JUDGED = "judged"
 # The paths of vendors' APIs. On another path a vendor may answer before it checks the key, or read
 # another one than the one that is checked here.
 _API_PATHS = frozenset(
@@ -438,6 +440,15 @@ class CallIntake:
         self._lanes.open(name, self.now())
         return name in self.carrier.controller.lanes
 
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """Upstreams and patterns of lanes that are paused by hand, with the lanes to come."""
+        return self._lanes.paused
+
+    @paused.setter
+    def paused(self, names: tuple[str, ...]) -> None:
+        self._lanes.paused = names
+
     def choose_again(self) -> None:
         """An order was made by hand: calls that wait are sent where it says."""
         now = self.now()
@@ -537,9 +548,10 @@ class CallIntake:
                     organization=call.organization if request.call.login else None,
                 )
         elif is_turn and carried is not None:
-            is_path = _is_api_path(request.message.target)
-            if carried.rejected_on is not None or (is_path and carried.is_model_answer):
-                self._placing.judged_alone(carried, credential_of(request.message.headers))
+            # Others may be added while a call waits. Once for each head that a connection sends.
+            asker = call.asker
+            if carried.rejected_on is not None or (asker is not None and _JUDGED not in asker.memo):
+                self._judge_alone(carried, asker)
         if who is not None and is_turn:
             session, agent = who[0], who[1] or _MAIN
             if request.dialect != "anthropic":
@@ -549,6 +561,16 @@ class CallIntake:
             else:
                 self._work.withdrawn(now, session, agent)
         self._announce(event)
+
+    def _judge_alone(self, carried: PendingCall, asker: Exchange | None) -> None:
+        """Note what the only upstream there is has shown of a call's client."""
+        message = carried.request.message
+        is_accepted = carried.is_model_answer and _is_api_path(message.target)
+        if asker is not None and is_accepted:
+            asker.memo[_JUDGED] = True
+        elif asker is not None:
+            asker.memo.pop(_JUDGED, None)
+        self._placing.judged_alone(carried, credential_of(message.headers), is_accepted=is_accepted)
 
     def in_native_words(self, refusal: CallRefusal) -> CallRefusal:
         """The refusal with an error of another dialect translated to the client's."""

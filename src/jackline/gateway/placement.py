@@ -230,7 +230,6 @@ _OF_ANTHROPIC = (b"anthropic-version", b"anthropic-beta", b"x-api-key")
 _REPORTED_FOR = 3600.0
 # A caller uses a few models; whoever invents more of them gains nothing.
 _REMEMBERED_MODELS = 16
-_REMEMBERED_CLIENTS = 1000
 # Conversations for each call that a recovering lane accepts at once. Their tools run between calls,
 # and a lane learns that it can accept more only while it has as much to do as it can.
 _FOR_EACH_CALL = 2
@@ -262,8 +261,6 @@ class Placement:
         self._conversations = Conversations()
         self._clients = registry.clients
         self._substitutions: dict[tuple[str, str], ModelSubstitution] = {}
-        # So that a known client costs no digest for each of its calls.
-        self._accepted_alone: set[bytes] = set()
 
     def judged(self, carried: PendingCall, credential: bytes) -> None:
         """Note the lanes' verdicts on a call's client; with a key of ours there are none."""
@@ -277,18 +274,13 @@ class Placement:
             if place is not None and _passes_through(place) and credential:
                 note(place.url, credential)
 
-    def judged_alone(self, carried: PendingCall, credential: bytes) -> None:
-        """The same where there is only one upstream: others may be added while a call waits."""
-        if carried.rejected_on is not None:
-            self._accepted_alone.discard(credential)
-            self.judged(carried, credential)
-        elif credential not in self._accepted_alone and bare_credential(credential):
-            place = self._registry.upstream(carried.request.call.lanes[0])
-            if place is not None and _passes_through(place):
-                self._clients.accept(place.url, credential)
-            if len(self._accepted_alone) >= _REMEMBERED_CLIENTS:
-                self._accepted_alone.clear()
-            self._accepted_alone.add(credential)
+    def judged_alone(self, carried: PendingCall, credential: bytes, *, is_accepted: bool) -> None:
+        """The same where there is only one upstream, which may have answered as a model does."""
+        self.judged(carried, credential)
+        place = self._registry.upstream(carried.request.call.lanes[0])
+        is_own = place is not None and _passes_through(place) and bool(bare_credential(credential))
+        if place is not None and is_own and is_accepted and carried.rejected_on is None:
+            self._clients.accept(place.url, credential)
 
     def answered(
         self,
