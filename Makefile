@@ -16,7 +16,7 @@ SOAK_JSON ?=
 
 CHECKS := types types-win32 types-darwin format lint layers
 
-.PHONY: setup run test check bench dist fuzz soak clean $(CHECKS)
+.PHONY: setup run test check docs bench dist fuzz soak clean $(CHECKS)
 
 setup: $(READY)
 
@@ -53,6 +53,9 @@ layers: $(READY)
 test: check
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
+docs: $(READY)
+	@$(BIN)/python docs/make_site.py
+
 bench: $(READY)
 	@for script in $(filter-out bench/soak.py,$(wildcard bench/*.py)); do echo "== $$script"; $(BIN)/python $$script $(if $(QUICK),--quick) || failed=1; done; exit $${failed:-0}
 
@@ -66,4 +69,4 @@ soak: $(READY)
 	@$(BIN)/python bench/soak.py --minutes $(SOAK_MINUTES) --agents $(SOAK_AGENTS) $(if $(SOAK_JSON),--json $(SOAK_JSON))
 
 clean:
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -28,10 +28,27 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_it_is_short_and_its_command_comes_early() -> None:
+def test_it_is_short_says_what_it_is_and_begins_with_what_users_do() -> None:
     lines = README.splitlines()
-    assert len(lines) <= 120
-    assert any("make run" in line for line in lines[:6])
+    assert len(lines) <= 125
+    first = " ".join(lines[2:4])
+    assert first.startswith("Jackline is a local proxy and a durable runner")
+    steps = ("uv tool install", "jackline demo", "jackline why", "jackline claude", "make run")
+    places = [README.index(step) for step in steps]
+    assert places == sorted(places)
+    assert README[: places[0]].count("\n") < 16, "the installation is seen first"
+    assert "make test" in README[places[-1] :]
+
+
+def test_every_claim_has_a_proof_that_exists() -> None:
+    table = README[README.index("| claim |") :].split("\n\n", 1)[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    assert len(rows) >= 8
+    for claim, proof in rows:
+        assert len(claim) < 110, "one line for each claim"
+        for name in re.findall(r"`([^`]+)`", proof):
+            if not name.startswith("jackline "):
+                assert (ROOT / name.removeprefix("python ")).exists(), name
 
 
 def test_its_first_command_starts_a_gateway_and_says_what_to_do_next(tmp_path: Path) -> None:

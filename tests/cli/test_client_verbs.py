@@ -230,3 +230,36 @@ def test_clients_that_start_at_once_share_one_gateway(
     reported = [process.communicate(timeout=PATIENCE)[1].decode() for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], reported
     until(lambda: provider.ledger.useful == 3, "three answers")
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, None], ids=["killed", "stopped by its user"])
+def test_a_gateway_that_dies_is_started_again_for_a_client_at_work_and_one_that_was_stopped_is_not(
+    end: signal.Signals | None, clients: Clients
+) -> None:
+    place = clients.place
+    with subprocess.Popen(
+        [sys.executable, "-m", "jackline", "claude", "work"],
+        env={**os.environ, **place.env, "WAIT": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        assert command.stdout is not None
+        assert command.stdout.readline() == "waiting\n"
+        first = place.state.running()
+        assert first is not None
+        if end is not None:
+            os.kill(first.pid, end)
+            until(lambda: (now := place.state.running()) and now.pid != first.pid, "another")
+            until(place.answers, "an answer at the same address")
+        else:
+            assert place.jackline("down").code == 0
+            # Longer than the client's keeper needs to see it.
+            assert command.poll() is None
+            with pytest.raises(subprocess.TimeoutExpired):
+                command.wait(3.0)
+            assert not place.answers()
+        command.send_signal(signal.SIGTERM)
+        _, said = command.communicate(timeout=PATIENCE)
+    assert command.returncode == 43
+    assert ("died and was started again once" in said) == (end is not None)

@@ -98,3 +98,41 @@ def test_a_file_that_was_made_by_connecting_leaves_nothing_behind(tmp_path: Path
     claude(tmp_path, "connect", "state")
     assert "before" not in claude(tmp_path, "disconnect", "state").stderr
     assert list((tmp_path / "claude").iterdir()) == []
+
+
+def test_disconnect_alone_restores_every_client_that_is_connected(tmp_path: Path) -> None:
+    environ = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "CLAUDE_CONFIG_DIR": str(tmp_path / "claude"),
+        "CODEX_HOME": str(tmp_path / "codex"),
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "JACKLINE_STATE": str(tmp_path / "state"),
+    }
+    project = tmp_path / "project"
+    project.mkdir()
+
+    def verb(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "jackline", *words],
+            cwd=project,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout + done.stderr
+
+    settings = tmp_path / "claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"model": "opus"}')
+    assert "no client is connected" in verb("disconnect")
+    for client in ("claude-code", "codex"):
+        verb("connect", client)
+    verb("connect", "claude-code", "--project")
+    assert "nothing was changed" in verb("disconnect", "--dry-run")
+    assert "ANTHROPIC_BASE_URL" in settings.read_text()
+    said = verb("disconnect")
+    assert said.count("calls its vendor directly") == 3
+    assert json.loads(settings.read_text()) == {"model": "opus"}
+    assert "no client is connected" in verb("disconnect")

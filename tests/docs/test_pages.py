@@ -18,6 +18,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 # Words of the shell and programs that a page may ask for beside our own.
 OTHERS = frozenset(
     {"cat", "cd", "curl", "eval", "export", "kill", "mkdir", "pip", "python", "wait", "make", "git"}
+    | {"aider", "codex", "opencode", "pipx", "uv"}
 )
 NAMES = [str(page.relative_to(ROOT)) for page in all_pages()]
 

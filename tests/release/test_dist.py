@@ -19,6 +19,8 @@ from release.make_dist import bill_of_materials, build, epoch, runtime, write_su
 from release.make_hashes import HASHES, ROOT, TOOLS, pins, read_pins, wanted
 
 from jackline import __version__
+from jackline.documentation.handler import Site
+from jackline.documentation.sources import Sources
 
 CODE = {".py", ".pyi"}
 # What else may stand in the wheel: the dashboard's page, the tools' descriptions, scenarios.
@@ -29,7 +31,13 @@ DATA = {
     *(f"jackline/simulator/scenarios/{name}.toml" for name in ("healthy", "outage", "quota-wall")),
     "jackline/simulator/scenarios/throttle-storm.toml",
 }
-PAGE = re.compile(r"jackline/dashboard/page/[a-z]+\.(js|css|html|svg)")
+PAGE = re.compile(
+    r"jackline/dashboard/page/[a-z]+\.(js|css|html|svg)|jackline/documentation/site/[a-z]+\.(js|css)"
+)
+# The documentation as it is written, which the gateway shows.
+DOCS_IN_WHEEL = "jackline/documentation/project/"
+# Whoever installs a command line does not expect megabytes of text.
+LARGEST_WHEEL = 2_500_000
 INFO = f"jackline-{__version__}.dist-info/"
 NATIVE = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\0asm", b"!<arch>")
 SECRETS = re.compile(
@@ -141,7 +149,31 @@ def test_the_wheel_holds_our_code_and_known_data_and_nothing_else(built: Path) -
             assert PurePosixPath(name).parts[0] in ("jackline", INFO.rstrip("/")), name
             assert not {"tests", "test", "fuzz"} & set(PurePosixPath(name).parts), name
             if name.startswith("jackline/") and PurePosixPath(name).suffix not in CODE:
-                assert name in DATA or PAGE.fullmatch(name), f"{name} does not belong there"
+                is_page = name.startswith(DOCS_IN_WHEEL) and name.endswith((".md", ".svg", ".png"))
+                assert name in DATA or is_page or PAGE.fullmatch(name), f"{name} is not wanted"
+    assert wheel_in(built).stat().st_size < LARGEST_WHEEL
+
+
+def test_the_wheel_brings_the_same_pages_as_the_project(built: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel_in(built)) as wheel:
+        wheel.extractall(tmp_path)  # noqa: S202 -- our own
+    packaged, own = Sources(tmp_path / DOCS_IN_WHEEL), Sources(ROOT)
+    assert packaged.pages.keys() == own.pages.keys()
+    assert packaged.pictures.keys() == own.pictures.keys()
+    made, wanted_site = Site(packaged), Site(own)
+    # What is built is the last commit; pages of the folder may be newer.
+    assert made.addresses == wanted_site.addresses
+    assert all(made.content(address) for address in made.addresses)
+    code = "from jackline.documentation.sources import Sources; print(Sources.installed().root)"
+    shown = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert Path(shown.stdout.strip()) == tmp_path / DOCS_IN_WHEEL
 
 
 def test_the_wheel_says_what_it_is(built: Path) -> None:

@@ -45,6 +45,7 @@ from jackline.control.stored_runs import StoredRuns
 from jackline.control.text import whole_second
 from jackline.dashboard.feed import Feed
 from jackline.dashboard.handler import DashboardHandler, Details
+from jackline.documentation.handler import DocumentationHandler
 from jackline.events import (
     AttemptFailed,
     ClockMoved,
@@ -368,15 +369,17 @@ class Service:
             carry_out=RunOrders(self._state.folder).carry_out,
         )
         self._notifier = Notifier(lambda: self.config.notify, facts, runs, clock)
+        documentation = DocumentationHandler()
         self._work = (
             models.serve,
             self._page.serve,
+            documentation.serve,
             ends.watch,
             documents.serve,
             figures.watch_delay,
             self._notifier.watch,
         )
-        return documents, models, hooks, self._page, receiver
+        return documents, models, hooks, self._page, documentation, receiver
 
     def _build_receiver(self, ends: AgentEndTracker) -> OtlpReceiver:
         """What receives the telemetry of clients."""

@@ -1,10 +1,11 @@
 """`jackline claude` and `jackline exec`: run a client through the gateway.
 
 Rules: (1) our own flags come first; the first word that is none of them, and all that follow, go to
-the client as they are, and its exit code is ours; (2) a gateway is started if none runs,
-unless the client will call no model; (3) signals of the terminal are the client's to answer; (4)
-`claude` loads the plugin unless it is installed; (5) a `--` before the command of `exec` may be
-left out.
+the client as they are, and its exit code is ours; (2) a gateway is started if none runs, unless the
+client will call no model, and again at the same address if it dies while the client works; one that
+was stopped stays stopped; (3) signals of the terminal are the client's to answer; (4) `claude`
+loads the plugin unless it is installed; (5) a `--` before the command of `exec` may be left out;
+(6) nothing is printed while the client has the terminal.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import click
 
 from jackline.agents.claude_code.environment import client_environment
 from jackline.assembly import StateDir
-from jackline.assembly.gateway_process import find_lasting, start_in_background
+from jackline.assembly.gateway_process import find_lasting, start_in_background, was_killed
 from jackline.cli.gateway_flags import configured
 from jackline.cli.gateway_service import warn_if_different
 from jackline.cli.plugin_setup import PluginFolder
@@ -28,10 +30,16 @@ from jackline.cli.terminal import say
 from jackline.clients.claude_code import settings_file
 from jackline.clients.plugin import PLUGIN_ID
 from jackline.clients.settings_change import read_settings
-from jackline.errors import BadArgumentError, UnreadableError
+from jackline.clock import SystemClock
+from jackline.config import Config
+from jackline.errors import BadArgumentError, JacklineError, UnreadableError
+from jackline.local_address import host_and_port
 from jackline.programs import find_program
 from jackline.telemetry.client_telemetry import telemetry_variables
 
+# A client retries for minutes, so that it does not notice so short a gap.
+_LOOK_EVERY = 1.0
+_TRY_AGAIN_AFTER = 15.0
 # Arguments that make Claude Code do something else than start a session.
 _NO_SESSION = frozenset(
     ("agents", "auth", "auto-mode", "config", "doctor", "gateway", "install", "mcp", "plugin")
@@ -55,7 +63,7 @@ class ClientCommand(click.Command):
 @click.option("--afk", is_flag=True, help="Hold calls until any quota reset, however far away.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def claude(afk: bool, arguments: tuple[str, ...]) -> int:
-    """Run Claude Code through the gateway; starts one if none runs.
+    """Run Claude Code through the gateway; starts one if none runs, and again if it dies.
 
     Claude Code gets the arguments unchanged, and its exit code is returned. Its own help: `claude
     --help`.
@@ -119,10 +127,13 @@ def _run_client(command: Sequence[str], *, afk: bool, calls_models: bool = True)
     variables = client_environment(running.url, afk=afk, environ=os.environ, token=token)
     if config.otlp.receive:
         variables |= telemetry_variables(running.url, os.environ, token)
-    return _wait_for([program, *command[1:]], variables)
+    keeper = _GatewayKeeper(config, running.url)
+    return _wait_for([program, *command[1:]], variables, keeper)
 
 
-def _wait_for(command: Sequence[str], variables: Mapping[str, str]) -> int:
+def _wait_for(
+    command: Sequence[str], variables: Mapping[str, str], keeper: _GatewayKeeper | None = None
+) -> int:
     """The exit code of this program, which has these variables, too."""
     sys.stdout.flush()
     started: list[subprocess.Popen[bytes]] = []
@@ -139,9 +150,53 @@ def _wait_for(command: Sequence[str], variables: Mapping[str, str]) -> int:
     try:
         child = subprocess.Popen(command, env={**os.environ, **variables})  # noqa: S603 -- the user's own words
         started.append(child)
-        code = child.wait()
+        code = child.wait() if keeper is None else keeper.wait_for(child)
     finally:
         signal.signal(signal.SIGINT, before_int)
         signal.signal(signal.SIGTERM, before_term)
+    if keeper is not None:
+        keeper.report()
     # A child that a signal ended gets the exit code that shells use.
     return code if code >= 0 else 128 - code
+
+
+@dataclass(slots=True)
+class _GatewayKeeper:
+    """Starts the gateway again when it dies while a client works through it."""
+
+    config: Config
+    url: str
+    _started: int = 0
+    _trouble: str = ""
+    _not_before: float = 0.0
+    _clock: SystemClock = field(default_factory=SystemClock)
+
+    def wait_for(self, child: subprocess.Popen[bytes]) -> int:
+        """The client's exit code, once it has ended."""
+        while True:
+            try:
+                return child.wait(_LOOK_EVERY)
+            except subprocess.TimeoutExpired:
+                self._look()
+
+    def _look(self) -> None:
+        folder = StateDir(self.config.state_dir)
+        if self._clock.monotonic() < self._not_before or not was_killed(folder, self.url):
+            return
+        # The client knows only this address.
+        _, port = host_and_port(self.url)
+        try:
+            start_in_background(folder, self.config.gateway.listen, ["--port", str(port)])
+            self._started += 1
+        except JacklineError as error:
+            self._trouble = error.message
+            self._not_before = self._clock.monotonic() + _TRY_AGAIN_AFTER
+
+    def report(self) -> None:
+        """Print what the client's own screen left no place for."""
+        if self._started:
+            times = "once" if self._started == 1 else f"{self._started} times"
+            log = StateDir(self.config.state_dir).log
+            click.echo(f"jackline: the gateway died and was started again {times}; {log}", err=True)
+        if self._trouble:
+            click.echo(f"jackline: the gateway died; {self._trouble}", err=True)

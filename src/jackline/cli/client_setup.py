@@ -29,6 +29,7 @@ from jackline.clients import claude_code, codex
 from jackline.clients.claude_code import ClaudeSettings, ConnectionRecords
 from jackline.clients.plugin import PLUGIN_ID
 from jackline.clients.settings_change import SettingsChange, as_it_was, read_settings
+from jackline.config import ServicePlace
 from jackline.errors import BadArgumentError, UsageError
 from jackline.local_address import local_url
 from jackline.providers.settings import UpstreamKind
@@ -39,7 +40,8 @@ _NO_RESPONSES = (
 )
 _WAITING = {each.name: each.value for each in CLIENT_VARIABLES}
 
-_client = click.argument("client", type=click.Choice(["claude-code", "codex"]))
+_CLIENTS = ("claude-code", "codex")
+_client = click.argument("client", type=click.Choice(_CLIENTS))
 _project = click.option(
     "--project", is_flag=True, help="Only in this folder (.claude/settings.local.json)."
 )
@@ -123,14 +125,51 @@ def connect(client: str, project: bool, dry_run: bool, plugin: bool | None, as_j
 
 
 @click.command()
-@_client
+@click.argument("client", type=click.Choice(_CLIENTS), required=False)
 @_project
 @_dry_run
 @_as_json
-def disconnect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
-    """Restore a client's own settings, so that it calls its vendor directly again."""
+def disconnect(client: str | None, project: bool, dry_run: bool, as_json: bool) -> int:
+    """Restore a client's own settings, so that it calls its vendor directly again.
+
+    Without CLIENT: those of every client that is connected, here and for you.
+
+    \b
+    Examples:
+      jackline disconnect
+      jackline disconnect codex --dry-run
+    """
     place = service_place({})
     warn_of_faults(place)
+    if client is not None or project:
+        _disconnect(place, client or "claude-code", project, dry_run=dry_run, as_json=as_json)
+        return 0
+    connected = _connected(place)
+    for name, in_project in connected:
+        _disconnect(place, name, in_project, dry_run=dry_run, as_json=as_json)
+    if not connected:
+        click.echo("no client is connected", err=True)
+    return 0
+
+
+def _connected(place: ServicePlace) -> list[tuple[str, bool]]:
+    """The clients whose settings have values of ours, and whether only in this folder."""
+    found = []
+    for name, in_project in (("claude-code", False), ("claude-code", True), ("codex", False)):
+        try:
+            path = _settings_path(name, project=in_project)
+        except UsageError as error:
+            # A project's link leads elsewhere: nothing of ours was written there.
+            click.echo(f"warning: {error.message}", err=True)
+            continue
+        if disconnection(name, path, place.state_dir).change.changes_anything:
+            found.append((name, in_project))
+    return found
+
+
+def _disconnect(
+    place: ServicePlace, client: str, project: bool, *, dry_run: bool, as_json: bool
+) -> None:
     found = disconnection(client, _settings_path(client, project=project), place.state_dir)
     change, warning = found.change, found.warning
     if not dry_run:
@@ -140,7 +179,6 @@ def disconnect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
     effect = "has its own settings back" if warning else "calls its vendor directly"
     message = f"{client} {effect} from its next start on"
     _report(change, message, backup, found.left_alone, warning, dry_run=dry_run, as_json=as_json)
-    return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ def running_gateway(flags: Mapping[str, object]) -> RunningGateway:
 def print_next_steps(url: str) -> None:
     """Print what to do with a gateway that runs."""
     click.echo(f"next:  ANTHROPIC_BASE_URL={url} claude      (or: jackline claude)", err=True)
+    click.echo(f"       in a browser, {url} is the dashboard and {url}/docs/ the manual", err=True)
     click.echo("       jackline status shows its status; jackline down stops it", err=True)
     if find_program("jackline") is None and sys.prefix != sys.base_prefix:
         environment, folder = Path(sys.prefix), Path.cwd()

@@ -36,6 +36,7 @@ _VERBS = {
     "claude": ("jackline.cli.client_run", "Run Claude Code through the gateway."),
     "config": ("jackline.cli.config", "Show, check and locate the configuration."),
     "connect": ("jackline.cli.client_setup", "Point a client at the gateway in its own settings."),
+    "demo": ("jackline.cli.demo", "Show a storm, a wall and an outage in three minutes."),
     "disconnect": ("jackline.cli.client_setup", "Restore a client's own settings."),
     "doctor": ("jackline.cli.doctor", "Check the way to the upstreams, and show what to fix."),
     "down": ("jackline.cli.gateway_service", "Stop the gateway after running calls finish."),
@@ -78,7 +79,7 @@ _GROUPS = {
         "purge",
     ],
     "Diagnose": ["why", "doctor"],
-    "Practice": ["simulate", "drill"],
+    "Practice": ["demo", "drill", "simulate"],
 }
 # Verbs of older versions, which people may have read of, and what does the same.
 _SUCCESSORS = {

@@ -297,6 +297,17 @@ class CrewRun:
         self.evidence = RunEvidence(self.part, self.options.speed)
 
     @property
+    def seconds(self) -> float:
+        """Drill seconds since this side began."""
+        return self._clock.monotonic()
+
+    @property
+    def fault_seconds(self) -> float | None:
+        """Drill seconds since the faults began; None before."""
+        began = self.evidence.faults_began_at
+        return None if began is None else self.seconds - began
+
+    @property
     def figures(self) -> Figures | None:
         """What has happened so far, in numbers; None before the crew begins."""
         if self._fleet is None:

@@ -114,14 +114,18 @@ class WatchedEndpoint:
     async def watch(self, clock: DrillClock) -> None:
         """Read the status until cancelled."""
         while True:
-            try:
-                async with posted(self.url, "/_jackline/status", method="GET") as response:
-                    verdict = str(json.loads(await response.whole())["verdict"])
-            except ConnectionError:
-                verdict = ""  # read again later; the clients' records show whether they reach it
+            verdict = await self.verdict()
             if verdict and verdict not in self.verdicts:
                 self.verdicts.append(verdict)
             await clock.sleep(_STATUS_EVERY_S)
+
+    async def verdict(self) -> str:
+        """The verdict of its status now; empty where it cannot be reached."""
+        try:
+            async with posted(self.url, "/_jackline/status", method="GET") as response:
+                return str(json.loads(await response.whole())["verdict"])
+        except ConnectionError:
+            return ""  # the clients' records show whether they reach it
 
 
 @asynccontextmanager

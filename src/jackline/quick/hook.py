@@ -22,7 +22,7 @@ _DOWN = (
     b'{"systemMessage": "Jackline is not running, or cannot prove that it is yours (jackline status'
     b" says which), so sub-agents that die of an API error are not"
     b" reported as such. Start it with: jackline up -d; or go back to the bare client with:"
-    b' jackline disconnect claude-code"}\n'
+    b' jackline disconnect"}\n'
 )
 
 
@@ -63,7 +63,7 @@ def hook(arguments: list[str]) -> int:
 
 
 _LINE_SECONDS = 0.25
-DOWN = "jackline is down: jackline up, or back to the bare client: jackline disconnect claude-code"
+DOWN = "jackline is down: start it with jackline up -d, or do without it: jackline disconnect"
 
 
 def statusline(arguments: list[str]) -> int:
