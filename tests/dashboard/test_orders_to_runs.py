@@ -15,6 +15,7 @@ from jackline.flows.records import RunRecord, RunState
 from jackline.flows.store import open_run_store, run_store_url
 from jackline.lane_id import LaneId
 from jackline.testing.simulated_provider import SimulatedProvider
+from tests import warm_processes
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
 
@@ -36,7 +37,7 @@ async def mend(place: str) -> str:
 
 
 def jackline(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm_processes.run(
         [sys.executable, "-m", "jackline", *arguments, "--state", str(folder / "state")],
         env={**os.environ, "ANTHROPIC_API_KEY": "none", "HOME": str(folder)},
         cwd=folder,
@@ -75,7 +76,7 @@ def test_a_failed_run_is_seen_understood_and_retried_from_the_page(
             expect(page.locator("dialog")).to_contain_text(
                 "What failed runs again (0 agents, 1 step)"
             )
-            expect(page.locator("dialog code")).to_contain_text("jackline retry")
+            expect(page.locator("dialog code")).to_contain_text("--failed")
             page.locator("dialog .do").click()
             expect(page.locator("#toast.shown")).not_to_have_text("…")
             page.go_back()

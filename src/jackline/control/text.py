@@ -14,6 +14,7 @@ from datetime import datetime
 from jackline.failures.sentences import moment_in_words
 from jackline.states import DerivedState
 
+_AGES = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _CLOCK_NOISE = 0.001
 _UNITS = {"requests": "requests", "input": "input tokens", "output": "output tokens"}
 
@@ -31,6 +32,18 @@ def whole_second(moment: float) -> int:
 def moment_text(moment: float, now: datetime) -> str:
     """The moment as a date for people, in whole seconds."""
     return moment_in_words(datetime.fromtimestamp(whole_second(moment), now.tzinfo), now)
+
+
+def ago_text(moment: float, now: datetime, *, exact: bool = False) -> str:
+    """How long ago, in its largest unit ("3 min ago"), or when exactly."""
+    if exact:
+        at = datetime.fromtimestamp(round(moment), now.tzinfo)
+        return moment_in_words(at, now)
+    seconds = max(0.0, now.timestamp() - moment)
+    for size, unit in _AGES:
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now"
 
 
 def until_text(until: float | None, now: datetime) -> str:

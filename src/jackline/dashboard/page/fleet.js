@@ -27,7 +27,7 @@ export function fleetPanel(filter, setFilter, draw) {
 		return h("button", { key: kind, class: `key ${colour}`, "aria-pressed": String(on), onclick: () => setFilter({ state: on ? "" : kind }) },
 			h("i", { "aria-hidden": "true" }, glyph), ` ${kind} ${number(counts[kind] || 0)}`);
 	});
-	return panel("Fleet", "top", [h("div.legend", legend), beside(`last ${length(view.span)} · next ${length(view.ahead)}`)],
+	return panel("Fleet", "status --watch", [h("div.legend", legend), beside(`last ${length(view.span)} · next ${length(view.ahead)}`)],
 		h("div.filters",
 			h("label", "find ", h("input", { type: "search", value: filter.q, placeholder: "agent, session, run, model", oninput: (event) => setFilter({ q: event.target.value }) })),
 			h("label", "span ", h("select", { value: filter.span, onchange: (event) => setFilter({ span: event.target.value }) },

@@ -67,7 +67,8 @@ function sessionOf(call) {
 	return "";
 }
 
-const runOrder = (run, verb, label, says, only, later) => orderButton(verb, label, { says, later, path: `run/${verb}`, body: { run: run.run, only }, twin: `jackline ${verb} ${run.run}${only ? ` --only ${only}` : ""}` });
+const words = (run, verb) => (verb === "retry" ? `resume ${run.run} --failed` : `${verb} ${run.run}`);
+const runOrder = (run, verb, label, says, only, later) => orderButton(verb, label, { says, later, path: `run/${verb}`, body: { run: run.run, only }, twin: `jackline ${words(run, verb)}${only ? ` --only ${only}` : ""}` });
 
 export function runOrders(run) {
 	const order = (verb, says) => run.can.includes(verb) && runOrder(run, verb, `${verb} run ${run.run}`, says);
