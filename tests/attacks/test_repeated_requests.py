@@ -135,6 +135,19 @@ PLACES = ["model", "field", "tag", "tool", "content"]
 judged = partial(classify, now=NOW)
 
 
+@pytest.mark.parametrize("text", [FORMS[3](WALLS[0]), FORMS[5](WALLS[0]), *CODES])
+@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("where", PLACES)
+def test_a_document_that_is_all_that_is_repeated_is_not_the_vendors(
+    text: str, document: Callable[[Mapping[str, object]], dict[str, object]], where: str
+) -> None:
+    body = json.dumps(document({"type": "invalid_request_error", "message": text})).encode()
+    for status in (400, 404, 413, 422):
+        seen = Observation.of_response(status, JSON, body)
+        failure = judge_rejection(judged, seen, requested(text, text, where))
+        assert reaction_to(failure) is Reaction.CALL
+
+
 @settings(max_examples=400, deadline=None)
 @given(
     first=st.sampled_from(TEXTS) | st.text(max_size=40),

@@ -82,10 +82,12 @@ class OwnWords:
     sentences: list[str] = field(default_factory=list)
     """Messages that are, as a whole, what vendors are known to say of an account."""
 
+    request: UpstreamRequest | None = field(default=None, repr=False)
+
     @classmethod
-    def of(cls, body: bytes) -> OwnWords:
+    def of(cls, body: bytes, request: UpstreamRequest) -> OwnWords:
         """The vendor's own words in an error's body, or in its event of a stream."""
-        found = cls()
+        found = cls(request=request)
         if len(body) <= _LARGEST_ERROR:
             found._add(body.removeprefix(b"event: error\ndata: ").strip(), 0)
         return found
@@ -126,12 +128,17 @@ class OwnWords:
                 self._add(bytes(part), depth + 1)
 
     def _add_message(self, text: str, depth: int) -> None:
-        if is_vendor_sentence(text) or text == _RECOVERS:
-            self.sentences.append(text)
-            return
+        is_known = is_vendor_sentence(text) or text == _RECOVERS
         before = _BEFORE_NESTED.match(text)
         nested = text if before is None else text[before.end() :]
-        if nested[:1] == "{":
+        # Searched for only where it would count: such a message is rare.
+        if not (is_known or nested[:1] == "{"):
+            return
+        if self.request is None or holds(self.request, nested):
+            return
+        if is_known:
+            self.sentences.append(text)
+        else:
             self._add(nested, depth + 1)
 
 
@@ -152,34 +159,43 @@ def _read(raw: msgspec.Raw | None) -> int | str | None:
 _MOST_SEARCHED = 1 << 20
 _MOST_ESCAPES = 20_000
 _ESCAPE = re.compile(rb"\\u00([2-7][0-9a-fA-F])")
+_FOREIGN_ESCAPE = re.compile(rb"\\u[0-9a-fA-F]{4}")
 _LONGEST_TARGET = 16_384
 # Vendors and the proxies before them decode a target once or twice.
 _MOST_DECODED = 4
-_NOT_ASCII = re.compile(r"[^ -~]+")
+_SIGNS = bytes(byte for byte in range(256) if not (byte < 128 and chr(byte).isalnum()))
 
 
-def holds(request: UpstreamRequest, sentence: str) -> bool:
-    """Whether the request has this known sentence in it, or may have it."""
+def holds(request: UpstreamRequest, text: str) -> bool:
+    """Whether the request has this text in it, however it is quoted, or may have it."""
     body = request.body if request.plain is None else request.plain
     is_packed = any(name.lower() == b"content-encoding" for name, _ in request.headers)
     if len(body) > _MOST_SEARCHED or (is_packed and request.plain is None):
         return True
-    escapes = body.count(b"\\u00")
-    if escapes > _MOST_ESCAPES or len(request.target) > _LONGEST_TARGET:
+    if len(request.target) > _LONGEST_TARGET or body.count(b"\\u00") > _MOST_ESCAPES:
         return True
-    phrase = max(_NOT_ASCII.split(sentence), key=len).encode().replace(b"\\", b"").strip()
-    if escapes:
-        body = _ESCAPE.sub(lambda found: bytes((int(found[1], 16),)), body)
-    # In JSON within JSON an escape has several of them.
-    if phrase in (body.replace(b"\\", b"") if b"\\" in body else body):
+    said = text.encode(errors="replace")
+    if _row(said) in _row(body) or _row(_unescaped(said)) in _row(_unescaped(body)):
         return True
     targets = [request.target]
     while (decoded := unquote_to_bytes(targets[-1].replace(b"+", b" "))) != targets[-1]:
         if len(targets) > _MOST_DECODED:
             return True
         targets.append(decoded)
-    return any(phrase in target for target in targets) or any(
-        phrase in pair[0] or phrase in pair[1] for pair in request.headers
+    head = (*targets, *(each for pair in request.headers for each in pair))
+    return any(_row(said) in _row(each) for each in head)
+
+
+def _row(text: bytes | bytearray) -> bytes:
+    """Its letters and digits alone: each copy may change quotes, spaces and backslashes."""
+    return bytes(text.translate(None, _SIGNS).lower())
+
+
+def _unescaped(text: bytes | bytearray) -> bytes:
+    if b"\\u" not in text:
+        return bytes(text)
+    return _FOREIGN_ESCAPE.sub(
+        b"", _ESCAPE.sub(lambda found: bytes((int(found[1], 16),)), bytes(text))
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import msgspec
 
-from jackline.calls.own_words import OwnWords, holds, repeats_a_name
+from jackline.calls.own_words import OwnWords, repeats_a_name
 from jackline.calls.request import Dialect
 from jackline.dialects.answer_facts import is_openai_answer
 from jackline.dialects.json_bounds import UNREADABLE
@@ -75,16 +75,15 @@ def judge_rejection(
     failure = judge(seen)
     if not concerns(failure) or not isinstance(seen.body, bytes):
         return failure
-    own = OwnWords.of(seen.body)
+    own = OwnWords.of(seen.body, request)
     streams = seen.where is Where.SSE
     status = 0 if streams else seen.status or 0
     if status in _WRAPPERS and own.status is not None:
         status = own.status
     if (status in _ABOUT_THE_ACCOUNT or own.codes) and not repeats_a_name(request, seen.body):
         return failure
-    for sentence in own.sentences:
-        if not holds(request, sentence):
-            return judge(replace(seen, body=own.document(sentence)))
+    if own.sentences:
+        return judge(replace(seen, body=own.document(own.sentences[0])))
     bare = judge(_bare(seen, own, max(status, 400)))
     if failure.kind in (Kind.ACCOUNT_QUOTA, Kind.BILLING) or 400 <= status < 500:
         return bare
