@@ -75,7 +75,7 @@ def test_a_failed_run_is_seen_understood_and_retried_from_the_page(
             expect(page.locator("dialog")).to_contain_text(
                 "What failed runs again (0 agents, 1 step)"
             )
-            expect(page.locator("dialog code")).to_contain_text("jackline retry")
+            expect(page.locator("dialog code")).to_contain_text("--failed")
             page.locator("dialog .do").click()
             expect(page.locator("#toast.shown")).not_to_have_text("…")
             page.go_back()
