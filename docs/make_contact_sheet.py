@@ -311,9 +311,9 @@ _WINDOWS = (
     QuotaWindowSettings(WindowClaim.SEVEN_DAY, 50_000_000, 21_000_000),
 )
 _BUCKETS = (
-    BucketSettings(Counts.REQUESTS, 240),
-    BucketSettings(Counts.INPUT_TOKENS, 90_000),
-    BucketSettings(Counts.OUTPUT_TOKENS, 60_000),
+    BucketSettings(Counts.REQUESTS, 400),
+    BucketSettings(Counts.INPUT_TOKENS, 600_000),
+    BucketSettings(Counts.OUTPUT_TOKENS, 120_000),
 )
 _NARROW = (
     BucketSettings(Counts.REQUESTS, 90, burst_seconds=20),

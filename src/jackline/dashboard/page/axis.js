@@ -2,7 +2,7 @@
 
 import { now, state } from "./feed.js";
 
-export const SPANS = [300, 900, 1800, 3600];
+export const SPANS = [120, 300, 900, 1800, 3600];
 const STEPS = [60, 120, 300, 600, 900, 1800];
 const NAMES_KEY = "jackline-names";
 const LEAST_NAMES = 56;
