@@ -17,6 +17,7 @@ export function fit(chosen) {
 	axis.span = Number(chosen) || SPANS.find((each) => at - oldest <= each) || SPANS.at(-1);
 	const resets = Object.values(state.lanes).map((lane) => lane.until - at).filter((left) => left < Math.max(axis.span, 1800));
 	axis.ahead = Math.max(axis.span / 3, ...resets.map((left) => left * 1.1));
+	if (!Number(chosen)) axis.span = Math.max(axis.span, axis.ahead / 2);
 }
 
 /** The column of names: as wide as the user has made it, and never most of the page. */
