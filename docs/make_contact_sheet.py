@@ -53,8 +53,8 @@ WIDTHS = {420: 1500, 1180: 1180, 1600: 1180}
 SCHEMES: tuple[Scheme, ...] = ("dark", "light")
 OPUS, SONNET, HAIKU = "claude-opus-4-8", "claude-sonnet-4-6", "claude-haiku-4-5"
 SERVICE = ServiceSettings(median=6.0, shortest=2.0, longest=20.0, first_byte=0.8)
-# What a picture's longest side may have on the sheet, by its width: all columns fit one screen.
-_SHOWN = {420: 210, 1180: 460, 1600: 560}
+# The widths on the sheet: all columns fit one screen, and the file stays below 1.5 MB.
+_SHOWN = {420: 124, 1180: 260, 1600: 330}
 _FLOW = '''
 from jackline import Budget, agent, flow, parallel, phase
 
@@ -366,7 +366,7 @@ _STYLE = """
 body { margin: 24px; background: #fff; color: #14181f; font: 15px system-ui, sans-serif; }
 section { display: flex; gap: 10px; align-items: flex-start; margin: 0 0 22px; }
 h2 { font-size: 17px; margin: 0 0 6px; }
-img { display: block; border: 1px solid #d0d5dc; }
+img { display: block; border: 1px solid #d0d5dc; max-height: 262px; object-fit: cover; object-position: top; }
 """
 
 

@@ -377,7 +377,7 @@ function eventAt(event) {
 
 function describe({ agents, label: words, counts, name, agent }) {
 	if (agents) return `${words}: ${countsText(counts)}`;
-	const until = agent.until ? untilText(agent.until, now()) : "";
+	const until = agent.until ? untilText(agent.until, now(), agent.state) : "";
 	return `${name}: ${agent.state}${until}${agent.why ? `, ${agent.why}` : ""}`;
 }
 

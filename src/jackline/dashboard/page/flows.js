@@ -75,7 +75,7 @@ function runCard(run, waits) {
 /** Why a part of a run waits, and until when: on the run itself. */
 function whyLine(name, many, { why, until }) {
 	const [glyph, colour] = look(name);
-	return h("p", { key: name, class: `why ${colour}` }, `${glyph} ${plural(many, "agent")} ${name}${until ? untilText(until, now()) : ""}${why ? `: ${why}` : ""}`);
+	return h("p", { key: name, class: `why ${colour}` }, `${glyph} ${plural(many, "agent")} ${name}${until ? untilText(until, now(), name) : ""}${why ? `: ${why}` : ""}`);
 }
 
 function fold(run, open) {

@@ -31,8 +31,9 @@ export function moment(at, now) {
 	return `${shown} on ${day.format(there(at))}${date(at).slice(0, 4) === date(now).slice(0, 4) ? "" : ` ${date(at).slice(0, 4)}`}`;
 }
 
-/** Until when a wait lasts: whoever wakes for a quota within a minute of its reset waits for that reset. */
-export function until(at, now) {
+/** Until when a wait lasts: whoever wakes for a quota within a minute of its reset waits for that reset. Nobody knows when an outage ends. */
+export function until(at, now, name = "parked") {
+	if (name === "upstream down" || name === "throttled") return `, tried again at ${moment(at, now)}`;
 	const wall = Object.values(state.lanes).find((lane) => lane.state === "parked" && Math.abs(lane.until - at) <= 60);
 	return ` until ${moment(wall ? wall.until : at, now)}`;
 }
