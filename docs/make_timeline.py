@@ -28,7 +28,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from jackline.assembly import StateDir
-from jackline.journal.reader import JournalReader
+from jackline.journal.store import JournalReader
 from jackline.simulator.scenario import Scenario
 from jackline.simulator.server import ServerThread
 

@@ -27,7 +27,7 @@ from jackline.agents.runner import (
     TimeLimit,
     WholeAnswer,
 )
-from jackline.agents.task_readings import TaskReading
+from jackline.agents.task_meter import TaskReading
 from jackline.batches.tool import Tool, ToolContext, ToolFailedError, ToolOutput
 from jackline.dialects import TokenUsage
 from jackline.failures import Failure

@@ -146,6 +146,30 @@ def test_another_upstream_is_asked_by_the_calls_that_come_then(tmp_path: Path) -
     run(main())
 
 
+def test_a_call_that_waits_at_a_wall_moves_to_an_upstream_that_is_added(tmp_path: Path) -> None:
+    async def main(walled: SimulatedProvider) -> None:
+        async with (
+            provider(answered("from the second")) as (_, second_url),
+            living_by_a_file(tmp_path, file_for(walled.url)) as written,
+        ):
+            url = written.service.url
+            # Its key is one that its own vendor has accepted: others do not get ours.
+            assert (await ask(url, request(body=question()))).status == 200
+            walled.quota_wall(resets_in=600.0)
+            asking = asyncio.ensure_future(ask(url, request(body=question("next"))))
+            await until(lambda: written.service.status()["calls_waiting"] == 1)
+            secret = tmp_path / "KEY"
+            secret.write_text("sk-of-the-second")
+            secret.chmod(0o600)
+            second = f'name = "second"\ncredential = "file:{secret}"\n'
+            written.write(file_for(walled.url) + file_for(second_url, second))
+            assert b"from the second" in (await asking).body
+        assert len(walled.ledger) == 2
+
+    with SimulatedProvider() as walled:
+        run(main(walled))
+
+
 def test_a_wall_at_the_old_upstream_is_none_at_the_new_one(tmp_path: Path) -> None:
     async def main(simulated: SimulatedProvider) -> None:
         simulated.quota_wall(resets_in=7200.0)

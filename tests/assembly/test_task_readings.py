@@ -10,7 +10,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from jackline.agents.task_readings import TaskReading, TaskReadings
+from jackline.agents.task_meter import TaskReading, TaskReadings
 from jackline.assembly import Service
 from jackline.assembly.gateway_process import task_readings
 from jackline.clock import VirtualClock

@@ -24,7 +24,7 @@ from jackline.flows.run_owner import new_owner
 from jackline.flows.run_processes import Waker
 from jackline.flows.settings import RunSettings, encode_settings
 from jackline.flows.store import open_run_store, run_store_url
-from jackline.flows.store.store_rules import lease_holds
+from jackline.flows.store.run_store import lease_holds
 from jackline.testing.scripted_agents import Play
 from tests.flows.world import EPOCH, World, played, world
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from jackline.mcp_server.batch_tools import batch_tools
 from jackline.mcp_server.model_tool import ToolCaller
 from jackline.mcp_server.permissions import AgentSettings, BatchSettings, ToolSettings
-from jackline.mcp_server.tools.batch import batch_tools
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX programs")
 

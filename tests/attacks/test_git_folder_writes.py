@@ -19,9 +19,9 @@ from jackline.batches.permission import is_in_git, permit
 from jackline.batches.policy import Allowed, Denied, Policy
 from jackline.batches.tool import BatchCall, Tool
 from jackline.flows.cleanup.action_runner import denial
+from jackline.mcp_server.batch_tools import batch_tools
 from jackline.mcp_server.model_tool import ToolCaller
 from jackline.mcp_server.permissions import BatchSettings, ToolSettings
-from jackline.mcp_server.tools.batch import batch_tools
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX programs and links")
 

@@ -19,9 +19,9 @@ import pytest
 
 from jackline.flows.cleanup.action_runner import remove_if_clean
 from jackline.foreign_repositories import repository_check
+from jackline.mcp_server.batch_tools import batch_tools
 from jackline.mcp_server.model_tool import ToolCaller
 from jackline.mcp_server.permissions import BatchSettings, ToolSettings
-from jackline.mcp_server.tools.batch import batch_tools
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="shell scripts as the planted programs")
 

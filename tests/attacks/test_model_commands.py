@@ -19,9 +19,9 @@ from jackline.batches.permission import permit
 from jackline.batches.policy import Denied, Policy
 from jackline.batches.shell import ShellTool
 from jackline.batches.tool import BatchCall
+from jackline.mcp_server.batch_tools import batch_tools
 from jackline.mcp_server.model_tool import ToolCaller
 from jackline.mcp_server.permissions import BatchSettings, ToolSettings
-from jackline.mcp_server.tools.batch import batch_tools
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX programs and links")
 

@@ -21,10 +21,10 @@ from mcp import ClientSession
 
 from jackline.clock import SystemClock
 from jackline.errors import RefusedError, UnreadableError
+from jackline.mcp_server import status_tools
 from jackline.mcp_server.model_tool import ToolCaller
 from jackline.mcp_server.permissions import AgentSettings, check_nested
-from jackline.mcp_server.tools import status
-from jackline.mcp_server.tools.status import SeenStores
+from jackline.mcp_server.status_tools import SeenStores
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.reply_script import Reply, Say
 from jackline.transcripts.saved_conversation import folder_of_thread
@@ -518,11 +518,11 @@ def test_why_has_threads_of_its_own_and_an_end(
         go_on.wait(20)
         raise UnreadableError("late")
 
-    monkeypatch.setattr(status, "_autopsy", slow)
+    monkeypatch.setattr(status_tools, "_autopsy", slow)
     settings = AgentSettings(wait=0.2)
     (why,) = (
         tool
-        for tool in status.status_tools(dict, lambda: settings, SystemClock())
+        for tool in status_tools.status_tools(dict, lambda: settings, SystemClock())
         if tool.name == "why"
     )
 

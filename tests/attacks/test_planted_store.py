@@ -23,8 +23,7 @@ from jackline.flows.run_processes import Waker
 from jackline.flows.store import open_run_store, run_store_url
 from jackline.flows.store.sqlite import store_file
 from jackline.journal import Journal
-from jackline.journal.reader import JournalReader
-from jackline.journal.store import forget_runs
+from jackline.journal.store import JournalReader, forget_runs
 from jackline.mcp_server.agent_manager import AgentManager
 from jackline.mcp_server.flow.started_agents import started_agents
 from jackline.testing.scripted_agents import ScriptedRunner

@@ -64,12 +64,13 @@ def test_reading_for_a_model_does_not_hold_the_end_of_the_service(tmp_path: Path
             from jackline.errors import UnreadableError
             from jackline.mcp_server.model_tool import ToolCaller
             from jackline.mcp_server.permissions import AgentSettings
-            from jackline.mcp_server.tools import status
+            from jackline.mcp_server import status_tools
 
-            status._autopsy = lambda *_: threading.Event().wait()
+            status_tools._autopsy = lambda *_: threading.Event().wait()
 
             async def main():
-                _, why = status.status_tools(dict, lambda: AgentSettings(wait=1), SystemClock())
+                settings = AgentSettings(wait=1)
+                _, why = status_tools.status_tools(dict, lambda: settings, SystemClock())
                 for _ in range(4):
                     try:
                         await why.run({}, ToolCaller())

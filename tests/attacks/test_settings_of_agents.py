@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from jackline.batches.files import EditTool, WriteTool
+from jackline.batches.files import EditTool, ProtectedFilesTool, WriteTool
 from jackline.batches.permission import permit
 from jackline.batches.policy import Denied, Policy
 from jackline.batches.shell import ShellTool
 from jackline.batches.tool import BatchCall, Tool, ToolContext, ToolFailedError
-from jackline.flows.protected_files import ProtectedFilesTool
 from jackline.flows.records import render_allowed_command
 from tests.flows.test_allowed_commands import reaped
 

@@ -23,7 +23,7 @@ from jackline.private_files import installation_key
 from jackline.simulator.reply_script import Say
 from jackline.testing import Rule
 from jackline.upstream import Origin
-from jackline.upstream.own_gateway import own_gateway
+from jackline.upstream.origin import own_gateway
 from tests.attacks.listener import Listener, listening
 from tests.attacks.test_neighbour import TRICKS
 from tests.cli.flow_world import PATIENCE, World, flow_world

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("jackline.assembly.service", "jackline.gateway.listener", "jackline.agents.codex.runner")
+HEAVY = ("jackline.assembly.service", "jackline.gateway.listener", "jackline.agents.codex")
 
 
 def _loaded(code: str, cwd: Path | None = None) -> set[str]:

@@ -396,7 +396,7 @@ def _scenes() -> dict[tuple[str, str], str]:
         "cli/run_text.py": {"logs {}": rented, "resume {}": waits, "rm {} --force": deleted}
         | {"resume {} --only {}": by_hand},
         "cli/runs.py": {"resume {}": parked, "show {} --trust --yes": accepted},
-        "control/next_step.py": {"resume {}": mended, "retry {}": failed}
+        "control/run_view.py": {"resume {}": mended, "retry {}": failed}
         | {"resume {} --only {}": by_hand}
         | {"resume {} --budget {}": limit, "retry {} --budget {}": raised},
         "control/needs.py": {"resources --retry": rented, "resume {}": waits, "show {}": mended}
@@ -415,13 +415,12 @@ def _scenes() -> dict[tuple[str, str], str]:
         "flows/run_processes.py": {"ls": unknown},
         "flows/settings.py": {"resume ID": waits, "resume {}": waits},
         "flows/store/agent_log.py": {"rm {} --force": deleted},
-        "flows/store/run_store.py": {"show {} --trust": accepted},
+        "flows/store/run_store.py": {"cancel {}": parked, "logs {} -f": live, "ls": unknown}
+        | {"resources --retry": rented, "show {} --trust": accepted},
         "flows/store/sqlite/database.py": {"ls": unknown, "show {}": mended},
         "flows/store/sqlite/run_rows.py": {"ls --parked": listed, "resume {}": parked}
         | {"show {} --trust": accepted},
         "flows/store/sqlite/store_file.py": {"ls": unknown, "resume ID": parked},
-        "flows/store/store_rules.py": {"cancel {}": parked, "logs {} -f": live, "ls": unknown}
-        | {"resources --retry": rented},
         "mcp_server/agent_manager.py": {"resume %s": parked, "show ID": mended},
         "mcp_server/agent_orders.py": {"show ID": mended},
         "mcp_server/flow/started_agents.py": {"resume {}": session},

@@ -240,3 +240,45 @@ def test_a_bug_while_reloading_does_not_end_the_watch(machine: Machine) -> None:
     rewrite(own, "[hold]\nquota = 3\n")
     watched.look()
     assert [change.config.gateway.hold.quota for change in watched.changes] == [3.0]
+
+
+def test_who_keeps_touching_a_project_file_holds_up_no_change_of_the_users_own(
+    machine: Machine,
+) -> None:
+    own = machine.write_own("[hold]\nquota = 1\n")
+    projects = machine.write("[hold]\nother = 7\n")
+    watched = Watched(machine)
+    rewrite(own, "[hold]\nquota = 2\n")
+    for number in range(4):
+        rewrite(projects, f"[hold]\nother = {number + 10}\n")
+        watched.look(1)
+    (change,) = watched.changes
+    assert "hold.quota" in change.changed
+    # It is read again once it keeps still.
+    watched.look()
+    assert watched.watcher.config.gateway.hold.other == 13
+
+
+def test_a_project_file_that_is_half_written_then_is_ignored_and_stops_nothing(
+    machine: Machine,
+) -> None:
+    own = machine.write_own("[hold]\nquota = 1\n")
+    projects = machine.write("[hold]\nother = 7\n")
+    watched = Watched(machine)
+    rewrite(own, "[hold]\nquota = 2\n")
+    for number in range(3):
+        rewrite(projects, "[hold" + "\n" * number)
+        watched.look(1)
+    assert watched.watcher.config.gateway.hold.quota == 2
+    assert watched.faults == []
+
+
+def test_the_users_own_file_is_not_read_while_it_is_being_written(machine: Machine) -> None:
+    own = machine.write_own("[hold]\nquota = 1\n")
+    watched = Watched(machine)
+    for number in range(4):
+        rewrite(own, f"[hold]\nquota = {number + 2}\n")
+        watched.look(1)
+        assert watched.reloads == 0
+    watched.look()
+    assert watched.watcher.config.gateway.hold.quota == 5

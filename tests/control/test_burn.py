@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.control.burn import Burn
+from jackline.control.observatory import Burn
 from jackline.dialects import TokenUsage
 from jackline.events import CallEnded
 from jackline.lane_id import LaneId

@@ -13,7 +13,7 @@ from jackline.control.answers import LATELY_MINUTES, AnswerCounts
 from jackline.control.costs import MOST_ROWS, Costs, day_bounds
 from jackline.dialects import TokenUsage
 from jackline.events import CallEnded
-from jackline.journal.reader import Used
+from jackline.journal.store import Used
 from jackline.lane_id import LaneId
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

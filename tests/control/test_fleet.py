@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jackline.control.board import Board, Facts
-from jackline.control.burn import Burn
 from jackline.control.fleet import MAX_AGENTS, QUIET_AFTER, Fleet, LiveCall
+from jackline.control.observatory import Burn
 from jackline.events import AttemptFailed, CallEnded, LaneChanged
 from jackline.lane_id import LaneId
 from jackline.states import AgentState

@@ -7,8 +7,8 @@ from typing import Any
 
 from jackline.agents.prices import dollars
 from jackline.control.board import MAX_AGENTS_LISTED, NO_FLOW_FACTS, Facts
-from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet, LiveCall
+from jackline.control.observatory import Burn
 from jackline.lane_id import LaneId
 from jackline.states import AgentState
 from tests.telemetry.test_counters import ended

@@ -20,8 +20,8 @@ from jackline.control.board import (
     delta,
     waiting_rows,
 )
-from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet, LiveCall
+from jackline.control.observatory import Burn
 from jackline.events import AttemptFailed, CallEnded, LaneChanged, ServiceNoted
 from jackline.lane_id import LaneId
 from jackline.states import AgentState

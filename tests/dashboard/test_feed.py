@@ -16,8 +16,8 @@ from jackline import event_loop
 from jackline.agents.prices import dollars
 from jackline.clock import VirtualClock
 from jackline.control.board import Facts, FlowFacts
-from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
+from jackline.control.observatory import Burn
 from jackline.control.stored_runs import StoredRuns
 from jackline.dashboard import feed
 from jackline.dashboard.feed import Feed

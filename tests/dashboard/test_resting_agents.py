@@ -15,8 +15,8 @@ from jackline import event_loop
 from jackline.agents.prices import dollars
 from jackline.clock import VirtualClock
 from jackline.control.board import Facts, FlowFacts, WaitReason
-from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
+from jackline.control.observatory import Burn
 from jackline.control.status import AgentCounts
 from jackline.control.stored_runs import StoredRuns, run_document
 from jackline.events import AttemptFailed, CallEnded, LaneChanged

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from jackline.dialects.cache_marks import with_hour_marks
+from jackline.providers.sent_request import with_hour_marks
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.exchange import ProviderRefusal
 

@@ -191,7 +191,7 @@ def test_the_tools_for_models_are_told_and_no_other() -> None:
     told = re.findall(
         r"^\| `(\w+)` \|", section(text_of("claude-code.md"), "The tools"), re.MULTILINE
     )
-    tools = "\n".join(p.read_text("utf-8") for p in (SOURCES / "mcp_server" / "tools").glob("*.py"))
+    tools = "\n".join(p.read_text("utf-8") for p in (SOURCES / "mcp_server").glob("*_tools.py"))
     assert set(told) == set(re.findall(r'ModelTool\(\s*"(\w+)"', tools))
 
 

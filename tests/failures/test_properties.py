@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jackline.errors import BadArgumentError
 from jackline.failures import Failure, Kind, Observation, Where, classify
 from jackline.failures.evidence import FailureSignals
-from jackline.failures.waits import LONGEST, header_wait, read_epoch, read_moment, read_wait
+from jackline.failures.resets import LONGEST, header_wait, read_epoch, read_moment, read_wait
 from jackline.failures.wording import fold
 from tests.failures.examples import NOW, load
 

@@ -105,5 +105,5 @@ def test_the_promise_is_one_sentence_wherever_hooks_are_described() -> None:
     )
     for place in places:
         assert PROMISE in " ".join((ROOT / place).read_text().split()), place
-    tools = (ROOT / "src/jackline/mcp_server/tools/agents.py").read_text()
+    tools = (ROOT / "src/jackline/mcp_server/agent_tools.py").read_text()
     assert PROMISE in "".join(re.findall(r'"([^"]*)"', tools))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from jackline.agents.outcome import Outcome
-from jackline.agents.task_readings import TaskReading
+from jackline.agents.task_meter import TaskReading
 from jackline.clock import VirtualClock
 from jackline.event_loop import run as run_on_loop
 from jackline.flows.authoring.flow_definition import Flow

@@ -14,7 +14,6 @@ from jackline.agents.prices import dollars
 from jackline.calls import CallManager
 from jackline.clock import VirtualClock
 from jackline.dialects import TokenUsage
-from jackline.dialects.cache_marks import with_hour_marks
 from jackline.events import CallEnded
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.connection import Exchange
@@ -24,6 +23,7 @@ from jackline.lane_id import LaneId
 from jackline.lanes import CacheTtl
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.providers.provider import Provider
+from jackline.providers.sent_request import with_hour_marks
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.exchange import ProviderRefusal

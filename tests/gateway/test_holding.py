@@ -71,7 +71,11 @@ def test_a_reset_beyond_the_hold_limit_is_told_at_once_in_the_vendors_words() ->
         await world.until_over(*clients, longest=2)
         for client in clients:
             assert client.status == 429
-            assert client.body == wall(0).body
+            words = json.loads(client.body)["error"]["message"]
+            assert words.startswith(json.loads(wall(0).body)["error"]["message"])
+            met_it = client.headers["request-id"] == "req_wall"
+            assert ("It resets at" in words) is not met_it, "the vendor's words are not changed"
+            assert client.headers["retry-after"] == "18000"
             assert client.headers["x-jackline-resets-at"] == "2026-11-15T14:00:00+00:00"
             assert client.headers["anthropic-ratelimit-unified-status"] == "rejected"
         assert sum(c.headers["request-id"] == "req_wall" for c in clients) == 8, "its own id only"

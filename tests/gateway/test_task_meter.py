@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jackline.agents.task_meter import MOST_MODELS, MOST_TASKS, TaskMeter, TaskMeters
 from jackline.calls import Dialect
 from jackline.dialects import TokenUsage
 from jackline.gateway.settings import GatewaySettings
-from jackline.gateway.task_meter import MOST_MODELS, MOST_TASKS, TaskMeter, TaskMeters
 from jackline.private_files import installation_key, signature
 from jackline.providers.settings import Credential, UpstreamSettings
 from jackline.task_proof import HEADER, named_task, task_in

@@ -15,11 +15,11 @@ from jackline.failures import Kind
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, LaneController, LaneSettings
 from jackline.lanes.breaker import FLOWING, TRANSITIONS, LaneEvent, after
+from jackline.lanes.estimators import ConcurrencyWindow
 from jackline.lanes.queue import Queue, QueueEntry
 from jackline.lanes.rate_limits import LimitBucket
 from jackline.lanes.reactions import _BY_KIND
 from jackline.lanes.settings import ConcurrencyWindowSettings
-from jackline.lanes.window import ConcurrencyWindow
 from jackline.states import LaneState
 from tests.lane_ids import lane_id
 from tests.lanes import failures_made as made

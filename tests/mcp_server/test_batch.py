@@ -132,7 +132,7 @@ def _lay_doors(root: Path, project: Path) -> None:
 def test_results_that_are_too_long_together_are_left_out_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jackline.mcp_server.tools.batch._LONGEST_ANSWER", 2_500)
+    monkeypatch.setattr("jackline.mcp_server.batch_tools._LONGEST_ANSWER", 2_500)
     world = AgentsWorld(tmp_path)
 
     async def main() -> None:

@@ -12,7 +12,7 @@ from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.codex.runner import CodexRunner
+from jackline.agents.codex import CodexRunner
 from jackline.agents.process.program import StartRequest
 from jackline.agents.runner import AgentTask
 from jackline.clock import SystemClock
@@ -21,6 +21,7 @@ from jackline.flows.agent_spec import toolbox
 from jackline.mcp_server.agent_definitions import AgentDefinition
 from jackline.mcp_server.agent_manager import AgentManager
 from jackline.mcp_server.agent_orders import OrderIntake
+from jackline.mcp_server.agent_tools import longest_wait
 from jackline.mcp_server.model_tool import ToolCaller
 from jackline.mcp_server.permissions import (
     USUAL_TOOLS,
@@ -29,7 +30,6 @@ from jackline.mcp_server.permissions import (
     offered,
     offered_to,
 )
-from jackline.mcp_server.tools.agents import longest_wait
 
 NAMES = st.sampled_from(
     ["Read", "Bash", "Bash(git *)", "WebFetch", "Edit", "mcp__a__b", "Task", "Agent", "Write(~/x)"]

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from jackline.control.board import NO_FLOW_FACTS, Facts
-from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
 from jackline.control.needs import About, Need
+from jackline.control.observatory import Burn
 from jackline.notifications.incidents import ConditionFinder
 from jackline.notifications.settings import IncidentKind
 

@@ -7,10 +7,9 @@ import random
 
 import pytest
 
-from jackline.dialects.cache_marks import with_hour_marks
 from jackline.gateway.lane_registry import LaneRegistry
 from jackline.lanes import CacheTtl, LaneController
-from jackline.providers.sent_request import with_hours
+from jackline.providers.sent_request import with_hour_marks, with_hours
 from jackline.providers.settings import UpstreamKind, UpstreamSettings
 from jackline.upstream import UpstreamRequest
 

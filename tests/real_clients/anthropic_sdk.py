@@ -1,7 +1,8 @@
 """Fetch the anthropic Python SDK, and run calls with it in a process of its own.
 
 Rules: (1) it comes from the package index by name and is kept in .cache, apart from the tests' own
-packages; (2) it never retries by itself here, so that an error which reaches it is seen.
+packages; (2) it retries by itself only where a test says so, so that an error which reaches it is
+seen.
 Not here: what is asserted (test_anthropic_sdk.py).
 """
 
@@ -24,8 +25,8 @@ _SCRIPT = """
 import asyncio, json, sys
 import anthropic
 
-url, count = sys.argv[1], int(sys.argv[2])
-client = anthropic.AsyncAnthropic(api_key="sk-ant-dummy", base_url=url, max_retries=0)
+url, count, retries = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+client = anthropic.AsyncAnthropic(api_key="sk-ant-dummy", base_url=url, max_retries=retries)
 asked = dict(model="claude-sonnet-4-6", max_tokens=1000)
 
 async def call(number, kind):
@@ -72,10 +73,10 @@ def sdk_folder() -> Path:
     return CACHE
 
 
-async def call_with_sdk(url: str, count: int) -> list[Called]:
+async def call_with_sdk(url: str, count: int, *, retries: int = 0) -> list[Called]:
     """So many calls at once, every second one streamed."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _SCRIPT, url, str(count)),
+        *(sys.executable, "-c", _SCRIPT, url, str(count), str(retries)),
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(sdk_folder())},
         stdout=asyncio.subprocess.PIPE,
     )

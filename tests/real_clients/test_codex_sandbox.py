@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from jackline.agents.codex.runner import CodexRunner
+from jackline.agents.codex import CodexRunner
 from jackline.agents.outcome import Ending
 from jackline.agents.process.child import start_files
 from jackline.simulator.client_request import ClientRequest

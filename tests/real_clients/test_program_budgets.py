@@ -13,7 +13,7 @@ import pytest
 from jackline import event_loop
 from jackline.agents.outcome import Ending, Evidence
 from jackline.agents.runner import NextCall, StopAgentError
-from jackline.agents.task_readings import TaskReading, TaskReadings
+from jackline.agents.task_meter import TaskReading, TaskReadings
 from jackline.assembly.gateway_process import task_readings
 from jackline.clock import SystemClock
 from jackline.simulator.client_request import ClientRequest

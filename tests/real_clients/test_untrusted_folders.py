@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.codex.runner import CodexRunner
+from jackline.agents.codex import CodexRunner
 from jackline.agents.outcome import Ending
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.reply_script import Reply, Say

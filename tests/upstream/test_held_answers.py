@@ -14,8 +14,13 @@ from jackline.dialects.neutral.options import AnswerOptions
 from jackline.dialects.openai_chat import ChatStreamTranslator
 from jackline.providers.bedrock import BedrockStream
 from jackline.testing.scripted_upstream import STREAMED
-from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, DecompressionTurns
-from jackline.upstream.held_answers import STEP, HeldAnswers
+from jackline.upstream.bounded_answers import (
+    STEP,
+    AnswerLimits,
+    BoundedAnswer,
+    DecompressionTurns,
+    HeldAnswers,
+)
 from jackline.upstream.interface import AnswersTooLargeError
 from tests.upstream.loopback import Recorder
 

@@ -58,3 +58,11 @@ def test_of_more_credentials_than_are_compared_no_id_is_kept(size: int, is_kept:
     assert is_request_id(b"req_011CSHoEeqs5C35K2UUqR7Fy", sent) is is_kept
     assert not is_request_id(b"req_" + b"c" * 16, sent)
     assert not is_request_id(b"req_" + KEY.encode()[:30], sent)
+
+
+def test_every_large_part_of_a_credential_is_found_at_every_place_in_an_id() -> None:
+    key, sent = KEY.encode()[:40], SentCredentials(SENT)
+    for start in range(len(key) - 15):
+        for before in range(20):
+            assert not is_request_id(b"_" * before + key[start : start + 16] + b"_" * 9, sent)
+        assert is_request_id(b"req_" + key[start : start + 15] + b"_" * 9, sent)

@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from jackline.agents.outcome import Ending, Evidence, Outcome
 from jackline.agents.prices import Price
-from jackline.agents.task_readings import TaskReading
+from jackline.agents.task_meter import TaskReading
 from jackline.batches.tool import Tool
 from jackline.dialects import TokenUsage
 from jackline.failures import Failure, Kind

@@ -2,9 +2,10 @@
 
 Rules: (1) credentials come from the environment, and go nowhere but into the calls; (2) what is
 opened is closed with the caller's exit stack; (3) for agents that models start, nothing is opened
-before the first agent, or before a service finds runs; their calls go through this gateway, by
-its address; (4) nothing is sent to a gateway that has not proved to be the user's: programs, which
-cannot ask for that, get the address of a relay.
+before the first agent, or before a service finds runs; their calls go through this gateway, by its
+address; what the user changes in the settings counts from the next agent on; (4) nothing is sent to
+a gateway that has not proved to be the user's: programs, which cannot ask for that, get the address
+of a relay.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 
 from jackline.agents.claude_code.environment import TOKEN_HEADER
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.codex.runner import CodexRunner
+from jackline.agents.codex import CodexRunner
 from jackline.agents.gateway_model import GatewayModel, credentials_from
 from jackline.agents.messages.conversation import MessagesSettings
 from jackline.agents.messages.runner import MessagesRunner
 from jackline.agents.runner import Runner
-from jackline.agents.task_readings import TaskReadings
+from jackline.agents.task_meter import TaskReadings
 from jackline.assembly.gateway_process import fullest_window, task_readings, waits
 from jackline.assembly.saved_runs import open_state_store
 from jackline.clock import Clock
@@ -30,14 +32,13 @@ from jackline.config import Config
 from jackline.flows.host import FlowHost, ProcessSlots
 from jackline.flows.records import RunRecord
 from jackline.flows.run_events import Listener, ignore_event
-from jackline.flows.settings import AllowPatterns
 from jackline.flows.store import run_store_exists
 from jackline.flows.store.run_store import RUN_PATIENCE, RunStore
 from jackline.gateway.relay import Relay
 from jackline.mcp_server.agent_manager import AgentManager
 from jackline.state_dir import StateDir
 from jackline.telemetry.client_telemetry import telemetry_variables
-from jackline.upstream.own_gateway import own_gateway
+from jackline.upstream.origin import own_gateway
 
 
 async def host_through(
@@ -47,12 +48,13 @@ async def host_through(
     clock: Clock,
     stack: AsyncExitStack,
     listener: Listener = ignore_event,
-    allow: AllowPatterns | None = None,
+    current: Callable[[], Config] | None = None,
 ) -> FlowHost:
     """A host whose agents call through the gateway at `url`, whose state folder `config` names.
 
-    `allow` is given where the settings change.
+    `current` gives the configuration in force, where it changes.
     """
+    now = current or (lambda: config)
     token = config.gateway.listen.token
     headers = credentials_from(os.environ)
     if token is not None:
@@ -62,13 +64,13 @@ async def host_through(
     )
     relay = stack.enter_context(Relay(url))
 
-    settings = MessagesSettings(prices=config.prices)
     environment = dict(os.environ)
     if config.otlp.receive:
         environment |= telemetry_variables(relay.url, os.environ, token)
 
     def runners(run_id: str) -> Mapping[str, Runner]:
         # Each run marks its calls in the gateway's records.
+        settings = MessagesSettings(prices=now().prices)
         made: tuple[Runner, ...] = (
             MessagesRunner(model, clock=clock, tag=run_id, settings=settings),
             ClaudeCodeRunner(
@@ -97,7 +99,7 @@ async def host_through(
         read_task=TaskReadings(partial(task_readings, StateDir(config.state_dir), url), clock).of,
         read_waits=partial(asyncio.to_thread, waits, StateDir(config.state_dir), url),
         processes=ProcessSlots(config.runs.processes_at_once),
-        allow=allow or (lambda: config.tools.batch.allow),
+        allow=lambda: now().tools.batch.allow,
     )
 
 
@@ -116,10 +118,11 @@ class BackgroundAgents:
         self.desk = AgentManager(self.host, clock)
 
     async def host(self) -> FlowHost:
-        """The host of their runs; opened once."""
+        """The host of their runs, opened once, with the settings and prices in force."""
         if self._opening is None or (self._opening.done() and self._opening.exception()):
             self._opening = asyncio.ensure_future(self._open())
-        return await asyncio.shield(self._opening)
+        host, config = await asyncio.shield(self._opening), self._config()
+        return replace(host, settings=config.runs, prices=config.prices)
 
     async def _open(self) -> FlowHost:
         config = self._config()
@@ -131,7 +134,7 @@ class BackgroundAgents:
             engine,
             self._clock,
             self._stack,
-            allow=lambda: self._config().tools.batch.allow,
+            current=self._config,
         )
 
     async def serve(self) -> None:

@@ -76,6 +76,8 @@ class ReloadableParts:
         self.pages.use(status_pages(after.upstreams))
         self.limits.use(after.upstreams)
         limit_lanes(self.book, self.carrier)
+        # Calls that wait know only the upstreams of their own time.
+        self.desk.choose_again()
 
 
 class ConfigReloader:

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from jackline.agents.task_readings import TaskReading
+from jackline.agents.task_meter import TaskReading
 from jackline.errors import JacklineError, UnreachableError, UntrustedGatewayError, UsageError
 from jackline.gateway.settings import ListenSettings
 from jackline.gateway_proof import (

@@ -83,13 +83,13 @@ from jackline.lane_id import LaneId
 from jackline.lanes import LaneController
 from jackline.local_address import local_url
 from jackline.mcp_server.agent_orders import OrderIntake
+from jackline.mcp_server.agent_tools import agent_tools
+from jackline.mcp_server.batch_tools import batch_tools
 from jackline.mcp_server.endpoint import McpEndpoint
 from jackline.mcp_server.model_tool import ModelTool, ToolCaller
 from jackline.mcp_server.permissions import AgentSettings, ToolSettings
 from jackline.mcp_server.session_resume import CutOffSession, SessionResumer
-from jackline.mcp_server.tools.agents import agent_tools
-from jackline.mcp_server.tools.batch import batch_tools
-from jackline.mcp_server.tools.status import status_tools
+from jackline.mcp_server.status_tools import status_tools
 from jackline.notifications.delivery import Notifier
 from jackline.providers.provided_upstream import ProvidedUpstream, provider_for
 from jackline.state_dir import RunningGateway, StateDir, StateKeeper

@@ -4,7 +4,11 @@ Rules: (1) no path leaves the folder; (2) a file is replaced whole or not at all
 permissions stay; (3) two edits of one process never overwrite each other; (4) an answer says what
 was left out and how to get it; (5) a search needs no other program and runs in a process of its
 own, so that a pattern that never ends is stopped like any command and its hits so far remain; no
-hit is a normal answer.
+hit is a normal answer; (6) tools of flows write no file by which somebody else's program would be
+started: protected are git folders, in any layout, with what would make one of a folder, and the
+settings of agents' programs and of Jackline; a path is judged below the agent's folder, with all
+links followed, and what cannot be read is protected; a flow that must write there passes `shell`,
+or its own tool.
 """
 
 from __future__ import annotations
@@ -25,9 +29,12 @@ from pydantic import Field
 
 from jackline.batches import search_worker
 from jackline.batches.arguments import Arguments, inside
+from jackline.batches.permission import is_in_git, is_in_settings
+from jackline.batches.policy import names_git, names_settings
 from jackline.batches.processes import FinishedCommand, ProcessCommand, run_process, without_secrets
 from jackline.batches.threads import SharedPlaces, in_own_thread
-from jackline.batches.tool import JsonObject, ToolContext, ToolFailedError, ToolOutput
+from jackline.batches.tool import JsonObject, Tool, ToolContext, ToolFailedError, ToolOutput
+from jackline.foreign_repositories.git_folders import is_git_layout
 
 _MOST_LINES = 2_000
 _LONGEST_LINE = 2_000
@@ -359,3 +366,58 @@ class SearchTool:
         if summary["too_large"]:
             notes.append(f"left out, being too large: {', '.join(summary['too_large'])}")
         return ToolOutput(hits + (f"({'; '.join(notes)})\n" if notes else ""))
+
+
+class ProtectedFilesTool:
+    """A tool that writes to `path`, and to no protected file."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+        self.name = tool.name
+        self.description = tool.description
+        self.input_schema = tool.input_schema
+
+    def read_only(self, arguments: JsonObject) -> bool:
+        """As the tool itself."""
+        return self._tool.read_only(arguments)
+
+    async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
+        """What the tool gives; ToolFailedError for a protected file."""
+        path = arguments.get("path")
+        if isinstance(path, str):
+            await in_own_thread(
+                lambda: _refuse_protected(context.cwd, path), "jackline-protected-files"
+            )
+        return await self._tool.run(arguments, context)
+
+
+def _refuse_protected(folder: Path, name: str) -> None:
+    path = inside(folder, name)
+    root = folder.resolve()
+    parts = path.relative_to(root).parts
+    below = [root.joinpath(*parts[:count]) for count in range(len(parts))]
+    if any(map(names_settings, (name, *parts))) or is_in_settings(path, root):
+        what = "settings that programs follow"
+    elif (
+        any(map(names_git, (name, *parts)))
+        or is_in_git(path, root)
+        or any(map(_becomes_git_folder, below, parts))
+    ):
+        what = "a git folder, whose settings git follows"
+    else:
+        return
+    raise ToolFailedError(
+        f"{name!r} is protected: it is part of {what}; name another file", ended_by="protected"
+    )
+
+
+def _becomes_git_folder(folder: Path, name: str) -> bool:
+    """Whether the folder is a repository's own as soon as there is something of this name."""
+    try:
+        names = {each.lower() for each in os.listdir(folder)}  # noqa: PTH208 -- names alone
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    # Some file systems ignore case, or what comes after a name.
+    return is_git_layout(names | {name.lower().partition(":")[0].rstrip(". ")})

@@ -94,7 +94,7 @@ class QuotaWalls:
         if rejection is None or rejection.status < 400 or len(rejection.body) > _LONGEST_WORDS:
             return
         lasting = [(n, v) for n, v in rejection.headers if n.lower() not in _OF_ONE_ANSWER]
-        words = VendorRejection(rejection.status, lasting, rejection.body, lane)
+        words = VendorRejection(rejection.status, lasting, rejection.body, lane, is_repeated=True)
         lanes = self._controller.lanes
         self._words = {name: known for name, known in self._words.items() if name in lanes}
         account = lane.account
@@ -164,7 +164,9 @@ class QuotaWalls:
                         for pair in pairs
                         if isinstance(pair, list) and len(pair) == 2
                     ]
-                    words = VendorRejection(status, headers, b64decode(body), lane_id)
+                    words = VendorRejection(
+                        status, headers, b64decode(body), lane_id, is_repeated=True
+                    )
                     if lane_id is not None and lane_id in self._controller.lanes:
                         self._words[lane_id] = words
 

@@ -75,12 +75,13 @@ class CallRequest(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class VendorRejection:
-    """What a vendor answered instead of an answer, as it came."""
+    """What a vendor answered instead of an answer, as it came; maybe to an earlier call."""
 
     status: int
     headers: Headers
     body: bytes
     lane: LaneId | None = None
+    is_repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

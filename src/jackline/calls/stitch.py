@@ -78,7 +78,50 @@ class _Held(NamedTuple):
 Repair: TypeAlias = AskAgain | Close | Continue | BreakOff
 
 
-class AnthropicStitch:
+class _Stitch:
+    """What the attempts of an answer have cost, whatever its dialect."""
+
+    __slots__ = ("_reader", "_wasted_before", "complete", "events", "size")
+    _reader: AnthropicStreamReader | ChatStreamReader | ResponsesStreamReader
+
+    def __init__(self) -> None:
+        self.complete = False
+        # How many events of the current attempt were read, and how many bytes they are.
+        self.events = self.size = 0
+        self._wasted_before = _NOTHING_USED
+
+    @property
+    def broken(self) -> bool:
+        """The attempt cannot become whole any more: hang up and ask `broke` what to do."""
+        return self._reader.broken
+
+    @property
+    def usage(self) -> TokenUsage:
+        """What the current attempt has cost so far."""
+        return self._reader.usage
+
+    @property
+    def wasted_usage(self) -> TokenUsage:
+        """What the attempts have cost that broke, the current one if it did."""
+        wasted = self._wasted_before
+        return wasted + self.usage if self.broken and not self.complete else wasted
+
+    @property
+    def error_event(self) -> bytes | None:
+        """The data of the error with which the current attempt ended; it is never passed on."""
+        return self._reader.error_event
+
+    def waste(self, cost: TokenUsage) -> None:
+        """An attempt that was given up for this one has cost so much."""
+        self._wasted_before += cost
+
+    @property
+    def cost(self) -> TokenUsage:
+        """What all attempts so far have cost."""
+        return self._wasted_before + self.usage
+
+
+class AnthropicStitch(_Stitch):
     """One answer to a client.
 
     Live, words pass as they come, once the first content block has begun, and tool calls whole. In
@@ -95,30 +138,22 @@ class AnthropicStitch:
         "_letting_go",
         "_live",
         "_prefill",
-        "_reader",
         "_renumbering",
         "_splitter",
         "_through",
         "_view",
-        "_wasted_before",
         "_whole_usage",
-        "complete",
-        "events",
-        "size",
     )
 
     def __init__(self, mode: Mode, *, keeps_text: bool = True) -> None:
-        self.complete = False
-        # How many events of the current attempt were read, and how many bytes they are.
-        self.events = self.size = 0
-        self._wasted_before = _NOTHING_USED
+        super().__init__()
         self._live = mode == "live"
         self._keeps_text = keeps_text
         self._prefill: str | None = None
         # An answer that comes whole and at once is never taken apart: for it, these stay unused.
         self._view = _NOTHING_SEEN
         self._splitter = _NOTHING_SPLIT
-        self._reader = _NOTHING_READ
+        self._reader: AnthropicStreamReader = _NOTHING_READ
         self._whole_usage: TokenUsage | None = None
         self._begin_following()
 
@@ -154,34 +189,9 @@ class AnthropicStitch:
         return self.complete or bool(self._reader.blocks)
 
     @property
-    def broken(self) -> bool:
-        """The attempt cannot become whole any more: hang up and ask `broke` what to do."""
-        return self._reader.broken
-
-    @property
     def usage(self) -> TokenUsage:
         """What the current attempt has cost so far."""
         return self._whole_usage or self._reader.usage
-
-    @property
-    def wasted_usage(self) -> TokenUsage:
-        """What the attempts have cost that broke, the current one if it did."""
-        wasted = self._wasted_before
-        return wasted + self._reader.usage if self.broken and not self.complete else wasted
-
-    @property
-    def error_event(self) -> bytes | None:
-        """The data of the error with which the current attempt ended; it is never passed on."""
-        return self._reader.error_event
-
-    def waste(self, cost: TokenUsage) -> None:
-        """An attempt that was given up for this one has cost so much."""
-        self._wasted_before += cost
-
-    @property
-    def cost(self) -> TokenUsage:
-        """What all attempts so far have cost."""
-        return self._wasted_before + self.usage
 
     def attempt_began(self) -> None:
         """A new attempt will be fed from now on."""
@@ -367,7 +377,7 @@ OPENAI_KEPT_BACK = 4 * 1024 * 1024
 _PREAMBLE = frozenset((b"response.created", b"response.in_progress", b"response.queued"))
 
 
-class OpenAiStitch:
+class OpenAiStitch(_Stitch):
     """One answer to a client that speaks Chat Completions or Responses."""
 
     __slots__ = (
@@ -375,27 +385,21 @@ class OpenAiStitch:
         "_live",
         "_responses",
         "_splitter",
-        "_wasted_before",
         "begun",
-        "complete",
         "delivered",
-        "events",
-        "reader",
-        "size",
     )
 
     def __init__(self, mode: Mode, *, responses: bool) -> None:
-        self.complete = False
+        super().__init__()
         self.delivered = False
         self._live = mode == "live"
         self._responses = responses
-        self._wasted_before = TokenUsage()
         self._begin()
 
     def _begin(self) -> None:
-        self.reader = ResponsesStreamReader() if self._responses else ChatStreamReader()
+        self._reader: ChatStreamReader | ResponsesStreamReader
+        self._reader = ResponsesStreamReader() if self._responses else ChatStreamReader()
         self._splitter = EventSplitter()
-        # How many events of the current attempt were read, and how many bytes they are.
         self.events = self.size = 0
         # In one piece: apart, small events would take many times their bytes.
         self._held = bytearray()
@@ -407,50 +411,20 @@ class OpenAiStitch:
         """How many bytes it keeps for now."""
         return len(self._held) + len(self._splitter.pending)
 
-    @property
-    def broken(self) -> bool:
-        """The attempt cannot become whole any more."""
-        return self.reader.broken
-
-    @property
-    def usage(self) -> TokenUsage:
-        """What the current attempt has cost so far."""
-        return self.reader.usage
-
-    @property
-    def wasted_usage(self) -> TokenUsage:
-        """What the attempts have cost that broke, the current one if it did."""
-        wasted = self._wasted_before
-        return wasted + self.usage if self.broken and not self.complete else wasted
-
-    @property
-    def error_event(self) -> bytes | None:
-        """The data of the error with which the current attempt ended; it is never passed on."""
-        return self.reader.error_event
-
-    def waste(self, cost: TokenUsage) -> None:
-        """An attempt that was given up for this one has cost so much."""
-        self._wasted_before += cost
-
-    @property
-    def cost(self) -> TokenUsage:
-        """What all attempts so far have cost."""
-        return self._wasted_before + self.usage
-
     def attempt_began(self) -> None:
         """A new attempt will be fed from now on."""
         self._wasted_before += self.usage
         self._begin()
         if self.delivered:
             # Two answers would run into each other.
-            self.reader.give_up()
+            self._reader.give_up()
 
     def continue_with(self, prefill: str) -> None:
         """These dialects take no beginning of an answer."""
 
     def feed(self, data: bytes) -> bytes:
         """What goes to the client now."""
-        reader = self.reader
+        reader = self._reader
         if self.complete or reader.broken:
             return b""
         out: list[bytes] = []
@@ -489,6 +463,6 @@ class OpenAiStitch:
             return Close(b"", shortened=False)
         self._held.clear()
         self._splitter = EventSplitter()
-        self.reader.error_event = None
-        self.reader.give_up()
+        self._reader.error_event = None
+        self._reader.give_up()
         return BreakOff() if self.delivered else AskAgain()

@@ -6,7 +6,7 @@ deleted; of several runs, those that may be deleted are, and each other one is r
 person confirms at a terminal, a script with --yes; (4) deleted data is overwritten on the disk,
 also in the log files beside the store; the sums of what was spent stay; (5) a clock by which
 everything is old may be wrong: then somebody has to name its date.
-Which runs may be deleted: flows/store/store_rules.py.
+Which runs may be deleted: flows/store/run_store.py.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from jackline.flows.host import FlowHost
 from jackline.flows.lifecycle import cancel_run, known_run
 from jackline.flows.records import ENDED, RunRecord, RunState
 from jackline.flows.store import run_store_exists, run_store_url
-from jackline.flows.store.store_rules import must_be_deletable
+from jackline.flows.store.run_store import must_be_deletable
 from jackline.journal import JournalReader
 from jackline.journal.sqlite_file import COMPANIONS
 from jackline.journal.store import DAY, forget_runs

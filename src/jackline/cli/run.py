@@ -37,7 +37,6 @@ from jackline.cli.wake_timer import RunTimer, WakeBy, paying_variables, save_pay
 from jackline.clock import SystemClock
 from jackline.config import Config
 from jackline.control.fleet import WAITS
-from jackline.control.next_step import step_after_end
 from jackline.control.run_view import (
     GATEWAY_GONE,
     WAITING,
@@ -45,6 +44,7 @@ from jackline.control.run_view import (
     RunView,
     WaitLines,
     event_line,
+    step_after_end,
     wait_line,
 )
 from jackline.control.text import until_text

@@ -80,8 +80,10 @@ class Config:
     otlp: OtlpSettings = field(default_factory=OtlpSettings)
     # Every key with its value as one would write it, None where nothing is set.
     shown: Mapping[Key, object] = field(default_factory=dict, repr=False)
-    # Files whose change, coming or going would give another configuration.
+    # Files whose change, coming or going would give another configuration: the user's, and those
+    # that lie where a project's file could.
     watched: tuple[Path, ...] = field(default=(), repr=False)
+    watched_of_projects: tuple[Path, ...] = field(default=(), repr=False)
 
 
 def load(

@@ -2,7 +2,7 @@
 
 Rules: (1) a bare number is seconds, or bytes; KB, MB and GB are powers of 1024; (2) a duration or
 size that is written here parses to the same number; (3) a fault says what to write instead, and
-quotes nothing that could be a secret. Waits in error texts are parsed by failures/waits.py.
+quotes nothing that could be a secret. Waits in error texts are parsed by failures/resets.py.
 """
 
 from __future__ import annotations

@@ -114,6 +114,7 @@ class Loader:
         # Those that count, the strongest first; and every place that could hold one.
         self.files: list[FileText] = []
         self.watched: list[Path] = []
+        self.watched_of_projects: list[Path] = []
 
     def read(
         self,
@@ -159,7 +160,8 @@ class Loader:
         if explicit:
             self.watched, found = [explicit], []
         else:
-            self.watched = [*candidates(cwd), users, self.folders.state / CONSENT_FILE]
+            self.watched = [users, self.folders.state / CONSENT_FILE]
+            self.watched_of_projects = [*candidates(cwd)]
             found = [find_project_file(cwd, users, merged.warnings)]
         try:
             if explicit or is_file(users):
@@ -217,6 +219,7 @@ class Loader:
             warnings=tuple(merged.warnings),
             shown=shown,
             watched=tuple(dict.fromkeys(watched)),
+            watched_of_projects=tuple(self.watched_of_projects),
         )
 
     def _check_together(self) -> None:

@@ -1,7 +1,9 @@
 """Notice changed configuration files while running, and report the new configuration.
 
 Rules: (1) a changed file is read once it has not changed for a whole interval, so that a
-half-written or emptied one is never used; (2) on a fault the old configuration stays, and the fault
+half-written or emptied one is never used; but who keeps changing a project's file holds up no
+change of the user's own, nor what the user agreed to or revoked: a half-written file of a project
+is ignored by its reader; (2) on a fault the old configuration stays, and the fault
 is reported once; (3) the address and the state folder stay as they were at the start: a change
 there is reported as needing a restart, and not applied.
 """
@@ -12,7 +14,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from jackline.clock import Clock
 from jackline.config import Config
@@ -24,7 +26,7 @@ LOOK_EVERY = 1.0
 # A fault may be cured outside the files (a variable's file, a missing token): tried again then.
 _LOOKS_BETWEEN_TRIES = 10
 
-_Print: TypeAlias = tuple[tuple[int, int, int] | None, ...]
+_FileMark: TypeAlias = tuple[int, int, int] | None
 _FIXED = {dotted(key) for key, one in SETTINGS.items() if one.setting.needs_restart}
 
 
@@ -63,7 +65,7 @@ class ConfigWatcher:
         self._on_failure = failed
         self._clock = clock
         self._every = every
-        self._loaded = self._seen = _fingerprint(config.watched)
+        self._loaded = self._seen = _Fingerprint.of(config)
         self._reported = ""
         self._looks_since_fault: int | None = None
 
@@ -80,9 +82,11 @@ class ConfigWatcher:
 
     async def look(self) -> None:
         """Look once; reload if the files changed and keep still."""
-        before = self._seen
-        self._seen = _fingerprint(self._config.watched)
-        is_settled = self._seen != self._loaded and self._seen == before
+        before, loaded = self._seen, self._loaded
+        seen = self._seen = _Fingerprint.of(self._config)
+        is_settled = seen.own == before.own and (
+            seen.own != loaded.own or before.projects == seen.projects != loaded.projects
+        )
         if not is_settled and self._looks_since_fault is not None:
             self._looks_since_fault += 1
         if is_settled or (self._looks_since_fault or 0) >= _LOOKS_BETWEEN_TRIES:
@@ -140,19 +144,27 @@ class ConfigWatcher:
         self._config = replace(
             new, gateway=replace(new.gateway, listen=listen), state_dir=old.state_dir
         )
-        if new.watched != old.watched:
-            self._loaded = self._seen = _fingerprint(new.watched)
+        if (new.watched, new.watched_of_projects) != (old.watched, old.watched_of_projects):
+            self._loaded = self._seen = _Fingerprint.of(new)
         if differing:
             self._on_change(Reloaded(self._config, differing, needs_restart))
 
 
-def _fingerprint(paths: tuple[Path, ...]) -> _Print:
-    found: list[tuple[int, int, int] | None] = []
-    for path in paths:
-        try:
-            state = path.stat()
-        except OSError:
-            found.append(None)  # not there, or not for us: either way it says nothing now
-        else:
-            found.append((state.st_mtime_ns, state.st_size, state.st_ino))
-    return tuple(found)
+class _Fingerprint(NamedTuple):
+    """What the files of a configuration looked like at one moment."""
+
+    own: tuple[_FileMark, ...]
+    projects: tuple[_FileMark, ...]
+
+    @classmethod
+    def of(cls, config: Config) -> _Fingerprint:
+        own = tuple(map(_mark_of, config.watched))
+        return cls(own, tuple(map(_mark_of, config.watched_of_projects)))
+
+
+def _mark_of(path: Path) -> _FileMark:
+    try:
+        state = path.stat()
+    except OSError:
+        return None  # not there, or not for us: either way it says nothing now
+    return state.st_mtime_ns, state.st_size, state.st_ino

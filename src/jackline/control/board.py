@@ -17,8 +17,8 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from jackline.control.burn import Burn, Sums
 from jackline.control.fleet import WAITS, Fleet, Key, LiveCall, Member, Stretch, calls_by_agent
+from jackline.control.observatory import Burn, Sums
 from jackline.control.text import whole_second
 from jackline.events import Event, LaneChanged, ServiceNoted
 from jackline.lane_id import LaneId

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from jackline.control.burn import Sums
+from jackline.control.observatory import Sums
 from jackline.dialects import TokenUsage
-from jackline.journal.reader import Used
+from jackline.journal.store import Used
 
 PERIODS = (1, 7, 30)
 """How many days may be summed up."""

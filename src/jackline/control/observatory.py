@@ -1,9 +1,11 @@
 """Count what the gateway announces: the fleet, the spending, the forecast; since midnight.
 
 Rules: (1) a call pays next to nothing for being counted: events are queued and counted later, in
-one go; (2) the queue is bounded; (3) calls without a session are in no agent's timeline; (4)
-what happened today before the start is read from the journal off the event loop, before the first
-request and bounded; what cannot be read is left out, and nothing is written again.
+one go; (2) the queue is bounded; (3) calls without a session are in no agent's timeline; (4) what
+happened today before the start is read from the journal off the event loop, before the first
+request and bounded; what cannot be read is left out, and nothing is written again; (5) spending is
+bounded: a day of minutes, and the most recent runs and lanes; a model whose price is not known
+costs "unknown", never nothing.
 """
 
 from __future__ import annotations
@@ -11,16 +13,18 @@ from __future__ import annotations
 import asyncio
 import math
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from jackline.agents.prices import Price, dollars, price_of
 from jackline.clock import Clock
 from jackline.control.answers import AnswerCounts
-from jackline.control.burn import Burn
 from jackline.control.fleet import Fleet
 from jackline.control.forecast import WindowWatch
+from jackline.dialects import TokenUsage
 from jackline.errors import JournalError
 from jackline.events import (
     Announce,
@@ -36,6 +40,143 @@ from jackline.journal import JournalReader
 from jackline.lane_id import LaneId
 from jackline.lanes.rate_limits import SeenWindow
 
+PriceOf: TypeAlias = Callable[[str, TokenUsage], float | None]
+
+_MAX_MINUTES = 24 * 60
+_MAX_TAGS = 500
+_MAX_LANES = 512
+# Of one minute's chart; further lanes are drawn as one.
+_MAX_LANES_OF_MINUTE = 64
+_PACE_MINUTES = 15
+
+
+@dataclass(slots=True)
+class Sums:
+    """What several calls used."""
+
+    calls: int = 0
+    tokens: int = 0
+    dollars: float = 0.0
+    unpriced: int = 0
+    """Tokens of models whose price is not known."""
+
+    def join(self, other: Sums) -> None:
+        """Add the other sums to these."""
+        self.calls += other.calls
+        self.tokens += other.tokens
+        self.dollars += other.dollars
+        self.unpriced += other.unpriced
+
+    def to_json(self) -> dict[str, object]:
+        """Plain values."""
+        dollars = round(self.dollars, 4)
+        return {
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "dollars": dollars,
+            "unpriced": self.unpriced,
+        }
+
+
+OTHERS = "other-lanes"
+_OTHER_LANES = LaneId(OTHERS)
+
+
+@dataclass(slots=True)
+class Minute:
+    """One minute, by lane."""
+
+    at: int
+    lanes: dict[LaneId, Sums] = field(default_factory=dict)
+
+
+class Burn:
+    """What was used lately."""
+
+    def __init__(self, price_of: PriceOf) -> None:
+        self._price_of = price_of
+        self._minutes: OrderedDict[int, Minute] = OrderedDict()
+        self.by_tag: OrderedDict[str, Sums] = OrderedDict()
+        self.by_lane: dict[LaneId, Sums] = {}
+        """The most recently used lane last."""
+        self.of_other_lanes = Sums()
+        """Of lanes that were dropped, since many others were used after them."""
+        self.total = Sums()
+
+    def calls_ended(self, events: Iterable[CallEnded]) -> None:
+        """Count calls that have ended; one that was never answered used nothing."""
+        # Most calls of a moment are alike: they are added up first, and priced together.
+        alike: dict[tuple[int, LaneId, str, str | None], list[int]] = {}
+        for event in events:
+            if event.lane is None:
+                continue
+            sort = (int(event.at // 60), event.lane, event.model, event.tag)
+            used = alike.get(sort)
+            if used is None:
+                used = alike[sort] = [0, 0, 0, 0, 0, 0]
+            used[0] += event.input_tokens
+            used[1] += event.output_tokens
+            used[2] += event.cache_read_tokens
+            used[3] += event.cache_write_tokens
+            used[4] += event.cache_write_1h_tokens
+            used[5] += (
+                event.input_tokens > 0
+                or event.output_tokens > 0
+                or event.cache_read_tokens > 0
+                or event.cache_write_tokens > 0
+            )
+        for (minute, lane, model, tag), (*tokens, calls) in alike.items():
+            if calls:
+                usage = TokenUsage(*tokens)
+                dollars = self._price_of(model, usage)
+                unpriced = usage.total if dollars is None else 0
+                self._add(minute, lane, tag, Sums(calls, usage.total, dollars or 0.0, unpriced))
+
+    def _add(self, number: int, lane: LaneId, tag: str | None, used: Sums) -> None:
+        self.total.join(used)
+        minute = self._minutes.get(number)
+        if minute is None:
+            minute = self._minutes[number] = Minute(number)
+            while len(self._minutes) > _MAX_MINUTES:
+                self._minutes.popitem(last=False)
+        is_charted = lane in minute.lanes or len(minute.lanes) < _MAX_LANES_OF_MINUTE
+        minute.lanes.setdefault(lane if is_charted else _OTHER_LANES, Sums()).join(used)
+        self.by_lane[lane] = self.by_lane.pop(lane, Sums())
+        self.by_lane[lane].join(used)
+        while len(self.by_lane) > _MAX_LANES:
+            self.of_other_lanes.join(self.by_lane.pop(next(iter(self.by_lane))))
+        if tag:
+            self.by_tag.setdefault(tag, Sums()).join(used)
+            self.by_tag.move_to_end(tag)
+            while len(self.by_tag) > _MAX_TAGS:
+                self.by_tag.popitem(last=False)
+
+    def series(self, now: float, minutes: int) -> list[Minute]:
+        """The last minutes, the oldest first, empty ones included."""
+        last = int(now // 60)
+        return [self._minutes.get(at, Minute(at)) for at in range(last - minutes + 1, last + 1)]
+
+    def since(self, at: float) -> Sums:
+        """What was used since then, as far back as minutes are saved."""
+        first, found = at // 60, Sums()
+        for number, minute in self._minutes.items():
+            if number >= first:
+                for sums in minute.lanes.values():
+                    found.join(sums)
+        return found
+
+    def dollars_per_hour(self, now: float) -> float:
+        """The present pace, as far as prices are known."""
+        return self.since(now - _PACE_MINUTES * 60).dollars * 60 / _PACE_MINUTES
+
+    def follow_clock(self, set_by: float) -> None:
+        """The wall clock was set by so much: minutes stay as long ago as they are."""
+        moved = round(set_by / 60)
+        for minute in self._minutes.values():
+            minute.at += moved
+        self._minutes = OrderedDict((minute.at, minute) for minute in self._minutes.values())
+
+
 _MAX_QUEUED = 100_000
 # Failures of attempts that say something about the upstream.
 _FAULTS = frozenset(("upstream_5xx", "network_edge", "timeout", "truncated_stream", "overloaded"))
@@ -43,7 +184,6 @@ _SETTLE_SECONDS = 2.0
 _MAX_NEWS = 500
 _MAX_RECALLED = 20_000
 MOST_LANES = 256
-OTHERS = "other-lanes"
 NO_LANE = "none"
 """The lane of calls that were refused before they had one."""
 # Waits are nothing, a throttle's seconds, an outage's minutes or a quota's hours.

@@ -1,24 +1,31 @@
-"""The view of a running flow: phases, agents, waits and sums, from its events and its gateway.
+"""The view of a running flow, from its events and its gateway, and the next command after its end.
 
 Rules: (1) pure: events and the gateway's documents in, a view out; (2) everything that waits has
 its reason and its time; (3) an agent has the state that `jackline status` shows of it; where the
 gateway says nothing it is "under way", never "working"; (4) a line about a wait is written when it
-begins and when it is over, once each.
+begins and when it is over, once each; (5) the command after the end changes something, instead of
+failing alike: a limit of the run is raised by the command itself, one in the flow's file is raised
+there first; an agent that a person cancelled goes on only by its name; where only the flow's own
+code failed, that is mended first.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from pathlib import PurePath
+from typing import Any, NamedTuple
 
 import msgspec
 
-from jackline.agents.outcome import Ending
+from jackline.agents.outcome import Ending, Outcome
 from jackline.control.fleet import WAITS
 from jackline.control.text import counted, until_text
+from jackline.flows.execution.agent_cancellation import is_cancelled_by_person
+from jackline.flows.records import RunRecord
 from jackline.flows.run_events import (
     AT_WALL,
     AgentAnswered,
@@ -312,3 +319,40 @@ def event_line(event: FlowEvent, now: datetime) -> str:  # noqa: C901, PLR0911, 
             return f"clean-up {event.what} of {event.label or 'the run'} {how}"
         case _:
             return ""
+
+
+_LIMITS = (Ending.BUDGET, Ending.TURNS, Ending.TIMEOUT, Ending.DEADLINE)
+_OF_THE_FLOW = (Ending.CRASH, Ending.SCHEMA)
+_KEPT = "what is finished is not run again"
+
+
+class NextStep(NamedTuple):
+    """A command, and what to know of it."""
+
+    command: str
+    remark: str
+
+
+def step_after_end(run: RunRecord, outcome: Outcome[Any]) -> NextStep | None:
+    """What goes on with an ended run; None where nothing is left to do."""
+    tally = outcome.tally
+    failed = not outcome.ok and run.state is not RunState.CANCELLED
+    if not failed and not tally.failed:
+        return None
+    again = f"jackline resume {run.run_id}" if failed else f"jackline retry {run.run_id}"
+    file = PurePath(run.source).name or "the flow"
+    by_hand = tally.by_hand
+    if by_hand and (is_cancelled_by_person(outcome) or len(by_hand) == tally.failed):
+        only = f"jackline resume {run.run_id} --only {shlex.quote(by_hand[0])}"
+        return NextStep(only, "goes on with the agent that was cancelled")
+    if tally.raise_to:
+        command = f"jackline retry {run.run_id} --budget {tally.raise_to}"
+        if failed:
+            command = f"jackline resume {run.run_id} --budget {tally.raise_to}"
+        return NextStep(command, f"raises the limit; {_KEPT}")
+    ends = {outcome.terminated_by} if failed else {ending for ending, _ in tally.endings}
+    if ends <= set(_LIMITS):
+        return NextStep(again, f"once you have raised the limit in {file}; {_KEPT}")
+    if failed and not tally.failed and outcome.terminated_by in _OF_THE_FLOW:
+        return NextStep(again, f"after mending {file} if the fault is there; {_KEPT}")
+    return NextStep(again, _KEPT if failed else "runs the failed ones again, nothing else")

@@ -15,7 +15,7 @@ from math import inf
 
 from jackline.clock import Clock
 from jackline.control.board import NO_FLOW_FACTS, FlowFacts, WaitReason
-from jackline.control.next_step import step_after_end
+from jackline.control.run_view import step_after_end
 from jackline.control.text import whole_second
 from jackline.errors import JacklineError, JournalError
 from jackline.flows.execution.agent_cancellation import is_cancelled_by_person

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 # Images come as base64 in one event, and the last event of Responses repeats all of them: proxies
-# with a limit of 10 MB broke real answers. What many hold together is upstream/held_answers.py's.
+# with a limit of 10 MB broke real answers. What many hold together: upstream/bounded_answers.py.
 LARGEST_EVENT = 32 * 1024 * 1024
 # Of JSON in as many `data:` lines as it was written in; a longer event is a flood of line ends.
 _MOST_LINES = 100_000

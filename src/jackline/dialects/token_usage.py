@@ -31,7 +31,9 @@ _JSON_NAMES = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
 
 def bounded_count(number: int) -> int:
     """A token count from outside, limited to what can be calculated with."""
-    return min(max(0, number), MOST_TOKENS)
+    if 0 <= number <= MOST_TOKENS:
+        return number
+    return 0 if number < 0 else MOST_TOKENS
 
 
 def least_of_stream(events: int, size: int) -> int:

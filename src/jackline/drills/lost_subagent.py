@@ -1,18 +1,30 @@
 """The drill of an agent on a rented machine that meets a wall after forty minutes of work.
 
-Rules: (1) set-up, rent and release write lines to files, which are the evidence; (2) the process
-of the parked run ends, and another one, which knows only the store, resumes the run; (3) the wall
-comes with a turn, not at a time, so that a slow machine meets it too; (4) the plain program is
-started again once the wall is gone, as its user would have to do.
+Its flow runs in processes of their own, by the drill clock:
+
+    python -m jackline.drills.lost_subagent CLOCK GATEWAY STORE_URL run ARGUMENTS
+    python -m jackline.drills.lost_subagent CLOCK GATEWAY STORE_URL resume RUN
+
+Rules: (1) set-up, rent and release write lines to files, which are the evidence; (2) the wall comes
+with a turn, not at a time, so that a slow machine meets it too; (3) a process that began a run
+exits when the run is parked, as if its terminal was closed: what was not saved by then is lost; (4)
+another one resumes the run; as `jackline resume`, it loads this file as a user's, and finds all
+else in the store alone, also the machine, which is rented and saved as a resource in one step; (5)
+the last line on stdout is the outcome as JSON, the exit code is the outcome's; (6) the plain
+program is started again once the wall is gone, as its user would have to do.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from jackline.agents.outcome import Ending
+from jackline import agent, ctx, event_loop, flow, step
+from jackline.agents.outcome import Ending, Outcome
 from jackline.drills.conversation import Block, ClientGaveUpError
 from jackline.drills.drill import (
     MINUTE,
@@ -22,24 +34,77 @@ from jackline.drills.drill import (
     ProgramSide,
     Requirement,
 )
-from jackline.drills.lost_subagent_flow import (
-    PROMPT,
-    RELEASED,
-    RENTED,
-    SET_UP,
-    TURN_SECONDS,
-    WORKED,
-    Machine,
-    set_up,
-)
+from jackline.drills.drill_clock import DrillClock
+from jackline.drills.environment import open_flow_host
 from jackline.drills.plain_program import PlainAgent, each, tool
 from jackline.drills.processes import EndedProcess, Programs
-from jackline.flows.records import RunState
+from jackline.flows.api import resume
+from jackline.flows.authoring.flow_definition import load_flow
+from jackline.flows.flow_run import FlowRun
+from jackline.flows.lifecycle import begin_run
+from jackline.flows.records import RunState, encode_outcome
+from jackline.flows.run_events import FlowEvent, RunParked
 from jackline.flows.store import open_run_store
 from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.faults import Effect, Fault
 from jackline.simulator.reply_script import Reply, Say
 from jackline.simulator.time_model import seeded_random
+
+PROMPT = "PART-1: train the model on the rented machine."
+TURN_SECONDS = 300.0
+SET_UP, RENTED, RELEASED, WORKED = "set-up.log", "rented.log", "released.log", "worked.log"
+
+
+@dataclass(slots=True)
+class Machine:
+    """The machine whose files are in this folder."""
+
+    folder: Path
+
+    def rent(self) -> str:
+        """Rent a machine; returns its name."""
+        path = self.folder / RENTED
+        rented = path.read_text("utf-8").splitlines() if path.exists() else []
+        return self.write(RENTED, f"gpu-{len(rented) + 1}")
+
+    async def work(self, hour: int, clock: DrillClock) -> str:
+        """Do one piece of the work."""
+        await clock.sleep(TURN_SECONDS)
+        return self.write(WORKED, f"piece {hour}")
+
+    def write(self, name: str, line: str) -> str:
+        """Add a line to one of the files; returns the line."""
+        with (self.folder / name).open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+        return line
+
+
+def set_up(folder: str) -> str:
+    """Prepare the data."""
+    return Machine(Path(folder)).write(SET_UP, "set up")
+
+
+def rent(folder: str) -> str:
+    """Rent a machine, to be released whatever happens."""
+    name = Machine(Path(folder)).rent()
+    release = f'echo {name}>> "{Path(folder) / RELEASED}"'
+    ctx.resource(name, release=release, lease="12h")
+    return name
+
+
+@flow
+async def training(folder: str, clock: str) -> str:
+    """Train the model by the drill's clock."""
+    drill_clock = DrillClock.from_text(clock)
+
+    async def work(hour: int) -> str:
+        """Do one piece of the work."""
+        return await Machine(Path(folder)).work(hour, drill_clock)
+
+    await step(set_up, folder)
+    await step(rent, folder)
+    return await agent(PROMPT, tools=[work], label="PART-1")
+
 
 TURNS = 12
 WALL_AFTER = 40 * MINUTE
@@ -106,13 +171,12 @@ class LostSide(ProgramSide):
 
     async def jackline(self) -> ProgramFigures:
         """The flow: one process until it is parked, another one that resumes it."""
-        flow = str(Path(__file__).with_name("lost_subagent_flow.py"))
         arguments = json.dumps({"folder": str(self.folder), "clock": self.clock.as_text()})
         programs = Programs.before(self.folder, self.provider.url)
         async with self.gateway() as endpoint:
             places = (self.clock.as_text(), endpoint.url, self.store_url)
-            process = ("-m", "jackline.drills.flow_process", *places)
-            first = await programs.ended(*process, "run", flow, arguments)
+            process = ("-m", "jackline.drills.lost_subagent", *places)
+            first = await programs.ended(*process, "run", arguments)
             run_id, wrong = await self._check_parked(first)
             second = await programs.ended(*process, "resume", run_id)
         ended = second.outcome()
@@ -189,3 +253,30 @@ LOST_SUBAGENT = Drill(
         ),
     ),
 )
+
+
+async def main(clock: str, url: str, store_url: str, verb: str, *rest: str) -> int:
+    """The process: begin a run or resume one; returns the exit code."""
+    run: FlowRun[Any] | None = None
+
+    def stop_when_parked(event: FlowEvent) -> None:
+        if isinstance(event, RunParked) and run is not None:
+            run.stop("Its terminal was closed.")
+
+    def print_outcome(outcome: Outcome[Any]) -> int:
+        line = encode_outcome(outcome, plain_value=outcome.value).decode()
+        print(line, flush=True)  # noqa: T201 -- a program
+        return outcome.exit_code
+
+    async with open_flow_host(url, store_url, DrillClock.from_text(clock)) as host:
+        if verb == "run":
+            flow_of_file = load_flow(__file__)
+            arguments = rest[0].encode()
+            run = await begin_run(host, flow_of_file, arguments, listener=stop_when_parked)
+            os._exit(print_outcome(await run.run()))
+        outcome: Outcome[Any] = await resume(*rest, host=host)
+    return print_outcome(outcome)
+
+
+if __name__ == "__main__":
+    sys.exit(event_loop.run(main(*sys.argv[1:])))

@@ -18,19 +18,20 @@ from datetime import datetime, timedelta
 from jackline.failures.evidence import FailureSignals
 from jackline.failures.failure import Failure, Kind, Scope
 from jackline.failures.observation import Observation, Where
-from jackline.failures.resets import find_reset, find_wait
-from jackline.failures.rules import agents, limits, outages, refusals
-from jackline.failures.rules.rule import KIND_DEFAULTS, FailureRule, Verdict, when
-from jackline.failures.waits import (
+from jackline.failures.resets import (
     LONGEST,
     SPEND_CAP_REASONS,
     UNIFIED,
     SpentWindow,
     body_reset,
     body_wait,
+    find_reset,
+    find_wait,
     header_wait,
     span,
 )
+from jackline.failures.rules import agents, limits, outages, refusals
+from jackline.failures.rules.rule import KIND_DEFAULTS, FailureRule, Verdict, when
 
 # Guesses from single words, when nothing more specific was found; they err towards not retrying.
 LAST_RESORT = (

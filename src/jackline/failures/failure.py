@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from jackline.failures.waits import span
+from jackline.failures.resets import span
 
 
 class Kind(StrEnum):

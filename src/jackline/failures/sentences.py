@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from jackline.failures.failure import Failure, Kind, Scope, plain_seconds
-from jackline.failures.waits import span
+from jackline.failures.resets import span
 
 _NAMES = {
     Kind.SERVER_THROTTLE: "a throttle on the provider's side",

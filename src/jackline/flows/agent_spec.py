@@ -216,7 +216,7 @@ def tools_for(box: Toolbox, runner: str) -> tuple[tuple[Tool, ...], tuple[str, .
         module, class_name = _READY[name]
         tool: Tool = getattr(import_module(module), class_name)()
         if name in _WRITING:
-            from jackline.flows.protected_files import ProtectedFilesTool  # noqa: PLC0415 -- pydantic
+            from jackline.batches.files import ProtectedFilesTool  # noqa: PLC0415 -- pydantic
 
             tool = ProtectedFilesTool(tool)
         tools.append(tool)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from jackline.agents.prices import Price
 from jackline.agents.runner import Runner
-from jackline.agents.task_readings import ReadTask
+from jackline.agents.task_meter import ReadTask
 from jackline.clock import Clock, SystemClock
 from jackline.flows.run_events import Listener, ignore_event
 from jackline.flows.settings import AllowPatterns, RunSettings

@@ -63,8 +63,12 @@ from jackline.flows.settings import (
     encode_settings,
     limits_in_words,
 )
-from jackline.flows.store.run_store import Claim, must_be_trusted, must_be_trusted_wholly
-from jackline.flows.store.store_rules import lease_holds
+from jackline.flows.store.run_store import (
+    Claim,
+    lease_holds,
+    must_be_trusted,
+    must_be_trusted_wholly,
+)
 from jackline.flows.values import decode_arguments
 
 T = TypeVar("T")

@@ -9,7 +9,6 @@ process id that is in use proves nothing: it may be another process's by now.
 from __future__ import annotations
 
 import os
-import secrets
 import socket
 from pathlib import Path
 
@@ -18,7 +17,7 @@ _NAMESPACE = Path("/proc/self/ns/pid")
 
 def new_owner() -> str:
     """The name of this process as the owner of a run."""
-    return f"{_this_host()}:{os.getpid()}:{secrets.token_hex(3)}"
+    return f"{_this_host()}:{os.getpid()}:{os.urandom(3).hex()}"
 
 
 def process_here(owner: str) -> int | None:

@@ -17,6 +17,7 @@ from itertools import count
 from typing import TypeAlias
 
 from jackline.agents.runner import TOOLS_HEADER
+from jackline.agents.task_meter import TaskMeters
 from jackline.calls import (
     CallManager,
     CallRefusal,
@@ -25,6 +26,7 @@ from jackline.calls import (
     Dialect,
     HoldLimits,
     Mode,
+    PendingCall,
     takes_prefill,
 )
 from jackline.clock import Clock
@@ -61,7 +63,6 @@ from jackline.gateway.own_answers import (
 )
 from jackline.gateway.placement import ModelSubstitution, Placement, RouteChooser, upstream_for
 from jackline.gateway.settings import CapSettings, GatewaySettings, StreamMode
-from jackline.gateway.task_meter import TaskMeters
 from jackline.gateway.vendor_limits import LimitReading
 from jackline.lane_id import LaneId
 from jackline.lanes import Call, RemainingWork
@@ -76,6 +77,7 @@ NativeError: TypeAlias = Callable[[LaneId, int, bytes], bytes]
 _SIDE_CALL_HOLD = HoldLimits(quota=0.0, other=30.0)
 # The agent that a session's own calls belong to.
 _MAIN = ""
+_JUDGED = "judged"
 # The paths of vendors' APIs. On another path a vendor may answer before it checks the key, or read
 # another one than the one that is checked here.
 _API_PATHS = frozenset(
@@ -211,7 +213,7 @@ class CallIntake:
                 return
             fate = self._returning.fate(who, caller.credential, body, now)
             if fate is not None:
-                refusal = vendor_refusal(self.in_native_words(fate))
+                refusal = vendor_refusal(self.in_native_words(fate), self.wall())
                 self._turn_away(exchange, refusal, identity, facts, call_id)
                 return
             place = self._returning.place(who, caller.credential, body, now)
@@ -520,9 +522,10 @@ class CallIntake:
                 self.task_meters.count_call(
                     call.identity.task, model, used, answered=is_answered and model == last
                 )
+        carried = call.carried
         if is_turn and (request.call.login or len(self.settings.upstreams) > 1):
             # Which lane has refused the call's client, and which has answered it.
-            credential, carried = credential_of(request.message.headers), call.carried
+            credential = credential_of(request.message.headers)
             if carried is not None:
                 self._placing.judged(carried, credential)
             if is_answered:
@@ -535,6 +538,11 @@ class CallIntake:
                     proves_credential=spoke and _is_api_path(request.message.target),
                     organization=call.organization if request.call.login else None,
                 )
+        elif is_turn and carried is not None:
+            # Others may be added while a call waits. Once for each head that a connection sends.
+            asker = call.asker
+            if carried.rejected_on is not None or (asker is not None and _JUDGED not in asker.memo):
+                self._judge_alone(carried, asker)
         if who is not None and is_turn:
             session, agent = who[0], who[1] or _MAIN
             if request.dialect != "anthropic":
@@ -544,6 +552,16 @@ class CallIntake:
             else:
                 self._work.withdrawn(now, session, agent)
         self._announce(event)
+
+    def _judge_alone(self, carried: PendingCall, asker: Exchange | None) -> None:
+        """Note what the only upstream there is has shown of a call's client."""
+        message = carried.request.message
+        is_accepted = carried.is_model_answer and _is_api_path(message.target)
+        if asker is not None and is_accepted:
+            asker.memo[_JUDGED] = True
+        elif asker is not None:
+            asker.memo.pop(_JUDGED, None)
+        self._placing.judged_alone(carried, credential_of(message.headers), is_accepted=is_accepted)
 
     def in_native_words(self, refusal: CallRefusal) -> CallRefusal:
         """The refusal with an error of another dialect translated to the client's."""

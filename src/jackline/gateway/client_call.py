@@ -102,6 +102,34 @@ _EARLIER, _EARLIER_SHARE = 5.0, 0.1
 _HURRIES_FOR, _HURRIES_SHARE = 60.0, 0.25
 
 
+class _Patience(NamedTuple):
+    """Seconds after which a client without a stream leaves, and from when on it hurries."""
+
+    leaves: float
+    hurries: float
+
+
+_MEMO = "patience"
+
+
+def _patience_of(exchange: Exchange, client: Client) -> _Patience:
+    """By its headers, which are mostly those of the last request: they are read once."""
+    known = exchange.memo.get(_MEMO)
+    if isinstance(known, _Patience):
+        return known
+    named = next(filter(None, (_number(exchange.header(name)) for name in _LIMITS)), 0.0)
+    # Claude Code's sockets give up earlier than it says, unless its user has raised the limit.
+    is_eager = not named or (client.claude_code and named <= _RAISED)
+    most = _WHOLE_ANSWER_WITHIN if is_eager else _LONGEST_PATIENCE
+    patience = min(named or most, most)
+    leaves = patience - max(_EARLIER, _EARLIER_SHARE * patience)
+    hurries = 0.0
+    if _number(exchange.header(b"x-stainless-retry-count")) < _LAST_TRY:
+        hurries = leaves - min(_HURRIES_FOR, _HURRIES_SHARE * patience)
+    exchange.memo[_MEMO] = found = _Patience(leaves, hurries)
+    return found
+
+
 def _number(value: bytes | None) -> float:
     return float(value) if value is not None and _SECONDS.fullmatch(value) else 0.0
 
@@ -251,7 +279,9 @@ class ClientCall:
         self.arrived = now
         self.since = now if request.call.since is None else request.call.since
         if not request.call.stream:
-            self._set_deadline(exchange, now)
+            patience = _patience_of(exchange, identity.client)
+            request.call.leaves_at = now + patience.leaves
+            request.call.hurries_at = now + patience.hurries
         self.carried: PendingCall | None = None
         self.committed = False
         self.over = False
@@ -304,20 +334,6 @@ class ClientCall:
         exchange.on_pause = self._slow_client
         exchange.on_resume = self._client_catches_up
 
-    def _set_deadline(self, exchange: Exchange, now: float) -> None:
-        """Note when the client of a call without a stream leaves, and from when on it hurries."""
-        named = next(filter(None, (_number(exchange.header(name)) for name in _LIMITS)), 0.0)
-        # Claude Code's sockets give up earlier than it says, unless its user has raised the limit.
-        is_eager = not named or (self.identity.client.claude_code and named <= _RAISED)
-        most = _WHOLE_ANSWER_WITHIN if is_eager else _LONGEST_PATIENCE
-        patience = min(named or most, most)
-        call = self.request.call
-        call.leaves_at = now + patience - max(_EARLIER, _EARLIER_SHARE * patience)
-        call.hurries_at = now
-        if _number(exchange.header(b"x-stainless-retry-count")) < _LAST_TRY:
-            hurries_for = min(_HURRIES_FOR, _HURRIES_SHARE * patience)
-            call.hurries_at = call.leaves_at - hurries_for
-
     # --- called by the call manager ---
 
     def answer_began(self, status: int, headers: Headers, lane: LaneId) -> None:
@@ -357,7 +373,8 @@ class ClientCall:
         """There will be no answer: refuse in the vendor's words."""
         # Clients of other dialects are answered by upstreams of their own dialect alone.
         is_native = self.request.dialect == "anthropic"
-        no = vendor_refusal(self._intake.in_native_words(refusal) if is_native else refusal)
+        words = self._intake.in_native_words(refusal) if is_native else refusal
+        no = vendor_refusal(words, self._intake.wall())
         if self.committed:
             self._intake.remember_fate(self, refusal)
         self._refuse_all(no)

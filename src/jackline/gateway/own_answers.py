@@ -1,22 +1,30 @@
 """Answers of the gateway itself: refusals, and the x-jackline headers beside an answer's own.
 
-Rules: (1) the vendor's status and body reach the client unchanged; (2) a throttle is never reported
-as a quota, nor the reverse: without the vendor's words the status follows the kind of failure; (3)
-every answer has a `request-id`: the vendor's own, else the call's; (4) our headers come last, so
-that the vendor's stay in order, and headers of an upstream under our names are dropped.
+Rules: (1) the vendor's status and body reach the client unchanged, but that a refusal which repeats
+an earlier one names the time that is left now; (2) a throttle is never reported as a quota, nor the
+reverse: without the vendor's words the status follows the kind of failure; (3) every answer has a
+`request-id`: the vendor's own, else the call's; (4) our headers come last, so that the vendor's
+stay in order, and headers of an upstream under our names are dropped; (5) a refusal at a wall says
+that no retry helps, and when the wall resets: clients retry ten times, or sleep until then, where
+it does not.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from jackline.calls import CallRefusal
-from jackline.failures import Kind
+from jackline.failures import Json, Kind
+from jackline.failures.resets import find_reset
+from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.http1.headers import Headers
 from jackline.http1.requests import RequestRefusal
+from jackline.lanes.reactions import Reaction, reaction_to
 from jackline.outside_names import cut_name
 
 # A shorter wait is written as 0.000.
@@ -114,22 +122,79 @@ class RefusalAnswer:
     body: bytes
 
 
-def vendor_refusal(refusal: CallRefusal) -> RefusalAnswer:
-    """The vendor's refusal, or ours if there is none."""
+def vendor_refusal(refusal: CallRefusal, now: float) -> RefusalAnswer:
+    """The vendor's refusal, or ours if there is none; `now` is the time of the wall clock."""
+    failure, theirs, at = refusal.failure, refusal.rejection, refusal.retry_at
     notes: list[tuple[bytes, bytes]] = []
-    if refusal.retry_at is not None:
-        moment = datetime.fromtimestamp(refusal.retry_at, UTC).isoformat(timespec="seconds")
+    if at is not None:
+        moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
         notes.append((b"x-jackline-resets-at", moment.encode()))
-    theirs = refusal.rejection
+    reset = None
+    if failure is not None and reaction_to(failure) is Reaction.PARK:
+        notes.append(_NO_RETRY)
+        if at is not None:
+            reset = _Reset(at, now)
+            notes.append((b"retry-after", b"%d" % reset.seconds))
     if theirs is not None and theirs.status >= 400:
-        headers = [*without_note_headers(theirs.headers), *notes]
-        return RefusalAnswer(theirs.status, headers, theirs.body)
-    failure = refusal.failure
+        replaced = {name for name, _ in notes}
+        kept = [pair for pair in theirs.headers if pair[0].lower() not in replaced]
+        body = theirs.body
+        if reset is not None and theirs.is_repeated:
+            body = reset.written_into(body)
+        return RefusalAnswer(theirs.status, [*without_note_headers(kept), *notes], body)
     status = _NO_WORDS if failure is None else _STATUS.get(failure.kind, _NO_WORDS)
     words = f"Jackline: {refusal.why}"
     if theirs is not None:
         words += f" (the upstream answered {theirs.status} with something that is no answer)"
+    if reset is not None:
+        words += f". {reset.sentence}"
     return gateway_refusal(status, words, notes)
+
+
+_NO_RETRY = (b"x-should-retry", b"false")
+# Names under which vendors write how long to wait, and where they put the sentence for people.
+_WAITS = ("retry_after", "retryafter", "retry_after_seconds", "retrydelay", "resets_in_seconds")
+_SENTENCES = ("message", "detail", "msg")
+_WAIT = re.compile(r"\d{1,12}(?:\.\d{1,9})?(s?)")
+_DEEPEST = 6
+
+
+class _Reset:
+    """When a wall resets, as it is written into a refusal now."""
+
+    def __init__(self, at: float, now: float) -> None:
+        self._now = datetime.fromtimestamp(now, UTC).astimezone()
+        self.seconds = max(1, math.ceil(at - now))
+        moment = datetime.fromtimestamp(math.ceil(at), UTC).astimezone()
+        left = duration_in_words(timedelta(seconds=self.seconds))
+        self.sentence = f"It resets at {moment_in_words(moment, self._now)}, in {left}."
+
+    def written_into(self, body: bytes) -> bytes:
+        """The document with the wait that is left, and the reset in its first sentence."""
+        try:
+            document: Json = json.loads(body)
+        except (ValueError, RecursionError):
+            return body
+        if not isinstance(document, dict):
+            return body
+        self._is_said = False
+        written = self._written(document, 0)
+        return body if written == document else json.dumps(written).encode()
+
+    def _written(self, value: Json, depth: int, name: str = "") -> Json:
+        if isinstance(value, dict) and depth < _DEEPEST:
+            return {key: self._written(each, depth + 1, key.lower()) for key, each in value.items()}
+        if isinstance(value, list) and depth < _DEEPEST:
+            return [self._written(each, depth + 1, name) for each in value]
+        if name in _WAITS and not isinstance(value, bool):
+            found = _WAIT.fullmatch(str(value))
+            if found is not None:
+                return f"{self.seconds}{found[1]}" if isinstance(value, str) else self.seconds
+        if name in _SENTENCES and isinstance(value, str) and not self._is_said:
+            self._is_said = True
+            if find_reset(value, self._now) is None:
+                return f"{value.rstrip()} {self.sentence}"
+        return value
 
 
 def refusal_body(status: int, message: str) -> bytes:

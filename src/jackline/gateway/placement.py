@@ -274,6 +274,14 @@ class Placement:
             if place is not None and _passes_through(place) and credential:
                 note(place.url, credential)
 
+    def judged_alone(self, carried: PendingCall, credential: bytes, *, is_accepted: bool) -> None:
+        """The same where there is only one upstream, which may have answered as a model does."""
+        self.judged(carried, credential)
+        place = self._registry.upstream(carried.request.call.lanes[0])
+        is_own = place is not None and _passes_through(place) and bool(bare_credential(credential))
+        if place is not None and is_own and is_accepted and carried.rejected_on is None:
+            self._clients.accept(place.url, credential)
+
     def answered(
         self,
         event: CallEnded,

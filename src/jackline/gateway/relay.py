@@ -27,8 +27,7 @@ from typing import Self, cast
 from jackline import event_loop
 from jackline.batches.processes import OrphanGuard
 from jackline.gateway.peer_users import Peer, PeerUsers
-from jackline.upstream.origin import Dialler
-from jackline.upstream.own_gateway import own_gateway
+from jackline.upstream.origin import Dialler, own_gateway
 
 _HOST = "127.0.0.1"
 _CONNECTIONS = 512

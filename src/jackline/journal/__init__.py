@@ -6,7 +6,6 @@ moment at most, and the file is never damaged.
 """
 
 from jackline.journal.journal import Journal, JournalHealth
-from jackline.journal.reader import JournalReader, Totals
-from jackline.journal.store import JournalSettings
+from jackline.journal.store import JournalReader, JournalSettings, Totals
 
 __all__ = ["Journal", "JournalHealth", "JournalReader", "JournalSettings", "Totals"]

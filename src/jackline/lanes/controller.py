@@ -705,9 +705,7 @@ class LaneController:
         return self._done(decision)
 
     def _done(self, decision: LaneDecision) -> LaneDecision:
-        wake = min(self._wake.values(), default=math.inf)
-        deadline = self._silent.next_at()
-        wake = min(wake, deadline, self._resting.next_at())
+        wake = min(*self._wake.values(), self._silent.next_at(), self._resting.next_at())
         if wake != math.inf:
             decision.wake_at = max(self._now, wake)
         return decision

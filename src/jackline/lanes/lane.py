@@ -17,11 +17,15 @@ from jackline.failures import Failure, Kind
 from jackline.failures.sentences import name_of
 from jackline.lanes.breaker import FLOWING, LaneEvent, LaneHealth, after
 from jackline.lanes.call import Call, LaneAttempt, LaneWait
-from jackline.lanes.patience import HedgeBudget, LearnedPatience
+from jackline.lanes.estimators import (
+    ConcurrencyWindow,
+    HedgeBudget,
+    LearnedPatience,
+    ThrottleEpisode,
+)
 from jackline.lanes.prompt_caches import HourCaches, PromptCaches, prompt_tokens
 from jackline.lanes.rate_limits import Allowance
 from jackline.lanes.settings import ControllerSettings, LaneSettings
-from jackline.lanes.window import ConcurrencyWindow, ThrottleEpisode
 from jackline.states import LaneState
 
 Draw: TypeAlias = Callable[[], float]

@@ -73,7 +73,7 @@ class LaneSettings:
 class PatienceSettings:
     """How much silence is borne before a call is asked for once more beside the silent attempt.
 
-    What a lane was seen to take outweighs all of these (patience.py). Pings count as bytes.
+    What a lane was seen to take outweighs all of these (estimators.py). Pings count as bytes.
     """
 
     # Before the first byte, however quick the lane was so far; and a whole lane is not silent

@@ -4,8 +4,8 @@ Rules: (1) a call has at most two attempts in flight; when the first ends, the s
 role; (2) an attempt with new bytes is not late: it gets a new deadline when the old one comes, and
 receiving bytes costs nothing here; (3) an attempt that has not begun to answer is dropped only if
 another attempt of the same call has begun, or after a quarter of an hour; (4) on a lane that works,
-hedges are limited by a budget (patience.py); on a lane that is silent as a whole, every call may go
-elsewhere; (5) an attempt whose bytes were already delivered to the caller is never hedged; (6)
+hedges are limited by a budget (estimators.py); on a lane that is silent as a whole, every call may
+go elsewhere; (5) an attempt whose bytes were already delivered to the caller is never hedged; (6)
 silent attempts block nobody: their places are lent, and a hedge that finds no room is queued.
 """
 

@@ -33,7 +33,7 @@ from jackline.flows.records import ENDED, CallKind, CallRecord, CallState, RunRe
 from jackline.flows.run_events import AgentAnswered, AgentEnded, FlowEvent, RunParked, RunWoke
 from jackline.flows.run_owner import is_dead
 from jackline.flows.run_totals import fold, used_by_run
-from jackline.flows.settings import decode_settings, may_wake
+from jackline.flows.settings import RunSettings, decode_settings, may_wake
 from jackline.flows.store.run_store import RunStore
 from jackline.mcp_server.flow.started_agents import CANCELLED_ALONE, started_agents
 from jackline.mcp_server.model_tool import JsonObject, Progress, ToolCaller
@@ -211,10 +211,21 @@ class AgentManager:
         listener, run_id = _RunListener(), snapshot.record.run_id
         if snapshot.record.state is RunState.FINISHED:
             run: FlowRun[Any] = await begin_retry(
-                host, run_id, only=snapshot.label, flow=started_agents, listener=listener
+                host,
+                run_id,
+                only=snapshot.label,
+                settings=_limited(host, snapshot.record),
+                flow=started_agents,
+                listener=listener,
             )
         else:
-            found = await begin_resume(host, run_id, flow=started_agents, listener=listener)
+            found = await begin_resume(
+                host,
+                run_id,
+                settings=_limited(host, snapshot.record),
+                flow=started_agents,
+                listener=listener,
+            )
             if isinstance(found, Outcome):
                 raise UsageError(
                     f"The run {run_id} was cancelled.", hint="Start a new agent with its prompt."
@@ -499,13 +510,26 @@ class AgentManager:
             return
         listener = _RunListener()
         try:
-            run = await begin_resume(host, record.run_id, flow=started_agents, listener=listener)
+            run = await begin_resume(
+                host,
+                record.run_id,
+                settings=_limited(host, record),
+                flow=started_agents,
+                listener=listener,
+            )
         except JacklineError as error:
             _log.info("the run %s is not taken up: %s", record.run_id, error.message)
             return
         if isinstance(run, FlowRun):
             _log.info("going on with the agents of run %s", record.run_id)
             self._start(_ActiveRun(run, listener, record.cwd, None, unattended=True))
+
+
+def _limited(host: FlowHost, record: RunRecord) -> RunSettings:
+    """The run's own settings, and the limits that the user has set since it was begun."""
+    own = decode_settings(record.settings)
+    newer = [budget for budget in host.settings.budgets if budget not in own.budgets]
+    return replace(own, budgets=(*own.budgets, *newer))
 
 
 _kept: set[asyncio.Task[None]] = set()

@@ -30,8 +30,12 @@ from jackline.providers.reasoning import (
 from jackline.providers.sent_request import UnsupportedRequestError, with_hours
 from jackline.providers.settings import Credential, UpstreamKind, UpstreamSettings
 from jackline.providers.vertex import VertexProvider
-from jackline.upstream.bounded_answers import AnswerLimits, BoundedAnswer, DecompressionTurns
-from jackline.upstream.held_answers import HeldAnswers
+from jackline.upstream.bounded_answers import (
+    AnswerLimits,
+    BoundedAnswer,
+    DecompressionTurns,
+    HeldAnswers,
+)
 from jackline.upstream.http_upstream import HttpUpstream
 from jackline.upstream.interface import ResponseHandler, UpstreamAttempt, UpstreamRequest
 from jackline.upstream.origin import Origin, proxy_from_environment

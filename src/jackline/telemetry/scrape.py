@@ -19,13 +19,13 @@ import msgspec
 
 from jackline.clock import Clock
 from jackline.control.board import NO_FLOW_FACTS, Facts, FlowFacts
-from jackline.control.burn import Burn
 from jackline.control.fleet import calls_by_agent
 from jackline.control.needs import About
 from jackline.control.observatory import (
     MOST_LANES,
     OTHERS,
     TOKEN_KINDS,
+    Burn,
     CallCounters,
     Histogram,
     Observatory,

@@ -8,7 +8,9 @@ as good as the whole, shorter ones count whole, from 8 bytes on; what is blanked
 an error that repeats parts over and over is blanked as a whole, and only 15 bytes wait for the next
 packet; credentials in another encoding (base64, escaped) are not found; (4) when the handler of an
 answer raises, its call gets a broken answer; (5) `fetch` never raises: errors are in its result,
-redirects are answers like any other, and nothing beyond the size limit is stored.
+redirects are answers like any other, and nothing beyond the size limit is stored; (6) beyond a
+limit for all answers under way together, the largest ones are broken off until the others fit, but
+never the only one: it has a limit of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +33,6 @@ from jackline.http1.compression import (
 from jackline.http1.headers import Headers
 from jackline.http1.responses import GarbledError
 from jackline.lane_id import LaneId
-from jackline.upstream.held_answers import STEP, HeldAnswers
 from jackline.upstream.interface import (
     SILENT_HANDLER,
     AnswersTooLargeError,
@@ -74,8 +75,8 @@ _NO_CREDENTIALS = frozenset((b"idempotency-key", b"x-idempotency-key"))
 _WORD = re.compile(rb"[^\s,;=]{6,}")
 # Logins and cookies are a few kilobytes. Beyond that nothing is compared, and no id passes.
 _MOST_CREDENTIAL_BYTES = 4 * 1024
-# The size of parts that are not known: every id may hold one.
-_ANYTHING = 0
+# In the place of words that are not compared: every id may hold one.
+_IN_EVERYTHING = b""
 # An answer names its id once, and its proxies theirs; further ones are dropped.
 _MOST_IDS = 4
 
@@ -83,32 +84,36 @@ _MOST_IDS = 4
 class SentCredentials:
     """The credentials that a request was sent with, for comparison with ids in its answer.
 
-    Their parts are found once, when the first id comes: the work is linear in what was sent, and
+    Their words are found once, when the first id comes: the work is linear in what was sent, and
     both what was sent and the ids are bounded.
     """
 
-    __slots__ = ("_parts", "_sent")
+    __slots__ = ("_sent", "_words")
 
     def __init__(self, sent: Headers) -> None:
         self._sent = sent
-        # By their size: short words whole, and of longer ones all that is `PART` long.
-        self._parts: dict[int, set[bytes]] | None = None
+        self._words: tuple[list[bytes], list[bytes]] | None = None
 
     def are_repeated_in(self, value: bytes) -> bool:
         """Whether this holds a large part of one of them, or may do so."""
-        if self._parts is None:
-            self._parts = {}
-            values = [value for name, value in self._sent if _may_be_credential(name)]
-            if sum(map(len, values)) > _MOST_CREDENTIAL_BYTES:
-                self._parts[_ANYTHING] = set()
-                values = []
-            for word in (word for value in values for word in _WORD.findall(value)):
-                size = min(PART, len(word))
-                self._parts.setdefault(size, set()).update(_pieces((word,), size))
-        for size, parts in self._parts.items():
-            if not parts.isdisjoint([value[at : at + size] for at in range(len(value) - size + 1)]):
-                return True
-        return _ANYTHING in self._parts
+        if self._words is None:
+            self._words = self._find_words()
+        short, long = self._words
+        if any(word in value for word in short):
+            return True
+        blocks = [value[at : at + _BLOCK] for at in range(0, len(value) - _BLOCK + 1, _BLOCK)]
+        # A word without a block of the id has no larger part of it: that is nearly always so.
+        near = [word for word in long if any(block in word for block in blocks)]
+        return bool(near) and not _pieces(near, PART).isdisjoint(_pieces((value,), PART))
+
+    def _find_words(self) -> tuple[list[bytes], list[bytes]]:
+        """The words that count whole, and those of which a part does."""
+        values = [value for name, value in self._sent if _may_be_credential(name)]
+        if sum(map(len, values)) > _MOST_CREDENTIAL_BYTES:
+            return [_IN_EVERYTHING], []
+        words = [word for value in values for word in _WORD.findall(value)]
+        short = [word for word in words if len(word) < PART]
+        return short, [word for word in words if len(word) >= PART]
 
     def words_not_in(self, others: Headers) -> list[bytes]:
         """The secret words of credentials that are not among these headers."""
@@ -267,6 +272,35 @@ _SIZES_OF_ID_HEADERS = frozenset(map(len, ID_HEADERS))
 _OF_THE_PACKING = (b"content-encoding", b"content-length")
 
 
+STEP = 16 * 1024
+"""Changes of less than this are not counted, so that small answers cost nothing."""
+_MOST_HELD = 512 * 1024 * 1024
+
+
+class HeldAnswers:
+    """What all answers under way hold; `most` may be changed at any time."""
+
+    __slots__ = ("_sizes", "most", "total")
+
+    def __init__(self, most: int = _MOST_HELD) -> None:
+        self.most = most
+        self.total = 0
+        self._sizes: dict[BoundedAnswer, int] = {}
+
+    def count(self, answer: BoundedAnswer, size: int) -> None:
+        """An answer holds so much now, 0 once it is over; it may be broken off meanwhile."""
+        sizes = self._sizes
+        before = sizes.pop(answer, 0)
+        self.total += size - before
+        if size:
+            sizes[answer] = size
+        # Whoever lets go breaks nobody off: so no answer is broken off while another one ends.
+        while size > before and self.total > self.most and len(sizes) > 1:
+            largest = max(sizes, key=sizes.__getitem__)
+            self.total -= sizes.pop(largest)
+            largest.break_off(self.most)
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
     """How many bytes an answer may have, decompressed, and how many seconds it may take."""
@@ -350,7 +384,8 @@ class BoundedAnswer:
                 self._handler = _BlankedError(self._handler, Blanker(own))
         self._until = self._now() + self._limits.seconds
         length = 0
-        ids, no_ids = 0, set[bytes]()
+        ids = 0
+        no_ids: set[bytes] = set()
         for name, value in headers:
             # By their lengths first: this is done for every answer.
             size = len(name)

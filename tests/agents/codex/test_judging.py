@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.codex.printed_output import CodexOutput
+from jackline.agents.codex import CodexOutput
 from jackline.agents.outcome import Ending
 from jackline.agents.process.program import Broken, Done, Failed, ProcessExit, ProgramEvent, Verdict
 from jackline.agents.runner import ending_of

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jackline.agents.codex.runner import CodexRunner, strict_schema
+from jackline.agents.codex import CodexRunner, strict_schema
 from jackline.agents.process.child import start_files_root
 from jackline.agents.process.program import StartCommand, StartRequest
 from jackline.agents.runner import AgentTask

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jackline.agents.runner import JsonObject, LogEntry, NextCall, StopAgentError, TimeLimit
-from jackline.agents.task_readings import TaskReading
+from jackline.agents.task_meter import TaskReading
 from jackline.dialects import TokenUsage
 from jackline.failures import Failure
 

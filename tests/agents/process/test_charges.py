@@ -14,7 +14,7 @@ from jackline.agents.process.charges import GatewayCount, ProcessCharges
 from jackline.agents.process.program import AnswerPart
 from jackline.agents.process.resume import History
 from jackline.agents.runner import AgentTask
-from jackline.agents.task_readings import TaskReading
+from jackline.agents.task_meter import TaskReading
 from jackline.dialects import TokenUsage
 from tests.agents.process.doubles import FreeLeave
 

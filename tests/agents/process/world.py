@@ -16,7 +16,7 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from jackline.agents.claude_code.runner import ClaudeCodeRunner
-from jackline.agents.codex.runner import CodexRunner
+from jackline.agents.codex import CodexRunner
 from jackline.agents.outcome import Outcome
 from jackline.agents.runner import AgentTask
 from jackline.assembly import Service

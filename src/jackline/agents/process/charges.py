@@ -21,7 +21,7 @@ from jackline.agents.prices import dollars, dollars_of_answer
 from jackline.agents.process.program import AnswerPart
 from jackline.agents.process.resume import History
 from jackline.agents.runner import AgentTask, CallGate
-from jackline.agents.task_readings import TaskReading
+from jackline.agents.task_meter import TaskReading
 from jackline.dialects import TokenUsage
 
 _NOTHING = TokenUsage()

@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, nullcontext
 from jackline.agents.outcome import Ending, Evidence
 from jackline.agents.prices import dollars
 from jackline.agents.runner import NextCall, StopAgentError, TimeLimit, evidence_of, within
-from jackline.agents.task_readings import TaskReading
+from jackline.agents.task_meter import TaskReading
 from jackline.budgets.budget import Amount, Unit
 from jackline.budgets.ledger import ReservationState
 from jackline.dialects import TokenUsage

@@ -2,8 +2,7 @@
 
 Rules: (1) a write is on the disk when it returns: WAL with `synchronous=FULL`; (2) writes that
 wait at the same time share one transaction and one sync; (3) the event loop never waits for the
-disk. The contract is `RunStore` (../run_store.py); what all stores decide alike is in
-../store_rules.py.
+disk. The contract is `RunStore` (../run_store.py), beside what all stores decide alike.
 """
 
 from jackline.flows.store.sqlite.run_rows import SqliteRunStore as SqliteRunStore

@@ -19,8 +19,7 @@ from contextlib import suppress
 
 from jackline.errors import InternalError, JournalError
 from jackline.flows.records import CallKind, CallRecord, CallState, EntryRecord, NoteRecord
-from jackline.flows.store import store_rules
-from jackline.flows.store.run_store import Claim
+from jackline.flows.store.run_store import Claim, unknown_run
 from jackline.flows.store.sqlite.database import Database, Transaction, reads, writes
 from jackline.flows.store.sqlite.row_checks import (
     BYTES,
@@ -215,7 +214,7 @@ class CallRows(Database):
 
         def add(transaction: Transaction) -> None:
             if not transaction.connection.execute(_ADD_NOTE, row).rowcount:
-                raise store_rules.unknown_run(run_id)
+                raise unknown_run(run_id)
 
         await self.write(add)
 

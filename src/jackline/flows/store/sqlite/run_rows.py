@@ -27,8 +27,16 @@ from jackline.flows.records import (
     RunRecord,
     RunState,
 )
-from jackline.flows.store import store_rules
-from jackline.flows.store.run_store import Claim
+from jackline.flows.store.run_store import (
+    ANSWERS_STOP,
+    CANCEL,
+    STOP,
+    Claim,
+    lease_holds,
+    must_be_deletable,
+    named,
+    unknown_run,
+)
 from jackline.flows.store.sqlite import row_checks, store_file
 from jackline.flows.store.sqlite.call_rows import CallRows, drop_logs, drop_unnamed, place
 from jackline.flows.store.sqlite.database import Transaction, reads, writes
@@ -157,10 +165,10 @@ class SqliteRunStore(CallRows):
             return None
         held_by, until, seconds, epoch, request = row
         free = held_by in ("", owner, instead_of)
-        if not free and store_rules.lease_holds(until, seconds, transaction.now):
+        if not free and lease_holds(until, seconds, transaction.now):
             return None
         _redate_spending(transaction)
-        request = store_rules.CANCEL if request == store_rules.CANCEL else ""
+        request = CANCEL if request == CANCEL else ""
         transaction.connection.execute(
             "UPDATE runs SET owner = ?, lease_until = ?, lease_seconds = ?, epoch = ?,"
             " stop_request = ? WHERE run_id = ?",
@@ -190,7 +198,7 @@ class SqliteRunStore(CallRows):
         transaction.connection.execute(
             "UPDATE runs SET owner = '', lease_until = 0, "
             "stop_request = CASE WHEN ? THEN '' ELSE stop_request END WHERE run_id = ?",
-            (run.state in store_rules.ANSWERS_STOP, run.run_id),
+            (run.state in ANSWERS_STOP, run.run_id),
         )
         transaction.owner_changed(run.run_id)
 
@@ -212,13 +220,13 @@ class SqliteRunStore(CallRows):
             "SELECT stop_request, state, owner FROM runs WHERE run_id = ?", (run_id,)
         ).fetchone()
         if row is None:
-            raise store_rules.unknown_run(run_id)
-        if how not in (store_rules.STOP, store_rules.CANCEL):
+            raise unknown_run(run_id)
+        if how not in (STOP, CANCEL):
             raise BadArgumentError(
                 f"A run cannot be requested to {how!r}.", hint="Request `stop` or `cancel`."
             )
         # The stronger one stays.
-        request = store_rules.CANCEL if store_rules.CANCEL in (row[0], how) else how
+        request = CANCEL if CANCEL in (row[0], how) else how
         if row[2] or RunState(row[1]) not in ENDED:
             transaction.connection.execute(
                 "UPDATE runs SET stop_request = ? WHERE run_id = ?", (request, run_id)
@@ -241,7 +249,7 @@ class SqliteRunStore(CallRows):
             (run_id, run_id + _LAST_CHARACTER),
         ).fetchall()
         if len(rows) > 1:
-            names = store_rules.named([found for (found,) in rows])
+            names = named([found for (found,) in rows])
             raise BadArgumentError(
                 f"Several runs begin with {run_id!r}: {names}.",
                 hint="Write more letters of the one that you want.",
@@ -296,13 +304,13 @@ class SqliteRunStore(CallRows):
         lease_seconds, outcome_blob = db.execute(
             "SELECT lease_seconds, outcome_blob FROM runs WHERE run_id = ?", (run_id,)
         ).fetchone()
-        holds = store_rules.lease_holds(run.lease_until, lease_seconds, transaction.now)
+        holds = lease_holds(run.lease_until, lease_seconds, transaction.now)
         held, hooks = [], []
         if not force:
             not_released = (run_id, ResourceState.RELEASED)
             held = _found_resources(db, "run_id = ? AND state <> ?", not_released)
             hooks = _found_hooks(db, "run_id = ? ORDER BY at, end_id, hook", (run_id,))
-        store_rules.must_be_deletable(
+        must_be_deletable(
             run,
             carried=bool(run.owner) and holds,
             held=held,
@@ -509,7 +517,7 @@ def _with_id(db: sqlite3.Connection, run_id: str) -> RunRecord | None:
 def _must_have(db: sqlite3.Connection, run_id: str) -> RunRecord:
     run = _with_id(db, run_id)
     if run is None:
-        raise store_rules.unknown_run(run_id)
+        raise unknown_run(run_id)
     return run
 
 

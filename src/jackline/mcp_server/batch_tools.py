@@ -30,9 +30,9 @@ from jackline.batches.tool import (
     ToolOutput,
 )
 from jackline.batches.tool import JsonObject as ToolInput
+from jackline.mcp_server.agent_tools import longest_wait, object_schema, text
 from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
 from jackline.mcp_server.permissions import ToolSettings
-from jackline.mcp_server.tools.agents import longest_wait, object_schema, text
 
 _MOST_CALLS = 200
 _LONGEST_ANSWER = 20_000_000
