@@ -7,14 +7,16 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 QUICK ?=
 # More workers than the two processors that this is measured on: most tests wait for something.
-WORKERS ?= 4
+WORKERS ?= 6
 FUZZ_SECONDS ?= 300
 FUZZ_TARGETS ?=
 SOAK_MINUTES ?= 60
 SOAK_AGENTS ?= 200
 SOAK_JSON ?=
 
-.PHONY: setup run test check bench dist fuzz soak clean
+CHECKS := types types-win32 types-darwin format lint layers
+
+.PHONY: setup run test check bench dist fuzz soak clean $(CHECKS)
 
 setup: $(READY)
 
@@ -29,12 +31,23 @@ $(READY): pyproject.toml constraints.txt
 run: $(READY)
 	@$(BIN)/jackline up
 
+# Two at a time: each of them uses one processor, and the three platforms of mypy take longest.
 check: $(READY)
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory --jobs 2 $(CHECKS)
+
+types: $(READY)
 	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --no-warn-unreachable --cache-dir .mypy_cache/win32 src
-	$(BIN)/mypy --platform darwin --no-warn-unreachable --cache-dir .mypy_cache/darwin src
+
+types-win32 types-darwin: types-%: $(READY)
+	$(BIN)/mypy --platform $* --no-warn-unreachable --cache-dir .mypy_cache/$* src
+
+format: $(READY)
+	$(BIN)/ruff format --check .
+
+lint: $(READY)
+	$(BIN)/ruff check .
+
+layers: $(READY)
 	$(BIN)/lint-imports
 
 test: check

@@ -1,11 +1,12 @@
-"""Measure how soon the quick verbs answer, beside a bare Python that does nothing.
+"""Measure how soon verbs answer, beside a bare Python that does nothing, `uv` and `litellm`.
 
     python bench/start_up.py [--quick] [--json]
 
 Rules: (1) all of them are measured in one interleaved run on one machine, against a running
 service; what counts is the ratio to the bare interpreter; (2) the time runs from starting the
 process to the first whole line of its answer; (3) smallest and middle are told: the first is the
-work, the second what a busy machine makes of it.
+work, the second what a busy machine makes of it; (4) a peer that is not on the PATH is left out,
+and named.
 Not here: what the verbs answer (tests/quick/).
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -45,6 +47,16 @@ CANDIDATES: Mapping[str, tuple[tuple[str, ...], bytes, bool]] = {
         False,
     ),
     "jackline mcp, to its welcome": ((*JACKLINE, "mcp"), json.dumps(OPENING).encode(), True),
+    "jackline --help": ((*JACKLINE, "--help"), b"", False),
+    "jackline status": ((*JACKLINE, "status"), b"", False),
+    "jackline ls --json": ((*JACKLINE, "ls", "--json"), b"", False),
+    "jackline cost": ((*JACKLINE, "cost"), b"", False),
+    "jackline why --text": ((*JACKLINE, "why", "--text", "API Error: 529"), b"", False),
+    "jackline config show": ((*JACKLINE, "config", "show"), b"", False),
+}
+PEERS: Mapping[str, tuple[str, ...]] = {
+    "uv --help": ("uv", "--help"),
+    "litellm --help": ("litellm", "--help"),
 }
 
 
@@ -92,10 +104,16 @@ def main() -> int:
 
 
 def _measured(times: int, environ: Mapping[str, str]) -> list[Measured]:
-    taken: dict[str, list[float]] = {name: [] for name in CANDIDATES}
+    candidates = dict(CANDIDATES)
+    for name, command in PEERS.items():
+        if shutil.which(command[0]) is None:
+            print(f"{command[0]} is not on the PATH: left out", file=sys.stderr)
+        else:
+            candidates[name] = (command, b"", False)
+    taken: dict[str, list[float]] = {name: [] for name in candidates}
     # The first round fills the caches of files and of bytecode.
     for round_ in range(times + 1):
-        for name, (command, told, stays) in CANDIDATES.items():
+        for name, (command, told, stays) in candidates.items():
             seconds = _once(command, told, environ, stays=stays)
             if round_:
                 taken[name].append(seconds)

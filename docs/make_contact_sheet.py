@@ -366,7 +366,8 @@ _STYLE = """
 body { margin: 24px; background: #fff; color: #14181f; font: 15px system-ui, sans-serif; }
 section { display: flex; gap: 10px; align-items: flex-start; margin: 0 0 22px; }
 h2 { font-size: 17px; margin: 0 0 6px; }
-img { display: block; border: 1px solid #d0d5dc; max-height: 262px; object-fit: cover; object-position: top; }
+img { display: block; border: 1px solid #d0d5dc; max-height: 262px; }
+img { object-fit: cover; object-position: top; }
 """
 
 

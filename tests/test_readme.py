@@ -78,11 +78,11 @@ def test_its_why_reads_the_newest_session(tmp_path: Path) -> None:
 
 
 def test_its_example_of_explain_is_what_explain_says() -> None:
-    block = next(body for _, body in BLOCKS if body.startswith("$ jackline explain"))
+    block = next(body for _, body in BLOCKS if body.startswith("$ jackline why --text"))
     command, _, told = block.partition("\n")
     text = re.search(r'"(.+)"', command)
     assert text is not None
-    answer = jackline("explain", "--now", "2026-11-15T12:00:00+02:00", text[1])
+    answer = jackline("why", "--now", "2026-11-15T12:00:00+02:00", "--text", text[1])
     assert words(answer.out) == words(told)
 
 

@@ -28,6 +28,7 @@ somewhere. If an agent meets a limit, an outage or a budget, that is no exceptio
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -35,12 +36,34 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+class ExitCode(IntEnum):
+    """What a command of ours returns to its caller; `claude` and `exec` return the client's."""
+
+    DONE = 0, "done; for `why`: a cause was found"
+    FAILED = 1, "failed; for `why`: nothing found, or the text is not recognised"
+    USAGE = 2, "usage: an argument, file or setting has to change"
+    PARTLY = 3, "finished, but some of it failed; for `why --jsonl`: bad lines"
+    LOGIN = 4, "`upstream test`: a credential is refused"
+    UNREACHABLE = 5, "no gateway answers, or an upstream cannot be reached"
+    LATER = 75, "parked or limited: try again later"
+    INTERRUPTED = 130, "interrupted"
+
+    meaning: str
+
+    def __new__(cls, number: int, meaning: str) -> ExitCode:
+        """The number, with what it means."""
+        made = int.__new__(cls, number)
+        made._value_ = number
+        made.meaning = meaning
+        return made
+
+
 class JacklineError(Exception):
     """Any error that Jackline raises on purpose."""
 
     code: ClassVar[str] = "jackline"
     http_status: ClassVar[int] = 500
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int] = ExitCode.FAILED
 
     def __init__(
         self,
@@ -76,7 +99,7 @@ class UsageError(JacklineError):
 
     code = "usage"
     http_status = 400
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 class BadArgumentError(UsageError):
@@ -117,7 +140,7 @@ class NothingFoundError(UsageError):
 
     code = "nothing_found"
     http_status = 404
-    exit_code = 1
+    exit_code = ExitCode.FAILED
 
 
 class PortTakenError(UsageError):
@@ -125,7 +148,7 @@ class PortTakenError(UsageError):
 
     code = "port_taken"
     http_status = 503
-    exit_code = 1
+    exit_code = ExitCode.FAILED
 
 
 class UnsafeFileError(UsageError):
@@ -140,7 +163,7 @@ class UnreachableError(UsageError):
 
     code = "unreachable"
     http_status = 503
-    exit_code = 5
+    exit_code = ExitCode.UNREACHABLE
 
 
 class UntrustedGatewayError(UnreachableError):
@@ -160,14 +183,14 @@ class FlowError(JacklineError):
     """A run did not get to its end."""
 
     code = "flow"
-    exit_code = 1
+    exit_code = ExitCode.FAILED
 
 
 class StepFailedError(FlowError):
     """One of the run's steps failed for good."""
 
     code = "step_failed"
-    exit_code = 3
+    exit_code = ExitCode.PARTLY
 
 
 class LeaseLostError(FlowError):
@@ -188,7 +211,7 @@ class StoreUnavailableError(JournalError):
 
     code = "store_unavailable"
     http_status = 503
-    exit_code = 75
+    exit_code = ExitCode.LATER
 
 
 class StoreLockedError(StoreUnavailableError):

@@ -5,7 +5,8 @@ that differ still differ after they were cut; (3) what is left holds no control 
 name cannot steer a terminal or forge a line of a log; (4) text from a store, a path or a message,
 which somebody else may have written, goes through `printable` before a terminal gets it. The name
 of a model is never cut, since it decides about lanes and prices: a wrong one is refused
-(`problem_of_model`).
+(`problem_of_model`); nor is a path, since it decides about a place: one that is too long for the
+system is refused before it is followed, which takes the square of its length (`is_long_path`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import hashlib
 
 LONGEST_NAME = 200
 LONGEST_MODEL = 512
+LONGEST_PATH = 4_096
+"""In bytes; no system of ours takes longer ones."""
 _MARK = "~"
 _DIGEST_BYTES = 8
 
@@ -33,6 +36,11 @@ def problem_of_model(name: str) -> str | None:
     if len(name) > LONGEST_MODEL:
         return f"the model's name is longer than {LONGEST_MODEL} characters"
     return None if name.isprintable() else "the model's name holds control characters"
+
+
+def is_long_path(path: str) -> bool:
+    """Whether it has more bytes than a path may have."""
+    return len(path) > LONGEST_PATH or len(path.encode("utf-8", "replace")) > LONGEST_PATH
 
 
 def cut_name(name: str) -> str:

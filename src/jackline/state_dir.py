@@ -40,6 +40,8 @@ SALT_BYTES = 32
 _ORDERS = "orders.json"
 _RUNNING = "gateway.json"
 _SALT = "salt"
+# The agreements to projects' files; config/project.py writes them.
+_CONSENTS = "trusted-projects.json"
 _LARGEST_WORD = 64 * 1024
 _DATABASES = ("journal.db", "flows.db")
 _OWN_FILES = (
@@ -89,6 +91,13 @@ class StateDir:
     def log(self) -> Path:
         """Where a gateway in the background writes its log."""
         return self.folder / "gateway.log"
+
+    def own_files(self) -> list[Path]:
+        """What of ours is in the folder; other things in it are somebody else's."""
+        names = (*_OWN_FILES, _CONSENTS, "hooks-told-down")
+        damaged = [each for name in _DATABASES for each in self.folder.glob(f"{name}.damaged-*")]
+        found = [self.folder / name for name in names] + damaged
+        return sorted(each for each in found if each.exists() or each.is_symlink())
 
     def open_log(self) -> BinaryIO:
         """The log, to be written on at its end, by and for the user alone."""

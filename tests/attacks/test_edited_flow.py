@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -72,8 +73,6 @@ async def survey() -> str:
 """
 HELPER = "def joined(parts):\n    return ' '.join(sorted(parts))\n"
 MARK = "open({path!r}, 'w').close()\n"
-ENOUGH = 200
-"""Looks at a run; each takes a process of its own."""
 
 
 @pytest.fixture
@@ -149,6 +148,17 @@ def waits(run: RunRecord) -> bool:
     return run.state is RunState.PARKED and run.wake_at is None
 
 
+def left_alone_or_ended(world: World, run_id: str) -> RunRecord:
+    """The run once the service, which `run` has started, has woken it or leaves it to a person."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        # From the store: a process for each look would be nearly all that these tests cost.
+        run = asyncio.run(kept(world, run_id))
+        if run.state is RunState.FINISHED or waits(run) or time.monotonic() > deadline:
+            return run
+        time.sleep(0.2)
+
+
 def prepend(path: Path, line: str) -> None:
     path.write_text(line + path.read_text())
 
@@ -157,11 +167,8 @@ def test_the_service_does_not_run_a_flow_file_that_was_edited_since(world: World
     mark = world.folder / "ran"
     run_id = park(world, resets_in=30)
     prepend(world.folder / "survey.py", MARK.format(path=str(mark)))
-    run = None
-    for _ in range(ENOUGH):  # the service that `run` has started wakes it
-        (run,) = world.json("ls", "--parked")["runs"] or [None]
-        if run is None or run["wake_at"] is None:
-            break
+    left_alone_or_ended(world, run_id)
+    (run,) = world.json("ls", "--parked")["runs"] or [None]
     assert not mark.exists(), "what a model wrote was run, and nobody had asked for it"
     assert run is not None
     says = (
@@ -280,12 +287,7 @@ def test_a_module_that_a_woken_flow_imports_late_is_refused_and_the_run_waits(wo
     mark = world.folder / "ran"
     run_id = park(world, resets_in=30)
     (world.folder / "late.py").write_text(MARK.format(path=str(mark)) + HELPER)
-    run = asyncio.run(kept(world, run_id))
-    for _ in range(ENOUGH):  # the service that `run` has started wakes it
-        world.jackline("ls")
-        run = asyncio.run(kept(world, run_id))
-        if run.state is RunState.FINISHED or waits(run):
-            break
+    run = left_alone_or_ended(world, run_id)
     assert not mark.exists()
     assert waits(run), "the work of its agents is kept"
     assert run.why.startswith("late.py was no part of this run when you started it")

@@ -44,7 +44,7 @@ VERBS = (
     ("exec", "--", "env"),
     ("upstream", "ls"),
     ("open", "--print"),
-    ("top", "--once"),
+    ("status", "--watch"),
 )
 
 

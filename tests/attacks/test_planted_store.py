@@ -161,7 +161,7 @@ def test_agents_of_a_planted_store_are_not_taken_up_by_the_service(
 
 
 @pytest.mark.parametrize(
-    "verb", [("resume",), ("resume", "--woken"), ("retry",), ("resume", "--now")]
+    "verb", [("resume",), ("resume", "--woken"), ("resume", "--failed"), ("resume", "--now")]
 )
 @pytest.mark.parametrize("run_id", ["asleep", "cut", "rented"])
 def test_no_verb_loads_the_flow_file_of_a_planted_run(
@@ -191,8 +191,8 @@ def test_cancelling_a_planted_run_runs_nothing(
         event_loop.run(add_more())
     assert told("cancel", run_id, store=store).code == 0
     assert not mark.exists()
-    for verb in ("resume", "retry"):
-        told(verb, run_id, store=store)
+    for words in ((), ("--failed",)):
+        told("resume", run_id, *words, store=store)
     assert not mark.exists(), "our own writing has signed somebody else's run"
 
 
@@ -781,7 +781,7 @@ def steers(answer: Answer) -> bool:
         ("resources", "--retry"),
         ("resume", "aa"),
         ("resume", "aa", "--woken"),
-        ("retry", "bb"),
+        ("resume", "bb", "--failed"),
         ("fork", "bb"),
         ("cancel", "aa"),
         ("cancel", "aa", "--only", "taa"),
@@ -806,9 +806,15 @@ def test_top_and_status_do_not_let_a_planted_name_steer_the_terminal(
     place = Place(tmp_path, "http://127.0.0.1:9")
     with place.up():
         until(
-            lambda: "harmless" in place.jackline("top", "--once").out, "the planted runs in `top`"
+            lambda: "harmless" in place.jackline("status", "--watch").out,
+            "the planted runs in `status --watch`",
         )
-        for words in (("top", "--once"), ("top", "--json"), ("status",), ("status", "--json")):
+        for words in (
+            ("status", "--watch"),
+            ("status", "--watch", "--json"),
+            ("status",),
+            ("status", "--json"),
+        ):
             assert not steers(place.jackline(*words)), words
 
 

@@ -30,11 +30,12 @@ from jackline.mcp_server.agent_definitions import AgentDefinition
 from jackline.mcp_server.permissions import AgentSettings, offered_to
 from jackline.programs import find_program
 from jackline.providers.settings import UpstreamSettings
+from tests import warm_processes
 from tests.cli.commands import Answer
 from tests.cli.gateways import PATIENCE
 from tests.ports import free_port
 
-SCRIPT = Path(sys.executable).with_name("jackline.exe" if os.name == "nt" else "jackline")
+SCRIPT = warm_processes.COMMAND
 # Modules that Jackline, its dependencies or the standard library import by these names.
 SHADOWS = ("click", "jackline", "pydantic", "platformdirs", "tomllib", "json", "sqlite3", "rich")
 
@@ -88,7 +89,7 @@ class Clone:
         return self.run([str(SCRIPT), *map(str, words)], stdin)
 
     def run(self, command: list[str], stdin: bytes = b"") -> Answer:
-        done = subprocess.run(
+        done = warm_processes.run(
             command,
             cwd=self.folder,
             env=self.environment,
@@ -165,6 +166,7 @@ class Trap:
         for name in ("user.name", "user.email"):
             self.git("config", name, "t@example.org")
         self.clone.write("kept/file", "1")
+        self.clone.write("kept/same", "1")
         self.git("add", ".")
         self.git("commit", "--quiet", "-m", "one")
         self.program = self.clone.root / "planted.sh"
@@ -185,8 +187,13 @@ class Trap:
         return done.out.strip()
 
     def touched(self) -> None:
-        """Changed in nothing that its size tells: git has to read it, and to filter it."""
+        """Changed in nothing that its size tells: git has to read it, and to filter it.
+
+        Of another file only the time has changed: that makes git write its index anew.
+        """
         self.clone.write("kept/file", "2")
+        same = self.folder / "kept" / "same"
+        os.utime(same, (same.stat().st_mtime - 100,) * 2)
 
 
 def _by_filter(trap: Trap) -> None:
@@ -282,6 +289,7 @@ def test_looking_at_a_repository_runs_no_program_that_it_names(
     subprocess.run(["git", "status"], cwd=trap.folder, capture_output=True, check=False)
     assert trap.mark.exists()
     trap.mark.unlink()
+    trap.touched()
     said = asyncio.run(changes_on_disk(trap.folder))
     kept = asyncio.run(remove_if_clean(trap.folder))
     assert not trap.mark.exists()

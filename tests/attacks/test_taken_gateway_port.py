@@ -116,7 +116,7 @@ def only_asked_for_proof(listener: Listener) -> None:
 def begin(world: World, verb: str) -> subprocess.Popen[str]:
     """A process of this verb whose call waits for an answer that does not come."""
     provider = world.provider
-    if verb == "retry":
+    if verb == "resume --failed":
         provider.says(Rule(Say("I can't help with that.", stop="refusal")))
         assert world.jackline("run", "flow.py", "--count", "1")[0] == 3
         provider.says(Rule(Say("0")))
@@ -128,7 +128,7 @@ def begin(world: World, verb: str) -> subprocess.Popen[str]:
             first.kill()
         until(lambda: provider.ledger.open == 0, "the end of its call")
     if verb != "run":
-        words = [verb, world.json("ls")["runs"][0]["run"]]
+        words = [*verb.split(), world.json("ls")["runs"][0]["run"]]
     process = world.start(*words)
     until(lambda: provider.ledger.open == 1, "the call")
     return process
@@ -136,7 +136,7 @@ def begin(world: World, verb: str) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize(
     ("verb", "how"),
-    [("run", "killed"), ("run", "stopped"), ("resume", "killed"), ("retry", "killed")],
+    [("run", "killed"), ("run", "stopped"), ("resume", "killed"), ("resume --failed", "killed")],
 )
 def test_who_takes_the_port_of_a_dead_gateway_gets_nothing_from_a_run(
     world: World, verb: str, how: str

@@ -6,10 +6,11 @@ Not here: what the verbs say (the tests of each verb).
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests import warm_processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ def jackline(
     *arguments: str | Path, stdin: bytes = b"", env: dict[str, str] | None = None
 ) -> Answer:
     """Run `jackline ARGUMENTS`; the environment is ours plus `env`, the zone is UTC."""
-    done = subprocess.run(
+    done = warm_processes.run(
         [sys.executable, "-m", "jackline", *map(str, arguments)],
         input=stdin,
         capture_output=True,

@@ -22,6 +22,7 @@ from typing import Any
 from jackline.simulator.ledger import RequestOutcome
 from jackline.simulator.reply_script import Say
 from jackline.testing import Rule, SimulatedProvider
+from tests import warm_processes
 
 # Only a test that fails ever waits so long; some commands wait for a reset themselves.
 PATIENCE = 240.0
@@ -36,7 +37,7 @@ async def many(count: int, word: str = "part") -> str:
 """
 
 
-class _Process(subprocess.Popen[str]):
+class _Process(warm_processes.Popen):
     def __exit__(
         self,
         kind: type[BaseException] | None,

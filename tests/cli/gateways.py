@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from jackline.assembly import StateDir
+from tests import warm_processes
 from tests.cli.commands import Answer, jackline
 from tests.own_home import key_folder
 from tests.planted import KEY, PROMPT
@@ -84,7 +85,7 @@ class Place:
         self.folder.mkdir(parents=True, exist_ok=True)
         log = self.folder / "stderr.txt"
         with log.open("wb") as errors:
-            process = subprocess.Popen(
+            process = warm_processes.Popen(
                 [sys.executable, "-m", "jackline", "up", *arguments],
                 env={**os.environ, "TZ": "UTC", "PYTHONUTF8": "1", **self.env},
                 stdin=subprocess.DEVNULL,

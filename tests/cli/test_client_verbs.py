@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from jackline.testing import SimulatedProvider
+from tests import warm_processes
 from tests.cli.gateways import PATIENCE, Place, until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and scripts of POSIX")
@@ -151,7 +152,7 @@ def test_signals_are_the_clients_to_answer(
     place = clients.place
     place.more["WAIT"] = "1"
     with place.up():
-        process = subprocess.Popen(
+        process = warm_processes.Popen(
             [sys.executable, "-m", "jackline", "exec", "--", "claude"],
             env={**os.environ, **place.env},
             stdout=subprocess.PIPE,
@@ -182,11 +183,24 @@ def test_a_client_that_is_not_installed_is_reported_with_what_to_do(clients: Cli
     assert not place.answers(), "no gateway is started for nothing"
 
 
-def test_our_own_help_is_there_under_a_name_that_claude_does_not_use(clients: Clients) -> None:
-    answer = clients.place.jackline("claude", "--jackline-help")
+@pytest.mark.parametrize("words", [("--help",), ("-h",), ("--afk", "--help")])
+def test_claude_help_is_ours_and_starts_nothing(clients: Clients, words: tuple[str, ...]) -> None:
+    answer = clients.place.jackline("claude", *words)
     assert answer.code == 0
     assert "--afk" in answer.out
     assert not (clients.place.folder / "dump.json").exists()
+    assert not clients.place.answers()
+
+
+@pytest.mark.parametrize("words", [("--version",), ("mcp", "list"), ("doctor",)])
+def test_a_client_that_calls_no_model_starts_no_gateway(
+    clients: Clients, words: tuple[str, ...]
+) -> None:
+    clients.place.more["CODE"] = "3"
+    answer = clients.place.jackline("claude", *words)
+    assert (answer.code, answer.err) == (3, "")
+    assert clients.seen().argv == list(words)
+    assert not clients.place.answers()
 
 
 def test_a_gateway_that_cannot_start_is_reported_with_its_own_message(clients: Clients) -> None:
@@ -205,7 +219,7 @@ def test_clients_that_start_at_once_share_one_gateway(
     place = clients.place
     place.more["ASK"] = "1"
     processes = [
-        subprocess.Popen(
+        warm_processes.Popen(
             [sys.executable, "-m", "jackline", "exec", "--", "claude"],
             env={**os.environ, **place.env},
             stdout=subprocess.DEVNULL,

@@ -55,7 +55,7 @@ def test_offering_verbs_loads_none_of_them() -> None:
     assert done.stdout.decode().strip() == "['jackline.cli.main']"
 
 
-@pytest.mark.parametrize("verb", ["show", "logs", "cancel", "resume", "retry", "fork"])
+@pytest.mark.parametrize("verb", ["show", "logs", "cancel", "resume", "fork"])
 def test_runs_are_offered_by_their_ids(tmp_path: Path, verb: str) -> None:
     keep_runs(tmp_path, "abc1", "abd2", "xyz3")
     assert sorted(offered(tmp_path, verb, "ab")) == ["abc1", "abd2"]

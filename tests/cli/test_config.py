@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm_processes
 from tests.cli.commands import Answer, jackline
 
 PLANTED = "planted-secret-0123456789"
@@ -107,7 +108,7 @@ def test_ones_own_file_is_found_where_the_system_keeps_it(tmp_path: Path) -> Non
     own = tmp_path / "home" / "jackline" / "jackline.toml"
     own.parent.mkdir(parents=True)
     own.write_text("[listen]\nport = 1234\n")
-    answer = subprocess.run(
+    answer = warm_processes.run(
         [sys.executable, "-m", "jackline", "config", "show", "--origin"],
         cwd=tmp_path,
         env={"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "home")},

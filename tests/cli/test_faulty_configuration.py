@@ -36,7 +36,7 @@ def test_a_gateway_that_runs_can_be_seen_and_ended(place: Place) -> None:
     spoil(place)
     shown = place.jackline("open", "--print")
     assert (shown.code, shown.out.startswith(place.url)) == (0, True)
-    for words in (("status",), ("status", "--json"), ("top", "--once"), ("logs",)):
+    for words in (("status",), ("status", "--json"), ("status", "--watch"), ("logs",)):
         reported = place.jackline(*words)
         assert (reported.code, bool(reported.out)) == (0, True), reported.err
         assert "warning: the configuration has a fault:\n  " in reported.err
@@ -52,7 +52,7 @@ def test_a_gateway_that_runs_can_be_seen_and_ended(place: Place) -> None:
 def test_where_none_is_found_the_fault_is_the_error(place: Place, slip: str) -> None:
     """The faulty file may say where one runs: "no gateway runs" would be a guess."""
     spoil(place, slip)
-    for verb in ("down", "open", "status", "top", "logs"):
+    for verb in ("down", "open", "status", "logs"):
         answer = place.jackline(verb)
         assert answer.code == 2
         assert "error: the configuration has a fault:" in answer.err

@@ -315,6 +315,26 @@ def test_a_faulty_configuration_is_reported_in_full_and_nothing_starts(place: Pl
     assert not place.state.folder.exists()
 
 
+def test_a_port_means_the_gateway_there_and_no_other(place: Place, tmp_path: Path) -> None:
+    other = Place(tmp_path / "other", place.upstream)
+    with place.up(), other.up():
+        # From here the other one is found by its port alone, although its folder is another.
+        shown = place.jackline("status", "--json", "--port", str(other.port))
+        assert json.loads(shown.out)["url"] == other.url
+        assert json.loads(place.jackline("status", "--json").out)["url"] == place.url
+        free = free_port()
+        for words in ((), ("--watch",)):
+            none = place.jackline("status", "--port", str(free), *words)
+            assert (none.code, none.out) == (5, "")
+            assert f"no gateway of yours runs at port {free}" in none.err
+        down = place.jackline("down", "--port", str(free))
+        assert (down.code, down.err) == (
+            0,
+            f"no gateway runs at port {free}; the one at {place.url} goes on\n",
+        )
+        assert place.answers()
+
+
 def test_help_of_every_gateway_verb_is_there() -> None:
     for verb in ("up", "down", "status", "exec"):
         answer = jackline(verb, "--help")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jackline.cli.main import _GROUPS, _MACHINE_VERBS, _VERBS
+from jackline.cli.main import _GROUPS, _MACHINE_VERBS, _SUCCESSORS, _VERBS
 from tests.cli.commands import jackline
 
 
@@ -29,3 +29,17 @@ def test_a_word_that_is_no_verb_leads_to_the_nearest_one(word: str, offer: str) 
     assert first.startswith(f"error: there is no verb {word!r}")
     assert first.endswith(offer or f"{word!r}")
     assert hint == "hint:  jackline --help lists them"
+
+
+@pytest.mark.parametrize("word", sorted(_SUCCESSORS))
+def test_a_verb_of_older_versions_leads_to_its_successor(word: str) -> None:
+    successor = _SUCCESSORS[word]
+    answer = jackline(word, "anything")
+    assert (answer.code, answer.out) == (2, "")
+    assert f"use: {successor}" in answer.err
+    assert word not in _VERBS
+    # The successor is a command of today, with that flag if it names one.
+    _, verb, *words = successor.split()
+    shown = jackline(verb, "--help")
+    assert shown.code == 0
+    assert all(word in shown.out for word in words)

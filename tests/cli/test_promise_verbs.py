@@ -47,7 +47,7 @@ def test_every_verb_prints_json_and_show_shows_each_agents_end(world: World) -> 
     assert "started" in whats
     assert whats[-1] == "finished"
     assert world.json("resume", run)["run"] == run
-    assert world.json("retry", run)["exit_code"] == 3
+    assert world.json("resume", run, "--failed")["exit_code"] == 3
     assert world.json("fork", run, "--from", "part 1")["run"] != run
     reported = world.json("cancel", run)
     assert (reported["run"], reported["state"]) == (run, "finished")

@@ -145,7 +145,7 @@ def test_nobody_is_prompted_where_there_is_no_terminal(store: Path) -> None:
     for words in (("rm", "aa1"), ("purge", "--older", "0s"), ("rm", "aa1", "--json")):
         answer = reported(*words, store=store)
         assert answer.code == 2, answer
-        assert "--yes" in answer.err
+        assert "--yes" in answer.err + answer.out
     assert listed(store) == {"aa1"}
 
 

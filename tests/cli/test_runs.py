@@ -45,7 +45,7 @@ def test_a_run_prints_its_value_and_can_be_looked_at(world: World) -> None:
     assert set(world.paid().values()) == {1}
 
 
-def test_some_failed_is_exit_3_and_retry_runs_only_those(world: World) -> None:
+def test_some_failed_is_exit_3_and_resume_failed_runs_only_those(world: World) -> None:
     world.provider.says(
         Rule(Say("I can't help with that.", stop="refusal"), prompt="part 1"),
         Rule(lambda request: Say(request.prompt.split()[-1])),
@@ -53,10 +53,10 @@ def test_some_failed_is_exit_3_and_retry_runs_only_those(world: World) -> None:
     code, out, err = world.jackline("run", "flow.py", '{"count": 3}')
     assert code == 3
     assert "2 of 3 ok, 1 failed: 1 refused" in out
-    assert "jackline retry" in err
+    assert "--failed" in err
     world.provider.says(Rule(lambda request: Say(request.prompt.split()[-1])))
     (run,) = world.json("ls")["runs"]
-    code, out, err = world.jackline("retry", run["run"], "--only", "part 1")
+    code, out, err = world.jackline("resume", run["run"], "--failed", "--only", "part 1")
     assert (code, out.strip()) == (0, "3 of 3 ok: 0 1 2"), err
     assert sorted(world.paid().values()) == [1, 1, 2]
 

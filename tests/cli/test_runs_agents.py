@@ -96,7 +96,7 @@ def test_an_agent_is_cancelled_from_another_process_and_begun_again_only_by_name
     world.provider.says(ANSWERS)
     code, out, err = world.jackline("resume", run)
     assert (code, out.strip()) == (3, "2 of 3 ok, 1 failed: 1 cancelled"), err
-    code, _, err = world.jackline("retry", run)
+    code, _, err = world.jackline("resume", run, "--failed")
     assert (code, "but what a person cancelled" in err) == (2, True), err
     code, out, err = world.jackline("resume", run, "--only", "part 1")
     assert (code, out.strip()) == (0, "3 of 3 ok"), err

@@ -30,10 +30,10 @@ def ledger_tokens(w: World) -> int:
 
 
 def on_page(w: World, run: str, tokens: int) -> dict[str, Any]:
-    """The run as the service shows it to page and `top`; it reads the store every two seconds."""
+    """The run as page and terminal show it; it reads the store every two seconds."""
     rows: dict[str, Any] = {}
     for _ in range(60):
-        rows = {row["run"]: row for row in w.json("top")["runs"]}
+        rows = {row["run"]: row for row in w.json("status", "--watch")["runs"]}
         if run in rows and rows[run]["tokens"] == tokens:
             return dict(rows[run])
         time.sleep(0.5)

@@ -27,7 +27,7 @@ from tests.cli.flow_world import PATIENCE, World, flow_world, wait_for
 HERE = "tests/cli/test_suggestions.py::"
 SOURCE = Path(__file__).parents[2] / "src" / "jackline"
 ROOT = SOURCE.parents[1]
-_VERBS = "resume|retry|fork|cancel|show|logs|ls|rm|resources"
+_VERBS = "resume|fork|cancel|show|logs|ls|rm|resources"
 _PART = r"--[\w-]+|-f|\{\}|%s|ID\b|LABEL\b|…"
 SUGGESTION = re.compile(rf"jackline (?:{_VERBS})(?![\w-])(?: (?:{_PART}))*")
 
@@ -154,7 +154,7 @@ def test_what_a_limit_ended_in_a_finished_run_goes_on_by_the_suggested_command(
             code, _, err = world.jackline("resume", only_run(world), "--budget", "agents=4")
             assert (code, "no limit holds it" in err) == (2, True), err
         words, (code, out, err) = follow(world, err)
-        assert (words[0], words[3]) == ("retry", f"agents={allowed}")
+        assert (words[2], words[4]) == ("--failed", f"agents={allowed}")
         assert out.startswith(f"{ok} of 3 ok")
     assert "next:" not in err
 
@@ -183,10 +183,10 @@ def test_a_failed_agent_runs_again_by_the_suggested_command(world: World) -> Non
     assert code == 3, err
     world.provider.says(ANSWERS)
     words, (code, out, err) = follow(world, err)
-    assert (words, code) == (["retry", only_run(world)], 0), err
+    assert (words, code) == (["resume", only_run(world), "--failed"], 0), err
     assert out.startswith("3 of 3 ok")
-    for verb in (["retry"], ["resume", "--only", "two"]):
-        code, _, err = world.jackline(verb[0], only_run(world), *verb[1:])
+    for words in (["--failed"], ["--only", "two"]):
+        code, _, err = world.jackline("resume", only_run(world), *words)
         assert code == 2, err
         assert suggested(err)[:3] == ["fork", only_run(world), "--from"]
     code, out, err = world.jackline(*suggested(err))
@@ -201,7 +201,7 @@ def test_a_step_that_failed_before_runs_again_by_the_suggested_command(world: Wo
     code, _, err = world.jackline("resume", only_run(world), "--only", "one")
     assert "The step fetch failed before with OSError" in err
     step = suggested(err.partition("again.")[0] + "`")
-    assert step == ["retry", only_run(world), "--only", "fetch"]
+    assert step == ["resume", only_run(world), "--failed", "--only", "fetch"]
     mended = FLOW.replace('def fetch() -> str:\n    raise OSError("not today")', FETCHED)
     (world.folder / "flow.py").write_text(mended)
     code, out, err = world.jackline(*step)
@@ -242,7 +242,7 @@ def test_an_agent_that_a_person_cancelled_goes_on_by_the_suggested_command(
     code, _, refused = world.jackline("cancel", run, "--only", "two")
     assert (code, suggested(refused)[:2]) == (2, ["show", run]), refused
     assert "A person cancelled it" in world.jackline("show", run)[1]
-    code, _, refused = world.jackline("retry", run)
+    code, _, refused = world.jackline("resume", run, "--failed")
     assert (code, suggested(refused)) == (2, ["resume", run, "--only", "two"]), refused
     world.provider.says(ANSWERS)
     words, (code, out, err) = follow(world, err)
@@ -389,23 +389,24 @@ def _scenes() -> dict[tuple[str, str], str]:
     )
     page = "tests/dashboard/test_orders_to_runs.py::test_what_is_left_over_is_released_by_order"
     found = {
+        "cli/main.py": {"resume ID --failed": failed},
         "cli/resume.py": {"resume {} --now": parked, "resume {} --only {}": named}
-        | {"retry {} --budget {}": raised},
+        | {"resume {} --failed --budget {}": raised},
         "cli/run.py": {"logs {} -f": parked, "resume {}": parked, "show {}": mended}
         | {"resume {} --now": parked},
         "cli/run_text.py": {"logs {}": rented, "resume {}": waits, "rm {} --force": deleted}
         | {"resume {} --only {}": by_hand},
         "cli/runs.py": {"resume {}": parked, "show {} --trust --yes": accepted},
-        "control/run_view.py": {"resume {}": mended, "retry {}": failed}
+        "control/run_view.py": {"resume {}": mended, "resume {} --failed": failed}
         | {"resume {} --only {}": by_hand}
-        | {"resume {} --budget {}": limit, "retry {} --budget {}": raised},
+        | {"resume {} --budget {}": limit, "resume {} --failed --budget {}": raised},
         "control/needs.py": {"resources --retry": rented, "resume {}": waits, "show {}": mended}
         | {"show {} --trust": accepted},
         "control/stored_runs.py": {"resume {}": parked},
         "dashboard/handler.py": {"ls": unknown},
         "dashboard/page/details.js": {"resume {}": parked, "show {}": mended},
         "dashboard/page/flows.js": {"resources --retry": page},
-        "flows/authoring/calls.py": {"retry {} --only {}": step},
+        "flows/authoring/calls.py": {"resume {} --failed --only {}": step},
         "flows/execution/agent_cancellation.py": {"cancel {} --only {}": by_hand},
         "flows/execution/agent_execution.py": {"show {}": unknown},
         "flows/flow_sources.py": {"resources --retry": rented, "resume {}": by_person},

@@ -103,11 +103,14 @@ def test_a_dry_run_shows_and_writes_nothing(home: Home) -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        (("--kind", "openai-chat"), "kind openai-chat needs one, such as url"),
+        (("--kind", "openai-chat"), "--url or --preset is missing"),
         (("--preset", "bedrock"), "kind bedrock needs one"),
         (("--preset", "opnai"), "preset: must be one of 'anthropic'"),
-        (("--credential", KEY), 'must be "pass-through", "none" or a reference'),
-        (("--model", "opus"), "is not of the form PATTERN=MODEL"),
+        (
+            ("--url", "https://b.example", "--credential", KEY),
+            'must be "pass-through", "none" or a reference',
+        ),
+        (("--url", "https://b.example", "--model", "opus"), "is not of the form PATTERN=MODEL"),
     ],
 )
 def test_what_cannot_work_is_not_added(home: Home, options: tuple[str, ...], what: str) -> None:
@@ -116,7 +119,10 @@ def test_what_cannot_work_is_not_added(home: Home, options: tuple[str, ...], wha
     assert answer.code == 2
     assert what in answer.err
     assert home.file.read_text() == FILE
-    assert "another upstream is called a already" in home.run("add", "a").err
+    assert (
+        "another upstream is called a already"
+        in home.run("add", "a", "--url", "https://b.example").err
+    )
 
 
 def test_what_is_worth_a_warning_is_added_with_it(home: Home) -> None:
@@ -144,7 +150,7 @@ def test_the_file_that_lists_upstreams_is_edited_unless_another_is_named(
     assert home.names() == ["a", "b"]
     assert "JACKLINE_UPSTREAM is set here, and wins over every file" in answer.err
     answer = home.run("rm", "nobody")
-    assert (answer.code, "it lists: a, b" in answer.err) == (1, True)
+    assert (answer.code, "it lists: a, b" in answer.err) == (2, True)
 
 
 def test_a_projects_file_is_edited_only_where_it_is_named(
@@ -302,7 +308,7 @@ def test_only_the_secret_of_the_one_that_is_tried_is_needed(home: Home) -> None:
         answer = home.run("test", "openai", OPENAI_API_KEY="")
         assert answer.code == 2
         assert "credential: the environment variable OPENAI_API_KEY is not set" in answer.err
-        assert home.run("test", "nobody").code == 1
+        assert home.run("test", "nobody").code == 2
 
 
 def test_orders_need_a_gateway_and_a_meaning(home: Home) -> None:

@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm_processes
+
 RESPONSES = '[[upstream]]\npreset = "openai"\ncredential = "pass-through"\n'
 
 
 def connect(folder: Path, upstreams: str, *words: str) -> subprocess.CompletedProcess[str]:
     config = folder / "jackline.toml"
     config.write_text(upstreams)
-    return subprocess.run(
+    return warm_processes.run(
         [sys.executable, "-m", "jackline", "connect", "codex", "--dry-run", *words],
         env={
             **os.environ,
@@ -43,7 +45,7 @@ def test_codex_is_warned_of_a_gateway_that_cannot_answer_it(
 
 def claude(folder: Path, verb: str, state: str) -> subprocess.CompletedProcess[str]:
     """Connect or disconnect Claude Code by a service with that state folder."""
-    return subprocess.run(
+    return warm_processes.run(
         [sys.executable, "-m", "jackline", verb, "claude-code"],
         env={
             **os.environ,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from jackline.flows.store import open_run_store, run_store_url
 from jackline.journal import JournalReader
 from jackline.lane_id import LaneId
 from jackline.testing.simulated_provider import SimulatedProvider
+from tests.cli.commands import jackline
 from tests.cli.gateways import Place
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
@@ -119,6 +122,19 @@ def test_who_costs_most_is_first_and_every_column_sorts(
         days = page.locator(names).all_inner_texts()
         assert days == sorted(days, reverse=True)
         expect(rows.last).to_contain_text(f"{used.input_tokens + 9000:,}")
+
+
+def test_the_page_and_the_command_count_alike(service: ServiceThread) -> None:
+    words = ("cost", "--by", "agent", "--since", "7d", "--json", "--state", service.folder)
+    counted = json.loads(jackline(*words).out)
+    with urllib.request.urlopen(f"{service.url}/_jackline/costs?days=7") as answer:  # noqa: S310 -- a loopback address
+        shown = json.load(answer)
+    for total in (counted["total"], *counted["rows"]):
+        total["dollars"] = round(total.pop("cost"), 4)
+        total["unpriced"] = total.pop("unpriced_tokens")
+    rows = {(row.pop("session"), row.pop("agent")): row for row in counted["rows"]}
+    assert shown["total"] == counted["total"]
+    assert {tuple(row.pop("key")): row for row in shown["by"]["agent"]["rows"]} == rows
 
 
 def test_who_really_answers_is_told_by_answers(browser: Browser, service: ServiceThread) -> None:

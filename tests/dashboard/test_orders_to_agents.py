@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from jackline.flows.store import open_run_store, run_store_url
 from jackline.simulator.reply_script import Say
 from jackline.testing import Rule, SimulatedProvider
+from tests import warm_processes
 from tests.dashboard.service_thread import PATIENCE, ServiceThread
 
 FLOW = """
@@ -44,7 +45,7 @@ def asked(service: ServiceThread, path: str, order: object = None) -> tuple[int,
 
 
 def started(folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return warm_processes.Popen(
         [sys.executable, "-m", "jackline", "run", "pair.py", "--state", str(folder / "state")],
         env={**os.environ, "ANTHROPIC_API_KEY": "none", "HOME": str(folder)},
         cwd=folder,

@@ -15,6 +15,7 @@ from jackline.flows.records import RunRecord, RunState
 from jackline.flows.store import open_run_store, run_store_url
 from jackline.lane_id import LaneId
 from jackline.testing.simulated_provider import SimulatedProvider
+from tests import warm_processes
 from tests.dashboard.browser import opened
 from tests.dashboard.service_thread import ServiceThread
 
@@ -36,7 +37,7 @@ async def mend(place: str) -> str:
 
 
 def jackline(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return warm_processes.run(
         [sys.executable, "-m", "jackline", *arguments, "--state", str(folder / "state")],
         env={**os.environ, "ANTHROPIC_API_KEY": "none", "HOME": str(folder)},
         cwd=folder,

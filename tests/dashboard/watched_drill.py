@@ -128,8 +128,8 @@ class WatchedDrill:
         ]
 
     def top(self) -> dict[str, Any]:
-        """What `jackline top --once --json` prints."""
-        answer = jackline("top", "--once", "--json", "--state", self.state.folder)
+        """What `jackline status --watch --json` prints."""
+        answer = jackline("status", "--watch", "--json", "--state", self.state.folder)
         assert answer.code == 0, answer.err
         result: dict[str, Any] = json.loads(answer.out)
         return result

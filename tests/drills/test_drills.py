@@ -31,6 +31,7 @@ from jackline.drills.environment import WatchedEndpoint, open_gateway
 from jackline.drills.evaluation import check_requirements
 from jackline.drills.live_view import LiveView
 from jackline.providers.settings import UpstreamSettings
+from tests import warm_processes
 from tests.cli.commands import Answer, jackline
 from tests.hiccups import tried_again_after_a_hiccup
 
@@ -221,7 +222,7 @@ def test_a_drill_that_never_began_has_not_passed() -> None:
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
 def test_ctrl_c_ends_everything_and_reports_what_had_happened() -> None:
     command = [sys.executable, "-m", "jackline", "drill", "outage-one-lane", *BUILTIN]
-    with subprocess.Popen(
+    with warm_processes.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None

@@ -12,6 +12,7 @@ import urllib.request
 
 import pytest
 
+from tests import warm_processes
 from tests.cli.commands import jackline
 from tests.ports import free_port
 
@@ -20,7 +21,7 @@ from tests.ports import free_port
 def test_a_watched_drill_prints_where_and_stays_open_until_ctrl_c() -> None:
     port = free_port()
     command = [sys.executable, "-m", "jackline", "drill", "cascade", "--watch"]
-    with subprocess.Popen(
+    with warm_processes.Popen(
         [*command, "--port", str(port), "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -40,7 +41,7 @@ def test_a_watched_drill_prints_where_and_stays_open_until_ctrl_c() -> None:
         runs: list[dict[str, object]] = []
         for _ in range(60):
             # What is shown of runs may be some seconds old.
-            top = jackline("top", "--once", "--json", "--state", state)
+            top = jackline("status", "--watch", "--json", "--state", state)
             runs = json.loads(top.out)["runs"] if top.code == 0 else []
             if [run["state"] for run in runs] == ["finished"]:
                 break

@@ -331,6 +331,44 @@ def test_a_paused_lane_gets_nothing_until_it_is_resumed() -> None:
     play({}, scene, settings(FIRST))
 
 
+@pytest.mark.parametrize("name", ["first", "first/*", f"first/{MODEL}"])
+def test_an_upstream_is_paused_before_its_first_use(name: str) -> None:
+    kept: list[bytes] = []
+
+    async def before(world: World) -> None:
+        paused = OperatorOrders(world.desk, kept.append).pause({"lane": name})
+        assert paused == {"lanes": [], "paused": True, "names": [name]}
+        client = world.ask()
+        await world.until_over(client)
+        assert client.headers["x-jackline-lane"] == f"second/{MODEL}"
+
+    async def after(world: World) -> None:
+        orders = OperatorOrders(world.desk, kept.append)
+        orders.recall(kept[0])
+        client = world.ask("one")
+        await world.until_over(client)
+        assert client.headers["x-jackline-lane"] == f"second/{MODEL}"
+        assert orders.resume({"lane": "first"})["names"] == []
+        client = world.ask("two", session="s2")
+        await world.until_over(client)
+        assert client.headers["x-jackline-lane"] == f"first/{MODEL}"
+
+    play({}, before, settings(FIRST, SECOND))
+    play({}, after, settings(FIRST, SECOND))
+
+
+def test_a_lane_that_is_resumed_leaves_the_rest_of_its_upstream_paused() -> None:
+    async def scene(world: World) -> None:
+        orders = OperatorOrders(world.desk, lambda _: None)
+        await world.until_over(world.ask())
+        orders.pause({"lane": "first"})
+        assert orders.resume({"lane": f"first/{MODEL}"})["names"] == ["first"]
+        with pytest.raises(BadArgumentError, match="no lane is called 'third'"):
+            orders.pause({"lane": "third"})
+
+    play({}, scene, settings(FIRST, SECOND))
+
+
 def test_a_pause_survives_a_restart() -> None:
     kept: list[bytes] = []
 

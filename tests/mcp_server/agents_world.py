@@ -32,6 +32,7 @@ from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say
 from jackline.simulator.server import SimulatorServer
 from jackline.simulator.time_model import AT_ONCE
 from tests.assembly.world import config_for
+from tests.ports import free_port
 
 
 def agreeing(asked: ClientRequest) -> Reply:
@@ -78,7 +79,8 @@ class AgentsWorld:
     async def provider(self) -> AsyncIterator[SimulatorServer]:
         self.project.mkdir(exist_ok=True)
         settings = ProviderSettings(service=AT_ONCE)
-        async with SimulatorServer(settings, ReplyScript((Rule(self._answer),))) as self.server:
+        mind = ReplyScript((Rule(self._answer),))
+        async with SimulatorServer(settings, mind, port=free_port()) as self.server:
             yield self.server
 
     @asynccontextmanager

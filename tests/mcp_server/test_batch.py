@@ -132,7 +132,7 @@ def _lay_doors(root: Path, project: Path) -> None:
 def test_results_that_are_too_long_together_are_left_out_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jackline.mcp_server.batch_tools._LONGEST_ANSWER", 2_500)
+    monkeypatch.setattr("jackline.mcp_server.batch_tools.LARGEST_ANSWER", 2_500)
     world = AgentsWorld(tmp_path)
 
     async def main() -> None:
@@ -142,12 +142,8 @@ def test_results_that_are_too_long_together_are_left_out_by_name(
                 {"id": str(n), "tool": "read", "input": {"path": "long.txt"}} for n in range(4)
             ]
             text, data = await call(client, "batch", calls=calls)
-            assert ["left out" in result["text"] for result in data["results"]] == [
-                False,
-                False,
-                True,
-                True,
-            ]
+            # Whichever came first.
+            assert sum("left out" in result["text"] for result in data["results"]) == 2
             assert len(text) < 3_000
 
     run(main())

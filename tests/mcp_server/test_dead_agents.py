@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -137,5 +138,52 @@ def test_a_dead_sub_agent_is_gone_on_from_once(
             text, _ = await refused(client, "agents", orders=[{"prompt": "x"}, given])
             assert text.startswith("Agent 2: ")
         assert len(world.received) == 1
+
+    run(main())
+
+
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+
+
+def test_of_two_clients_at_once_one_goes_on_with_an_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _own_home(tmp_path, monkeypatch)
+    world = AgentsWorld(tmp_path)
+
+    async def main() -> None:
+        async with world.open() as client:
+            own = json.dumps(str(world.project))
+            written(tmp_path, *(each.replace('"/w"', own) for each in (*WORKED, DIED)))
+            given = {"continue_from_task_id": "dead01", "runner": "messages"}
+            told = await asyncio.gather(*(client.call_tool("agent", given) for _ in range(4)))
+            assert sorted(each.is_error for each in told) == [False, True, True, True]
+        assert len(world.received) == 1
+
+    run(main())
+
+
+def test_whoever_waits_for_the_end_of_a_session_holds_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _own_home(tmp_path, monkeypatch)
+    world = AgentsWorld(tmp_path)
+
+    async def main() -> None:
+        async with world.open() as client:
+            own = json.dumps(str(world.project))
+            written(tmp_path, *(each.replace('"/w"', own) for each in WORKED), main=True)
+            transcript = tmp_path / ".claude" / "projects" / "-w" / f"{SESSION}.jsonl"
+            os.utime(transcript)
+            waits = asyncio.ensure_future(refused(client, "agent", resume=SESSION))
+            # The reading of the transcript has begun, and it may be alive.
+            await asyncio.sleep(0.5)
+            _, data = await call(client, "agent", prompt="x", runner="messages")
+            assert data["answer"] == "done: x"
+            assert not waits.done()
+            assert "may be alive" in (await waits)[0]
 
     run(main())

@@ -9,7 +9,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from tests.cli.commands import jackline
+from tests.notifications.diagnosed import diagnosed
 from tests.notifications.webhooks import receiver
 
 ROOT = Path(__file__).parents[2]
@@ -40,21 +40,21 @@ def test_apprise_gets_the_message_at_its_own_address_and_a_wrong_one_is_named_by
     env = {"PYTHONPATH": str(installed())}
     with receiver(200) as kept:
         targets.write_text(kept.url.replace("http://", "json://"))
-        done = jackline("notify", "test", "--config", file, env=env)
-        assert (done.code, done.out) == (0, "apprise: sent\n"), done.err
+        done = diagnosed(file, **env)["notify apprise"]
+        assert (done["mark"], done["says"]) == ("ok", "a test message was sent")
         targets.write_text("nonsense://T0K3N")
-        wrong = jackline("notify", "test", "--config", file, env=env)
+        wrong = diagnosed(file, **env)["notify apprise"]
     ((_, body),) = kept.got
     assert json.loads(body)["title"] == "Jackline: a test"
-    assert wrong.code == 1
-    assert "address number 1 is none that Apprise knows" in wrong.out
-    assert "T0K3N" not in wrong.out + wrong.err
+    assert wrong["mark"] == "fail"
+    assert "address number 1 is none that Apprise knows" in wrong["says"]
+    assert "T0K3N" not in str(wrong)
 
 
 def test_without_the_extra_it_shows_what_to_install(tmp_path: Path) -> None:
     targets, file = tmp_path / "targets", tmp_path / "own.toml"
     targets.write_text("json://127.0.0.1:9/")
     file.write_text(f'[notify]\napprise = "file:{targets}"\n')
-    done = jackline("notify", "test", "--config", file)
-    assert done.code == 1
-    assert "jackline[notify]" in done.out
+    done = diagnosed(file)["notify apprise"]
+    assert done["mark"] == "fail"
+    assert "jackline[notify]" in done["says"]

@@ -14,12 +14,13 @@ from jackline.errors import BadConfigError
 from jackline.notifications.delivery import HEADER
 from jackline.notifications.settings import IncidentKind, NotifySettings
 from tests.assembly.world import ask, config_for, http, provider, question, request, run, until
-from tests.cli.commands import jackline
 from tests.config.places import Machine
+from tests.notifications.diagnosed import diagnosed
 from tests.notifications.webhooks import receiver
 from tests.planted import KEY
 
 SECRET = "a secret of the receiver"  # noqa: S105 -- a test's
+NOTIFIES = {"notify desktop", "notify webhook", "notify apprise", "notifications"}
 REFUSED = http(
     401, b'{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key"}}'
 )
@@ -63,31 +64,44 @@ def test_what_is_not_configured_is_not_reported(tmp_path: Path) -> None:
     assert kept.got == []
 
 
-def test_notify_test_sends_one_and_says_so(tmp_path: Path) -> None:
+def test_doctor_sends_a_test_message_by_every_channel(tmp_path: Path) -> None:
     with receiver() as kept:
         file = tmp_path / "own.toml"
         file.write_text(f'[notify]\nwebhook = "{kept.url}"\nsecret = "env:HOOK_SECRET"\n')
-        done = jackline("notify", "test", "--config", file, env={"HOOK_SECRET": SECRET})
-    assert (done.code, done.out) == (0, "webhook: sent\n")
+        finding = diagnosed(file, HOOK_SECRET=SECRET)["notify webhook"]
+        assert len(kept.got) == 1
+        assert diagnosed(file, "--no-notify", HOOK_SECRET=SECRET).keys().isdisjoint(NOTIFIES)
+        assert len(kept.got) == 1
+    assert (finding["mark"], finding["says"]) == ("ok", "a test message was sent")
     assert json.loads(kept.got[0][1])["title"] == "Jackline: a test"
     assert HEADER in kept.got[0][0]
 
 
-def test_notify_test_fails_when_a_way_does(tmp_path: Path) -> None:
+def test_doctor_fails_when_a_message_is_refused(tmp_path: Path) -> None:
     with receiver(403) as kept:
         file = tmp_path / "own.toml"
         file.write_text(f'[notify]\nwebhook = "{kept.url}"\n')
-        done = jackline("notify", "test", "--json", "--config", file)
-    assert done.code == 1
-    assert json.loads(done.out)["ways"][0]["trouble"] == "it was answered with HTTP status 403"
+        finding = diagnosed(file)["notify webhook"]
+    assert finding["mark"] == "fail"
+    assert "it was answered with HTTP status 403" in finding["says"]
+    assert "jackline config path" in finding["fix"]
 
 
-def test_notify_test_without_any_way_says_how_to_set_one(tmp_path: Path) -> None:
+def test_a_secret_that_cannot_be_read_sends_nothing(tmp_path: Path) -> None:
+    with receiver() as kept:
+        file = tmp_path / "own.toml"
+        file.write_text(f'[notify]\nwebhook = "{kept.url}"\nsecret = "env:NO_SUCH_SECRET"\n')
+        findings = diagnosed(file)
+    assert findings["configuration"]["mark"] == "fail"
+    assert findings.keys().isdisjoint(NOTIFIES)
+    assert kept.got == []
+
+
+def test_doctor_without_any_channel_says_that_none_is_set(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text("")
-    done = jackline("notify", "test", "--config", file)
-    assert done.code == 2
-    assert "desktop = true" in done.err
+    finding = diagnosed(file)["notifications"]
+    assert (finding["mark"], finding["says"]) == ("ok", "no channel is set under [notify]")
 
 
 def test_a_projects_file_may_not_say_where_messages_go(tmp_path: Path) -> None:

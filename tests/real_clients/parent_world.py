@@ -26,7 +26,9 @@ from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say
 from jackline.simulator.server import SimulatorServer
 from jackline.simulator.time_model import AT_ONCE
+from tests import warm_processes
 from tests.own_home import key_folder
+from tests.ports import free_port
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.old_client import old_claude_binary
 
@@ -110,7 +112,8 @@ class ParentWorld:
         (self.folder / "bin" / "claude").symlink_to(self.program)
         (self.folder / "jackline.toml").write_text(CONFIG + self.config)
         settings = ProviderSettings(service=AT_ONCE)
-        async with SimulatorServer(settings, ReplyScript((Rule(self._answer),))) as self.server:
+        mind = ReplyScript((Rule(self._answer),))
+        async with SimulatorServer(settings, mind, port=free_port()) as self.server:
             # With the client's login, which Claude Code keeps from the servers that it starts.
             await self.jackline("up", "-d")
             try:
@@ -124,10 +127,9 @@ class ParentWorld:
 
     async def jackline(self, *words: str) -> None:
         command = (sys.executable, "-m", "jackline", *words)
-        process = await asyncio.create_subprocess_exec(
-            *command, env=self.environment, stdout=asyncio.subprocess.DEVNULL
+        await asyncio.to_thread(
+            warm_processes.run, command, env=self.environment, capture_output=True, check=True
         )
-        assert await process.wait() == 0
 
     async def start(
         self, prompt: str = "PARENT: use Jackline.", **environ: str

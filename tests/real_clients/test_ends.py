@@ -18,7 +18,7 @@ pytestmark = pytest.mark.real_client
 
 def told(place: Place) -> dict[str, int]:
     """How many agents do what."""
-    by_state = json.loads(place.jackline("top", "--json"))["agents_by_state"]
+    by_state = json.loads(place.jackline("status", "--watch", "--json"))["agents_by_state"]
     return {word: count for word, count in by_state.items() if count}
 
 

@@ -25,6 +25,7 @@ from jackline.simulator.client_request import ClientRequest
 from jackline.simulator.reply_script import Fail, Reply, ReplyScript, Rule, Say
 from jackline.states import RunState
 from jackline.testing import SimulatedProvider
+from tests import warm_processes
 from tests.claude_turns import fan_out
 from tests.real_clients.clients import PATIENCE, claude_binary, environment
 from tests.real_clients.old_client import old_claude_binary
@@ -74,10 +75,10 @@ class Place:
 
     def jackline(self, *words: str) -> str:
         """What a command of ours prints."""
-        done = subprocess.run(
+        done = warm_processes.run(
             [*OWN, *words], env=self.service, check=True, capture_output=True, text=True
         )
-        return done.stdout
+        return str(done.stdout)
 
     def parked(self) -> list[dict[str, str]]:
         """The runs that wait; none, too, where nothing was ever kept."""
@@ -131,13 +132,13 @@ def service(
             "JACKLINE_PORT": "0",
             "JACKLINE_UPSTREAM": provider.url,
         }
-        subprocess.run([*OWN, "up", "-d"], env=start, check=True, capture_output=True)
+        warm_processes.run([*OWN, "up", "-d"], env=start, check=True, capture_output=True)
         try:
             running = StateDir(folder / "state").running()
             assert running is not None
             yield Place(folder, running.url)
         finally:
-            subprocess.run([*OWN, "down"], env=start, check=False, capture_output=True)
+            warm_processes.run([*OWN, "down"], env=start, check=False, capture_output=True)
 
 
 class Listener:

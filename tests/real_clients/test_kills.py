@@ -8,6 +8,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -30,6 +31,7 @@ from jackline.simulator.provider import ProviderSettings
 from jackline.simulator.reply_script import Reply, ReplyScript, Rule, Say
 from jackline.simulator.server import SimulatorServer
 from jackline.simulator.time_model import ServiceSettings, seeded_random
+from tests import warm_processes
 from tests.agents.process.world import lines_of, until
 from tests.own_home import key_folder
 from tests.ports import free_port
@@ -168,17 +170,18 @@ class KillWorld:
     # --- processes ------------------------------------------------------------------------------
 
     async def jackline(self, *words: str, fine: tuple[int, ...] = (0,)) -> str:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "jackline", *words),
+        done = await asyncio.to_thread(
+            warm_processes.run,
+            [sys.executable, "-m", "jackline", *words],
             cwd=self.folder / "project",
             env=self.environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
+            input="",
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=PATIENCE,
         )
-        async with asyncio.timeout(PATIENCE):
-            printed, _ = await process.communicate()
-        assert process.returncode in fine, (words, printed)
-        return printed.decode()
+        assert done.returncode in fine, (words, done.stdout)
+        return str(done.stdout)
 
     async def session(self, prompt: str, *options: str) -> asyncio.subprocess.Process:
         session = await asyncio.create_subprocess_exec(
@@ -247,7 +250,7 @@ async def kill_world(folder: Path) -> AsyncIterator[KillWorld]:
         return world.reply(asked)
 
     settings = ProviderSettings(service=SERVICE)
-    async with SimulatorServer(settings, ReplyScript((Rule(hear),))) as server:
+    async with SimulatorServer(settings, ReplyScript((Rule(hear),)), port=free_port()) as server:
         world = KillWorld(folder, claude_binary(), server, port)
         await world.jackline("up", "-d")
         try:

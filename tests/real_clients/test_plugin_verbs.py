@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm_processes
 from tests.own_home import key_folder
 from tests.real_clients.clients import claude_binary
 from tests.real_clients.old_client import old_claude_binary
@@ -40,7 +41,7 @@ class User:
         }
 
     def jackline(self, *words: str, port: int = 8766) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return warm_processes.run(
             [sys.executable, "-m", "jackline", "plugin", *words],
             env={**self._environment, "JACKLINE_PORT": str(port)},
             capture_output=True,

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -245,8 +244,8 @@ def seconds_of_an_answer(provider: SimulatedProvider) -> float:
 
 def test_pieces_arrive_while_the_answer_is_made() -> None:
     # An answer of minutes: however slow the machine, its first pieces are here long before its end.
-    settings = ProviderSettings(service=replace(STEADY, tokens_per_second=1))
-    with SimulatedProvider(settings, LONG) as provider:
+    settings = ProviderSettings(service=STEADY)
+    with SimulatedProvider(settings, ReplyScript((), long_answer(40_000))) as provider:
         connection = http.client.HTTPConnection("127.0.0.1", provider.port, timeout=PATIENCE)
         with closing(connection):
             connection.request("POST", "/v1/messages", json.dumps(document(stream=True)))

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import warm_processes
 from tests.cli.commands import jackline
 from tests.simulator.http_client import ask
 
@@ -24,7 +25,7 @@ class At:
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return warm_processes.Popen(
         [sys.executable, "-m", "jackline", "simulate", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 
 from jackline.autopsy.figures import counted
 from jackline.dialects import TokenUsage
+from jackline.errors import ExitCode
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -126,7 +127,7 @@ class Outcome(Generic[T_co]):
     def exit_code(self) -> int:
         """The process's exit code: 0 ok, 1 failed, 3 some agents failed, 75 parked."""
         if self.parked:
-            return 75
+            return ExitCode.LATER
         if not self.ok:
-            return 1
-        return 3 if self.tally.failed else 0
+            return ExitCode.FAILED
+        return ExitCode.PARTLY if self.tally.failed else ExitCode.DONE

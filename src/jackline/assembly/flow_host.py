@@ -44,10 +44,12 @@ async def open_flow_host(
     clock: Clock | None = None,
     in_background: bool = False,
     first: Callable[[RunStore], Awaitable[None]] | None = None,
+    started: Callable[[str], object] = lambda _url: None,
 ) -> AsyncIterator[FlowHost]:
     """The host of this machine's flows; `in_background` starts a gateway that outlives us.
 
-    `first` is done with the store before a gateway is looked for or started.
+    `first` is done with the store before a gateway is looked for or started; `started` gets the
+    address of one that was started in the background.
     """
     config = config or load(environ=os.environ, cwd=Path.cwd())
     clock = clock or SystemClock()
@@ -61,6 +63,7 @@ async def open_flow_host(
         running = await asyncio.to_thread(find_lasting, state, listen)
         if running is None and in_background:
             running = await asyncio.to_thread(start_in_background, state, listen, in_folder)
+            started(running.url)
         if running is not None:
             url = running.url
             watching = asyncio.create_task(_keep_alive(state, listen, url, in_folder))

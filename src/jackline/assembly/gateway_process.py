@@ -117,6 +117,30 @@ def _found_at(url: str, folder: str) -> RunningGateway | None:
     )
 
 
+def find_at(listen: ListenSettings) -> RunningGateway | None:
+    """The user's own gateway at exactly this address, whatever its state folder is.
+
+    UntrustedGatewayError for a gateway there that cannot prove to be this user's.
+    """
+    url = local_url(listen.host, listen.port)
+    try:
+        greeted = hello(url, patience=_KNOCK_SECONDS)
+    except UnprovenError as error:
+        if greeting(url) is None:
+            return None
+        raise _unproven(url, error) from error
+    if greeted is None:
+        return None
+    # It has proved itself, so that the folder that it names is this user's, too.
+    running = StateDir(Path(str(greeted["state"]))).running()
+    if running is not None and running.pid == greeted.get("process"):
+        return running
+    pid = greeted.get("process")
+    return RunningGateway(
+        pid if isinstance(pid, int) else 0, url, "", str(greeted["jackline"]), 0.0, ""
+    )
+
+
 def _unproven(url: str, error: UnprovenError) -> UntrustedGatewayError:
     if error.status in _UNKNOWN_PATH:
         why = "was started by an older version, which cannot prove that it is yours"
@@ -465,8 +489,14 @@ def _ask(
     return cast("dict[str, object]", document)
 
 
-def not_running(state: StateDir) -> JacklineError:
-    """The error that says that there is no gateway."""
+def not_running(state: StateDir, port: int | None = None) -> JacklineError:
+    """The error that says that there is no gateway, or none at this port."""
+    if port is not None:
+        return UnreachableError(
+            f"no gateway of yours runs at port {port}",
+            hint=f"start one with: jackline up --port {port}; without --port, the one that runs is"
+            " found by its state folder",
+        )
     return UnreachableError(
         f"no gateway runs for {state.folder}", hint="start one with: jackline up"
     )

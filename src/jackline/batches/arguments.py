@@ -2,7 +2,9 @@
 
 Rules: (1) an error names the field and the expected value, never the value that was sent; (2) a
 schema holds only what a model needs; (3) symbolic links are followed before a path is judged, so
-that none leads out; a refusal says where one may go and nothing about what is outside.
+that none leads out; a refusal says where one may go and nothing about what is outside; (4) a path
+is followed in a thread, and one that is too long for the system is not followed at all; (5) many
+faults are counted and not described.
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ from typing import Self, cast
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from jackline.batches.tool import JsonObject, ToolFailedError
+from jackline.outside_names import LONGEST_PATH, is_long_path
+
+_MOST_DESCRIBED = 20
 
 
 class Arguments(BaseModel):
@@ -27,8 +32,14 @@ class Arguments(BaseModel):
             return cls.model_validate(arguments)
         except ValidationError as error:
             faults = []
-            for fault in error.errors(
-                include_url=False, include_context=False, include_input=False
+            many = error.error_count()
+            if many > _MOST_DESCRIBED:
+                # The library describes all of them or none.
+                faults.append(f"{many:,} of them")
+            for fault in (
+                error.errors(include_url=False, include_context=False, include_input=False)
+                if many <= _MOST_DESCRIBED
+                else ()
             ):
                 name = ".".join(str(part) for part in fault["loc"])
                 words = fault["msg"].removeprefix("Value error, ")
@@ -69,7 +80,12 @@ def _without_titles(node: object, *, named: bool = False) -> object:
 
 
 def inside(folder: Path, given: str) -> Path:
-    """The path that was meant, resolved; ToolFailedError when it lies outside `folder`."""
+    """The path that was meant, resolved; ToolFailedError when it lies outside `folder`.
+
+    It looks at the disk: to be called in a thread.
+    """
+    if is_long_path(given):
+        raise ToolFailedError(f"a path has at most {LONGEST_PATH:,} bytes", ended_by="bad path")
     if "\0" in given:
         raise ToolFailedError("a path cannot hold a NUL character", ended_by="bad path")
     root = folder.resolve()

@@ -4,31 +4,33 @@ Rules: (1) nothing is fetched unless its address fits an allowed pattern, and no
 of that; (2) addresses of this machine and its network are reached only when allowed by name; the
 connection itself is judged, not an earlier name lookup; behind a proxy, which connects by itself,
 it is what the name resolves to here; (3) no credentials are sent; (4) size and time are bounded,
-and how many are fetched at once by all batches; (5) the work of reading a page grows with its
-length and no faster: every character is passed once, what is opened and never closed takes the rest
-of the page, as in a browser, and only the beginning of a very long page is read; (6) every page has
+over all redirects together, of which only the head is read, and how many are fetched at once by all
+batches; (5) the work of reading a page grows with its length and no faster: every character is
+passed once, what is opened and never closed takes the rest of the page, as in a browser, and only
+the beginning of a very long page is read; (6) every page has
 a text and no error; scripts, styles and drawings are left out, lines stay lines.
 """
 
 from __future__ import annotations
 
 import html
-import http.client
 import ipaddress
+import os
 import re
 import socket
-import ssl
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterable
+import string
+from collections.abc import Iterable
+from dataclasses import replace
+from email.message import Message
 from fnmatch import fnmatchcase
-from typing import IO, Any, TypeAlias
-from urllib.parse import urlsplit
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from pydantic import Field
 
 from jackline.batches.arguments import Arguments
-from jackline.batches.policy import has_dot_segments
+from jackline.batches.policy import LONGEST_URL, has_dot_segments
 from jackline.batches.threads import SharedPlaces, in_own_thread
 from jackline.batches.tool import (
     ClippedOutput,
@@ -38,14 +40,27 @@ from jackline.batches.tool import (
     ToolOutput,
 )
 from jackline.clock import SystemClock
+from jackline.errors import BadArgumentError
 from jackline.failures.wording import is_html
+from jackline.lane_id import LaneId
+from jackline.upstream.bounded_answers import FetchedDocument, fetch
+from jackline.upstream.http_upstream import HttpUpstream
+from jackline.upstream.interface import UpstreamRequest
+from jackline.upstream.origin import ConnectionCheck, Origin, proxy_from_environment
+
+if TYPE_CHECKING:
+    import asyncio
 
 AT_ONCE_IN_ALL = 16
-"""Over all batches: each has a thread."""
+"""Over all batches."""
 _fetching = SharedPlaces(AT_ONCE_IN_ALL)
 _LARGEST = 5_000_000
 _SECONDS = 30.0
-_AGENT = "jackline"
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 10
+_HEADERS = ((b"User-Agent", b"jackline"), (b"Accept", b"*/*"))
+_SIGNS = "".join(sign for sign in string.printable if sign > " ")
+"""What goes into a request as it is."""
 _UNICAST = ipaddress.IPv6Network("2000::/3")
 """All that is given out on the internet."""
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
@@ -53,14 +68,15 @@ _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
 _ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
 """Before the last four bytes: a tunnel inside a site to that IPv4 address."""
 
-_Judge: TypeAlias = Callable[[str, int, str], None]
-"""Gets host, port and the address that was reached; raises to refuse it."""
+
+class _RefusedError(OSError):
+    """What was reached, or would be, is a private place that was not allowed by name."""
 
 
 class FetchArguments(Arguments):
     """What `fetch` takes."""
 
-    url: str = Field(description="An http or https address.")
+    url: str = Field(max_length=LONGEST_URL, description="An http or https address.")
 
 
 class FetchTool:
@@ -85,43 +101,98 @@ class FetchTool:
         """The page's text."""
         url = FetchArguments.checked(arguments).url
         async with _fetching.here():
-            return await in_own_thread(lambda: self._get(url), "jackline-fetch")
+            found = await self._get(url)
+            # Long pages take a while to read.
+            return await in_own_thread(lambda: self._output(found), "jackline-fetch")
 
-    def _get(self, url: str) -> ToolOutput:
-        self._refuse_strange(url)
-        opener = urllib.request.build_opener(
-            _JudgedHandler(self._refuse_strange, self._refuse_private)
-        )
-        request = urllib.request.Request(url, headers={"User-Agent": _AGENT})  # noqa: S310 -- judged
-        try:
-            with opener.open(request, timeout=_SECONDS) as answer:
-                content, headers = self._read(answer.read1), answer.headers
-                if b"\0" in content:
-                    kind = headers.get_content_type()
-                    return ToolOutput(f"({kind}, {len(content):,} bytes, not shown)")
-                text = self._text(content, headers.get_content_charset())
-                return ToolOutput(text or "(the page is empty)")
-        except urllib.error.HTTPError as error:
-            with error:
-                raise ToolFailedError(
-                    f"the server answered {error.code} {error.reason}",
-                    output=self._text(self._read(error.read1)),
-                    ended_by=f"HTTP {error.code}",
-                ) from None
-        except (OSError, http.client.HTTPException) as error:
-            why = getattr(error, "reason", None) or error
-            raise ToolFailedError(f"it could not be fetched: {why}", ended_by="no answer") from None
-
-    def _read(self, read: Callable[[int], bytes]) -> bytes:
-        """The body, as far as size and time allow."""
+    async def _get(self, url: str) -> FetchedDocument:
+        """What is there, or where its redirects lead."""
         clock = SystemClock()
         end = clock.monotonic() + _SECONDS
-        pieces: list[bytes] = []
-        size = 0
-        while size < _LARGEST and clock.monotonic() < end and (piece := read(65_536)):
-            pieces.append(piece)
-            size += len(piece)
-        return b"".join(pieces)
+        found = FetchedDocument()
+        for _ in range(1 + _MOST_REDIRECTS):
+            self._refuse_strange(url)
+            found = await self._ask(url, max(0.1, end - clock.monotonic()))
+            place = found.headers.get("location")
+            if found.status not in _REDIRECTS or not place:
+                break
+            try:
+                url = urljoin(url, place)
+            except ValueError:
+                break
+        return found
+
+    async def _ask(self, url: str, seconds: float) -> FetchedDocument:
+        parts = urlsplit(url)
+        base = f"{parts.scheme}://{parts.netloc}"
+        try:
+            proxy = proxy_from_environment(base, os.environ)
+            origin = Origin(base, proxy=proxy, connect_seconds=seconds)
+        except BadArgumentError as error:
+            raise ToolFailedError(error.message, ended_by="bad address") from error
+        if origin.proxy_address is not None:
+            await self._judge_beyond(parts, origin.address.port)
+        elif origin.address.is_loopback:
+            self._refuse_private(parts, "127.0.0.1")
+        else:
+            origin = replace(origin, check=self._check(parts))
+        target = quote(
+            (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_SIGNS
+        )
+        message = UpstreamRequest(b"GET", target.encode("ascii"), _HEADERS)
+        upstream = HttpUpstream({"page": origin})
+        try:
+            return await fetch(
+                upstream,
+                message,
+                LaneId("page"),
+                most_bytes=_LARGEST,
+                seconds=seconds,
+                heads_only=_REDIRECTS,
+            )
+        finally:
+            await upstream.close()
+
+    def _check(self, parts: SplitResult) -> ConnectionCheck:
+        """Judges whom a connection has reached, before anything is asked."""
+
+        async def check(transport: asyncio.Transport) -> None:
+            try:
+                self._refuse_private(parts, transport.get_extra_info("peername")[0])
+            except ToolFailedError as refused:
+                raise _RefusedError(refused.says) from refused
+
+        return check
+
+    async def _judge_beyond(self, parts: SplitResult, port: int) -> None:
+        """Judge what a proxy will connect to, as far as its name is known here."""
+        find = partial(socket.getaddrinfo, parts.hostname, port, type=socket.SOCK_STREAM)
+        try:
+            found = await in_own_thread(find, "jackline-name")
+        except OSError:
+            return  # only the proxy knows the name, as where it is the only way out
+        for *_, address in found:
+            self._refuse_private(parts, str(address[0]))
+
+    def _output(self, found: FetchedDocument) -> ToolOutput:
+        if isinstance(found.error, _RefusedError):
+            raise ToolFailedError(str(found.error), ended_by="not allowed")
+        late = isinstance(found.error, TimeoutError) and bool(found.body)
+        if found.status is None or (found.error is not None and not late):
+            raise ToolFailedError(f"it could not be fetched: {found.error}", ended_by="no answer")
+        kind = Message()
+        kind["Content-Type"] = found.headers.get("content-type", "")
+        if not 200 <= found.status < 300:
+            raise ToolFailedError(
+                f"the server answered {found.status}",
+                output=self._text(found.body, kind.get_content_charset()),
+                ended_by=f"HTTP {found.status}",
+            )
+        if b"\0" in found.body:
+            size = f"{len(found.body):,} bytes"
+            return ToolOutput(f"({kind.get_content_type()}, {size}, not shown)")
+        text = self._text(found.body, kind.get_content_charset())
+        return ToolOutput(text or "(the page is empty)")
 
     def _text(self, content: bytes, charset: str | None = None) -> str:
         try:
@@ -159,14 +230,15 @@ class FetchTool:
             ended_by="not allowed",
         )
 
-    def _refuse_private(self, host: str, port: int, peer: str) -> None:
+    def _refuse_private(self, parts: SplitResult, peer: str) -> None:
         """ToolFailedError for a private place that was not allowed by name."""
         if _is_public(peer):
             return
-        by_name = {urlsplit(pattern).netloc for pattern in self._allow}
-        if host not in by_name and f"{host}:{port}" not in by_name:
+        by_name = {urlsplit(pattern).netloc.lower() for pattern in self._allow}
+        if by_name.isdisjoint({parts.netloc.lower(), parts.hostname or ""}):
             raise ToolFailedError(
-                f"{host} is on this machine or its network; the user may allow it by name",
+                f"{parts.hostname} is on this machine or its network; the user may allow it by"
+                " name",
                 ended_by="not allowed",
             )
 
@@ -188,80 +260,6 @@ def _is_public(peer: str) -> bool:
     if address.packed[8:12] in _ISATAP and not _is_public(str(carries)):
         return False
     return address in _UNICAST and address.is_global and not tunnelled
-
-
-class _PlainConnection(http.client.HTTPConnection):
-    """Looks at whom it reached before it asks for anything."""
-
-    judge: _Judge | None = None
-
-    def connect(self) -> None:
-        super().connect()
-        if self.judge is not None:
-            self.judge(self.host, self.port, self.sock.getpeername()[0])
-
-
-class _SecureConnection(_PlainConnection, http.client.HTTPSConnection):
-    """The same, encrypted."""
-
-
-class _JudgedHandler(
-    urllib.request.HTTPRedirectHandler, urllib.request.HTTPHandler, urllib.request.HTTPSHandler
-):
-    """Opens connections that are judged, and follows a redirect only to where one may go."""
-
-    def __init__(self, refuse: Callable[[str], None], judge: _Judge) -> None:
-        super().__init__()
-        self._refuse = refuse
-        self._judge = judge
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
-        newurl: str,
-    ) -> urllib.request.Request | None:
-        try:
-            self._refuse(newurl)
-        except ToolFailedError:
-            fp.close()
-            raise
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        beyond = urlsplit(req.full_url).netloc if req.has_proxy() else None
-        return self.do_open(self._connections(_PlainConnection, beyond, 80), req)
-
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        # A tunnel through a proxy leaves no other trace in the request.
-        beyond = getattr(req, "_tunnel_host", None)
-        connections = self._connections(_SecureConnection, beyond, 443)
-        return self.do_open(connections, req, context=ssl.create_default_context())
-
-    def _connections(
-        self, kind: type[_PlainConnection], beyond: str | None, usual_port: int
-    ) -> Callable[..., _PlainConnection]:
-        """What makes a connection; `beyond` is the place that a proxy will connect to, if any."""
-
-        def connection(host: str, **options: Any) -> _PlainConnection:
-            made = kind(host, **options)
-            made.judge = self._judge if beyond is None else None
-            return made
-
-        if beyond is not None:
-            # The proxy's own peer cannot be seen: judged as far as its name is known here.
-            parts = urlsplit(f"//{beyond}")
-            host, port = parts.hostname or "", parts.port or usual_port
-            try:
-                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            except OSError:
-                found = []  # only the proxy knows the name, as where it is the only way out
-            for *_, address in found:
-                self._judge(host, port, str(address[0]))
-        return connection
 
 
 MOST_READ = 1_000_000

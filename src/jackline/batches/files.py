@@ -38,6 +38,8 @@ from jackline.foreign_repositories.git_folders import is_git_layout
 
 _MOST_LINES = 2_000
 _LONGEST_LINE = 2_000
+_LONGEST_TEXT = 500_000
+"""Characters; what comes after is another call's."""
 _LARGEST = 20_000_000
 _LARGEST_IMAGE = 3_750_000
 """Bytes; five million characters once encoded, which is what a model is let see."""
@@ -128,6 +130,9 @@ class ReadTool:
             last += 1
         text = ""
         for number, ended in enumerate(part, args.offset):
+            if len(text) > _LONGEST_TEXT:
+                last = number - 1
+                break
             line = ended.removesuffix("\r")
             if len(line) > _LONGEST_LINE:
                 line = f"{line[:_LONGEST_LINE]}… (line cut)"
@@ -291,6 +296,14 @@ class SearchArguments(Arguments):
     most: int = Field(_MOST, ge=1, le=2_000, description="How many lines to give at most.")
 
 
+def _existing(folder: Path, named: str) -> tuple[Path, Path]:
+    """The folder and what was named inside of it, both resolved."""
+    root = inside(folder, named)
+    if not os.path.exists(root):  # noqa: PTH110 -- Path's own raises for names that are too long
+        raise ToolFailedError(f"there is no {named!r}", ended_by="no such path")
+    return folder.resolve(), root
+
+
 class SearchTool:
     """Gives matching lines as `path:line:text`; one is made for each batch."""
 
@@ -315,9 +328,9 @@ class SearchTool:
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The matching lines."""
         args = SearchArguments.checked(arguments)
-        cwd, root = context.cwd.resolve(), inside(context.cwd, args.path)
-        if not root.exists():
-            raise ToolFailedError(f"there is no {args.path!r}", ended_by="no such path")
+        cwd, root = await in_own_thread(
+            lambda: _existing(context.cwd, args.path), "jackline-search"
+        )
         question = {
             "pattern": args.pattern,
             "compile_seconds": self._compile_seconds,

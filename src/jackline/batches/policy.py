@@ -47,8 +47,11 @@ from jackline.batches.known_commands import (
 )
 from jackline.batches.tool import BatchCall, JsonObject
 from jackline.foreign_repositories import GitGuard
+from jackline.outside_names import LONGEST_PATH, is_long_path
 
 _MOST_LAYERS = 5
+LONGEST_URL = 8_192
+"""Of an address; each of its layers is read whole."""
 _LEFT_OUT = re.compile(r"[\t\r\n]")
 """Readers of addresses drop these."""
 
@@ -97,6 +100,11 @@ class Denied:
         """Of what lies elsewhere."""
         why = f"{_cut(path)!r} leads out of the project folder"
         return cls(why, "give paths inside the project folder")
+
+    @classmethod
+    def long_path(cls) -> Denied:
+        """Of a path that no system takes."""
+        return cls(f"the path has more than {LONGEST_PATH:,} bytes", "give a shorter one")
 
     @classmethod
     def into_git(cls, path: str) -> Denied:
@@ -153,6 +161,8 @@ class Policy:
     def judge(self, call: BatchCall) -> CallPermission:
         """Whether the call may run."""
         tool, arguments = call.tool.name, call.arguments
+        if any(is_long_path(_text(arguments, name)) for name in ("path", "cwd")):
+            return Denied.long_path()
         if tool == "shell":
             return self._judge_command(arguments)
         if tool == "fetch":
@@ -173,6 +183,9 @@ class Policy:
         patterns = [
             item.removeprefix(f"{tool}:") for item in self.allow if item.startswith(f"{tool}:")
         ]
+        if tool == "fetch" and len(what) > LONGEST_URL:
+            why = f"the address has more than {LONGEST_URL:,} characters"
+            return Denied(why, "give a shorter one")
         if tool == "fetch" and has_dot_segments(what):
             return Denied(f"{_cut(what)!r} leads elsewhere than it says", "give it without dots")
         if what and any(fnmatchcase(what, pattern) for pattern in patterns):

@@ -12,12 +12,15 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+from pathlib import Path
 
 from pydantic import Field, model_validator
 
 from jackline.batches.arguments import Arguments, inside
+from jackline.batches.commands import LONGEST_LINE, MOST_WORDS
 from jackline.batches.known_commands import changes_nothing, program, usually_prints
 from jackline.batches.processes import ProcessCommand, exit_text, run_process, without_secrets
+from jackline.batches.threads import in_own_thread
 from jackline.batches.tool import CallLabel, JsonObject, ToolContext, ToolFailedError, ToolOutput
 from jackline.programs import find_program
 
@@ -42,6 +45,13 @@ class ShellArguments(Arguments):
         if not words or not words[0].strip() or any("\0" in word for word in words):
             raise ValueError("a command needs a program, and cannot hold a NUL character")
         return self
+
+
+def _folder(root: Path, named: str) -> Path:
+    cwd = inside(root, named)
+    if not os.path.isdir(cwd):  # noqa: PTH112 -- Path's own raises for names that are too long
+        raise ToolFailedError(f"there is no folder {named!r}", ended_by="no such folder")
+    return cwd
 
 
 class ShellTool:
@@ -79,13 +89,16 @@ class ShellTool:
     def read_only(self, arguments: JsonObject) -> bool:
         """Whether the command is known to change nothing."""
         line = self._line(arguments)
-        return line is not None and changes_nothing(line, windows=_ON_WINDOWS)
+        short = line is not None and len(line) <= LONGEST_LINE
+        return short and changes_nothing(line or "", windows=_ON_WINDOWS)
 
     def words(self, arguments: JsonObject) -> CallLabel:
         """The program's name, and the command."""
         line = self._line(arguments)
         if line is None:
             return CallLabel(self.name, self.name)
+        # Of more than this nothing is run for a model, and a label is one short line.
+        line = line[:LONGEST_LINE]
         return CallLabel(
             program(line),
             f"{self.name}: {line}",
@@ -97,14 +110,12 @@ class ShellTool:
         command, argv = arguments.get("command"), arguments.get("argv")
         if isinstance(command, str):
             return command
-        return shlex.join(str(word) for word in argv) if isinstance(argv, list) else None
+        return shlex.join(map(str, argv[:MOST_WORDS])) if isinstance(argv, list) else None
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         """The output; ToolFailedError when the command cannot start, fails or takes too long."""
         args = ShellArguments.checked(arguments)
-        cwd = inside(context.cwd, args.cwd)
-        if not cwd.is_dir():
-            raise ToolFailedError(f"there is no folder {args.cwd!r}", ended_by="no such folder")
+        cwd = await in_own_thread(lambda: _folder(context.cwd, args.cwd), "jackline-shell")
         seconds = min(args.timeout or self._seconds, self._longest)
         environ = without_secrets(
             os.environ if self._environ is None else self._environ, self._keep

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import click
 from click.shell_completion import CompletionItem
@@ -32,6 +32,17 @@ def parse_now_option(option: str | None, clock: SystemClock) -> datetime:
     return clock.in_host_zone(moment) if moment.tzinfo is None else moment
 
 
+def parse_age(words: str, option: str) -> timedelta:
+    """How long ago: 90m, 24h, 7d or 2w."""
+    age = re.fullmatch(r"(\d{1,5})([mhdw])", words.strip().lower())
+    if age is None:
+        raise BadArgumentError(
+            f"{option} {words!r} is not an age", hint="write it like 24h, 7d or 2w"
+        )
+    return timedelta(**{_UNITS[age[2]]: int(age[1])})
+
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _MOST = 50
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

@@ -1,9 +1,10 @@
 """`jackline claude` and `jackline exec`: run a client through the gateway.
 
 Rules: (1) our own flags come first; the first word that is none of them, and all that follow, go to
-the client as they are, and its exit code is ours; (2) a gateway is started if none runs; (3)
-signals of the terminal are the client's to answer; (4) `claude` loads the plugin unless it is
-installed; (5) a `--` before the command of `exec` may be left out.
+the client as they are, and its exit code is ours; (2) a gateway is started if none runs,
+unless the client will call no model; (3) signals of the terminal are the client's to answer; (4)
+`claude` loads the plugin unless it is installed; (5) a `--` before the command of `exec` may be
+left out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import click
@@ -20,9 +21,10 @@ import click
 from jackline.agents.claude_code.environment import client_environment
 from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find_lasting, start_in_background
-from jackline.cli.client_setup import PluginFolder
 from jackline.cli.gateway_flags import configured
 from jackline.cli.gateway_service import warn_if_different
+from jackline.cli.plugin_setup import PluginFolder
+from jackline.cli.terminal import say
 from jackline.clients.claude_code import settings_file
 from jackline.clients.plugin import PLUGIN_ID
 from jackline.clients.settings_change import read_settings
@@ -33,7 +35,7 @@ from jackline.telemetry.client_telemetry import telemetry_variables
 # Arguments that make Claude Code do something else than start a session.
 _NO_SESSION = frozenset(
     ("agents", "auth", "auto-mode", "config", "doctor", "gateway", "install", "mcp", "plugin")
-) | frozenset(("plugins", "setup-token", "update", "upgrade", "-h", "--help", "-v", "--version"))
+) | frozenset(("plugins", "setup-token", "update", "upgrade", "-v", "--version"))
 
 
 class ClientCommand(click.Command):
@@ -49,13 +51,14 @@ class ClientCommand(click.Command):
         return super().parse_args(ctx, [*args[:own], "--", *args[own:]])
 
 
-@click.command(cls=ClientCommand, context_settings={"help_option_names": ["--jackline-help"]})
+@click.command(cls=ClientCommand)
 @click.option("--afk", is_flag=True, help="Hold calls until any quota reset, however far away.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def claude(afk: bool, arguments: tuple[str, ...]) -> int:
     """Run Claude Code through the gateway; starts one if none runs.
 
-    Claude Code gets the arguments unchanged, and its exit code is returned.
+    Claude Code gets the arguments unchanged, and its exit code is returned. Its own help: `claude
+    --help`.
 
     \b
     Examples:
@@ -67,7 +70,7 @@ def claude(afk: bool, arguments: tuple[str, ...]) -> int:
     if starts_session and f'"{PLUGIN_ID}"' not in (read_settings(settings_file(os.environ)) or ""):
         folder = PluginFolder(configured({}, with_secrets=False)).build()
         plugin = ["--plugin-dir", str(folder)]
-    return _run_client(["claude", *plugin, *arguments], afk=afk)
+    return _run_client(["claude", *plugin, *arguments], afk=afk, calls_models=starts_session)
 
 
 @click.command("exec", cls=ClientCommand)
@@ -89,8 +92,11 @@ def exec_(afk: bool, command: tuple[str, ...]) -> int:
     return _run_client(command, afk=afk)
 
 
-def _run_client(command: Sequence[str], *, afk: bool) -> int:
-    """The exit code of the client, run through the gateway."""
+def _run_client(command: Sequence[str], *, afk: bool, calls_models: bool = True) -> int:
+    """The exit code of the client, run through the gateway.
+
+    One that calls no model needs none, so that none is started for it.
+    """
     program = find_program(command[0])
     if program is None:
         raise UnreadableError(
@@ -99,21 +105,25 @@ def _run_client(command: Sequence[str], *, afk: bool) -> int:
             if command[0] == "claude"
             else "check its name",
         )
+    if not calls_models:
+        return _wait_for([program, *command[1:]], {})
     config = configured({})
     folder = StateDir(config.state_dir)
     running = find_lasting(folder, config.gateway.listen)
     if running is None:
         running = start_in_background(folder, config.gateway.listen, [])
-        click.echo(
-            f"jackline: started a gateway at {running.url}; jackline down stops it", err=True
-        )
+        say(f"jackline: started a gateway at {running.url}; jackline down stops it", err=True)
     else:
         warn_if_different(running, config)
     token = config.gateway.listen.token
     variables = client_environment(running.url, afk=afk, environ=os.environ, token=token)
     if config.otlp.receive:
         variables |= telemetry_variables(running.url, os.environ, token)
+    return _wait_for([program, *command[1:]], variables)
 
+
+def _wait_for(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    """The exit code of this program, which has these variables, too."""
     sys.stdout.flush()
     started: list[subprocess.Popen[bytes]] = []
 
@@ -127,7 +137,7 @@ def _run_client(command: Sequence[str], *, afk: bool) -> int:
     before_int = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     before_term = signal.signal(signal.SIGTERM, pass_on)
     try:
-        child = subprocess.Popen([program, *command[1:]], env={**os.environ, **variables})  # noqa: S603 -- the user's own words
+        child = subprocess.Popen(command, env={**os.environ, **variables})  # noqa: S603 -- the user's own words
         started.append(child)
         code = child.wait()
     finally:

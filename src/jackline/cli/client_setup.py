@@ -1,21 +1,20 @@
-"""`jackline connect`, `disconnect` and `plugin`: set up a client for the gateway, and undo it.
+"""`jackline connect` and `disconnect`: set up a client for the gateway, and undo it.
 
 Rules: (1) every change is shown, and with --dry-run only shown; (2) every verb may be run twice;
-(3) `disconnect` needs no gateway and works with a faulty configuration; (4) the plugin is installed
-by Claude Code's own `plugin` command; (5) clients call this very Jackline: by its short name where
-the PATH leads to it, else by the full path of the interpreter, on Windows always by a full path.
+(3) `disconnect` needs no gateway and works with a faulty configuration; (4) where nothing else was
+changed since, a file is afterwards what it was before, byte for byte; (5) the plugin is installed,
+too, if its user says so: a person is asked, a script names --plugin or --no-plugin.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -25,24 +24,12 @@ from jackline.agents.claude_code.environment import BASE_URL, CLIENT_VARIABLES, 
 from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find
 from jackline.cli.gateway_flags import configured, service_place, warn_of_faults
-from jackline.cli.system_steps import Run, Write, apply_steps
+from jackline.cli.plugin_setup import install_plugin, jackline_command
 from jackline.clients import claude_code, codex
 from jackline.clients.claude_code import ClaudeSettings, ConnectionRecords
-from jackline.clients.plugin import (
-    ABOUT,
-    FOLDER,
-    MARKETPLACE,
-    PLUGIN_ID,
-    HttpHook,
-    build,
-    is_exact,
-    marketplace_files,
-    remove,
-)
-from jackline.clients.settings_change import SettingsChange, read_settings
-from jackline.config import Config
-from jackline.errors import BadArgumentError, NothingFoundError, UsageError
-from jackline.hooks.hook_input import HEADER, PATH, hook_token
+from jackline.clients.plugin import PLUGIN_ID
+from jackline.clients.settings_change import SettingsChange, as_it_was, read_settings
+from jackline.errors import BadArgumentError, UsageError
 from jackline.local_address import local_url
 from jackline.providers.settings import UpstreamKind
 
@@ -51,7 +38,6 @@ _NO_RESPONSES = (
     " jackline upstream add openai --preset openai --credential pass-through"
 )
 _WAITING = {each.name: each.value for each in CLIENT_VARIABLES}
-_CLIENT_SECONDS = 60
 
 _client = click.argument("client", type=click.Choice(["claude-code", "codex"]))
 _project = click.option(
@@ -59,24 +45,25 @@ _project = click.option(
 )
 _dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, change nothing.")
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-_plugin_project = click.option(
-    "--project", is_flag=True, help="Only for this project (its .claude/settings.json)."
-)
-_plugin_dry_run = click.option(
-    "--dry-run", is_flag=True, help="Show the steps and the files in full, change nothing."
-)
 
 
 @click.command()
 @_client
 @_project
 @_dry_run
+@click.option(
+    "--plugin/--no-plugin",
+    default=None,
+    help="Install the plugin for Claude Code, too; without either you are asked.",
+)
 @_as_json
-def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
+def connect(client: str, project: bool, dry_run: bool, plugin: bool | None, as_json: bool) -> int:
     """Point a client at the gateway in its own settings file.
 
     Its editor extension and its desktop version then use the gateway, too, without variables in any
-    shell. All other settings in the file stay; a backup is saved next to it.
+    shell. All other settings in the file stay; a backup is saved next to it. For Claude Code the
+    plugin (sub-agents that can be resumed, hooks, slash commands) is installed, too, if you agree.
+    `jackline uninstall` undoes all of it.
 
     \b
     Examples:
@@ -84,6 +71,8 @@ def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
       jackline connect claude-code --project    only in this folder
       jackline connect codex --dry-run          only show the change
     """
+    if plugin and client != "claude-code":
+        raise BadArgumentError(f"there is no plugin for {client}", hint="omit --plugin")
     config = configured({}, with_secrets=False)
     listen = config.gateway.listen
     if listen.token is not None:
@@ -109,7 +98,7 @@ def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
     else:
         settings = ClaudeSettings(path, before)
         environ = {**os.environ, **settings.variables}
-        words = [*_jackline_command(), "statusline"]
+        words = [*jackline_command(), "statusline"]
         line = subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
         variables = client_environment(url, afk=False, environ=environ)
         after, written = settings.connected(variables, line)
@@ -126,6 +115,8 @@ def connect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
     backup = None if dry_run else change.apply()
     message = f"{client} uses {url} from its next start on"
     _report(change, message, backup, [], warning, dry_run=dry_run, as_json=as_json)
+    if client == "claude-code" and _wants_plugin(plugin, dry_run=dry_run, as_json=as_json):
+        install_plugin(project=project, dry_run=dry_run, in_full=False)
     if running is None and not dry_run:
         click.echo("no gateway runs yet: jackline up -d (at every login: up --install)", err=True)
     return 0
@@ -140,33 +131,73 @@ def disconnect(client: str, project: bool, dry_run: bool, as_json: bool) -> int:
     """Restore a client's own settings, so that it calls its vendor directly again."""
     place = service_place({})
     warn_of_faults(place)
-    path = _settings_path(client, project=project)
-    before = read_settings(path)
-    changed: list[str] = []
-    warning = ""
-    if client == "codex":
-        change = SettingsChange(path, before, codex.disconnected(before, path))
-    else:
-        records = ConnectionRecords(place.state_dir)
-        settings = ClaudeSettings(path, before)
-        written = records.of(path) or settings.unrecorded(BASE_URL, _WAITING)
-        after, changed = settings.disconnected(written)
-        warning = records.ignored(path)
-        address = ClaudeSettings(path, after).variables.get(BASE_URL)
-        if address:
-            warning += (
-                f"{'; ' if warning else ''}{BASE_URL} is still {address} in it, and"
-                f" {place.state_dir} has no record of that; if you do not want it, remove the line"
-            )
-        change = SettingsChange(path, before, after)
-        if not dry_run:
-            records.forget(path)
+    found = disconnection(client, _settings_path(client, project=project), place.state_dir)
+    change, warning = found.change, found.warning
+    if not dry_run:
+        found.forget()
     # A file that held nothing but our values is no copy of an earlier state.
     backup = None if dry_run else change.apply(backup=change.after is not None)
     effect = "has its own settings back" if warning else "calls its vendor directly"
     message = f"{client} {effect} from its next start on"
-    _report(change, message, backup, changed, warning, dry_run=dry_run, as_json=as_json)
+    _report(change, message, backup, found.left_alone, warning, dry_run=dry_run, as_json=as_json)
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnection:
+    """How one settings file gets its own values back.
+
+    `left_alone` are keys that somebody has changed since.
+    """
+
+    client: str
+    change: SettingsChange
+    left_alone: list[str]
+    warning: str
+    records: ConnectionRecords | None = None
+
+    def forget(self) -> None:
+        """Delete the record of what was written."""
+        if self.records is not None:
+            self.records.forget(self.change.path)
+
+
+def disconnection(client: str, path: Path, state: Path) -> Disconnection:
+    """What `disconnect` does with this file of a client; `state` is the folder of the records."""
+    before = read_settings(path)
+    if client == "codex":
+        after = codex.disconnected(before, path)
+        if after != before:
+            after = as_it_was(path, after, codex.same_settings)
+        return Disconnection(client, SettingsChange(path, before, after), [], "")
+    records = ConnectionRecords(state)
+    settings = ClaudeSettings(path, before)
+    written = records.of(path) or settings.unrecorded(BASE_URL, _WAITING)
+    after, left_alone = settings.disconnected(written)
+    warning = records.ignored(path)
+    address = ClaudeSettings(path, after).variables.get(BASE_URL)
+    if address:
+        warning += (
+            f"{'; ' if warning else ''}{BASE_URL} is still {address} in it, and"
+            f" {state} has no record of that; if you do not want it, remove the line"
+        )
+    if after != before:
+        after = as_it_was(path, after, claude_code.same_settings)
+    return Disconnection(client, SettingsChange(path, before, after), left_alone, warning, records)
+
+
+def _wants_plugin(named: bool | None, *, dry_run: bool, as_json: bool) -> bool:
+    """Whether the plugin is to be installed: as the flag says, or as a person answers."""
+    if named is not None:
+        return named
+    installed = PLUGIN_ID in (read_settings(claude_code.settings_file(os.environ)) or "")
+    if installed or programs.find_program("claude") is None:
+        return False
+    if dry_run or as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        click.echo("next:  jackline plugin install (sub-agents that can be resumed)", err=True)
+        return False
+    question = "Install the plugin for Claude Code, too (sub-agents that can be resumed, hooks)?"
+    return click.confirm(question, default=True, err=True)
 
 
 def _report(
@@ -224,191 +255,3 @@ def _settings_path(client: str, *, project: bool) -> Path:
             hint="remove the link, then run it again; or omit --project",
         )
     return path
-
-
-def _jackline_command() -> list[str]:
-    """The command by which clients call this very Jackline."""
-    found = programs.find_program("jackline")
-    if found is None or Path(found).resolve().parent != Path(sys.executable).parent:
-        return programs.own_command()
-    return [found] if os.name == "nt" else ["jackline"]
-
-
-class PluginFolder:
-    """The plugin's files and nothing else, in the private state folder of a configuration."""
-
-    def __init__(self, config: Config) -> None:
-        self._listen = config.gateway.listen
-        self._state = StateDir(config.state_dir)
-        self.path = self._state.folder / "claude-code"
-
-    def files(self) -> dict[str, str]:
-        """What the folder has to hold; hooks use HTTP only where port and token are fixed."""
-        hook = None
-        if self._listen.port != 0 and self._listen.token is None:
-            has_salt = self._state.folder.is_dir()
-            token = hook_token(self._state.salt()) if has_salt else "(made when it is installed)"
-            url = local_url(self._listen.host, self._listen.port)
-            hook = HttpHook(f"{url}{PATH}", HEADER, token)
-        return marketplace_files(_jackline_command(), hook)
-
-    def make_state(self) -> None:
-        """Create the state folder, and with it the salt of the token."""
-        try:
-            self._state.make()
-        except OSError as error:
-            raise UsageError(
-                f"{self._state.folder} cannot be created: {error.strerror}",
-                hint="name another folder with JACKLINE_STATE",
-            ) from error
-
-    def build(self) -> Path:
-        """Write the files where they differ; returns what `claude --plugin-dir` can load."""
-        self.make_state()
-        try:
-            build(self.path, self.files())
-        except OSError as error:
-            raise UsageError(
-                f"the plugin cannot be written to {self.path}: {error.strerror}",
-                hint="name another folder with JACKLINE_STATE",
-            ) from error
-        return self.path / FOLDER
-
-
-@click.group()
-def plugin() -> None:
-    """Set up the plugin for Claude Code: the agent tool with resume, hooks, slash commands."""
-
-
-@plugin.command()
-@_plugin_project
-@_plugin_dry_run
-@click.option("--verbose", is_flag=True, help="Show the files in full.")
-def install(project: bool, dry_run: bool, verbose: bool) -> int:
-    """Install the plugin for you, or for this project."""
-    folder = PluginFolder(configured({}, with_secrets=False))
-    claude = _ClaudeProgram()
-    if not dry_run:
-        folder.make_state()
-    files = folder.files()
-    changed = not is_exact(folder.path, files)
-    show = partial(_show_step, in_full=dry_run or verbose)
-    if changed:
-        apply_steps(
-            [Write(folder.path / path, text.encode()) for path, text in files.items()],
-            show,
-            dry_run=True,
-        )
-        if not dry_run:
-            folder.build()
-    if MARKETPLACE not in claude.listed("marketplace", "list"):
-        steps = [claude.step("marketplace", "add", str(folder.path))]
-    else:
-        steps = [claude.step("marketplace", "update", MARKETPLACE, may_fail=True)]
-    scope = ("--scope", "project" if project else "user")
-    is_there = PLUGIN_ID in claude.listed("list")
-    if is_there and changed:
-        # Some versions of the client use a copy of their own, which only this renews.
-        steps.append(claude.step("uninstall", PLUGIN_ID, *scope, may_fail=True))
-    if changed or not is_there:
-        steps.append(claude.step("install", PLUGIN_ID, *scope))
-    apply_steps(steps, show, dry_run=dry_run)
-    if dry_run:
-        click.echo("nothing was changed: --dry-run", err=True)
-    else:
-        click.echo(
-            "the plugin is there from the client's next start on: /jackline:status", err=True
-        )
-    return 0
-
-
-@plugin.command()
-@_plugin_project
-@_plugin_dry_run
-def uninstall(project: bool, dry_run: bool) -> int:
-    """Remove the plugin."""
-    folder = PluginFolder(configured({}, with_secrets=False))
-    claude = _ClaudeProgram()
-    scope = ("--scope", "project" if project else "user")
-    steps = [
-        claude.step("uninstall", PLUGIN_ID, *scope, may_fail=True),
-        claude.step("marketplace", "remove", MARKETPLACE, may_fail=True),
-    ]
-    apply_steps(steps, partial(_show_step, in_full=dry_run), dry_run=dry_run)
-    if dry_run:
-        click.echo("nothing was changed: --dry-run", err=True)
-    else:
-        with contextlib.suppress(OSError):
-            remove(folder.path)
-        click.echo("the plugin is gone from the client's next start on", err=True)
-    return 0
-
-
-@plugin.command()
-@_as_json
-def status(as_json: bool) -> int:
-    """Show whether the plugin is installed, and whether it calls this Jackline.
-
-    Exit codes: 0 it is, 1 it is not.
-    """
-    folder = PluginFolder(configured({}, with_secrets=False))
-    installed = PLUGIN_ID in _ClaudeProgram().listed("list")
-    current = is_exact(folder.path, folder.files())
-    if as_json:
-        document = {"schema": "jackline.plugin/1", "installed": installed, "current": current}
-        click.echo(json.dumps(document))
-    elif not installed:
-        click.echo("the plugin is not installed; next: jackline plugin install")
-    elif not current:
-        click.echo("the plugin is of another Jackline; next: jackline plugin install")
-    else:
-        click.echo("the plugin is installed, and calls this Jackline")
-    return 0 if installed and current else 1
-
-
-def _show_step(step: str, *, in_full: bool) -> None:
-    """Print a step; unless in full, only its first line, and for a file its purpose."""
-    first, _, content = step.partition("\n")
-    if in_full or not content:
-        click.echo(step, err=True)
-        return
-    written = Path(first.removeprefix("write ")).as_posix()
-    about = next((text for path, text in ABOUT.items() if written.endswith(f"/{path}")), "")
-    click.echo(f"{first} ({about})" if about else first, err=True)
-
-
-class _ClaudeProgram:
-    """Claude Code's own `plugin` command; NothingFoundError where it is not on the PATH."""
-
-    def __init__(self) -> None:
-        found = programs.find_program("claude")
-        if found is None:
-            raise NothingFoundError(
-                "there is no Claude Code on the PATH",
-                hint="npm install -g @anthropic-ai/claude-code; or load the plugin with"
-                " `claude --plugin-dir`, as `jackline claude` does",
-            )
-        self._command = (found, "plugin")
-
-    def step(self, *words: str, may_fail: bool = False) -> Run:
-        """The step that runs it with these words."""
-        return Run((*self._command, *words), may_fail=may_fail)
-
-    def listed(self, *words: str) -> str:
-        """What it lists, as text: its form differs between versions, names do not."""
-        command = [*self._command, *words]
-        try:
-            done = subprocess.run(  # noqa: S603 -- the client on the PATH
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=_CLIENT_SECONDS,
-                check=False,
-                env=os.environ,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise UsageError(
-                f"{command[0]} does not answer: {type(error).__name__}",
-                hint=f"see its output: {' '.join(command)}",
-            ) from error
-        return done.stdout.decode("utf-8", "replace")

@@ -2,7 +2,8 @@
 
 Rules: (1) one line per check: glyph, level, what was checked, what was found, and below it the fix;
 (2) nothing is changed, no paid call is made, no credential is shown; (3) what cannot be checked
-because of another fault is left out, not guessed.
+because of another fault is left out, not guessed; (4) channels for messages are tested by sending
+one that says so.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from jackline.agents.claude_code.environment import CLIENT_VARIABLES
 from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find
 from jackline.cli.gateway_flags import configured, gateway_flags
+from jackline.cli.terminal import say
 from jackline.clients.claude_code import settings_file
 from jackline.clock import Clock, SystemClock
 from jackline.config import Config
@@ -36,6 +38,7 @@ from jackline.control.doctor import (
     clock_finding,
     gateway_finding,
     limits_finding,
+    message_findings,
     no_status_page,
     nothing_fails,
     plugin_finding,
@@ -55,6 +58,9 @@ from jackline.gateway.status_pages import PRESETS as WELL_KNOWN
 from jackline.gateway.status_pages import StatusPages, vendor_of
 from jackline.gateway.vendor_limits import UnreadLimitsError, VendorLimits
 from jackline.local_address import local_url
+from jackline.notifications.delivery import send
+from jackline.notifications.incidents import IncidentMessage
+from jackline.notifications.settings import IncidentKind
 from jackline.private_files import NotPrivateError, installation_key
 from jackline.providers.settings import Credential, UpstreamSettings
 
@@ -69,13 +75,15 @@ _CREDENTIAL_WORDS = {
 
 @click.command()
 @gateway_flags
+@click.option("--no-notify", is_flag=True, help="Send no test message.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def doctor(flags: Mapping[str, object], as_json: bool) -> int:
+def doctor(flags: Mapping[str, object], no_notify: bool, as_json: bool) -> int:
     """Check the way from your clients to the upstreams, and show what to fix.
 
     It checks names, certificates, clock, proxy, credentials, each upstream, its limits if there is
     an admin key, status pages, the clients' environment and plugin, the gateway, its port, disk and
-    journal. It makes no paid call and shows no credential.
+    journal. It makes no paid call and shows no credential. By every channel that is set under
+    [notify] it sends one test message.
 
     Exit codes: 0 no check fails, 1 one does.
     """
@@ -94,6 +102,9 @@ def doctor(flags: Mapping[str, object], as_json: bool) -> int:
         has_secrets = nothing_fails(findings)
         findings += event_loop.run(_check_upstreams(settings, clock, has_secrets=has_secrets))
         findings += _check_host(settings, clock)
+        if has_secrets and not no_notify:
+            sent = send(_test_message(clock), settings.notify)
+            findings += message_findings([(each.way, each.trouble) for each in sent])
     ok = nothing_fails(findings)
     if as_json:
         document = {
@@ -111,9 +122,11 @@ def doctor(flags: Mapping[str, object], as_json: bool) -> int:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         mark = finding.mark
-        click.echo(f"{glyphs[mark]} {mark:<4}  {finding.check:<{width}}  {finding.says}")
+        indent = width + 10
+        line = f"{glyphs[mark]} {mark:<4}  {finding.check:<{width}}  {finding.says}"
+        say(line, indent=indent)
         if finding.fix:
-            click.echo(f"{'fix:':>{width + 14}}  {finding.fix}"[6:])
+            say(f"{'fix:':>{indent - 2}}  {finding.fix}", indent=6)
     return 0 if ok else 1
 
 
@@ -190,6 +203,11 @@ async def _check_status_pages(upstreams: Sequence[UpstreamSettings], clock: Cloc
         status_page_finding(name, urlsplit(url).netloc, each, vendor_of(url) or name)
         for (name, url), each in zip(wanted.items(), reports, strict=True)
     ]
+
+
+def _test_message(clock: Clock) -> IncidentMessage:
+    text = "This is a test message of `jackline doctor`. Nothing is wrong."
+    return IncidentMessage(IncidentKind.NEEDS_YOU, "Jackline: a test", text, clock.wall())
 
 
 def _check_host(config: Config, clock: Clock) -> list[Finding]:

@@ -7,6 +7,7 @@ met; (3) Ctrl-C stops all that was started and prints the results so far.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,10 @@ import click
 
 from jackline import event_loop
 from jackline.cli.arguments import drill_names
+from jackline.cli.terminal import say
 from jackline.drills.catalogue import all_drills, drill_named
 from jackline.drills.claude_client import ClaudeFleet, InstalledClaude
+from jackline.drills.drill import Drill
 from jackline.drills.drill_run import (
     BuiltinFleet,
     DrillOptions,
@@ -26,14 +29,14 @@ from jackline.drills.drill_run import (
 )
 from jackline.drills.environment import open_gateway
 from jackline.drills.live_view import NOT_WATCHED, LiveView
-from jackline.errors import NothingFoundError
+from jackline.errors import ExitCode, NothingFoundError
 
 # The real client's own seconds cannot be scaled, and it needs some to start.
 _FAST_BUILTIN, _FAST_CLAUDE = 30.0, 20.0
 
 
 @click.command()
-@click.argument("name", shell_complete=drill_names)
+@click.argument("name", required=False, shell_complete=drill_names)
 @click.option("--fast", is_flag=True, help="Run the drill 20 or 30 times as fast.")
 @click.option(
     "--client",
@@ -55,7 +58,7 @@ _FAST_BUILTIN, _FAST_CLAUDE = 30.0, 20.0
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def drill(
-    name: str,
+    name: str | None,
     fast: bool,
     client: str,
     program: Path | None,
@@ -64,6 +67,8 @@ def drill(
     as_json: bool,
 ) -> int:
     """Rehearse trouble with a simulated provider: the same agents bare, then through Jackline.
+
+    Without NAME it lists the drills.
 
     NAME is throttle-storm, session-limit, outage-one-lane, outage-failover, outage-family,
     model-degraded, edge-down, bridge-limits, or all. No key and no network is needed.
@@ -74,7 +79,7 @@ def drill(
     \b
     Examples:
       jackline drill throttle-storm --fast
-      jackline drill outage-one-lane --watch     in the browser, and in jackline top
+      jackline drill outage-one-lane --watch      in the browser
       jackline drill all --fast --client builtin --json
 
     Exit codes: 0 passed, 1 not passed, 2 usage, 130 interrupted.
@@ -82,6 +87,9 @@ def drill(
     claude = _find_claude(client, program)
     real = claude is not None
     drills = partial(all_drills, real_client=real, claude=claude)
+    if name is None:
+        _list_drills(drills(), as_json=as_json)
+        return ExitCode.DONE
     chosen = drills() if name == "all" else (drill_named(name, real_client=real, claude=claude),)
     show = partial(click.echo, err=True)
     watched = LiveView.at(port, show) if watch or port else NOT_WATCHED
@@ -117,8 +125,19 @@ def drill(
         document = everything if name == "all" else results[0].to_json()
         click.echo(json.dumps(document, indent=2))
     if not complete:
-        return 130
+        return ExitCode.INTERRUPTED
     return 0 if passed else 1
+
+
+def _list_drills(drills: Sequence[Drill], *, as_json: bool) -> None:
+    if as_json:
+        listed = [{"name": each.name, "about": each.about} for each in drills]
+        click.echo(json.dumps({"schema": "jackline.drills/1", "drills": listed}, indent=2))
+        return
+    width = max(len(each.name) for each in drills)
+    for each in drills:
+        say(f"{each.name:<{width}}  {each.about}", indent=width + 2)
+    click.echo("\nnext:  jackline drill NAME --fast", err=True)
 
 
 def _find_claude(client: str, program: Path | None) -> InstalledClaude | None:

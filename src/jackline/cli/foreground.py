@@ -30,7 +30,7 @@ from jackline.assembly.gateway_process import hello
 from jackline.cli.gateway_flags import print_next_steps
 from jackline.config import Config
 from jackline.control.probes import port_holder
-from jackline.errors import PortTakenError
+from jackline.errors import ExitCode, PortTakenError
 from jackline.gateway_proof import UnprovenError
 from jackline.local_address import local_url
 
@@ -170,4 +170,4 @@ async def _run(config: Config, reload: Callable[[], Config]) -> int:
             _log.info(
                 "stopping; %d calls may finish within %g s. Ctrl-C again cuts them", left, within
             )
-    return 130 if was_interrupted else 0
+    return ExitCode.INTERRUPTED if was_interrupted else 0

@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 
+from jackline.cli.terminal import say
 from jackline.config import Config, ServicePlace, load, place_of_service
 from jackline.outside_names import printable
 from jackline.programs import find_program
@@ -58,7 +59,7 @@ def configured(
 def show_warnings(config: Config) -> None:
     """Print the warnings of the configuration, such as what a project's file may not set."""
     for warning in config.warnings:
-        click.echo(f"warning: {printable(warning)}", err=True)
+        say(f"warning: {printable(warning)}", err=True)
 
 
 def service_place(flags: Mapping[str, object]) -> ServicePlace:
@@ -69,17 +70,27 @@ def service_place(flags: Mapping[str, object]) -> ServicePlace:
 def warn_of_faults(place: ServicePlace) -> None:
     """Warn of faults in a configuration that the current command does not need."""
     if place.problem is not None:
-        click.echo(f"warning: {place.problem}", err=True)
+        say(f"warning: {place.problem}", err=True)
 
 
-def running_gateway(place: ServicePlace) -> RunningGateway:
-    """The gateway that runs there; UnreachableError if none does."""
-    from jackline.assembly.gateway_process import find, not_running  # noqa: PLC0415 -- loads more
+def find_gateway(flags: Mapping[str, object], place: ServicePlace) -> RunningGateway | None:
+    """The gateway that these flags mean: with --port the one at that port, and no other."""
+    from jackline.assembly.gateway_process import find, find_at  # noqa: PLC0415 -- loads more
 
-    folder = StateDir(place.state_dir)
-    running = find(folder, place.listen)
+    if flags.get("port"):
+        return find_at(place.listen)
+    return find(StateDir(place.state_dir), place.listen)
+
+
+def running_gateway(flags: Mapping[str, object]) -> RunningGateway:
+    """The gateway that these flags mean; UnreachableError if there is none."""
+    from jackline.assembly.gateway_process import not_running  # noqa: PLC0415 -- loads more
+
+    place = service_place(flags)
+    running = find_gateway(flags, place)
     if running is None:
-        raise place.problem or not_running(folder)
+        port = place.listen.port if flags.get("port") else None
+        raise place.problem or not_running(StateDir(place.state_dir), port)
     warn_of_faults(place)
     return running
 

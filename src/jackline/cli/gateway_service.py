@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 from xml.sax.saxutils import escape
 
 import click
@@ -41,6 +42,7 @@ from jackline.cli.gateway_flags import (
     warn_of_faults,
 )
 from jackline.cli.system_steps import Installation, Remove, Run, Write, apply_steps, unit_word
+from jackline.cli.terminal import say
 from jackline.config import Config
 from jackline.errors import UnreachableError, UntrustedGatewayError, UsageError
 from jackline.private_files import own_number
@@ -120,7 +122,7 @@ WantedBy=default.target
         uninstall=(
             Run(("systemctl", "--user", "disable", "--now", _UNIT), may_fail=True),
             Remove(path),
-            reload,
+            Run(reload.command, may_fail=True),
         ),
     )
 
@@ -211,8 +213,8 @@ def warn_if_different(
     if without_effect:
         found.append(f"{' and '.join(without_effect)} cannot change a gateway that runs")
     if found:
-        click.echo(f"warning: {'; '.join(found)}", err=True)
-        click.echo("hint:  jackline down, then the same command again", err=True)
+        say(f"warning: {'; '.join(found)}", err=True)
+        say("hint:  jackline down, then the same command again", err=True)
 
 
 @click.command()
@@ -269,7 +271,7 @@ def up(
     folder = StateDir(settings.state_dir)
     running = find_lasting(folder, settings.gateway.listen)
     if running is not None:
-        click.echo(f"a gateway runs already at {running.url} (process {running.pid})", err=True)
+        say(f"a gateway runs already at {running.url} (process {running.pid})", err=True)
         warn_if_different(running, settings, used)
         return 0
     if detach:
@@ -292,6 +294,11 @@ def down(flags: Mapping[str, object]) -> int:
     """
     place = service_place(flags)
     folder = StateDir(place.state_dir)
+    here = folder.running()
+    port = flags.get("port")
+    if port and here is not None and urlsplit(here.url).port != port:
+        say(f"no gateway runs at port {port}; the one at {here.url} goes on", err=True)
+        return 0
     try:
         running = find(folder, place.listen)
     except UntrustedGatewayError:
@@ -303,11 +310,11 @@ def down(flags: Mapping[str, object]) -> int:
         if running is None and place.problem is not None:
             raise place.problem  # without the fault, a gateway might be found
         if running is None:
-            click.echo("no gateway runs", err=True)
+            say("no gateway runs", err=True)
             return 0
         warn_of_faults(place)
         order(running, "stop")
-    click.echo(f"{running.url} is being stopped", err=True)
+    say(f"{running.url} is being stopped", err=True)
     if not wait_until_gone(folder, running):
         raise UnreachableError(
             f"process {running.pid} has not stopped yet",

@@ -21,6 +21,7 @@ from jackline.agents.prices import cache_prices
 from jackline.assembly import StateDir
 from jackline.autopsy.lapsed_caches import LapsedWait, lapsed_waits
 from jackline.cli.gateway_flags import service_place
+from jackline.cli.terminal import say
 from jackline.clock import ClockWatch, SystemClock
 from jackline.control.event_lines import LoggedEvent, event_json, event_text
 from jackline.errors import JournalError
@@ -51,7 +52,7 @@ def read_lapsed_waits(evidence: TranscriptSet, now: datetime) -> list[LapsedWait
         with JournalReader(journal) as reader:
             calls = reader.calls(since, until, _MOST_CALLS)
     except JournalError as error:
-        click.echo(f"warning: {error}", err=True)
+        say(f"warning: {error}", err=True)
         return []
     return lapsed_waits((call for call in calls if call.session in sessions), cache_prices)
 

@@ -17,24 +17,22 @@ import click
 from click.shell_completion import CompletionItem
 
 from jackline import __version__
-from jackline.errors import InternalError, JacklineError, UsageError
-from jackline.outside_names import printable
+from jackline.errors import ExitCode, InternalError, JacklineError, UsageError
 
-_INTERRUPTED = 130
 # Verb: the module that defines it, and its line in --help.
 _VERBS = {
     "cancel": ("jackline.cli.runs", "Cancel a run for good, with its clean-up."),
     "fork": ("jackline.cli.resume", "Begin a new run with a part of another's results."),
     "logs": ("jackline.cli.runs", "Print a run's log, or without an ID the service's events."),
     "ls": ("jackline.cli.runs", "List runs; --parked shows what would wake, and when."),
-    "plugin": ("jackline.cli.client_setup", "Set up the plugin for Claude Code."),
+    "plugin": ("jackline.cli.plugin_setup", "Set up the plugin for Claude Code."),
     "purge": ("jackline.cli.removal", "Delete all runs that ended long ago, for good."),
     "resources": ("jackline.cli.runs", "List the resources that runs still hold."),
     "resume": ("jackline.cli.resume", "Resume a run that was stopped, parked or cut off."),
-    "retry": ("jackline.cli.resume", "Run the failed calls of a run again, nothing else."),
     "rm": ("jackline.cli.removal", "Delete runs with all their saved data, for good."),
     "run": ("jackline.cli.run", "Run a flow of agents to its end, whatever happens."),
     "show": ("jackline.cli.runs", "Show one run and the end of each of its agents."),
+    "cost": ("jackline.cli.cost", "Show what calls cost: by day, model, session or agent."),
     "claude": ("jackline.cli.client_run", "Run Claude Code through the gateway."),
     "config": ("jackline.cli.config", "Show, check and locate the configuration."),
     "connect": ("jackline.cli.client_setup", "Point a client at the gateway in its own settings."),
@@ -45,15 +43,13 @@ _VERBS = {
     "env": ("jackline.cli.env", "Print the lines that point a shell to the gateway."),
     "exec": ("jackline.cli.client_run", "Run any client through the gateway."),
     "hook": ("jackline.cli.main", "Answer a hook of Claude Code; the plugin calls it."),
-    "explain": ("jackline.cli.explain", "Explain what one error means and what helps."),
-    "notify": ("jackline.cli.notify", "Messages about incidents; `notify test` sends one."),
     "open": ("jackline.cli.open", "Show the fleet in the browser."),
     "mcp": ("jackline.cli.main", "Connect a client's MCP over stdio with the service."),
     "statusline": ("jackline.cli.main", "Print one line for Claude Code's status line."),
     "simulate": ("jackline.cli.simulate", "Simulate a provider with limits and faults locally."),
     "status": ("jackline.cli.status", "Show gateway status, and who waits for what."),
-    "top": ("jackline.cli.status", "Watch the fleet live: lanes, agents, use, runs, forecast."),
     "trust": ("jackline.cli.trust", "Agree to the upstreams that a project's file lists."),
+    "uninstall": ("jackline.cli.uninstall", "Undo what Jackline set up on this machine."),
     "up": (
         "jackline.cli.gateway_service",
         "Run the gateway that clients reach through ANTHROPIC_BASE_URL.",
@@ -62,12 +58,12 @@ _VERBS = {
         "jackline.cli.upstream",
         "Configure where calls go: add, test and choose upstreams.",
     ),
-    "why": ("jackline.cli.why", "Find why agents died, from their transcripts."),
+    "why": ("jackline.cli.why", "Find why agents died, or what one error means."),
 }
 
 
 _GROUPS = {
-    "Service": ["up", "down", "status", "top", "open", "config", "upstream", "trust", "notify"],
+    "Service": ["up", "down", "status", "cost", "open", "config", "upstream", "trust", "uninstall"],
     "Clients": ["claude", "exec", "env", "connect", "disconnect", "plugin"],
     "Runs": [
         "run",
@@ -75,15 +71,21 @@ _GROUPS = {
         "show",
         "logs",
         "resume",
-        "retry",
         "fork",
         "cancel",
         "resources",
         "rm",
         "purge",
     ],
-    "Diagnose": ["why", "explain", "doctor"],
+    "Diagnose": ["why", "doctor"],
     "Practice": ["simulate", "drill"],
+}
+# Verbs of older versions, which people may have read of, and what does the same.
+_SUCCESSORS = {
+    "explain": "jackline why --text",
+    "notify": "jackline doctor",
+    "retry": "jackline resume ID --failed",
+    "top": "jackline status --watch",
 }
 # Clients start them; nobody types them.
 _MACHINE_VERBS = ("hook", "mcp", "statusline")
@@ -110,6 +112,11 @@ class _LazyVerbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb, or offer the nearest one."""
         if args and args[0] not in _VERBS and not args[0].startswith("-"):
+            if successor := _SUCCESSORS.get(args[0]):
+                raise UsageError(
+                    f"there is no verb {args[0]!r}; use: {successor}",
+                    hint=f"{' '.join(successor.split()[:2])} --help",
+                )
             import difflib  # noqa: PLC0415 -- rarely needed
 
             close = difflib.get_close_matches(args[0], _VERBS, n=1)
@@ -161,7 +168,7 @@ def main() -> NoReturn:
     code = run(sys.argv[1:])
     # All is done and printed: a Ctrl-C during Python's clean-up only ends it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if code == _INTERRUPTED:
+    if code == ExitCode.INTERRUPTED:
         from jackline.cli.shutdown import exit_interrupted  # noqa: PLC0415 -- rarely needed
 
         exit_interrupted()
@@ -172,30 +179,20 @@ def run(arguments: list[str]) -> int:
     """The exit code of `jackline ARGUMENTS`."""
     try:
         code = jackline.main(arguments, prog_name="jackline", standalone_mode=False)
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return _INTERRUPTED
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
+    except KeyboardInterrupt:
+        return _report(click.exceptions.Abort(), arguments)
     except Exception as error:
-        reported = error
-        if not isinstance(reported, JacklineError):
-            if os.environ.get("JACKLINE_DEBUG"):
-                raise
-            reported = InternalError(
-                f"a bug in Jackline: {type(error).__name__}",
-                hint="run it again with JACKLINE_DEBUG=1 and report the traceback",
-            )
-        # A message may quote a name that a foreign program has put into a store.
-        click.echo(printable(f"error: {reported.message}", keep="\n\t"), err=True)
-        if reported.private and sys.stderr.isatty():
-            # What code of users said is shown to who has started it, and goes into no log.
-            click.echo(printable(f"said:  {reported.private}", keep="\n\t"), err=True)
-        if reported.hint:
-            click.echo(printable(f"hint:  {reported.hint}", keep="\n\t"), err=True)
-        return reported.exit_code
-    return code if isinstance(code, int) else 0
+        known = isinstance(error, JacklineError | click.ClickException | click.exceptions.Abort)
+        if os.environ.get("JACKLINE_DEBUG") and not known:
+            raise
+        return _report(error, arguments)
+    return code if isinstance(code, int) else ExitCode.DONE
+
+
+def _report(error: Exception, arguments: list[str]) -> int:
+    from jackline.cli.error_report import report, wants_json  # noqa: PLC0415 -- rarely needed
+
+    return report(error, as_json=wants_json(arguments))
 
 
 def _quick_verb(name: str, text: str) -> click.Command:

@@ -19,7 +19,7 @@ from enum import Enum
 
 import click
 
-from jackline.cli.gateway_flags import gateway_flags, running_gateway, service_place
+from jackline.cli.gateway_flags import gateway_flags, running_gateway
 from jackline.event_loop import run
 from jackline.gateway.peer_users import Peer, PeerUsers
 from jackline.programs import absolute_path
@@ -147,11 +147,11 @@ def open_(flags: Mapping[str, object], only_print: bool) -> int:
     \b
     Examples:
       jackline open
-      jackline open --print        the address, for a browser elsewhere (behind ssh -L, say)
+      jackline open --print      the address, for a browser elsewhere
 
     Exit codes: 0 opened or printed, 5 no gateway runs.
     """
-    running = running_gateway(service_place(flags))
+    running = running_gateway(flags)
     address = f"{running.url}/#token={running.token}"
     if only_print:
         click.echo(address)

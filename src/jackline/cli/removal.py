@@ -33,7 +33,8 @@ from jackline.budgets.budget import seconds_of
 from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, STATE
-from jackline.cli.run_text import has_live_owner
+from jackline.cli.run_text import has_live_owner, no_runs
+from jackline.cli.terminal import say
 from jackline.clock import SystemClock
 from jackline.config import Config
 from jackline.control.text import counted
@@ -83,6 +84,8 @@ def rm(
         found = [await known_run(host, name) for name in names]
         return list({run.run_id: run for run in found}.values())
 
+    if not run_store_exists(run_store_url(config.state_dir)):
+        raise no_runs(config.state_dir)
     removal = _Removal(config, force=force, dry_run=dry_run, yes=yes, as_json=as_json)
     return removal.run(choose)
 
@@ -236,9 +239,9 @@ class _Removal:
                 hint="see them with --dry-run, then add --yes",
             )
         for run in runs:
-            click.echo(printable(f"{run.run_id}  {run.flow}  {run.state.value}"), err=True)
+            say(printable(f"{run.run_id}  {run.flow}  {run.state.value}"), err=True)
         if self.doubt:
-            click.echo(f"note:  {self.doubt}", err=True)
+            say(f"note:  {self.doubt}", err=True)
         if not click.confirm(f"Delete {what} for good?", default=False, err=True):
             raise click.exceptions.Exit(1)
 
@@ -330,10 +333,10 @@ class _Removal:
             for run_id in self.removed:
                 click.echo(printable(run_id))
         freed = "" if self.dry_run or not self.freed else f", {self.freed:,} bytes freed"
-        click.echo(f"{counted(len(self.removed), 'run')} {word}{freed}", err=True)
+        say(f"{counted(len(self.removed), 'run')} {word}{freed}", err=True)
         for run_id, error in self.refused:
             click.echo(
                 printable(f"{run_id} is not deleted: {error.message} {error.hint}"), err=True
             )
         for note in self.notes:
-            click.echo(printable(f"note:  {note}"), err=True)
+            say(printable(f"note:  {note}"), err=True)

@@ -1,4 +1,4 @@
-"""`jackline resume`, `retry` and `fork`: claim a run, and go on without paying for anything twice.
+"""`jackline resume` and `fork`: claim a run, and go on without paying for anything twice.
 
 Rules: (1) what is finished answers from the store; (2) a run is claimed before a gateway is found
 or started: a service that starts wakes every run that nobody holds; (3) a process that was woken
@@ -29,6 +29,7 @@ from jackline.cli.arguments import run_ids
 from jackline.cli.gateway_flags import configured
 from jackline.cli.run import AS_JSON, BUDGET, QUIET, STATE, WAKE, parse_budget, run_in_foreground
 from jackline.cli.run_text import has_live_owner
+from jackline.cli.terminal import say
 from jackline.cli.wake_timer import RunTimer, WakeBy, missing_paying_variables, remove_own_timer
 from jackline.clock import SystemClock
 from jackline.config import Config
@@ -174,15 +175,17 @@ class RunClaim:
         return await begun
 
     async def with_budget(
-        self, host: FlowHost, budget: str | None, *, verb: str
+        self, host: FlowHost, budget: str | None, *, may_have_ended: bool
     ) -> RunSettings | None:
         """The settings of the run with these limits in place of its own; None without any."""
         if budget is None:
             return None
         record = await self._known(host.engine)
-        if verb == "resume" and record.state in (RunState.FINISHED, RunState.CANCELLED):
+        if not may_have_ended and record.state in (RunState.FINISHED, RunState.CANCELLED):
             outcome, words = record.decoded_outcome(), shlex.quote(budget)
-            again = f"what failed runs again: jackline retry {record.run_id} --budget {words}"
+            again = (
+                f"what failed runs again: jackline resume {record.run_id} --failed --budget {words}"
+            )
             raise BadArgumentError(
                 f"the run {record.run_id} is {record.state}: no limit holds it any more",
                 hint=again if outcome is not None and outcome.tally.failed else "",
@@ -222,7 +225,7 @@ class RunClaim:
 
 
 def _print(text: str) -> None:
-    click.echo(printable(text), err=True)
+    say(printable(text), err=True)
 
 
 def _exit(text: str) -> NoReturn:
@@ -239,6 +242,7 @@ def _exit(text: str) -> NoReturn:
     metavar="LABEL",
     help="Only the failed or cancelled agents with this label, or this task id.",
 )
+@click.option("--failed", is_flag=True, help="Run what failed again, and nothing else.")
 @click.option(
     "--woken", is_flag=True, hidden=True, help="Started by a timer or the service: brakes apply."
 )
@@ -251,6 +255,7 @@ def resume(
     run_id: str,
     now: bool,
     only: str | None,
+    failed: bool,
     woken: bool,
     budget: str | None,
     wake: WakeBy,
@@ -268,13 +273,18 @@ def resume(
 
     With --only LABEL, only these agents continue, each in its own conversation at its last complete
     turn; other failed agents stay failed. This also works for a finished run, and undoes
-    `jackline cancel --only`. `jackline retry` differs: it runs the failed calls again, and agents
-    that would end in the same way (by schema, refused or tool_error) start anew. In both cases
-    unfinished calls continue.
+    `jackline cancel --only`.
+
+    With --failed, the failed calls of a run that ended run again, and nothing else. Agents that
+    would end in the same way (by schema, refused or tool_error) start anew; the others continue at
+    their last complete turn. Agents that you cancelled with `jackline cancel --only` are left out
+    unless --only names them.
 
     With --budget, the limits that it names replace the run's own from now on: for a run that ended
     at one of them.
     """
+    if failed and woken:
+        raise BadArgumentError("a timer resumes what is parked, nothing that failed")
     limits = None if budget is None else parse_budget(budget)
     config = configured(
         {"state": state}, in_dollars=limits is not None and limits.dollars is not None
@@ -284,7 +294,12 @@ def resume(
     async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any] | Outcome[Any]:
         if now:
             await claim.probe_walls()
-        settings = await claim.with_budget(host, budget, verb="resume" if only is None else "")
+        some = failed or only is not None
+        settings = await claim.with_budget(host, budget, may_have_ended=some)
+        if failed:
+            return await claim.hand_over(
+                begin_retry(host, claim.run_id, only=only, settings=settings, listener=listener)
+            )
         return await claim.hand_over(
             begin_resume(
                 host,
@@ -297,57 +312,18 @@ def resume(
         )
 
     first = claim.for_timer if woken else claim.for_person_now if now else claim.for_person
-    if only is not None and not now and not woken:
+    if only is not None and not (now or woken or failed):
         first = partial(claim.for_agent, only)
     try:
         return run_in_foreground(config, begin, **output, wake=wake, first=first, unattended=woken)
     except ChangedSourceError as error:
         # Not a failure of a timer or the service: the run waits for a person.
-        click.echo(printable(f"run {claim.run_id} is not woken: {error.message}"), err=True)
+        say(printable(f"run {claim.run_id} is not woken: {error.message}"), err=True)
         return 0
     except JacklineError:
         if woken:
             claim.wake_again_later()
         raise
-
-
-@click.command()
-@click.argument("run_id", metavar="ID", shell_complete=run_ids)
-@click.option(
-    "--only", metavar="LABEL", help="Only the failed calls with this label, or this task id."
-)
-@BUDGET
-@QUIET
-@AS_JSON
-@STATE
-def retry(
-    run_id: str,
-    only: str | None,
-    budget: str | None,
-    quiet: bool,
-    as_json: bool,
-    state: str | None,
-) -> int:
-    """Run the failed calls of a run again, and nothing else.
-
-    Agents that ended by schema, refused or tool_error start anew, because they would end in the
-    same way. The others continue at their last complete turn, as with `jackline resume ID --only
-    LABEL`. Agents that you cancelled with `jackline cancel --only` are left out unless you name
-    them. --budget works as with `jackline resume`.
-    """
-    limits = None if budget is None else parse_budget(budget)
-    config = configured(
-        {"state": state}, in_dollars=limits is not None and limits.dollars is not None
-    )
-    claim = RunClaim(run_id, config)
-
-    async def begin(host: FlowHost, listener: Listener) -> FlowRun[Any] | Outcome[Any]:
-        settings = await claim.with_budget(host, budget, verb="retry")
-        return await claim.hand_over(
-            begin_retry(host, claim.run_id, only=only, settings=settings, listener=listener)
-        )
-
-    return run_in_foreground(config, begin, as_json=as_json, quiet=quiet, first=claim.for_person)
 
 
 @click.command()

@@ -29,10 +29,11 @@ import click
 from jackline import event_loop
 from jackline.agents.outcome import Outcome
 from jackline.agents.prices import cost_in_words
-from jackline.budgets.budget import Budget
+from jackline.budgets.budget import Budget, Unit
 from jackline.cli.gateway_flags import configured, show_warnings
 from jackline.cli.run_text import has_live_owner, public_outcome
 from jackline.cli.shutdown import discard_output
+from jackline.cli.terminal import say
 from jackline.cli.wake_timer import RunTimer, WakeBy, paying_variables, save_paying_variables
 from jackline.clock import SystemClock
 from jackline.config import Config
@@ -48,7 +49,7 @@ from jackline.control.run_view import (
     wait_line,
 )
 from jackline.control.text import until_text
-from jackline.errors import BadArgumentError, StoreUnavailableError
+from jackline.errors import BadArgumentError, ExitCode, StoreUnavailableError
 from jackline.failures.sentences import duration_in_words
 from jackline.flows.authoring.flow_definition import Flow, load_flow
 from jackline.flows.flow_run import FlowRun
@@ -71,6 +72,7 @@ First: TypeAlias = Callable[[RunStore], Awaitable[object]]
 
 _FRAMES_PER_SECOND = 4
 _LOOK_EVERY = 1.0
+_LIMITS = tuple(unit.value for unit in Unit)
 _MOST_AGENTS = 12
 _STYLES = {"parked": "magenta", "failed": "red", "stopping": "yellow", "finished": "green"}
 
@@ -120,7 +122,7 @@ class ProgressLines:
         self._view.observe(found)
         now = self._clock.now()
         for line in self._waits.of(self._view, now):
-            click.echo(printable(f"{now:%H:%M:%S} {line}"), err=True)
+            say(printable(f"{now:%H:%M:%S} {line}"), err=True)
 
     def apply(self, event: FlowEvent) -> None:
         """Print the line of this event."""
@@ -137,7 +139,7 @@ class ProgressLines:
             self._reasons.clear()
         now = self._clock.now()
         if line := event_line(event, now):
-            click.echo(f"{now:%H:%M:%S} {line}", err=True)
+            say(f"{now:%H:%M:%S} {line}", err=True)
 
 
 def draw_run(view: RunView, now: datetime) -> Group:
@@ -203,12 +205,12 @@ def run_in_foreground(
     words = not unattended and sys.stderr.isatty()
     references = configured({}, with_secrets=False).gateway.upstreams
     paying = paying_variables(references, os.environ)
-    timer = RunTimer(wake, config, lambda line: click.echo(printable(line), err=True), paying)
+    timer = RunTimer(wake, config, lambda line: say(printable(line), err=True), paying)
     work = _run(config, begin, timer, first, quiet=quiet or unattended)
     if unattended:
         with Path(os.devnull).open("w") as devnull, contextlib.redirect_stdout(devnull):
             outcome, record, totals = event_loop.run(work)
-            click.echo(printable(summary(outcome, record, totals), keep="\n"), err=True)
+            say(printable(summary(outcome, record, totals), keep="\n"), err=True)
     else:
         outcome, record, totals = event_loop.run(work)
         # As it was saved: the value there is plain JSON, whatever the flow's own types are.
@@ -231,10 +233,15 @@ def run_in_foreground(
                         value if is_text else json.dumps(value, indent=2, ensure_ascii=False)
                     )
                 text = summary(outcome, record, totals, words=words)
-                click.echo(printable(text, keep="\n"), err=True)
+                say(printable(text, keep="\n"), err=True)
         except BrokenPipeError:
             discard_output()
-    return 130 if record.state is RunState.STOPPED else outcome.exit_code
+    return ExitCode.INTERRUPTED if record.state is RunState.STOPPED else outcome.exit_code
+
+
+def say_started(url: str) -> None:
+    """Say that a gateway was started that goes on after this command."""
+    say(f"jackline: started a gateway at {url}; jackline down stops it", err=True)
 
 
 async def _run(
@@ -244,7 +251,7 @@ async def _run(
 
     async def with_store(engine: RunStore) -> None:
         # Until the run itself reports that it waits.
-        stop = engine.on_wait(lambda says: click.echo(printable(says), err=True))
+        stop = engine.on_wait(lambda says: say(printable(says), err=True))
         stop_lock_messages.append(stop)
         if first is not None:
             await first(engine)
@@ -252,7 +259,9 @@ async def _run(
     # `ls` and its like share this module and start without a gateway.
     from jackline.assembly.flow_host import open_flow_host  # noqa: PLC0415
 
-    async with open_flow_host(config, in_background=True, first=with_store) as host:
+    async with open_flow_host(
+        config, in_background=True, first=with_store, started=say_started
+    ) as host:
         async with AsyncExitStack() as stack:
             progress = None if quiet else stack.enter_context(show_progress())
             if progress is not None:
@@ -291,7 +300,7 @@ def _left_task_raised(_loop: object, context: dict[str, Any]) -> None:
     error = context.get("exception")
     if error is not None:
         text = f"warning: a task that nobody awaited raised {error_texts(error).brief}"
-        click.echo(printable(text), err=True)
+        say(printable(text), err=True)
 
 
 async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Outcome[Any]:
@@ -301,9 +310,9 @@ async def _run_to_end(run: FlowRun[Any], host: FlowHost, timer: RunTimer) -> Out
 
     def stop() -> None:
         if run.is_cleaning_up:
-            click.echo("cleaning up. Ctrl-C again leaves it to the next process", err=True)
+            say("cleaning up. Ctrl-C again leaves it to the next process", err=True)
         elif not run.is_parked:
-            click.echo("stopping: agents end their turns. Ctrl-C again stops now", err=True)
+            say("stopping: agents end their turns. Ctrl-C again stops now", err=True)
         next(hurry_at_second)()
         run.stop("Ctrl-C.")
 
@@ -413,7 +422,7 @@ def run(
     \b
     Examples:
       jackline run research.py --question "What is a jackline?"
-      jackline run research.py '{"question": "What is a jackline?"}' --budget dollars=5
+      jackline run research.py '{"question": "What?"}' --budget dollars=5
 
     Ctrl-C once: nothing new starts, agents end their turns, everything is saved. Ctrl-C twice: it
     stops now.
@@ -479,9 +488,11 @@ def parse_budget(text: str) -> Budget:
             limits[name] = float(number) if name in ("dollars", "seconds") else int(number)
         except ValueError:
             limits = {}
-        if name not in ("tokens", "dollars", "agents", "turns", "seconds") or name not in limits:
+        if name not in _LIMITS or name not in limits:
+            wrong = f"{name!r} is no limit" if name not in _LIMITS else f"{number!r} is no number"
             raise BadArgumentError(
-                f"{text!r} is no budget",
-                hint='write it like "dollars=5,tokens=2000000" or "dollars=5,strict"',
+                f"{text!r} is no budget: {wrong}",
+                hint=f"the limits are {', '.join(_LIMITS)}, and strict; write it like"
+                ' "dollars=5,tokens=2000000" or "dollars=5,strict"',
             )
     return Budget(**limits, strict=strict)  # type: ignore[arg-type]

@@ -11,12 +11,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
 from typing import Any
 
 from jackline.autopsy.figures import counted
 from jackline.clock import SystemClock
-from jackline.control.text import until_text, whole_second
-from jackline.errors import JournalError, UsageError
+from jackline.control.text import ago_text, until_text, whole_second
+from jackline.errors import JournalError, UnreadableError, UsageError
 from jackline.failures.sentences import duration_in_words, moment_in_words
 from jackline.flows.lifecycle import CancelledAgents
 from jackline.flows.records import (
@@ -42,13 +43,18 @@ _SHOWN_OF_VALUE = 400
 _LONGEST_ARGUMENTS = 20_000
 
 
+def no_runs(folder: Path) -> UnreadableError:
+    """The error for an id where there is no run at all."""
+    return UnreadableError(f"there are no runs in {folder}", hint="start one: jackline run FLOW.py")
+
+
 def has_live_owner(run: RunRecord, now: float) -> bool:
     """Whether a process that runs it is alive, as far as can be known."""
     return bool(run.owner) and run.lease_until > now and not is_dead(run.owner)
 
 
-def run_line(run: RunRecord, totals: RunTotals, now: datetime) -> str:
-    """One run."""
+def run_line(run: RunRecord, totals: RunTotals, now: datetime, *, exact: bool = False) -> str:
+    """One run; `exact`: with the date on which it began."""
     state = run.state.value
     if run.state is RunState.RUNNING and not has_live_owner(run, now.timestamp()):
         state = DerivedState.CUT_OFF.value
@@ -56,7 +62,7 @@ def run_line(run: RunRecord, totals: RunTotals, now: datetime) -> str:
     if run.state is RunState.PARKED and run.wake_at is None and not run.confirmed:
         step = f"jackline resume {run.run_id}"
         waits = ", waits for you" if step in run.why else f", waits for you ({step})"
-    began = moment_in_words(datetime.fromtimestamp(round(run.created_at), now.tzinfo), now)
+    began = ago_text(run.created_at, now, exact=exact)
     why = f": {run.why}" if run.why else ""
     sums = f"{totals.in_words(run.state)}; {totals.paid}"
     if limits := _limits(run):

@@ -33,16 +33,18 @@ from jackline.cli.run_text import (
     cancelled_lines,
     code_of_run_lines,
     moment_json,
+    no_runs,
     note_line,
     resource_line,
     run_json,
     run_line,
     saved_json,
 )
+from jackline.cli.terminal import say
 from jackline.cli.wake_timer import last_wake_refusal
 from jackline.clock import SystemClock
 from jackline.control.text import whole_second
-from jackline.errors import BadArgumentError, NothingFoundError, UsageError
+from jackline.errors import BadArgumentError, UsageError
 from jackline.flows.cleanup.ledger import reap
 from jackline.flows.flow_sources import to_look_at, why_not_woken
 from jackline.flows.host import FlowHost
@@ -57,6 +59,7 @@ from jackline.outside_names import printable
 
 T = TypeVar("T")
 _FOLLOW_SECONDS = 0.5
+_EXACT = click.option("--exact", is_flag=True, help="Show when runs began as a date and a time.")
 _NO_RUNS = "No runs yet: `jackline run FLOW.py` begins one."
 _MOST_WARNINGS = 5
 
@@ -68,9 +71,10 @@ _MOST_WARNINGS = 5
 @click.option(
     "-n", "--limit", type=click.IntRange(1), default=30, help="List at most this many (30)."
 )
+@_EXACT
 @AS_JSON
 @STATE
-def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
+def ls(parked: bool, limit: int, exact: bool, as_json: bool, state: str | None) -> int:
     """List runs, the newest first."""
     now = SystemClock().now()
 
@@ -104,11 +108,11 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
         click.echo(json.dumps({"schema": "jackline.runs/1", "runs": listed}, indent=2))
         return 0
     for run, totals, plan in found or ():
-        click.echo(run_line(run, totals, now))
+        say(run_line(run, totals, now, exact=exact))
         if plan is not None:
-            click.echo(f"    {plan.line(run, now)}")
+            say(f"    {plan.line(run, now)}")
     if not found:
-        click.echo(_NO_RUNS if found is None or not parked else "No run is parked.", err=True)
+        say(_NO_RUNS if found is None or not parked else "No run is parked.", err=True)
     return 0
 
 
@@ -120,9 +124,10 @@ def ls(parked: bool, limit: int, as_json: bool, state: str | None) -> int:
     help="Show what the run would load and run, and accept a run from elsewhere.",
 )
 @click.option("--yes", is_flag=True, help="With --trust: accept without asking.")
+@_EXACT
 @AS_JSON
 @STATE
-def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) -> int:
+def show(run_id: str, trust: bool, yes: bool, exact: bool, as_json: bool, state: str | None) -> int:
     """Show one run: its state, how each agent ended, its cost, the resources it still holds.
 
     A run that another installation or an older version wrote is listed but not run: its flow file
@@ -167,21 +172,21 @@ def show(run_id: str, trust: bool, yes: bool, as_json: bool, state: str | None) 
             click.echo(json.dumps(document, indent=2))
             return 0
         now = SystemClock().now()
-        click.echo(run_line(run, totals, now))
+        say(run_line(run, totals, now, exact=exact))
         for says in warnings:
-            click.echo(printable(f"warning: {says}"))
+            say(printable(f"warning: {says}"))
         if run.state is RunState.PARKED:
-            click.echo(f"    {(await _wake_plan(host, run, now)).line(run, now)}")
+            say(f"    {(await _wake_plan(host, run, now)).line(run, now)}")
         if run.outcome is not None:
             lines = summary(decode_outcome(run.outcome), run, totals, words=True)
             for line in lines.splitlines():
-                click.echo(printable(line))
+                say(printable(line))
         if not run.trusted:
-            click.echo(printable(f"next:  {how_to_accept(run.run_id)}"))
+            say(printable(f"next:  {how_to_accept(run.run_id)}"))
         for line in call_lines(calls, now):
-            click.echo(line)
+            say(line)
         for each in held:
-            click.echo(resource_line(each, now))
+            say(resource_line(each, now))
         return 0
 
     return _with_store(state, look)
@@ -204,7 +209,7 @@ async def _accept(engine: RunStore, run: RunRecord, *, yes: bool, as_json: bool)
                 hint=f"read the lines above, then: jackline show {run.run_id} --trust --yes",
             )
         if not click.confirm("Is this yours, and may it run?", default=False, err=True):
-            click.echo("nothing was accepted", err=True)
+            say("nothing was accepted", err=True)
             return 1
     await engine.accept(run.run_id, digest)
     if as_json:
@@ -212,7 +217,7 @@ async def _accept(engine: RunStore, run: RunRecord, *, yes: bool, as_json: bool)
         click.echo(json.dumps(document))
     else:
         text = f"run {run.run_id} is trusted from now on: jackline resume {run.run_id}"
-        click.echo(printable(text))
+        say(printable(text))
     return 0
 
 
@@ -237,8 +242,8 @@ def logs(run_id: str | None, follow: bool, limit: int, as_json: bool, state: str
 
     \b
     Examples:
-      jackline logs -f              calls, failed attempts, lanes and notes as they come
-      jackline logs 9f3c            one run
+      jackline logs -f        calls, failed attempts, lanes and notes as they come
+      jackline logs 9f3c      one run
       jackline logs --json -n 5000 > events.ndjson
     """
     if run_id is None:
@@ -298,7 +303,7 @@ def cancel(run_id: str, only: str | None, ahead: bool, as_json: bool, state: str
                 click.echo(json.dumps(cancelled_json(result)))
             else:
                 for line in cancelled_lines(result):
-                    click.echo(line, err=True)
+                    say(line, err=True)
             return 0
         if ahead:
             raise BadArgumentError(
@@ -310,10 +315,10 @@ def cancel(run_id: str, only: str | None, ahead: bool, as_json: bool, state: str
             document = {"schema": "jackline.run-cancelled/1", "run": run.run_id, "state": now.value}
             click.echo(json.dumps(document))
         elif now in ENDED:
-            click.echo(printable(f"run {run.run_id} is {now.value}"), err=True)
+            say(printable(f"run {run.run_id} is {now.value}"), err=True)
         else:
             text = f"run {run.run_id} is being cancelled: its process ends it in a moment"
-            click.echo(printable(text), err=True)
+            say(printable(text), err=True)
         return 0
 
     return _with_store(state, order)
@@ -338,7 +343,7 @@ def resources(everything: bool, retry: bool, woken: bool, as_json: bool, state: 
                 host.engine, host.clock, module_of, take, unattended=woken, allow=host.allow
             )
             for done in reaped:
-                click.echo(printable(f"{done.what}: {done.trouble or 'done'}"), err=True)
+                say(printable(f"{done.what}: {done.trouble or 'done'}"), err=True)
         return await host.engine.resources(held_only=not everything)
 
     found: Sequence[ResourceRecord] = _with_store(state, look, tuple)
@@ -359,9 +364,9 @@ def resources(everything: bool, retry: bool, woken: bool, as_json: bool, state: 
         click.echo(json.dumps({"schema": "jackline.resources/1", "resources": listed}, indent=2))
     else:
         for each in found:
-            click.echo(resource_line(each, SystemClock().now()))
+            say(resource_line(each, SystemClock().now()))
         if not found:
-            click.echo("nothing is held", err=True)
+            say("nothing is held", err=True)
     return 1 if any(each.trouble for each in found) else 0
 
 
@@ -370,14 +375,12 @@ def _with_store(
     work: Callable[[FlowHost], Awaitable[T]],
     without: Callable[[], T] | None = None,
 ) -> T:
-    """The result of `work`; without a store that of `without`, or NothingFoundError."""
+    """The result of `work`; without a store that of `without`, or UnreadableError."""
     config = configured({"state": state}, with_secrets=False)
     if not run_store_exists(run_store_url(config.state_dir)):
         if without is not None:
             return without()
-        raise NothingFoundError(
-            f"there are no runs in {config.state_dir}", hint="start one: jackline run FLOW.py"
-        )
+        raise no_runs(config.state_dir)
 
     async def main() -> T:
         async with open_quiet_host(config) as host:

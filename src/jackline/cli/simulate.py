@@ -13,7 +13,7 @@ import click
 
 from jackline import event_loop
 from jackline.agents.prices import in_dollars
-from jackline.errors import BadArgumentError
+from jackline.errors import BadArgumentError, ExitCode
 from jackline.simulator.scenario import Scenario
 from jackline.simulator.server import SimulatorServer
 
@@ -43,7 +43,7 @@ def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -
     Examples:
       jackline simulate
       jackline simulate outage --port 8080
-      curl -X POST localhost:8080/_control/faults -d '{"effect": "throttled", "until": 60}'
+      curl localhost:8080/_control/faults -d '{"effect": "throttled"}'
       curl localhost:8080/_control/summary
 
     Ctrl-C ends it and prints the ledger's counts and the bill.
@@ -77,7 +77,7 @@ def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -
         summary = ledger.summary()
         if as_json:
             click.echo(json.dumps({"schema": "jackline.simulate/1", "ledger": summary}))
-            return 130
+            return ExitCode.INTERRUPTED
         click.echo(
             f"\n{summary['requests']} requests: {summary['useful']} useful, {summary['wasted']}"
             f" wasted ({summary['after_wall']} of them into a known wall), {summary['open']} still"
@@ -96,4 +96,4 @@ def simulate(scenario: str, port: int, seed: int, speed: float, as_json: bool) -
         if bill.unpriced:
             text += f"; without a listed price: {', '.join(sorted(bill.unpriced))}"
         click.echo(f"{text}.")
-    return 130
+    return ExitCode.INTERRUPTED

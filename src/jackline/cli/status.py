@@ -1,11 +1,11 @@
-"""`jackline status` and `jackline top`: show the gateway's status, once or live.
+"""`jackline status`: show the gateway's status, once, or with --watch the whole fleet, live.
 
 Rules: (1) the verdict comes first, in the same words as in every other interface; (2) a reason is
 printed once, however many calls wait for it, and a time that has passed is not shown as one to wait
 for; (3) `--json` is one document, as the gateway wrote it; (4) faults of the configuration do not
-matter; (5) `--session` always says whether a figure is the client's or the gateway's; (6) `top`
-restores the terminal whatever happens, and works without keys where there is no terminal.
-The words: control/. The picture of `top`: top_screen.py, loaded only for it.
+matter; (5) `--session` always says whether a figure is the client's or the gateway's; (6) --watch
+restores the terminal whatever happens, and prints one picture where there is no terminal.
+The words: control/. The picture of the fleet: fleet_screen.py, loaded only for it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from urllib.parse import quote
 
 import click
 
-from jackline.assembly import RunningGateway, StateDir
-from jackline.assembly.gateway_process import find, reading_of, status_of
-from jackline.cli.gateway_flags import gateway_flags, running_gateway, service_place
+from jackline.assembly import RunningGateway
+from jackline.assembly.gateway_process import reading_of, status_of
+from jackline.cli.gateway_flags import find_gateway, gateway_flags, running_gateway, service_place
+from jackline.cli.terminal import say
 from jackline.clock import SystemClock
 from jackline.control.text import counted, lane_state, limit_text, moment_text
-from jackline.errors import NothingFoundError, UnreachableError
+from jackline.errors import BadArgumentError, UnreachableError, UnreadableError
 from jackline.failures.sentences import duration_in_words
 from jackline.outside_names import printable
 
@@ -48,13 +49,33 @@ _UNLIMITED_HEIGHT = 10_000
     metavar="ID",
     help="What Claude Code reported of a session's agents ([otlp] receive), and what was seen.",
 )
+@click.option("--watch", is_flag=True, help="The fleet, live: agents, use, runs and forecast, too.")
+@click.option(
+    "--every",
+    type=click.FloatRange(0.2, 3600),
+    help="With --watch: seconds between two updates (1).",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def status(flags: Mapping[str, object], session: str | None, as_json: bool) -> int:
+def status(
+    flags: Mapping[str, object],
+    session: str | None,
+    watch: bool,
+    every: float | None,
+    as_json: bool,
+) -> int:
     """Show gateway status: the verdict, its lanes, and who waits for what.
+
+    With --watch it shows the fleet, live: lanes, agents with what they wait for, use, runs and
+    forecast. `q` or Ctrl-C ends it. Without a terminal, or with --json, it is printed once.
 
     Exit codes: 0 shown, 5 no gateway runs.
     """
-    running = running_gateway(service_place(flags))
+    if (session is not None and watch) or (every is not None and not watch):
+        words = "--session is" if watch else "--every belongs to --watch, and this is"
+        raise BadArgumentError(f"{words} printed once", hint="jackline status --help")
+    running = running_gateway(flags)
+    if watch:
+        return _watch(flags, running, 1.0 if every is None else every, as_json=as_json)
     if session is not None:
         _print_session(running, session, as_json=as_json)
         return 0
@@ -62,21 +83,21 @@ def status(flags: Mapping[str, object], session: str | None, as_json: bool) -> i
     if as_json:
         click.echo(json.dumps(document, indent=2))
         return 0
-    click.echo(printable(str(document["verdict"]), keep="\n"))
+    say(printable(str(document["verdict"]), keep="\n"))
     upstreams = document.get("upstreams")
     if not isinstance(upstreams, list):
         upstreams = [document["upstream"]]  # a gateway from before an update names only the first
     order = ", then ".join(map(str, upstreams))
-    click.echo(f"\n{document['url']} sends to {order}, process {running.pid}")
+    say(f"\n{document['url']} sends to {order}, process {running.pid}")
     now = _gateway_time(document)
     for lane in dicts_in(document, "lanes"):
-        click.echo(printable(lane_line(lane, now)))
+        say(printable(lane_line(lane, now)))
         if limits := limit_text(lane, now):
-            click.echo(printable(f"    limits: {limits}"))
+            say(printable(f"    limits: {limits}"))
     for line in waiting_lines(document):
-        click.echo(printable(line, keep="\n"))
+        say(printable(line, keep="\n"))
     for note in document.get("notes") or []:  # type: ignore[attr-defined]
-        click.echo(printable(f"\nnote:  {note}", keep="\n"))
+        say(printable(f"\nnote:  {note}", keep="\n"))
     return 0
 
 
@@ -152,7 +173,7 @@ def _print_session(running: RunningGateway, session: str, *, as_json: bool) -> N
     document = reading_of(running, f"clients?session={quote(session, safe='')}")
     agents = cast("list[dict[str, Any]]", document["agents"])
     if not agents:
-        raise NothingFoundError(
+        raise UnreadableError(
             f"no client has reported anything of a session {session}",
             hint="Claude Code reports it with [otlp] receive = true in your own jackline.toml,"
             " and started as: jackline claude",
@@ -183,28 +204,13 @@ def _print_session(running: RunningGateway, session: str, *, as_json: bool) -> N
             runs = counted(tool["ok"] + tool["failed"], "run")
             lines.append(f"  {name}: {runs}{failed}, {tool['seconds']:,.1f} s")
         for line in lines:
-            click.echo(printable(line))
+            say(printable(line))
 
 
-@click.command()
-@gateway_flags
-@click.option("--once", is_flag=True, help="Draw it once, and exit.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, and exit.")
-@click.option(
-    "--every",
-    type=click.FloatRange(0.2, 3600),
-    default=1.0,
-    help="Seconds between two updates (1).",
-)
-def top(flags: Mapping[str, object], once: bool, as_json: bool, every: float) -> int:
-    """Watch the fleet: lanes, agents with what they wait for, use, runs and forecast.
-
-    `q` or Ctrl-C ends it. Without a terminal, it is printed once.
-
-    Exit codes: 0 shown, 5 no gateway runs.
-    """
-    place = service_place(flags)
-    running = running_gateway(place)
+def _watch(
+    flags: Mapping[str, object], running: RunningGateway, every: float, *, as_json: bool
+) -> int:
+    """Show the fleet until a key or Ctrl-C ends it; once where nobody could press one."""
     document = reading_of(running, "fleet")
     if as_json:
         click.echo(json.dumps(document, indent=2))
@@ -212,11 +218,12 @@ def top(flags: Mapping[str, object], once: bool, as_json: bool, every: float) ->
     from rich.console import Console  # noqa: PLC0415 -- not for --json
 
     console = Console(highlight=False)
-    if once or not sys.stdout.isatty():
+    if not sys.stdout.isatty():
         console.print(_draw(document, console, _UNLIMITED_HEIGHT))
         return 0
     from rich.live import Live  # noqa: PLC0415 -- not for --once
 
+    place = service_place(flags)
     first = _draw(document, console, console.height)
     try:
         with (
@@ -226,7 +233,7 @@ def top(flags: Mapping[str, object], once: bool, as_json: bool, every: float) ->
             while _next_key(every) not in _QUIT_KEYS:
                 try:
                     # Found again each time: after a restart its token and port may differ.
-                    now = find(StateDir(place.state_dir), place.listen) or running
+                    now = find_gateway(flags, place) or running
                     document.update(reading_of(now, "fleet"))
                 except UnreachableError as error:
                     document["verdict"] = f"{error.message}; this is the last status before that."
@@ -237,7 +244,7 @@ def top(flags: Mapping[str, object], once: bool, as_json: bool, every: float) ->
 
 
 def _draw(document: Mapping[str, object], console: Console, height: int) -> Any:
-    from jackline.cli.top_screen import frame  # noqa: PLC0415 -- with rich, not for --json
+    from jackline.cli.fleet_screen import frame  # noqa: PLC0415 -- with rich, not for --json
 
     hint = "" if height == _UNLIMITED_HEIGHT else "q leaves"
     return frame(_printable(document), _gateway_time(document), console.width, height, hint=hint)

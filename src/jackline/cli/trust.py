@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from jackline.cli.terminal import say
 from jackline.config import HomeFolders, load
 from jackline.config.files import (
     FILE_NAME,
@@ -36,7 +37,13 @@ from jackline.config.files import (
 )
 from jackline.config.project import ConsentRecord, plain_ascii
 from jackline.config.references import is_reference
-from jackline.errors import BadArgumentError, JacklineError, NothingFoundError, UsageError
+from jackline.errors import (
+    BadArgumentError,
+    JacklineError,
+    NothingFoundError,
+    UnreadableError,
+    UsageError,
+)
 from jackline.outside_names import printable
 from jackline.private_files import NotPrivateError, quoted
 
@@ -117,13 +124,13 @@ def trust(
             f" {folders.config / FILE_NAME}",
         )
     if asks and dry_run:
-        click.echo("nothing is recorded (--dry-run)", err=True)
+        say("nothing is recorded (--dry-run)", err=True)
     elif asks:
         return _ask(file, folders, yes=yes)
     elif not dry_run and is_possible:
-        click.echo("you have agreed to exactly this already", err=True)
+        say("you have agreed to exactly this already", err=True)
     elif not shown.upstreams and not has_problem:
-        click.echo("it lists no upstreams, so there is nothing to agree to", err=True)
+        say("it lists no upstreams, so there is nothing to agree to", err=True)
     return 0
 
 
@@ -136,7 +143,7 @@ def _ask(file: FileText, folders: HomeFolders, *, yes: bool) -> int:
                 hint=f"once you have read it: jackline trust {quoted(str(file.path))} --yes",
             )
         if not click.confirm("Do you want calls to go there?", default=False, err=True):
-            click.echo("not agreed: its upstreams stay ignored", err=True)
+            say("not agreed: its upstreams stay ignored", err=True)
             return 1
     with _consent_record(folders) as record:
         record.agree(file, time.time())
@@ -155,7 +162,7 @@ def _revoke(path: Path | None, folders: HomeFolders) -> None:
     with _consent_record(folders) as record:
         done = [each for each in tried if record.revoke(each)]
     if not done:
-        raise NothingFoundError(
+        raise UnreadableError(
             f"you have not agreed to {printable(str(wanted))}",
             hint="jackline trust --list shows what you agreed to",
         )
@@ -190,9 +197,9 @@ def _print_agreements(folders: HomeFolders, *, as_json: bool) -> None:
         click.echo(json.dumps({"schema": "jackline.trusted/1", "projects": entries}, indent=2))
         return
     for entry in entries:
-        click.echo(f"{printable(str(entry['path']))}  {entry['now']}, agreed to at {entry['at']}")
+        say(f"{printable(str(entry['path']))}  {entry['now']}, agreed to at {entry['at']}")
     if not entries:
-        click.echo("you have agreed to no project's file", err=True)
+        say("you have agreed to no project's file", err=True)
 
 
 def _find_file(path: Path | None, folders: HomeFolders) -> FileText:
@@ -234,7 +241,7 @@ def _find_file(path: Path | None, folders: HomeFolders) -> FileText:
 def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
     name = plain_ascii(str(file.path))
     if shown.upstreams:
-        click.echo(f"{name} would send calls here, in this order:")
+        say(f"{name} would send calls here, in this order:")
         for number, upstream in enumerate(shown.upstreams, 1):
             head, *lines = map(plain_ascii, _upstream_lines(upstream))
             click.echo("\n       ".join([f"  {number}. {head}", *lines]))
@@ -243,13 +250,13 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
         with suppress(JacklineError):  # the faults of the own file are reported where it is used
             own = load(flags=flags, environ={}, cwd=Path("/"), folders=folders, with_secrets=False)
             before = ", then ".join(f"{each.name} ({each.url})" for each in own.gateway.upstreams)
-            click.echo(f"  instead of: {before}")
-        click.echo("  and with the calls everything in them: prompts, files, answers of tools.")
+            say(f"  instead of: {before}")
+        say("  and with the calls everything in them: prompts, files, answers of tools.")
         if variables := sorted(name for name in os.environ if name.startswith(_OWN_PREFIX)):
             listed = plain_ascii(", ".join(variables))
-            click.echo(f"  Your variables are applied to the first of them: {listed}")
+            say(f"  Your variables are applied to the first of them: {listed}")
     else:
-        click.echo(f"{name} would not change where calls go.")
+        say(f"{name} would not change where calls go.")
     for text, names in (
         ("It sets without an agreement", shown.free),
         ("It may never set, so ignored", shown.ignored.closed),
@@ -258,11 +265,11 @@ def _show(file: FileText, shown: Preview, folders: HomeFolders) -> None:
         ("Without a known price under your limit in dollars, so ignored", shown.ignored.unpriced),
     ):
         if names:
-            click.echo(f"{text}: {plain_ascii(', '.join(names))}")
+            say(f"{text}: {plain_ascii(', '.join(names))}")
     for refused in shown.ignored.refused:
-        click.echo(f"refused: {refused}")
+        say(f"refused: {refused}")
     for fault in shown.faults:
-        click.echo(f"fault: {plain_ascii(fault)}")
+        say(f"fault: {plain_ascii(fault)}")
     if shown.upstreams:
         _show_summary(shown.upstreams)
 
@@ -271,10 +278,10 @@ def _show_summary(upstreams: Sequence[UpstreamSettings]) -> None:
     """Where things would go, in the last lines: the first may have scrolled off the screen."""
 
     def show(what: str, texts: Iterable[str]) -> None:
-        click.echo(f"  {what}: {plain_ascii(', '.join(dict.fromkeys(texts)))}")
+        say(f"  {what}: {plain_ascii(', '.join(dict.fromkeys(texts)))}")
 
     many = "1 upstream" if len(upstreams) == 1 else f"{len(upstreams)} upstreams"
-    click.echo(f"In short, {many}:")
+    say(f"In short, {many}:")
     headers = [text for each in upstreams for text in each.headers.values() if is_reference(text)]
     sent = [*(_credential(each) for each in upstreams), *(f"what {text} holds" for text in headers)]
     show("credentials", (text[:_LONGEST_REFERENCE] for text in sent))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -24,14 +25,15 @@ from jackline import event_loop
 from jackline.assembly import StateDir
 from jackline.assembly.gateway_process import find, order, reading_of, status_of
 from jackline.cli.arguments import upstream_names
-from jackline.cli.gateway_flags import configured, running_gateway, service_place, show_warnings
+from jackline.cli.gateway_flags import configured, running_gateway, show_warnings
 from jackline.cli.status import dicts_in
+from jackline.cli.terminal import say
 from jackline.clock import SystemClock
 from jackline.control.text import counted, limit_text, moment_text
 from jackline.errors import (
     BadArgumentError,
     BadConfigError,
-    NothingFoundError,
+    UnreadableError,
     UntrustedGatewayError,
 )
 from jackline.failures.sentences import explain
@@ -100,10 +102,15 @@ def add(
     Examples:
       jackline upstream add gpt --preset openai --model 'claude-opus-*=gpt-5.5'
       jackline upstream add aws --preset bedrock --region us-east-1
-      jackline upstream add team --url https://llm.example.com --credential env:TEAM_KEY
+      jackline upstream add team --url https://llm.example --credential env:KEY
 
     Exit codes: 0 added, 2 it cannot work like this, and nothing is changed.
     """
+    if options["url"] is None and options["preset"] is None:
+        raise BadArgumentError(
+            f"nothing says where calls to {name} go: --url or --preset is missing",
+            hint=f"jackline upstream add {shlex.quote(name)} --preset openai, or --url https://…",
+        )
     from jackline.cli.upstream_file import EditedConfigFile  # noqa: PLC0415 -- loads the validator
     from jackline.config.toml_writer import with_upstream  # noqa: PLC0415
 
@@ -133,7 +140,7 @@ def add(
     file.change(text, dry_run=dry_run)
     show_warnings(config)
     if not dry_run:
-        click.echo(f"next:  jackline upstream test {name}", err=True)
+        say(f"next:  jackline upstream test {name}", err=True)
 
 
 @upstream.command()
@@ -144,7 +151,7 @@ def add(
 def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
     """Remove an upstream from the configuration, with the comment right above it.
 
-    Exit codes: 0 removed, 1 there is none of this name, 2 usage.
+    Exit codes: 0 removed, 2 there is none of this name.
     """
     from jackline.cli.upstream_file import EditedConfigFile  # noqa: PLC0415 -- loads the validator
     from jackline.config.toml_writer import without_upstream  # noqa: PLC0415
@@ -154,7 +161,7 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
     names = [each.name for each in known]
     if name not in names:
         listed = ", ".join(names) or "none"
-        raise NothingFoundError(
+        raise UnreadableError(
             f"{file.path} lists no upstream {name}",
             hint=f"it lists: {listed}; name another file with --file",
         )
@@ -162,7 +169,7 @@ def rm(name: str, named: str | None, users: bool, dry_run: bool) -> None:
     left = file.config(text).gateway.upstream
     file.change(text, dry_run=dry_run)
     if len(names) == 1:
-        click.echo(f"note:  no upstream is left, so calls go to {left.url}, the default", err=True)
+        say(f"note:  no upstream is left, so calls go to {left.url}, the default", err=True)
 
 
 @upstream.command()
@@ -211,9 +218,9 @@ def ls(as_json: bool) -> None:
         return
     for number, each in enumerate(upstreams, 1):
         for line in _upstream_lines(number, each, lanes_of[each.name]):
-            click.echo(line)
+            say(line)
     if running is None:
-        click.echo(f"{why}, so the state of their lanes is not known", err=True)
+        say(f"{why}, so the state of their lanes is not known", err=True)
 
 
 def _upstream_lines(
@@ -269,7 +276,7 @@ def test(name: str, model: str | None, as_json: bool) -> int:
 
     upstreams = {each.name: each for each in configured({}, with_secrets=False).gateway.upstreams}
     if name not in upstreams:
-        raise NothingFoundError(
+        raise UnreadableError(
             f"there is no upstream {name}", hint=f"there are: {', '.join(upstreams)}"
         )
     now = SystemClock().now()
@@ -296,13 +303,13 @@ def test(name: str, model: str | None, as_json: bool) -> int:
         }
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
     elif failure is None:
-        click.echo(f"good: {name} answers as {result.model}, after {result.seconds:.1f} s")
+        say(f"good: {name} answers as {result.model}, after {result.seconds:.1f} s")
     else:
         no_answer = result.status is None
         answer = "does not answer" if no_answer else f"answers with status {result.status}"
-        click.echo(f"bad:   {name} ({_address(known)}, {result.model}) {answer}")
-        click.echo(reason)
-        click.echo(f"hint:  {hint}")
+        say(f"bad:   {name} ({_address(known)}, {result.model}) {answer}")
+        say(reason)
+        say(f"hint:  {hint}")
     return result.exit_code
 
 
@@ -383,13 +390,13 @@ def drain(lane: str, as_json: bool) -> None:
 
     Exit codes: 0 drained, 2 there is no such lane, 5 no gateway runs.
     """
-    running = running_gateway(service_place({}))
+    running = running_gateway({})
     answer = order(running, "drain", {"lane": lane})
     in_flight = cast("Mapping[str, int]", answer["in_flight"])
     left = sum(in_flight.values())
     if left:
         text = f"draining: {', '.join(in_flight)}, {counted(left, 'call')} in flight"
-        click.echo(f"{text}; Ctrl-C ends the waiting, not the draining", err=True)
+        say(f"{text}; Ctrl-C ends the waiting, not the draining", err=True)
     resumed: set[str] = set()
     while left:
         time.sleep(_POLL_SECONDS)
@@ -403,7 +410,7 @@ def drain(lane: str, as_json: bool) -> None:
         return
     for state, names in result.items():
         if names:
-            click.echo(f"{state}: {', '.join(names)}")
+            say(f"{state}: {', '.join(names)}")
 
 
 @upstream.command()
@@ -433,24 +440,24 @@ def probe(lane: str, as_json: bool) -> None:
 
     Exit codes: 0 ordered, 2 there is no such lane, 5 no gateway runs.
     """
-    answer = order(running_gateway(service_place({})), "probe", {"lane": lane})
+    answer = order(running_gateway({}), "probe", {"lane": lane})
     lanes = dicts_in(answer, "probed")
     if as_json:
         click.echo(json.dumps({"schema": "jackline.probes/1", "probed": lanes}, indent=2))
         return
     if not lanes:
-        click.echo(f"{lane} is not parked: its calls are sent as usual")
+        say(f"{lane} is not parked: its calls are sent as usual")
         return
     waiting = [str(each["lane"]) for each in lanes if not each["sent"]]
     sent = [str(each["lane"]) for each in lanes if each["sent"]]
     parts = [f"one call was sent on {', '.join(sent)}"] if sent else []
     parts += [f"the next call on {', '.join(waiting)} is sent"] if waiting else []
-    click.echo(f"{', and '.join(parts)}: if it is answered, the lane is open again")
+    say(f"{', and '.join(parts)}: if it is answered, the lane is open again")
 
 
 def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None:
     """Send an order to the running gateway, and print its answer."""
-    answer = order(running_gateway(service_place({})), name, arguments)
+    answer = order(running_gateway({}), name, arguments)
     if as_json:
         document = {"schema": "jackline.upstream-orders/1", **answer}
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
@@ -458,10 +465,13 @@ def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None
     lanes, orders = answer.get("lanes"), answer.get("orders")
     if isinstance(lanes, list):
         done = "paused" if answer.get("paused") else "resumed"
-        click.echo(f"{done}: {', '.join(map(str, lanes))}")
+        say(f"{done}: {', '.join(map(str, lanes)) or arguments['lane']}")
+        still = ", ".join(map(str, cast("list[str]", answer.get("names") or ())))
+        if still and not answer.get("paused"):
+            say(f"still paused, with lanes to come: {still}")
     elif isinstance(orders, list):
         if not orders:
-            click.echo("calls are sent as the configuration says")
+            say("calls are sent as the configuration says")
         names = (("model", "models"), ("session", "session"), ("agent", "agent"))
         now = SystemClock().now()
         for each in orders:
@@ -470,4 +480,4 @@ def _order(name: str, arguments: Mapping[str, object], *, as_json: bool) -> None
             end = "until `jackline upstream back`"
             if isinstance(until := each.get("until"), int | float):
                 end = f"until {moment_text(until, now)}"
-            click.echo(f"{calls} go to {each.get('upstream')} where they can, {end}")
+            say(f"{calls} go to {each.get('upstream')} where they can, {end}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-from jackline.errors import BadArgumentError, UsageError
+from jackline.errors import BadArgumentError, ExitCode, UsageError
 from jackline.failures import Failure, Kind, Observation, classify
 from jackline.lane_id import LaneId
 from jackline.providers import UpstreamSettings
@@ -47,12 +47,12 @@ class TrialResult:
     def exit_code(self) -> int:
         """0 answered, 4 a credential, 5 not reachable, 75 later, 1 anything else."""
         if self.failure is None:
-            return 0
+            return ExitCode.DONE
         if self.failure.kind is Kind.AUTH:
-            return 4
+            return ExitCode.LOGIN
         if self.failure.kind in (Kind.NETWORK_EDGE, Kind.TIMEOUT):
-            return 5
-        return 75 if self.failure.kind in _LATER else 1
+            return ExitCode.UNREACHABLE
+        return ExitCode.LATER if self.failure.kind in _LATER else ExitCode.FAILED
 
     def hint(self, upstream: str, credential: str) -> str:
         """What to do about the failure; `credential` says what is sent there."""

@@ -57,6 +57,7 @@ _TOOLS = {"systemd": "systemctl", "launchd": "launchctl", "at": "at", "schtasks"
 _OWN_TIMERS: dict[str, WakeBy] = {"darwin": "launchd", "win32": "schtasks"}
 _CLIENT_CREDENTIALS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _PAYS = "pays with"
+_NAME = "jackline-wake-"
 # What programs that agents start need of a shell, and what our own configuration is read from.
 _PASSED_ON = (
     *("PATH", "LANG", "LC_ALL", "PYTHONPATH", "XDG_CONFIG_HOME", "XDG_STATE_HOME"),
@@ -92,7 +93,7 @@ class TimerCommand:
         """The timer of this kind for one run; `at` is aware."""
         home = home or Path.home()
         environ = os.environ if environ is None else environ
-        name = f"jackline-wake-{run_id}"
+        name = f"{_NAME}{run_id}"
         if kind == "systemd":
             configured = environ.get("XDG_CONFIG_HOME")
             return self._systemd(name, at, Path(configured) if configured else home / ".config")
@@ -367,11 +368,36 @@ class RunTimer:
 
 def remove_own_timer(run_id: str, show: Callable[[str], None]) -> None:
     """Remove the timer that woke us: it would stay for ever."""
-    kind: WakeBy = _OWN_TIMERS.get(sys.platform, "systemd")
-    any_job = TimerCommand(("jackline",), "", Path())  # only its name counts
-    timer = any_job.timer(kind, run_id, SystemClock().now())
+    timer = timer_removal(run_id)
     if any(step.path.exists() for step in timer.install if isinstance(step, Write)):
         apply_steps(timer.uninstall, show)
+
+
+def set_timers(*, home: Path | None = None, environ: Mapping[str, str] | None = None) -> list[str]:
+    """The ids of the runs for which a timer of this system lies on the disk."""
+    pattern = timer_removal("*", home=home, environ=environ)
+    files = [step.path for step in pattern.install if isinstance(step, Write)]
+    found = {
+        each.stem.removeprefix(_NAME)
+        for file in files
+        for each in file.parent.glob(file.name)
+        if each.stem.startswith(_NAME)
+    }
+    return sorted(found)
+
+
+def own_timer_kind() -> WakeBy:
+    """The timers of this system that have files."""
+    return _OWN_TIMERS.get(sys.platform, "systemd")
+
+
+def timer_removal(
+    run_id: str, *, home: Path | None = None, environ: Mapping[str, str] | None = None
+) -> Installation:
+    """The timer of this run, for its `uninstall`."""
+    any_job = TimerCommand(("jackline",), "", Path())  # only its name counts
+    now = SystemClock().now()
+    return any_job.timer(own_timer_kind(), run_id, now, home=home, environ=environ)
 
 
 def timer_variables(environ: Mapping[str, str]) -> dict[str, str]:

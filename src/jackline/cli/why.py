@@ -1,17 +1,19 @@
-"""`jackline why`: find in transcripts what stopped agents, and what to do about it.
+"""`jackline why`: find in transcripts what stopped agents, or explain the text of one error.
 
 Rules: (1) stdout holds the answer, stderr the progress; (2) exit 0 with a cause found, 1 without, 2
-for usage; (3) colour and progress only on a terminal.
+for usage, 3 for bad lines of --jsonl; (3) colour and progress only on a terminal; (4) what
+names a file or one id is never read as the text of an error.
+What one error means: one_error.py.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -19,9 +21,10 @@ import msgspec
 from jackline.autopsy import report, text_report
 from jackline.autopsy.figures import size
 from jackline.autopsy.text_report import Tone
-from jackline.cli.arguments import parse_now_option
+from jackline.cli.arguments import parse_age, parse_now_option
+from jackline.cli.one_error import OneError, is_text_of_error
 from jackline.clock import Clock, SystemClock
-from jackline.errors import BadArgumentError
+from jackline.errors import BadArgumentError, UnreadableError
 from jackline.events import Event, TranscriptsRead
 from jackline.transcripts import reader, sources
 from jackline.transcripts.sources import ClientFolders
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
 
 _WIDEST = 100
 _PROGRESS_SECONDS = 0.7
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _STYLES: dict[Tone, dict[str, object]] = {
     Tone.VERDICT: {"bold": True},
     Tone.HEADING: {"bold": True},
@@ -52,6 +54,14 @@ _STYLES: dict[Tone, dict[str, object]] = {
     "--show-content", is_flag=True, help="Also show prompts and answers; hidden otherwise."
 )
 @click.option("--demo", is_flag=True, help="Explain a synthetic replica of a real incident.")
+@click.option(
+    "--text", metavar="TEXT", help="Explain this error, from any provider; - reads it from stdin."
+)
+@click.option("--status", type=click.IntRange(100, 599), help="The HTTP status beside the text.")
+@click.option(
+    "--header", "-H", multiple=True, metavar="'NAME: VALUE'", help="A response header beside it."
+)
+@click.option("--jsonl", is_flag=True, help="Explain stdin: one observation per line.")
 @click.option("--now", metavar="ISO", help="Use this as the current time; for tests and old logs.")
 def why(
     targets: tuple[str, ...],
@@ -61,8 +71,9 @@ def why(
     show_content: bool,
     demo: bool,
     now: str | None,
+    **one: Any,
 ) -> int:
-    """Find what stopped agents, from the transcripts they left behind.
+    """Find what stopped agents, or explain one error.
 
     TARGET is a session, run or agent id (its beginning is enough), a transcript, a log of
     `claude -p --output-format stream-json`, a Codex rollout, or a folder of such files. Without
@@ -70,8 +81,11 @@ def why(
 
     \b
     Examples:
-      jackline why                        the newest session: what stopped which agents, and why
-      jackline why --since 7d             the week in one table: who died of what, what was reported
+      jackline why                        the newest session
+      jackline why --since 7d             the week in one table: who died of what
+      jackline why --text "You've hit your session limit · resets 10:10pm"
+      curl -si https://… | jackline why   what this answer means
+      jackline why --jsonl < observations.jsonl
 
     The first line is the verdict. Then, for each cause: when and how often it was met, whether
     anything waited, what was spent in vain, what was reported vs. what happened, which agents
@@ -79,30 +93,36 @@ def why(
     the calls that waited while their prompt caches lapsed. Token counts are lower bounds. Prompts,
     answers and tool output stay hidden without --show-content.
 
-    Exit codes: 0 a cause was found, 1 none was found, 2 usage, 130 interrupted.
+    With --text, with text on stdin, or with one TARGET that is neither an id nor a path, the
+    command says what this error means, whose fault it is, what helps, and until when. The text is a
+    message, a JSON error or `curl -i` output; --status and --header add what was seen beside it.
+
+    With --jsonl each line of stdin is an object with the fields where (http, sse, exception,
+    transcript, cli_text, statuspage), provider, status, headers, body, text; each answer has kind,
+    sub, scope, retry_same, failover_helps, retry_after_s, resets_at. A bad line is answered by an
+    object with the key error, and the exit code is 3.
+
+    Exit codes: 0 a cause was found, 1 none was found, 2 usage, 3 bad lines in --jsonl, 130
+    interrupted.
     """
     clock = SystemClock()
     moment = parse_now_option(now, clock)
+    about_agents = since is not None or html_file is not None or show_content or demo
+    error = OneError(**one, as_json=as_json)
+    if error.is_asked_for(targets, about_agents=about_agents):
+        return error.explain(targets, moment)
     if demo:
-        if targets or since is not None:
+        if targets:
             raise BadArgumentError("--demo brings its own transcripts", hint="jackline why --demo")
         evidence, moment = _demo()
     else:
-        begin = None
-        if since is not None:
-            age = re.fullmatch(r"(\d{1,5})([mhdw])", since.strip().lower())
-            if age is None:
-                raise BadArgumentError(
-                    f"--since {since!r} is not an age", hint="write it like 24h, 7d or 2w"
-                )
-            begin = moment - timedelta(**{_UNITS[age[2]]: int(age[1])})
-        stores = ClientFolders.of(Path.home(), os.environ)
-        found_files = sources.find(targets, stores=stores, since=begin)
-        progress = _Progress(clock)
+        begin = None if since is None else moment - parse_age(since, "--since")
         try:
-            evidence = reader.read(found_files, announce=progress.show)
-        finally:
-            progress.clear()
+            evidence = _read(targets, begin, clock)
+        except UnreadableError:
+            if len(targets) != 1 or about_agents or not is_text_of_error(targets[0], moment):
+                raise
+            return error.explain(targets, moment)
         if begin is not None and html_file is None:
             return _show_period(evidence, begin, moment, as_json=as_json)
     waits = []
@@ -115,6 +135,16 @@ def why(
     )
     _show(found, as_json=as_json, html_file=html_file)
     return 0 if found.causes else 1
+
+
+def _read(targets: Sequence[str], begin: datetime | None, clock: Clock) -> TranscriptSet:
+    stores = ClientFolders.of(Path.home(), os.environ)
+    found_files = sources.find(targets, stores=stores, since=begin)
+    progress = _Progress(clock)
+    try:
+        return reader.read(found_files, announce=progress.show)
+    finally:
+        progress.clear()
 
 
 def _demo() -> tuple[TranscriptSet, datetime]:

@@ -34,6 +34,7 @@ Written: TypeAlias = dict[str, list[object]]
 
 # Without it the client draws the line only after an answer, and a session that waits has none.
 _REFRESH_SECONDS = 10
+_LEFT_BY_PLUGINS = ("enabledPlugins", "extraKnownMarketplaces")
 _INDENT = re.compile(r"\{\s*\n([ \t]+)\"")
 # Part of every signature: a change would invalidate the records of all installations.
 _PURPOSE = "what stood in a client's settings before connect"
@@ -46,6 +47,23 @@ def settings_file(environ: Mapping[str, str], project: Path | None = None) -> Pa
         return project / ".claude" / "settings.local.json"
     folder = environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")  # noqa: PTH111 -- works without a known user
     return Path(folder) / "settings.json"
+
+
+def same_settings(after: str | None, earlier: str) -> bool:
+    """Whether both texts hold the same; no file, and an empty one, hold nothing.
+
+    What the client itself leaves behind of a plugin that is gone counts as nothing.
+    """
+    try:
+        found = [json.loads(each) if each and each.strip() else {} for each in (after, earlier)]
+    except (ValueError, RecursionError):
+        return False
+    for each in found:
+        if isinstance(each, dict):
+            for name in _LEFT_BY_PLUGINS:
+                if each.get(name) == {}:
+                    del each[name]
+    return bool(found[0] == found[1])
 
 
 class ClaudeSettings:
@@ -187,8 +205,17 @@ class ConnectionRecords:
         self._write({**self._read(), str(settings): {"written": merged, "signature": signed}})
 
     def forget(self, settings: Path) -> None:
-        """Delete the record of this file."""
-        self._write({path: pairs for path, pairs in self._read().items() if path != str(settings)})
+        """Delete the record of this file, and with the last one the file of records."""
+        records = self._read()
+        left = {path: pairs for path, pairs in records.items() if path != str(settings)}
+        if left:
+            self._write(left)
+        elif records:
+            self._path.unlink(missing_ok=True)
+
+    def files(self) -> list[Path]:
+        """The settings files of which there is a record."""
+        return [Path(path) for path in self._read()]
 
     def _read(self) -> dict[str, object]:
         try:

@@ -79,6 +79,11 @@ def connected(text: str | None, path: Path, base_url: str, *, env_key: str | Non
     return made
 
 
+def same_settings(after: str | None, earlier: str) -> bool:
+    """Whether the texts differ in nothing but the newline that we add at the end."""
+    return (after or "").rstrip("\n") == earlier.rstrip("\n")
+
+
 def disconnected(text: str | None, path: Path) -> str | None:
     """The settings without our lines; None: nothing is left, and there was no file before."""
     if text is None:

@@ -7,7 +7,7 @@ a message on the user's screen, and a command everywhere else (docs/decisions/04
 runs what is in the folder: a folder with any other entry (links, pipes, files that others could
 write) is replaced, never repaired; the new one is built under a random name and moved into place;
 (4) removal follows no links. The parent folder must be private (private_files.make_private_folder).
-Installing the plugin: cli/client_setup.py. What hooks answer: hooks/.
+Installing the plugin: cli/plugin_setup.py. What hooks answer: hooks/.
 """
 
 from __future__ import annotations

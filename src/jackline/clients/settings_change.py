@@ -10,6 +10,7 @@ import contextlib
 import difflib
 import io
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,24 @@ def read_settings(path: Path) -> str | None:
             f"{path} cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}",
             hint="correct or move the file, then run it again",
         ) from error
+
+
+def backup_of(path: Path) -> Path:
+    """The copy of this settings file as it was before Jackline first changed it."""
+    target = path.resolve()
+    return target.with_name(target.name + BACKUP)
+
+
+def as_it_was(path: Path, after: str | None, same: Callable[[str | None, str], bool]) -> str | None:
+    """The text `after` our values are gone; the backup's, where both hold the same settings.
+
+    So the file is what its user wrote, byte for byte: with every space and line end.
+    """
+    try:
+        earlier = read_settings(backup_of(path))
+    except UnreadableError:
+        return after  # somebody else's by now
+    return earlier if earlier is not None and same(after, earlier) else after
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +85,7 @@ class SettingsChange:
             target.parent.mkdir(parents=True, exist_ok=True)
             mode = 0o600 if self.before is None else target.stat().st_mode & 0o777
             if self.before is not None and backup:
-                saved = target.with_name(target.name + BACKUP)
+                saved = backup_of(self.path)
                 # The oldest backup stays: it is what the user had before us.
                 if not saved.exists():
                     self._replace(saved, self.before, mode)

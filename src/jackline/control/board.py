@@ -1,4 +1,4 @@
-"""The documents of the whole fleet: the page's, with its deltas, and the one that `top` shows.
+"""The documents of the whole fleet: the page's, with its deltas, and that of `status --watch`.
 
 Rules: (1) pure: facts come in, plain JSON data comes out; (2) a document merged with its deltas is
 the present document; keys that do not change are not sent again; (3) only agents that have changed
@@ -18,7 +18,8 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
 from jackline.control.fleet import WAITS, Fleet, Key, LiveCall, Member, Stretch, calls_by_agent
-from jackline.control.observatory import Burn, Sums
+from jackline.control.observatory import Burn
+from jackline.control.spending import Sums
 from jackline.control.text import whole_second
 from jackline.events import Event, LaneChanged, ServiceNoted
 from jackline.lane_id import LaneId
@@ -43,7 +44,7 @@ _MAX_STRETCHES = 120_000
 _MIN_STRETCHES_EACH = 24
 # Old and forgotten agents cause no event: they are searched for so often.
 _SWEEP_SECONDS = 20.0
-# Agents and runs that ended longer ago are not part of `top`.
+# Agents and runs that ended longer ago are not part of `status --watch`.
 _PRESENT_SECONDS = 1800.0
 _STATE_NUMBERS = {state: number for number, state in enumerate(AgentState)}
 # Reasons for states that need no more explanation.
@@ -105,7 +106,7 @@ class FlowFacts:
         return state, reason or WaitReason(member.why if state is AgentState.FAILED else "")
 
     def row(self, member: Member, call: LiveCall | None, now: float) -> dict[str, object]:
-        """One agent as the page and `top` show it."""
+        """One agent as the page and the terminal show it."""
         if call is not None:
             state, why, since, until = call.state, call.why, call.since, call.until
         else:
@@ -168,7 +169,7 @@ class Facts:
         }
 
     def fleet_document(self) -> dict[str, object]:
-        """What `jackline top` shows."""
+        """What `jackline status --watch` shows."""
         live = calls_by_agent(self.live)
         rows = []
         for key in dict.fromkeys((*live, *self.fleet.known())):

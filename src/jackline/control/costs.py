@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from jackline.control.observatory import Sums
+from jackline.control.spending import Sums
 from jackline.dialects import TokenUsage
 from jackline.journal.store import Used
 

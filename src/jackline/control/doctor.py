@@ -266,6 +266,19 @@ def limits_finding(name: str, models: int | None, problem: str = "", fix: str = 
     return Finding(check, OK, f"its vendor's rate-limits API lists {many}")
 
 
+def message_findings(results: Sequence[tuple[str, str]]) -> list[Finding]:
+    """The result of a test message by each channel, with its trouble if any."""
+    if not results:
+        return [Finding("notifications", OK, "no channel is set under [notify]")]
+    fix = "mend it under [notify] in your own jackline.toml: jackline config path"
+    return [
+        Finding(f"notify {way}", FAIL, f"the test message was not sent: {trouble}", fix)
+        if trouble
+        else Finding(f"notify {way}", OK, "a test message was sent")
+        for way, trouble in results
+    ]
+
+
 def no_status_page(hosts: Mapping[str, str]) -> Finding:
     """That none is configured; `hosts` are well-known pages by the hosts of upstreams in use."""
     if not hosts:

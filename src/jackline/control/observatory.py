@@ -17,14 +17,13 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 from jackline.agents.prices import Price, dollars, price_of
 from jackline.clock import Clock
 from jackline.control.answers import AnswerCounts
 from jackline.control.fleet import Fleet
 from jackline.control.forecast import WindowWatch
-from jackline.dialects import TokenUsage
+from jackline.control.spending import PriceOf, Sums, sums_by
 from jackline.errors import JournalError
 from jackline.events import (
     Announce,
@@ -40,42 +39,12 @@ from jackline.journal import JournalReader
 from jackline.lane_id import LaneId
 from jackline.lanes.rate_limits import SeenWindow
 
-PriceOf: TypeAlias = Callable[[str, TokenUsage], float | None]
-
 _MAX_MINUTES = 24 * 60
 _MAX_TAGS = 500
 _MAX_LANES = 512
 # Of one minute's chart; further lanes are drawn as one.
 _MAX_LANES_OF_MINUTE = 64
 _PACE_MINUTES = 15
-
-
-@dataclass(slots=True)
-class Sums:
-    """What several calls used."""
-
-    calls: int = 0
-    tokens: int = 0
-    dollars: float = 0.0
-    unpriced: int = 0
-    """Tokens of models whose price is not known."""
-
-    def join(self, other: Sums) -> None:
-        """Add the other sums to these."""
-        self.calls += other.calls
-        self.tokens += other.tokens
-        self.dollars += other.dollars
-        self.unpriced += other.unpriced
-
-    def to_json(self) -> dict[str, object]:
-        """Plain values."""
-        dollars = round(self.dollars, 4)
-        return {
-            "calls": self.calls,
-            "tokens": self.tokens,
-            "dollars": dollars,
-            "unpriced": self.unpriced,
-        }
 
 
 OTHERS = "other-lanes"
@@ -105,32 +74,12 @@ class Burn:
 
     def calls_ended(self, events: Iterable[CallEnded]) -> None:
         """Count calls that have ended; one that was never answered used nothing."""
-        # Most calls of a moment are alike: they are added up first, and priced together.
-        alike: dict[tuple[int, LaneId, str, str | None], list[int]] = {}
-        for event in events:
-            if event.lane is None:
-                continue
-            sort = (int(event.at // 60), event.lane, event.model, event.tag)
-            used = alike.get(sort)
-            if used is None:
-                used = alike[sort] = [0, 0, 0, 0, 0, 0]
-            used[0] += event.input_tokens
-            used[1] += event.output_tokens
-            used[2] += event.cache_read_tokens
-            used[3] += event.cache_write_tokens
-            used[4] += event.cache_write_1h_tokens
-            used[5] += (
-                event.input_tokens > 0
-                or event.output_tokens > 0
-                or event.cache_read_tokens > 0
-                or event.cache_write_tokens > 0
-            )
-        for (minute, lane, model, tag), (*tokens, calls) in alike.items():
-            if calls:
-                usage = TokenUsage(*tokens)
-                dollars = self._price_of(model, usage)
-                unpriced = usage.total if dollars is None else 0
-                self._add(minute, lane, tag, Sums(calls, usage.total, dollars or 0.0, unpriced))
+
+        def sort_of(event: CallEnded) -> tuple[int, LaneId, str | None]:
+            return int(event.at // 60), event.lane or _OTHER_LANES, event.tag
+
+        for (minute, lane, tag), used in sums_by(events, sort_of, self._price_of).items():
+            self._add(minute, lane, tag, used)
 
     def _add(self, number: int, lane: LaneId, tag: str | None, used: Sums) -> None:
         self.total.join(used)

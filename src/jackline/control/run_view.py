@@ -339,14 +339,14 @@ def step_after_end(run: RunRecord, outcome: Outcome[Any]) -> NextStep | None:
     failed = not outcome.ok and run.state is not RunState.CANCELLED
     if not failed and not tally.failed:
         return None
-    again = f"jackline resume {run.run_id}" if failed else f"jackline retry {run.run_id}"
+    again = f"jackline resume {run.run_id}" if failed else f"jackline resume {run.run_id} --failed"
     file = PurePath(run.source).name or "the flow"
     by_hand = tally.by_hand
     if by_hand and (is_cancelled_by_person(outcome) or len(by_hand) == tally.failed):
         only = f"jackline resume {run.run_id} --only {shlex.quote(by_hand[0])}"
         return NextStep(only, "goes on with the agent that was cancelled")
     if tally.raise_to:
-        command = f"jackline retry {run.run_id} --budget {tally.raise_to}"
+        command = f"jackline resume {run.run_id} --failed --budget {tally.raise_to}"
         if failed:
             command = f"jackline resume {run.run_id} --budget {tally.raise_to}"
         return NextStep(command, f"raises the limit; {_KEPT}")

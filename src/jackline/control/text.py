@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from jackline.failures.sentences import clock_in_words, duration_in_words
 from jackline.states import DerivedState
 
+_AGES = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _CLOCK_NOISE = 0.001
 _UNITS = {"requests": "requests", "input": "input tokens", "output": "output tokens"}
 
@@ -37,6 +38,17 @@ def left_text(moment: float, now: datetime) -> str:
     """How long it is until then, for example "13 min 4 s"; at least "0 ms"."""
     left = max(0, whole_second(moment) - int(now.timestamp()))
     return duration_in_words(timedelta(seconds=left))
+
+
+def ago_text(moment: float, now: datetime, *, exact: bool = False) -> str:
+    """How long ago, in its largest unit ("3 min ago"), or when exactly."""
+    if exact:
+        return clock_in_words(datetime.fromtimestamp(round(moment), now.tzinfo), now)
+    seconds = max(0.0, now.timestamp() - moment)
+    for size, unit in _AGES:
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return "just now"
 
 
 def until_text(until: float | None, now: datetime) -> str:

@@ -69,7 +69,9 @@ class LiveView:
         """A gateway is open: print where to look."""
         if self.watching:
             self.state = state
-            self.progress(f"watch it: {url} in a browser, or jackline top --state {state}")
+            self.progress(
+                f"watch it: {url} in a browser, or jackline status --watch --state {state}"
+            )
             self.progress(f"to control it as well: jackline open --state {state}")
 
     async def wait_for_viewer(self, name: str, clock: DrillClock) -> None:

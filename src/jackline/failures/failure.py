@@ -75,7 +75,7 @@ class Failure:
         return max(waits)
 
     def to_json(self) -> dict[str, object]:
-        """The seven documented keys of `jackline explain --jsonl`."""
+        """The seven documented keys of `jackline why --jsonl`."""
         retry_after = self.retry_after
         return {
             "kind": self.kind.value,

@@ -152,5 +152,5 @@ _RESPONSE_HEAD = re.compile(r"\s*HTTP/[\d.]{1,3} (\d{3})[^\n]{0,100}\n")
 
 def _bad(message: str) -> BadArgumentError:
     return BadArgumentError(
-        message, hint="see `jackline explain --help` for the fields of an observation"
+        message, hint="see `jackline why --help` for the fields of an observation"
     )

@@ -164,6 +164,11 @@ _POLL_EVERY = 0.1
 _MOST_WORDS = 2000
 
 
+def _words(verb: str, run_id: str) -> list[str]:
+    """The command that an order to a run is."""
+    return ["resume", run_id, "--failed"] if verb == "retry" else [verb, run_id]
+
+
 class RunOrders:
     """Orders to the runs of one state folder."""
 
@@ -185,7 +190,7 @@ class RunOrders:
                 raise BadArgumentError(f"there is no run {run_id}", hint="`jackline ls` lists them")
             if verb != "cancel":
                 must_be_trusted(run)
-            arguments, cwd = [verb, run.run_id], run.cwd if run.trusted else ""
+            arguments, cwd = _words(verb, run.run_id), run.cwd if run.trusted else ""
             only = order.get("only")
             if isinstance(only, str) and only:
                 arguments.append(f"--only={only}")

@@ -440,6 +440,15 @@ class CallIntake:
         self._lanes.open(name, self.now())
         return name in self.carrier.controller.lanes
 
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """Upstreams and patterns of lanes that are paused by hand, with the lanes to come."""
+        return self._lanes.paused
+
+    @paused.setter
+    def paused(self, names: tuple[str, ...]) -> None:
+        self._lanes.paused = names
+
     def choose_again(self) -> None:
         """An order was made by hand: calls that wait are sent where it says."""
         now = self.now()

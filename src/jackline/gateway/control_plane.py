@@ -25,6 +25,7 @@ from jackline.errors import BadArgumentError, JacklineError
 from jackline.gateway.access import TOKEN_HEADER as VIEWER_HEADER
 from jackline.gateway.call_intake import CallIntake
 from jackline.gateway.connection import Exchange
+from jackline.gateway.lane_registry import fits_lane
 from jackline.gateway.own_answers import gateway_refusal
 from jackline.gateway.placement import RouteOverride
 from jackline.gateway_proof import PATH as PROOF_PATH
@@ -48,6 +49,7 @@ _FOR_OWN_COMMANDS = (TASKS, WAITS)
 PROOF = PROOF_PATH.encode()
 VIEW = b"/_jackline/view"
 _READS = (b"GET", b"HEAD")
+_MOST_PAUSED = 200
 _JSON_HEADERS = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 
 
@@ -231,7 +233,8 @@ class OperatorOrders:
                 flying[lane.label] += len(lane.attempts)
         left = sum(flying.values())
         state = f"{counted(left, 'call')} in flight" if left else "drained: nothing is in flight"
-        return paused | {"in_flight": flying, "says": f"{', '.join(flying)}: {state}."}
+        about = ", ".join(flying) or _text(order, "lane")
+        return paused | {"in_flight": flying, "says": f"{about}: {state}."}
 
     def probe(self, order: Mapping[str, object]) -> dict[str, object]:
         """Forget the reported resets of matching lanes: one call on each finds out."""
@@ -247,23 +250,38 @@ class OperatorOrders:
         }
 
     def _named(self, order: Mapping[str, object]) -> list[LaneId]:
-        """The lanes that an order names; an upstream's name includes all of its lanes."""
+        """The lanes that an order names; an upstream's name includes all of its lanes.
+
+        There may be none yet where it names an upstream, or a lane of one.
+        """
         pattern = _text(order, "lane") or ""
         lanes = self._desk.carrier.controller.lanes
-        found = [
-            name for name in lanes if fnmatchcase(name.label, pattern) or name.upstream == pattern
-        ]
-        if not found:
-            shown_lanes = ", ".join(sorted({name.label for name in lanes})) or "none yet"
-            raise BadArgumentError(f"no lane is called {pattern!r}", hint=f"lanes: {shown_lanes}")
+        found = [name for name in lanes if fits_lane(pattern, name)]
+        upstreams = [each.name for each in self._desk.settings.upstreams]
+        if not found and pattern.partition("/")[0] not in upstreams:
+            known = sorted({*upstreams, *(name.label for name in lanes)})
+            raise BadArgumentError(
+                f"no lane is called {pattern!r}", hint=f"upstreams and lanes: {', '.join(known)}"
+            )
         return found
 
     def _switch(self, order: Mapping[str, object], *, paused: bool) -> dict[str, object]:
-        found = self._named(order)
+        found, pattern = self._named(order), _text(order, "lane") or ""
         for name in found:
             self._desk.carrier.pause_lane(name, paused=paused)
+        # Lanes open with their first call: an upstream can be paused before it has any.
+        others = [
+            each
+            for each in self._desk.paused
+            if each != pattern and (paused or not _includes(pattern, each))
+        ]
+        self._desk.paused = tuple([*others, pattern] if paused else others)[-_MOST_PAUSED:]
         self._save_all()
-        return {"lanes": sorted(name.label for name in found), "paused": paused}
+        return {
+            "lanes": sorted(name.label for name in found),
+            "paused": paused,
+            "names": list(self._desk.paused),
+        }
 
     # --- over a restart ---
 
@@ -283,6 +301,8 @@ class OperatorOrders:
                 "an older Jackline saved which lanes were paused by hand: pause them again, with"
                 " `jackline upstream pause`"
             )
+        names = saved.get("names", ())
+        self._desk.paused = tuple(each for each in names if isinstance(each, str))[-_MOST_PAUSED:]
         for lane in paused:
             if lane is not None and self._desk.open_lane(lane):
                 self._desk.carrier.pause_lane(lane, paused=True)
@@ -306,8 +326,14 @@ class OperatorOrders:
         document = {
             "orders": self.to_json(),
             "paused": [lane_id._asdict() for lane_id, lane in lanes.items() if lane.paused],
+            "names": list(self._desk.paused),
         }
         self._save(json.dumps(document).encode())
+
+
+def _includes(pattern: str, name: str) -> bool:
+    """Whether what one order names includes all that the other does."""
+    return name.startswith(f"{pattern}/") or fnmatchcase(name, pattern)
 
 
 def _text(order: Mapping[str, object], name: str) -> str | None:

@@ -196,6 +196,11 @@ MOST_LANES = 2048
 _FREED_SHARE = 8
 
 
+def fits_lane(pattern: str, lane: LaneId) -> bool:
+    """Whether an order that names an upstream, or a pattern of lanes, is about this lane."""
+    return lane.upstream == pattern or fnmatchcase(lane.label, pattern)
+
+
 class TooManyLanesError(Exception):
     """As many lanes are in use as there can be."""
 
@@ -224,6 +229,8 @@ class LaneRegistry:
         self.close_unproven: Callable[[float, int], None] = _close_none
         # What vendors' APIs reported of limits, by upstream; VendorLimits changes it.
         self.readings: Mapping[str, LimitReading] = {}
+        # Upstreams and patterns of lanes that somebody has paused: also lanes that open later.
+        self.paused: tuple[str, ...] = ()
         self.use(upstreams, cache_ttl)
 
     def use(
@@ -296,6 +303,8 @@ class LaneRegistry:
         settings = self._settings(lane_id)
         if settings is not None:
             self._controller.open_lane(now, settings)
+            if any(fits_lane(pattern, lane_id) for pattern in self.paused):
+                self._controller.lanes[lane_id].paused = True
 
     def open_lanes(self) -> list[LaneSettings]:
         """The lanes that are open, with what is known of their limits now."""

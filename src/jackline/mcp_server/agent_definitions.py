@@ -236,10 +236,10 @@ def _brought(plugin: str, folder: Path) -> Iterator[DefinitionFile]:
         path = (folder / str(place)).resolve()
         if not path.is_relative_to(folder.resolve()):
             continue
-        for file in definition_files(path, folder) if path.is_dir() else [path]:
+        for file in definition_files(path, folder) if os.path.isdir(path) else [path]:  # noqa: PTH112 -- Path's own raises for a long name
             found = AgentDefinition.read(file, _MOST_FRONT_BYTES)
             if found is not None:
-                between = file.parent.relative_to(path).parts if path.is_dir() else ()
+                between = file.parent.relative_to(path).parts if path != file else ()
                 yield DefinitionFile(":".join((plugin, *between, found.name)), file, folder)
 
 

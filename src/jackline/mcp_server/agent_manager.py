@@ -38,6 +38,7 @@ from jackline.flows.store.run_store import RunStore
 from jackline.mcp_server.flow.started_agents import CANCELLED_ALONE, started_agents
 from jackline.mcp_server.model_tool import JsonObject, Progress, ToolCaller
 from jackline.mcp_server.permissions import Sight
+from jackline.outside_names import cut_name
 
 STOPPED = "The service that carried it was stopped; it goes on when the service runs again."
 _OUR_FILE = os.path.join("jackline", "mcp_server", "flow", "started_agents.py")  # noqa: PTH118
@@ -275,21 +276,30 @@ class AgentManager:
 
     async def snapshot(self, named: str, sees: Sight) -> RunSnapshot:
         """The run or agent of this id: a run's, a task's, or a session's, where one sees it."""
+        (snapshot,) = await self.snapshots([named], sees)
+        return snapshot
+
+    async def snapshots(self, names: Sequence[str], sees: Sight) -> list[RunSnapshot]:
+        """Those of several ids; a run that several of them name is read once."""
         engine = (await self._open()).engine
-        call = await engine.find_task(named) or await engine.find_session(named)
-        record = await engine.run(named if call is None else call.run_id)
-        if record is None or not sees(record.cwd):
-            raise UnreadableError(
-                f"There is no agent {named!r} in this project.",
-                hint="agent_status without ids lists the latest. The user can look at other"
-                " projects' agents in a terminal: jackline show ID",
-            )
-        snapshot = self._with_present(await RunSnapshot.load(engine, record))
-        return (
-            snapshot
-            if call is None or len(snapshot.calls) < 2
-            else replace(snapshot, label=call.label)
-        )
+        runs: dict[str, RunSnapshot] = {}
+        found = []
+        for named in names:
+            call = await engine.find_task(named) or await engine.find_session(named)
+            run_id = named if call is None else call.run_id
+            if run_id not in runs:
+                record = await engine.run(run_id)
+                if record is None or not sees(record.cwd):
+                    raise UnreadableError(
+                        f"There is no agent {cut_name(named)!r} in this project.",
+                        hint="agent_status without ids lists the latest. The user can look at other"
+                        " projects' agents in a terminal: jackline show ID",
+                    )
+                runs[run_id] = self._with_present(await RunSnapshot.load(engine, record))
+            run = runs[run_id]
+            one_of_many = call is not None and len(run.calls) > 1
+            found.append(replace(run, label=call.label) if call and one_of_many else run)
+        return found
 
     async def latest(self, sees: Sight) -> list[RunSnapshot]:
         """The latest runs that models have started and one sees, the newest first."""
@@ -309,9 +319,12 @@ class AgentManager:
     async def continuations_of(self, names: Collection[str]) -> list[RunRecord]:
         """The runs that go on from one of these tasks, sessions or sub-agents, or did."""
         engine = (await self._open()).engine
+        # Orders are large, and few name another agent.
+        marks = [json.dumps(name, ensure_ascii=False)[1:-1].encode() for name in names]
         return [
             record
             for record in await engine.runs()
+            if any(mark in record.arguments for mark in marks)
             for order in RunSnapshot(record, ()).orders
             if not {order.get(name) for name in CONTINUED_FROM}.isdisjoint(names)
         ]
@@ -377,7 +390,7 @@ class AgentManager:
         with ExitStack() as stack:
             while True:
                 changed.clear()
-                snapshots = [await self.snapshot(each, sees) for each in ids]
+                snapshots = await self.snapshots(ids, sees)
                 now = clock.monotonic()
                 settled = [self._is_through(snapshot) for snapshot in snapshots]
                 if now >= until or all(settled) or (any(settled) and not all_of_them):

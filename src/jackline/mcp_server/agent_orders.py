@@ -9,14 +9,15 @@ have run; (4) an order is plain data: everything that it depends on is looked up
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from jackline.agents.claude_code.runner import base_of as base_name
+from jackline.agents.claude_code.tool_rules import base_of as base_name
 from jackline.agents.prices import is_alias
 from jackline.agents.process.resume import resume_prompt
 from jackline.agents.structured_answer import build_validator
@@ -154,12 +155,31 @@ _LOOK_AGAIN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
+class _Claim:
+    """An earlier agent that an order goes on with, and nobody else may."""
+
+    names: frozenset[str]
+    """Its ids."""
+    past: tuple[RunState, ...]
+    """The states of an earlier continuation that is not in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Continued:
+    """What an order takes over from an earlier agent."""
+
+    order: JsonObject
+    claim: _Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CheckedOrder:
     """An order for a new run, or an earlier run to be taken up as it is."""
 
     order: JsonObject
     folder: Path
     earlier: RunSnapshot | None = None
+    claim: _Claim | None = None
     notes: tuple[str, ...] = ()
     """What was not done as asked."""
 
@@ -180,9 +200,15 @@ class OrderIntake:
         self._clock = clock
 
     async def take(
-        self, arguments: Mapping[str, Any], caller: ToolCaller, label: str = ""
+        self,
+        arguments: Mapping[str, Any],
+        caller: ToolCaller,
+        label: str = "",
+        together: int = 0,
     ) -> CheckedOrder:
-        """The order, checked; `label` is for one that was given none."""
+        """The order, checked; `label` is for one that was given none, `together` as in
+        `build_validator`.
+        """
         resume, continued = arguments.get("resume"), arguments.get("continue_from_task_id")
         if resume and continued:
             raise BadArgumentError(
@@ -193,18 +219,19 @@ class OrderIntake:
             raise BadArgumentError("An agent needs a prompt.", hint="Say what it should do.")
         settings = self._settings().agents
         settings.check_runner(arguments.get("runner") or settings.runner)
-        before: JsonObject | RunSnapshot = {}
+        found: _Continued | RunSnapshot = _Continued({})
         if caller.session and caller.session in (resume, continued):
             raise BadArgumentError(
                 "That is the id of this very session, which is alive.",
                 hint="Give the id of an agent that was cut off.",
             )
         if resume or continued:
-            before = await self._earlier(arguments, settings.sight_of(caller.folder))
-        if isinstance(before, RunSnapshot):
-            return CheckedOrder({}, Path(before.record.cwd), before)
+            found = await self._earlier(arguments, settings.sight_of(caller.folder))
+        if isinstance(found, RunSnapshot):
+            return CheckedOrder({}, Path(found.record.cwd), found)
+        before = found.order
         cwd = cast("str | None", arguments.get("cwd") or before.get("cwd"))
-        folder = settings.working_folder(cwd, caller.folder)
+        folder = await asyncio.to_thread(settings.working_folder, cwd, caller.folder)
         project = await self._manager.project_of(caller)
         definition = await self._definition(arguments, before, project or folder)
         order: dict[str, Any] = {**before, "cwd": str(folder)}
@@ -228,7 +255,7 @@ class OrderIntake:
         if model and model != settings.model:
             await self._check_model(str(model), order["runner"])
         if arguments.get("schema") is not None:
-            build_validator(arguments["schema"])
+            build_validator(arguments["schema"], together)
         chosen: dict[str, Any] = {
             "model": model,
             "system": definition.system or order.get("system"),
@@ -242,7 +269,22 @@ class OrderIntake:
         order |= {name: value for name, value in chosen.items() if value}
         # Also an empty list: to leave that out would offer every tool.
         order |= {} if tools.tools is None else {"tools": tools.tools}
-        return CheckedOrder(order, folder, notes=tools.notes)
+        return CheckedOrder(order, folder, notes=tools.notes, claim=found.claim)
+
+    async def check_again(self, checked: CheckedOrder, caller: ToolCaller) -> CheckedOrder:
+        """The same order; UsageError when somebody has gone on with its earlier agent meanwhile.
+
+        It waits for nobody, so that orders can be checked again and begun one by one.
+        """
+        if checked.claim is not None:
+            await self._check_first(checked.claim)
+        if checked.earlier is None:
+            return checked
+        sees = self._settings().agents.sight_of(caller.folder)
+        now = await self._manager.snapshot(checked.earlier.record.run_id, sees)
+        now = replace(now, label=checked.earlier.label)
+        await self._from_ours(now, has_prompt=False)
+        return replace(checked, earlier=now)
 
     async def _check_model(self, model: str, runner: str) -> None:
         if model.startswith("-"):
@@ -263,7 +305,7 @@ class OrderIntake:
 
     # --- going on -------------------------------------------------------------------------------
 
-    async def _earlier(self, arguments: Mapping[str, Any], sees: Sight) -> JsonObject | RunSnapshot:
+    async def _earlier(self, arguments: Mapping[str, Any], sees: Sight) -> _Continued | RunSnapshot:
         """What an order takes over from an earlier agent; or the run to be taken up as it is."""
         named = str(arguments.get("resume") or arguments.get("continue_from_task_id"))
         if named.startswith("-") or not named.isprintable():
@@ -281,7 +323,8 @@ class OrderIntake:
         if arguments.get("resume"):
             if arguments.get("runner") == "codex":
                 if sees(await _read_aside(folder_of_thread, named, self._environ)):
-                    return {"resume": named, "prompt": "Go on from where you were cut off."}
+                    prompt = "Go on from where you were cut off."
+                    return _Continued({"resume": named, "prompt": prompt})
                 raise _unknown(named)
             point = await self._resume_point(ResumePoint.of_session, named, sees)
             more: JsonObject = {"resume": named}
@@ -290,8 +333,9 @@ class OrderIntake:
             more = {"continues": named}
         if point is None:
             raise _unknown(named)
-        await self._check_first({named}, (RunState.FAILED, RunState.CANCELLED))
-        return point.order() | more
+        claim = _Claim(frozenset({named}), (RunState.FAILED, RunState.CANCELLED))
+        await self._check_first(claim)
+        return _Continued(point.order() | more, claim)
 
     async def _resume_point(
         self,
@@ -312,7 +356,7 @@ class OrderIntake:
 
     async def _from_ours(
         self, snapshot: RunSnapshot, *, has_prompt: bool
-    ) -> JsonObject | RunSnapshot:
+    ) -> _Continued | RunSnapshot:
         record = snapshot.record
         named = record.run_id
         if not has_prompt or record.state not in ENDED:
@@ -346,17 +390,17 @@ class OrderIntake:
                 f"The run {named} has {len(calls)} agents.",
                 hint="Give the task id of the one to go on with; agent_status lists them.",
             )
-        names = {calls[0].task_id, session_of(calls[0])}
-        await self._check_first(names, tuple(ENDED))
+        claim = _Claim(frozenset({calls[0].task_id, session_of(calls[0])}), tuple(ENDED))
+        await self._check_first(claim)
         same = ("runner", "cwd", "model", "system", "tools")
         order = snapshot.order_of(calls[0].label)
         order = {name: order[name] for name in same if name in order}
-        return order | {"continue_from": calls[0].task_id}
+        return _Continued(order | {"continue_from": calls[0].task_id}, claim)
 
-    async def _check_first(self, names: Collection[str], past: Collection[RunState]) -> None:
-        """Nobody else must be at the same work; one whose state is `past` is not in the way."""
-        for record in await self._manager.continuations_of(names):
-            if record.state not in past:
+    async def _check_first(self, claim: _Claim) -> None:
+        """UsageError while somebody else is at the same work."""
+        for record in await self._manager.continuations_of(claim.names):
+            if record.state not in claim.past:
                 raise UsageError(
                     f"The run {record.run_id} goes on with it already, and is"
                     f" {record.state.value}.",

@@ -68,9 +68,10 @@ class _RunReport:
         self._record = run.record
         self._now = now
         calls = {call.label: call for call in run.calls}
-        labels = [str(order["label"]) for order in run.orders] or list(calls)
         if run.label is not None:
             labels = [run.label]
+        else:
+            labels = [str(order["label"]) for order in run.orders] or list(calls)
         self._agents = [self._agent(label, calls.get(label)) for label in labels]
 
     # --- JSON -----------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from jackline.agents.structured_answer import check_group as check_schemas
+from jackline.batches.commands import LONGEST_LINE
 from jackline.clock import Clock
 from jackline.errors import BadArgumentError, RefusedError, UsageError
 from jackline.mcp_server.agent_manager import AgentManager, RunSnapshot
@@ -19,17 +21,21 @@ from jackline.mcp_server.agent_orders import CheckedOrder, OrderIntake, check_gr
 from jackline.mcp_server.agent_results import listed, run_reply, runs_reply
 from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
 from jackline.mcp_server.permissions import AgentSettings
+from jackline.outside_names import LONGEST_PATH
 
 MOST_AGENTS = 200
+_MOST_TOOLS = 500
+_MOST_RESOURCES = 20
 _TEXT: JsonObject = {"type": "string", "minLength": 1}
 _QUIET_PATIENCE = 240.0
 """Claude Code's patience for servers that send it nothing, less a minute."""
 _SHARE_OF_PATIENCE = 0.8
 
 
-def text(description: str) -> JsonObject:
-    """The schema of an argument that is text."""
-    return {**_TEXT, "description": description}
+def text(description: str, longest: int | None = LONGEST_PATH) -> JsonObject:
+    """The schema of an argument that is text; by default a name or a path."""
+    bound = {} if longest is None else {"maxLength": longest}
+    return {**_TEXT, **bound, "description": description}
 
 
 def object_schema(properties: dict[str, JsonObject], *required: str) -> JsonObject:
@@ -43,7 +49,9 @@ def object_schema(properties: dict[str, JsonObject], *required: str) -> JsonObje
 
 
 _ORDER: dict[str, JsonObject] = {
-    "prompt": text("What the agent is to do, with all it needs to know: it sees nothing else."),
+    "prompt": text(
+        "What the agent is to do, with all it needs to know: it sees nothing else.", None
+    ),
     "subagent_type": text(
         "One of the user's or the project's agent definitions (.claude/agents/NAME.md), or of an"
         " enabled plugin's (PLUGIN:NAME)."
@@ -64,7 +72,8 @@ _ORDER: dict[str, JsonObject] = {
     ),
     "tools": {
         "type": "array",
-        "items": _TEXT,
+        "items": {**_TEXT, "maxLength": LONGEST_PATH},
+        "maxItems": _MOST_TOOLS,
         "description": "The only tools it is offered, by Claude Code's names without brackets. What"
         " the user did not allow is asked of the user's own settings, and else denied.",
     },
@@ -102,16 +111,18 @@ _ORDER: dict[str, JsonObject] = {
         "A command that gives back what the agent rented; run at every end of it, whatever ended"
         " it, with the variables JACKLINE_TERMINATED_BY, JACKLINE_TASK_ID and JACKLINE_RUN_ID and"
         " no input. A hook runs at least once per ending, each time with the same idempotency key."
-        " Only commands that the user allowed."
+        " Only commands that the user allowed.",
+        LONGEST_LINE,
     ),
     "resources": {
         "type": "array",
+        "maxItems": _MOST_RESOURCES,
         "description": "What is rented for it, and how each is given back when it has ended.",
         "items": {
             "type": "object",
             "properties": {
                 "name": text("Such as an instance's id."),
-                "release": text("The command that gives it back."),
+                "release": text("The command that gives it back.", LONGEST_LINE),
                 "lease": text('How long it may be held at most, such as "2h".'),
                 "release_on_park": {"type": "boolean"},
             },
@@ -126,7 +137,7 @@ _BACKGROUND: JsonObject = {
 }
 _IDS: JsonObject = {
     "type": "array",
-    "items": {"type": "string", "minLength": 4},
+    "items": {"type": "string", "minLength": 4, "maxLength": LONGEST_PATH},
     "minItems": 1,
     "maxItems": 200,
     "description": "Run ids, task ids or session ids, as `agent` and `agents` gave them.",
@@ -224,13 +235,15 @@ class _AgentTools:
         self._orders = orders
         self._settings = settings
         self._clock = clock
-        # From looking whether somebody goes on with an agent until one has begun to.
+        # From looking whether somebody goes on with an agent until one has begun to. What may take
+        # long is checked before: everybody's agents begin behind it.
         self._one_by_one = asyncio.Lock()
 
     async def start_one(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         background = bool(arguments.get("background"))
+        ordered = await self._orders.take(arguments, caller)
         async with self._one_by_one:
-            ordered = await self._orders.take(arguments, caller)
+            ordered = await self._orders.check_again(ordered, caller)
             if ordered.earlier is not None:
                 run_id = await self._manager.resume(
                     ordered.earlier, say=caller.say, background=background
@@ -246,13 +259,16 @@ class _AgentTools:
 
     async def start_many(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         background = bool(arguments.get("background"))
+        checked = []
+        wanted = cast("list[dict[str, Any]]", arguments["orders"])
+        together = check_schemas(each["schema"] for each in wanted if "schema" in each)
+        for number, each in enumerate(wanted, 1):
+            checked.append(await self._checked(number, each, caller, together))
+        orders = [each.order for each in checked]
+        check_group(orders)
         async with self._one_by_one:
-            checked = []
-            wanted = cast("list[dict[str, Any]]", arguments["orders"])
-            for number, each in enumerate(wanted, 1):
-                checked.append(await self._checked(number, each, caller))
-            orders = [each.order for each in checked]
-            check_group(orders)
+            for ordered in checked:
+                await self._orders.check_again(ordered, caller)
             run_id = await self._manager.begin(
                 orders,
                 folder=str(caller.folder or orders[0]["cwd"]),
@@ -262,9 +278,11 @@ class _AgentTools:
         notes = dict.fromkeys(note for each in checked for note in each.notes)
         return await self._result(run_id, caller, tuple(notes), background=background)
 
-    async def _checked(self, number: int, wanted: JsonObject, caller: ToolCaller) -> CheckedOrder:
+    async def _checked(
+        self, number: int, wanted: JsonObject, caller: ToolCaller, together: int
+    ) -> CheckedOrder:
         try:
-            ordered = await self._orders.take(wanted, caller, label=f"agent {number}")
+            ordered = await self._orders.take(wanted, caller, f"agent {number}", together)
         except (UsageError, RefusedError) as error:
             raise BadArgumentError(
                 f"Agent {number}: {error.message}", hint=f"{error.hint} None was started."
@@ -337,8 +355,8 @@ class _AgentTools:
 
     async def _snapshots(self, arguments: JsonObject, caller: ToolCaller) -> list[RunSnapshot]:
         sees = self._settings().sight_of(caller.folder)
-        ids = dict.fromkeys(cast("list[str]", arguments["ids"]))
-        return [await self._manager.snapshot(each, sees) for each in ids]
+        ids = list(dict.fromkeys(cast("list[str]", arguments["ids"])))
+        return await self._manager.snapshots(ids, sees)
 
     def _reply(self, snapshots: Sequence[RunSnapshot]) -> ToolReply:
         self._manager.forget_news([each.record.run_id for each in snapshots if each.settled])

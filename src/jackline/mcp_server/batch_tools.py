@@ -2,11 +2,14 @@
 
 Rules: (1) one call's failure touches no other, and every result has its call's id; (2) nothing runs
 that the user did not allow, and nothing outside the folder; a refusal says what the user would have
-to write; (3) a cancelled call ends everything that it started.
+to write; (3) a cancelled call ends everything that it started; (4) what a call gave is left out,
+with a sentence, as soon as it is more than may be held for its batch or for all batches.
 """
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -33,11 +36,17 @@ from jackline.batches.tool import JsonObject as ToolInput
 from jackline.mcp_server.agent_tools import longest_wait, object_schema, text
 from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
 from jackline.mcp_server.permissions import ToolSettings
+from jackline.outside_names import LONGEST_PATH
 
 _MOST_CALLS = 200
-_LONGEST_ANSWER = 20_000_000
-"""Characters of all results together."""
-_LEFT_OUT = "left out: the results of this batch are too long together; give this call again alone"
+LARGEST_ANSWER = 10_000_000
+"""Bytes of all results of a batch together."""
+HELD_IN_ALL = 40_000_000
+"""Bytes of the results of all batches that have not been answered."""
+LEFT_OUT = (
+    "left out: the results of this batch, or of all batches under way, are too long together; give"
+    " this call again alone"
+)
 _FETCH = "fetch:"
 
 
@@ -62,18 +71,19 @@ def batch_tools(
     """The tool; `project_of` is the folder that the user chose for a client."""
     # Kept over all batches, so that silence is noticed where there were words before.
     printing = OutputHistory()
+    in_all = ResultRoom(HELD_IN_ALL)
 
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         allowed = settings()
-        folder = allowed.agents.working_folder(
-            cast("str | None", arguments.get("cwd")), caller.folder
-        )
+        cwd = cast("str | None", arguments.get("cwd"))
+        folder = await asyncio.to_thread(allowed.agents.working_folder, cwd, caller.folder)
         trusted = allowed.agents.chosen_folders(await project_of(caller))
         allow = allowed.batch.allow
         policy = Policy(folder, allow, trusted=trusted)
         addresses = [item.removeprefix(_FETCH) for item in allow if item.startswith(_FETCH)]
         made: tuple[Tool, ...] = (ShellTool(), ReadTool(), SearchTool(), FetchTool(addresses))
-        tools = {tool.name: _JudgedTool(tool, policy) for tool in made}
+        room = ResultRoom(LARGEST_ANSWER, in_all)
+        tools = {tool.name: _JudgedTool(tool, policy, room) for tool in made}
         longest = longest_wait(caller, allowed.agents)
         calls = [
             BatchCall(
@@ -95,8 +105,11 @@ def batch_tools(
             await caller.progress(f"{done} of {len(calls)} calls have ended")
 
         context = ToolContext(folder)
-        report = await run_batch(calls, context=context, printing=printing, ended=ended)
-        return _reply(report, folder)
+        try:
+            report = await run_batch(calls, context=context, printing=printing, ended=ended)
+            return _reply(report, folder)
+        finally:
+            room.close()
 
     return [
         ModelTool(
@@ -134,7 +147,8 @@ _CALL = object_schema(
         },
         "needs": {
             "type": "array",
-            "items": {"type": "string"},
+            "items": {"type": "string", "maxLength": LONGEST_PATH},
+            "maxItems": _MOST_CALLS,
             "description": "Ids of calls that must have succeeded before this one runs.",
         },
     },
@@ -142,10 +156,52 @@ _CALL = object_schema(
 )
 
 
+class ResultRoom:
+    """Room for the results of one batch within that of all batches."""
+
+    def __init__(self, most: int, above: ResultRoom | None = None) -> None:
+        self._left = most
+        self._taken = 0
+        self._above = above
+
+    def fitted(self, output: ToolOutput) -> ToolOutput:
+        """The same; without what it holds where there is no room for that."""
+        return output if self.take(_size(output)) else replace(output, text=LEFT_OUT, blocks=())
+
+    def close(self) -> None:
+        """The results are no longer held."""
+        if self._above is not None:
+            self._above.give_back(self._taken)
+        self._taken = 0
+
+    def give_back(self, size: int) -> None:
+        """So much is no longer held."""
+        self._left += size
+
+    def take(self, size: int) -> bool:
+        """Whether there is room for so many bytes, which are held from now on."""
+        if size > self._left or (self._above is not None and not self._above.take(size)):
+            return False
+        self._left -= size
+        self._taken += size
+        return True
+
+
+def _size(output: ToolOutput) -> int:
+    """Its bytes, as they are held: some signs take four."""
+    size = sys.getsizeof(output.text)
+    for block in output.blocks:
+        source = block.get("source")
+        content = source.get("data") if isinstance(source, dict) else block.get("text")
+        size += sys.getsizeof(content) if isinstance(content, str) else 0
+    return size
+
+
 class _JudgedTool:
     """A tool behind the user's permission."""
 
-    def __init__(self, tool: Tool, policy: Policy) -> None:
+    def __init__(self, tool: Tool, policy: Policy, room: ResultRoom) -> None:
+        self._room = room
         self.name = tool.name
         self.description = tool.description
         self.input_schema = tool.input_schema
@@ -167,28 +223,16 @@ class _JudgedTool:
                 ended_by="not allowed",
             )
         context = replace(context, guard=judged.guard, argv=judged.argv)
-        return await self._tool.run(arguments, context)
+        return self._room.fitted(await self._tool.run(arguments, context))
 
 
 def _reply(report: BatchReport, folder: Path) -> ToolReply:
     lines = [report.headline]
-    results: list[JsonObject] = []
-    left = _LONGEST_ANSWER
+    results: list[object] = []
     for result in report:
-        data = _result(result)
-        left -= len(result.text)
-        for block in result.blocks:
-            source = block.get("source")
-            content = source.get("data") if isinstance(source, dict) else block.get("text")
-            left -= len(content) if isinstance(content, str) else 0
-        if left < 0 and (result.text or result.blocks):
-            data |= {"text": _LEFT_OUT}
-            data.pop("blocks", None)
-            lines.append(f"{result.id}: {_LEFT_OUT}")
-        else:
-            lines.append(f"{result.id}: {result.for_model}")
-        results.append(data)
-    data = {"headline": report.headline, "folder": str(folder), "results": results}
+        lines.append(f"{result.id}: {result.for_model}")
+        results.append(_result(result))
+    data: JsonObject = {"headline": report.headline, "folder": str(folder), "results": results}
     return ToolReply("\n\n".join(lines), data, failed=not any(result.ok for result in report))
 
 

@@ -3,7 +3,8 @@
 Rules: (1) only a client with the control token is let in; (2) the SDK is loaded in a thread by the
 first request, and without it the answer says what to install; (3) an answer that the application
 breaks off never ends cleanly; (4) the request is complete before the application sees it; (5) when
-the client leaves, the application gets `http.disconnect`; (6) a slow client is waited for.
+the client leaves, the application gets `http.disconnect`; (6) a slow client is waited for; (7) a
+request has a largest size, since it is read while everybody else waits.
 """
 
 from __future__ import annotations
@@ -104,6 +105,8 @@ class _AsgiExchange:
 
 
 PATH = b"/mcp"
+LARGEST_REQUEST = 1024 * 1024
+"""In bytes; no model writes as much in one answer."""
 INSTALL = "pip install 'jackline[mcp]', then restart the service: jackline down; jackline up"
 
 
@@ -135,6 +138,15 @@ class McpEndpoint:
         if not self._trusts(request):
             self._refuse(
                 request, 401, "the tools need the control token", "use the bridge: jackline mcp"
+            )
+            return
+        if len(request.body) > LARGEST_REQUEST:
+            self._refuse(
+                request,
+                413,
+                f"a call of a tool has at most {LARGEST_REQUEST:,} bytes, and this one"
+                f" {len(request.body):,}: nothing was done",
+                "send less at once: fewer calls or orders, or long texts as files",
             )
             return
         self._wanted.set()

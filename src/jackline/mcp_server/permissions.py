@@ -22,9 +22,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
-from jackline.agents.claude_code import runner as claude_code
-from jackline.agents.claude_code.runner import FILE_TOOLS
-from jackline.agents.claude_code.runner import base_of as base_tool
+from jackline.agents.claude_code import tool_rules
+from jackline.agents.claude_code.tool_rules import FILE_TOOLS
+from jackline.agents.claude_code.tool_rules import base_of as base_tool
 from jackline.agents.outcome import RUNNERS
 from jackline.batches.policy import CLIENT_SETTINGS
 from jackline.errors import BadArgumentError, RefusedError
@@ -36,11 +36,11 @@ from jackline.foreign_repositories.git_folders import (
 )
 from jackline.foreign_repositories.guard import kind_of
 from jackline.mcp_server.agent_definitions import AgentDefinition
-from jackline.outside_names import cut_name, printable
+from jackline.outside_names import LONGEST_PATH, cut_name, is_long_path, printable
 from jackline.settings import Form, InProject, setting
 
 # What needs no word of the user: Claude Code's tools for the folder, and those of our own loop.
-USUAL_TOOLS = (*claude_code.USUAL_TOOLS, "read", "search")
+USUAL_TOOLS = (*tool_rules.USUAL_TOOLS, "read", "search")
 
 
 Sight: TypeAlias = Callable[[str | None], bool]
@@ -118,6 +118,7 @@ class AgentSettings:
     def working_folder(self, named: str | None, client: Path | None) -> Path:
         """Where a call works, absolute and resolved; BadArgumentError when it must not, or cannot.
 
+        It looks at the disk: to be called in a thread.
         `named` is what the call names, `client` the folder of its client.
         """
         if named is None and client is None:
@@ -128,11 +129,14 @@ class AgentSettings:
             )
         path = (client or Path("/")) / (named or ".")
         if named is not None and client is None and not Path(named).is_absolute():
-            raise BadArgumentError(f"cwd must be absolute here, not {named!r}.")
+            raise BadArgumentError(f"cwd must be absolute here, not {cut_name(named)!r}.")
         folder = None
+        if is_long_path(str(path)):
+            raise BadArgumentError(f"A path has at most {LONGEST_PATH:,} bytes.", hint="Check cwd.")
         with suppress(OSError, RuntimeError, ValueError):  # circles of links, no names for files
             folder = path.resolve()
-        if folder is None or not folder.is_dir():
+        # Path's own test raises for a name that is too long.
+        if folder is None or not os.path.isdir(folder):  # noqa: PTH112
             raise BadArgumentError(f"There is no folder {named or path}.", hint="Check cwd.")
         if self.base_of(folder, client) is None:
             raise BadArgumentError(
@@ -156,7 +160,7 @@ class AgentSettings:
         """Which folders this client may learn of; one that is gone is judged by its name."""
 
         def sees(folder: str | None) -> bool:
-            if not folder or not Path(folder).is_absolute():
+            if not folder or is_long_path(folder) or not Path(folder).is_absolute():
                 return False
             try:
                 return self.base_of(Path(folder).resolve(), client) is not None

@@ -21,7 +21,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from jackline import __version__
-from jackline.agents.structured_answer import build_validator
+from jackline.agents.structured_answer import build_validator, fault_words, first_faults
 from jackline.errors import InternalError, JacklineError
 from jackline.mcp_server.handshake import INSTRUCTIONS, NAME
 from jackline.mcp_server.model_tool import CancelledCalls, ModelTool, ToolCaller, discard_progress
@@ -33,7 +33,6 @@ CLIENT_SESSION_HEADER = "x-jackline-client-session"
 PARENT_TASK_HEADER = "x-jackline-parent-task"
 SESSION_HEADER = "mcp-session-id"
 _MOST_FAULTS = 3
-_LONGEST_FAULT = 400
 # Of a patience in milliseconds; int() raises where there are thousands.
 _MOST_DIGITS = 12
 
@@ -96,15 +95,15 @@ class ToolServer:
             )
         arguments = dict(params.arguments or {})
         faults = []
-        for found in self._checks[tool.name].iter_errors(arguments):
+        for found in first_faults(self._checks[tool.name], arguments, _MOST_FAULTS + 1):
             where = ".".join(str(part) for part in found.instance_path) or "the input"
-            why = found.message[:_LONGEST_FAULT]
+            why = fault_words(found)
             if isinstance(found.kind, ValidationErrorKind.Enum):
                 # All that can be chosen, which the checker cuts short.
                 why = "must be one of " + ", ".join(map(json.dumps, found.kind.options))
             faults.append(f"{where}: {why}")
         if faults:
-            more = f" (and {len(faults) - _MOST_FAULTS} more)" if len(faults) > _MOST_FAULTS else ""
+            more = " (and more)" if len(faults) > _MOST_FAULTS else ""
             return _failed(f"{'; '.join(faults[:_MOST_FAULTS])}{more}. Nothing was done.")
         caller = self._caller(context)
         try:

@@ -26,6 +26,7 @@ from jackline.events import Event
 from jackline.foreign_files import read_beginning
 from jackline.mcp_server.model_tool import JsonObject, ModelTool, ToolCaller, ToolReply
 from jackline.mcp_server.permissions import AgentSettings, Sight
+from jackline.outside_names import LONGEST_PATH, cut_name, is_long_path
 from jackline.transcripts import reader, sources
 from jackline.transcripts.records import decode
 from jackline.transcripts.sources import ClientFolders, Source, StoredSession
@@ -69,7 +70,10 @@ class SeenStores(ClientFolders):
         """What was named: an id, or the path of something that may be seen; else UnreadableError.
 
         `client` is the folder of the client.
+        It looks at the disk: to be called in a thread.
         """
+        if is_long_path(word):
+            _unknown(word)
         try:
             named = Path(word).expanduser()
             if len(named.parts) < 2 and not named.suffix:
@@ -103,10 +107,11 @@ class SeenStores(ClientFolders):
 
 
 def _unknown(target: Path | str | None) -> NoReturn:
+    shown = None if target is None else cut_name(str(target))
     raise UnreadableError(
         "There is no session of this project."
         if target is None
-        else f"No session, run or agent of this project has the id {str(target)!r}.",
+        else f"No session, run or agent of this project has the id {shown!r}.",
         hint="The user can look at other projects' in a terminal: jackline why ID",
     )
 
@@ -172,9 +177,8 @@ def _why_tool(settings: Callable[[], AgentSettings], clock: Clock) -> ModelTool:
         named = arguments.get("id")
         sees = settings().sight_of(caller.folder)
         stores = SeenStores.of_user(Path.home(), os.environ, sees)
-        target = None if named is None else stores.target(str(named), caller.folder)
         given_up = threading.Event()
-        reading_it = partial(_autopsy, target, stores, clock, given_up)
+        reading_it = partial(_autopsy, named, caller.folder, stores, clock, given_up)
         try:
             async with asyncio.timeout(settings().wait):
                 return await _reading.in_thread(reading_it, "jackline-why")
@@ -198,6 +202,7 @@ def _why_tool(settings: Callable[[], AgentSettings], clock: Clock) -> ModelTool:
                 "id": {
                     "type": "string",
                     "minLength": 1,
+                    "maxLength": LONGEST_PATH,
                     "description": "A session, workflow or sub-agent id (its beginning is enough),"
                     " or the path of a transcript.",
                 }
@@ -210,8 +215,14 @@ def _why_tool(settings: Callable[[], AgentSettings], clock: Clock) -> ModelTool:
 
 
 def _autopsy(
-    target: Path | str | None, stores: SeenStores, clock: Clock, given_up: threading.Event
+    named: object,
+    client: Path | None,
+    stores: SeenStores,
+    clock: Clock,
+    given_up: threading.Event,
 ) -> ToolReply:
+    target = None if named is None else stores.target(str(named), client)
+
     def go_on(_event: Event) -> None:
         if given_up.is_set():
             raise UnreadableError("Nobody waits for it any more.")

@@ -206,9 +206,10 @@ def find(
 
 def find_path(path: Path, *, most: float = inf) -> list[Source]:
     """The transcript there with its session's files, or those among a folder's `most` entries."""
-    if path.is_dir():
+    # Path's own tests raise for a name that is too long.
+    if os.path.isdir(path):  # noqa: PTH112
         return _once(_FolderWalk(most).sources(path))
-    if path.exists() or path.is_symlink():
+    if os.path.lexists(path):
         others = (p for p in StoredSession.of_main(path).files() if p != path)
         return _once(map(Source.of, (path, *others)))
     raise UnreadableError(f"There is no file or folder {path}.", hint="Check the path.")
@@ -225,7 +226,8 @@ def find_id(prefix: str, *, stores: ClientFolders) -> list[Source]:
     if not found:
         raise UnreadableError(
             f"No session, run or agent on this machine has an id that starts with {prefix}.",
-            hint=f"Name its file or folder instead; looked in {stores.claude} and {stores.codex}.",
+            hint=f"Name its file or folder; looked in {stores.claude} and {stores.codex}."
+            " The text of an error: `jackline why --text`.",
         )
     shown = ", ".join([*sorted(found)[:_MOST_NAMED], *["…"][: len(found) > _MOST_NAMED]])
     raise UnreadableError(

@@ -19,7 +19,7 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from math import inf
@@ -592,10 +592,19 @@ class FetchedDocument:
 
 
 async def fetch(
-    upstream: Upstream, message: UpstreamRequest, lane: LaneId, *, most_bytes: int, seconds: float
+    upstream: Upstream,
+    message: UpstreamRequest,
+    lane: LaneId,
+    *,
+    most_bytes: int,
+    seconds: float,
+    heads_only: Container[int] = (),
 ) -> FetchedDocument:
-    """What the origin of this lane answers to a message within so many seconds."""
-    collector = _Collector(most_bytes)
+    """What the origin of this lane answers to a message within so many seconds.
+
+    Of an answer with a status of `heads_only` the body is not read.
+    """
+    collector = _Collector(most_bytes, heads_only)
     attempt = upstream.start(message, lane, collector)
     try:
         async with asyncio.timeout(seconds):
@@ -611,8 +620,9 @@ async def fetch(
 class _Collector:
     """Collects an answer up to a size; `over` is set at its end."""
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int, heads_only: Container[int]) -> None:
         self._most = most_bytes
+        self._heads_only = heads_only
         self.fetched = FetchedDocument()
         self.body = bytearray()
         self.over = asyncio.Event()
@@ -626,6 +636,9 @@ class _Collector:
         self.fetched.headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in headers
         }
+        if status in self._heads_only:
+            self._most, self.fetched.cut = 0, True
+            self.over.set()
 
     def received(self, data: bytes) -> None:
         room = self._most - len(self.body)

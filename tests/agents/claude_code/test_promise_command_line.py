@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from jackline.agents.claude_code.runner import USUAL_TOOLS, ClaudeCodeRunner
+from jackline.agents.claude_code.runner import ClaudeCodeRunner
+from jackline.agents.claude_code.tool_rules import USUAL_TOOLS
 from jackline.agents.process.program import StartRequest
 from jackline.agents.runner import AgentTask
 from tests.agents.claude_code.streams import SESSION

@@ -34,6 +34,7 @@ from jackline.simulator.server import SimulatorServer
 from jackline.simulator.time_model import AT_ONCE, ServiceSettings
 from tests.agents.process.doubles import FreeLeave, Pages
 from tests.own_home import key_folder
+from tests.ports import free_port
 
 CLAUDE_MODEL, CODEX_MODEL = "claude-sonnet-4-6", "gpt-5.5"
 # Only a test that fails ever waits so long.
@@ -131,11 +132,12 @@ class World:
         self.home.mkdir(exist_ok=True)
         self.project.mkdir(exist_ok=True)
         settings = ProviderSettings(service=self.service)
-        async with SimulatorServer(settings, ReplyScript((Rule(self._answer),))) as server:
+        mind = ReplyScript((Rule(self._answer),))
+        async with SimulatorServer(settings, mind, port=free_port()) as server:
             self.server = server
             kind = UpstreamKind.OPENAI_RESPONSES if self.codex else UpstreamKind.ANTHROPIC
             gateway = GatewaySettings(
-                listen=ListenSettings(port=0),
+                listen=ListenSettings(port=free_port()),
                 upstreams=(UpstreamSettings(url=server.url, kind=kind),),
                 hold=self.hold,
             )

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,7 @@ from jackline.agents.claude_code.environment import (
     client_environment,
 )
 from jackline.agents.claude_code.printed_output import ClaudeOutput, reask_prompt
+from jackline.agents.claude_code.tool_rules import USUAL_TOOLS, allowed_rules, offered_names
 from jackline.agents.process.child import folders_of_project, start_files
 from jackline.agents.process.program import SavedSession, StartCommand, StartRequest
 from jackline.agents.process.runner import ProgramRunner
@@ -46,35 +47,6 @@ from jackline.task_proof import HEADER as TASK_HEADER
 from jackline.task_proof import named_task
 from jackline.transcripts.saved_conversation import read_claude_session
 from jackline.transcripts.sources import ClientFolders
-
-_EDITING = ("Edit", "MultiEdit", "Write", "NotebookEdit")
-_READING = ("Read", "Grep", "Glob", "LS", "NotebookRead")
-FILE_TOOLS = frozenset((*_EDITING, *_READING))
-"""The tools that keep to the folder, as far as nothing in brackets says otherwise."""
-USUAL_TOOLS = (*_READING, *_EDITING, "Agent", "TodoWrite")
-"""What an agent has for which nobody names tools; sub-agents (Agent) have no others."""
-
-
-def base_of(rule: str) -> str:
-    """The tool's name."""
-    return rule.partition("(")[0]
-
-
-def allowed_rules(names: Sequence[str], *, edits: bool = True) -> list[str]:
-    """What needs no permission, for `--allowedTools`."""
-    rules = []
-    for name in names:
-        if name in _EDITING:
-            rules += ["Edit(./**)"] * edits
-        elif name not in FILE_TOOLS:
-            rules.append(name)
-    return list(dict.fromkeys(rules))
-
-
-def offered_names(names: Sequence[str]) -> list[str]:
-    """The built-in tools that are offered, for `--tools`; no other can be used."""
-    return list(dict.fromkeys(base_of(name) for name in names if not name.startswith("mcp__")))
-
 
 # Waits and retries are the gateway's; this many of the client's own bridge its restart.
 _RETRIES = "CLAUDE_CODE_MAX_RETRIES", "4"

@@ -34,7 +34,7 @@ export function costs(filter, setFilter) {
 	const view = VIEWS.includes(filter.by) ? filter.by : "agent";
 	const [by, up] = sorting(filter.sort, view);
 	const found = loaded.document;
-	return panel("Costs", "ls", [
+	return panel("Costs", "cost", [
 			h("div.legend", { role: "group", "aria-label": "costs by" }, VIEWS.map((each) => h("button.key", { key: each, "aria-pressed": String(each === view), onclick: () => setFilter({ by: each, sort: "" }) }, `by ${each}`))),
 			h("label", "of ", h("select", { value: filter.days, onchange: (event) => setFilter({ days: event.target.value }) }, Object.entries(DAYS).map(([value, words]) => h("option", { value }, words))))],
 		!found ? dim(loaded.failed || "…") : found.total.calls ? listed(found, view, by, up, setFilter) : dim("Nothing was used in this time."));

@@ -228,10 +228,10 @@ class StepCall(_Call[T_co]):
             trouble = "" if known.state is CallState.DONE else known.terminated_by
             run.emit(StepEnded(run.clock.wall(), self._name, phase_, trouble, replayed=True))
             if trouble:
+                only = shlex.quote(self._name)
                 raise StepFailedError(
                     f"The step {self._name} failed before with {trouble}.",
-                    hint=f"`jackline retry {run.run_id} --only {shlex.quote(self._name)}` runs it"
-                    " again.",
+                    hint=f"`jackline resume {run.run_id} --failed --only {only}` runs it again.",
                 )
             return shape.decode(known.value or b"null")
         call = CallRecord(

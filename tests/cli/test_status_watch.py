@@ -1,4 +1,4 @@
-"""`jackline top`: true, readable at 80 columns, and left cleanly."""
+"""`jackline status --watch`: true, readable at 80 columns, and left cleanly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from jackline.cli.top_screen import frame
+from jackline.cli.fleet_screen import frame
 from jackline.states import AgentState, LaneState
 from jackline.testing import SimulatedProvider
 from tests.cli.gateways import PATIENCE, Place, call, until
@@ -133,7 +133,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 def test_without_a_gateway_it_says_what_to_do(place: Place) -> None:
-    done = place.jackline("top", "--once")
+    done = place.jackline("status", "--watch")
     assert done.code == 5
     assert "jackline up" in done.err
 
@@ -142,8 +142,8 @@ def test_once_and_json_tell_the_same_as_status(place: Place) -> None:
     with place.up():
         assert call(place.url).status == 200
         status = place.status()
-        reported = json.loads(place.jackline("top", "--json").out)
-        once = place.jackline("top", "--once")
+        reported = json.loads(place.jackline("status", "--watch", "--json").out)
+        once = place.jackline("status", "--watch")
     assert reported["schema"] == "jackline.fleet/1"
     assert reported["verdict"] == status["verdict"]
     assert [row["name"] for row in reported["lanes"]] == [row["name"] for row in status["lanes"]]
@@ -162,7 +162,7 @@ def test_q_and_ctrl_c_leave_with_the_terminal_as_it_was(place: Place, leave: str
         ours, theirs = pty.openpty()
         before = termios.tcgetattr(theirs)
         process = subprocess.Popen(
-            [sys.executable, "-m", "jackline", "top", "--every", "0.2"],
+            [sys.executable, "-m", "jackline", "status", "--watch", "--every", "0.2"],
             env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24", **place.env},
             stdin=theirs,
             stdout=theirs,

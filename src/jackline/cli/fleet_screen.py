@@ -52,7 +52,7 @@ def frame(
             verdict.append(word)
     if len(verdict) > _MOST_VERDICT:
         verdict[_MOST_VERDICT - 1 :] = [f"{verdict[_MOST_VERDICT - 1][: width - 2]} …"]
-    head = [Text.assemble(("jackline top", "bold"), title, (hint, "dim")), *map(Text, verdict)]
+    head = [Text.assemble(("jackline status", "bold"), title, (hint, "dim")), *map(Text, verdict)]
     lanes = _section("lanes", list(_lanes(fleet, now)), _MOST_LANES)
     runs = _section("runs", list(_runs(fleet, now)), _MOST_RUNS)
     spend = fleet["spend"]
